@@ -31,7 +31,7 @@ test-all: $(READY)
 NEWER := $(VENV)/duckdb-2.0.0
 test-newer: $(NEWER)/.ready
 	PYTHONPATH=$(NEWER) $(BIN)/python -m pytest -n 2 tests/db tests/pools tests/order tests/recipes \
-		tests/ingest/test_records.py tests/ingest/test_splits.py tests/sampling/test_sampler.py \
+		tests/ingest/test_records.py tests/ingest/test_splits.py tests/runs/test_sampler.py \
 		tests/cli/test_terminal.py
 
 # One thread each: two of them on a busy machine took six times as long.

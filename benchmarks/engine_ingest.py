@@ -27,9 +27,9 @@ import pyarrow.parquet as pq
 from quality_gates import documents
 
 import duckplets as dp
-from duckplets.engines import opened
+from duckplets.engine import opened
 from duckplets.sources.limits import Reader
-from duckplets.sources.parts import cuts_of
+from duckplets.sources.partitions import cuts_of
 
 FILES = 16
 WORDS = ["wind", "water", "stone", "bridge", "river", "garden", "morning", "letter", "window"]

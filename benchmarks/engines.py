@@ -24,7 +24,7 @@ import psutil
 from mining import _recipe, write
 
 import duckplets as dp
-from duckplets.engines import opened
+from duckplets.engine import opened
 
 Work = Callable[[dp.Corpus, Path, Any], Any]
 

@@ -49,7 +49,7 @@ def write(folder: Path, records: int) -> Path:
 def ingest(kind: str, data: Path, folder: Path) -> None:
     """Ingest the data set, and print the seconds, those of all cores, and the peak in MB."""
     import duckplets as dp
-    from duckplets.sources.hub import HubSource
+    from duckplets.sources.remote.hub import HubSource
 
     path, cache = folder / f"{kind}.duckdb", folder / "cache"
     path.unlink(missing_ok=True)

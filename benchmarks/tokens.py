@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import duckplets as dp
-from duckplets.base.lookahead import Lookahead
+from duckplets.base.prefetch import Lookahead
 from duckplets.tokens.encode import Encoder, encoded
 from duckplets.tokens.manifest import Manifest, ShardEntry
 from duckplets.tokens.spool import Spool

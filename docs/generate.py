@@ -20,11 +20,12 @@ from types import ModuleType
 from typing import Any, get_args
 
 import duckplets as dp
-from duckplets import errors, huggingface, testing
+from duckplets import errors, testing
+from duckplets.adapters import huggingface
 from duckplets.recipes import condition_rules
 from duckplets.recipes import files as recipe_files
-from duckplets.sampling import columns
-from duckplets.sampling import settings as run_settings
+from duckplets.runs import settings as run_settings
+from duckplets.samples import columns
 
 ROOT = Path(__file__).parent.parent
 WIDTH = 80
@@ -81,11 +82,11 @@ TYPES = {
     "recipes.store": ("Recipe",),
     "base.progress": ("Progress",),
     "ingest.store": ("OnConflict",),
-    "sampling.settings": ("Kind", "Remainder"),
-    "sampling.vector_columns": ("Missing",),
-    "sources.base": ("Columns",),
+    "runs.settings": ("Kind", "Remainder"),
+    "samples.vector_columns": ("Missing",),
+    "sources.mapping": ("Columns",),
     "sources.paths": ("Paths",),
-    "quality.near": ("Action",),
+    "quality.near_dedup": ("Action",),
     "tokens.manifest": ("Longer",),
     "recipes.selectors": ("Role",),
     "recipes.recipes": ("Strategy", "StrategyName", "Per"),
@@ -93,14 +94,10 @@ TYPES = {
 
 # In the order to read them in. A folder's line is the first of its docstring, with its modules
 # below it.
-USERS_MEET = (  # above all rooms
-    "corpus text_in acquiring sifting named_pools hard_negatives text_numbers upkeep compact "
-    "changing reopen status doctor testing huggingface errors __init__"
-)
+USERS_MEET = "testing torch errors __init__"  # above all rooms
 ROOMS = (
-    "sources ingest text quality recipes pools order sampling serving search mining vectors "
-    "records export tokens engines report "
-    "torch cli db base"
+    "corpus sources ingest text quality recipes pools order samples runs serving search mining "
+    "vectors records export tokens report adapters cli engine artifacts db base"
 )
 FOLDERS = {
     "sql": "Statements, in folders of the same names; a header says what each takes and yields.",
@@ -133,7 +130,7 @@ def interface() -> str:
         parts += _EXTRAS.get(title, list)()
     parts += _trainers()
     parts += ["## Types", "\n".join(_types()), "## Errors", *_prose(inspect.getdoc(errors) or "")]
-    parts += ["## For trainers of Hugging Face", "In `duckplets.huggingface`; extra `hf`."]
+    parts += ["## For trainers of Hugging Face", "In `duckplets.adapters.huggingface`; extra `hf`."]
     parts += _functions(huggingface)
     parts += ["## For tests of your own", "In `duckplets.testing`.", *_functions(testing)]
     return "\n\n".join(parts) + "\n"
@@ -148,7 +145,7 @@ def _functions(module: ModuleType) -> Iterator[str]:
 
 def _trainers() -> list[str]:
     """Return what is for PyTorch, read from its source: the package may be absent here."""
-    file = ROOT / "duckplets" / "torch" / "__init__.py"
+    file = ROOT / "duckplets" / "adapters" / "torch" / "__init__.py"
     parts = ["## For PyTorch", "In `duckplets.torch`; needs the extra `torch`."]
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for cls in tree.body:

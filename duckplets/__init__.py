@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the table below
     from duckplets.base.documents import DocumentLimits as DocumentLimits
-    from duckplets.compact import CompactReport as CompactReport
-    from duckplets.corpus import Corpus as Corpus
+    from duckplets.corpus.compact import CompactReport as CompactReport
+    from duckplets.corpus.corpus import Corpus as Corpus
+    from duckplets.corpus.maintenance import PrepareReport as PrepareReport
+    from duckplets.corpus.resume import resume as resume
     from duckplets.errors import ChangedFileError as ChangedFileError
     from duckplets.errors import ChunkingError as ChunkingError
     from duckplets.errors import CorpusLockedError as CorpusLockedError
@@ -52,12 +54,12 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Mixture as Mixture
     from duckplets.order.mixture import Phase as Phase
     from duckplets.quality.decontaminate import DecontaminationReport as DecontaminationReport
-    from duckplets.quality.near import NearReport as NearReport
-    from duckplets.quality.own import register_detector as register_detector
-    from duckplets.quality.own import register_gate as register_gate
+    from duckplets.quality.explain import Shifts as Shifts
+    from duckplets.quality.near_dedup import NearReport as NearReport
+    from duckplets.quality.plugins import register_detector as register_detector
+    from duckplets.quality.plugins import register_gate as register_gate
     from duckplets.quality.report import JudgeReport as JudgeReport
     from duckplets.quality.settings import Quality as Quality
-    from duckplets.quality.told import Shifts as Shifts
     from duckplets.recipes.bm25 import Bm25 as Bm25
     from duckplets.recipes.bm25 import bm25 as bm25
     from duckplets.recipes.files import load_recipes as load_recipes
@@ -68,42 +70,41 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.recipes.selectors import near_date as near_date
     from duckplets.recipes.selectors import position as position
     from duckplets.recipes.selectors import role as role
-    from duckplets.records.controls import IndexControls as IndexControls
     from duckplets.records.data_index import DataIndex as DataIndex
     from duckplets.records.data_sets import DataSet as DataSet
     from duckplets.records.data_sets import load_data_sets as load_data_sets
+    from duckplets.records.index_controls import IndexControls as IndexControls
     from duckplets.records.metadata import RecordMetadata as RecordMetadata
     from duckplets.records.order import IndexOrder as IndexOrder
     from duckplets.records.order import IndexSampler as IndexSampler
     from duckplets.records.order import SequentialSampler as SequentialSampler
     from duckplets.records.order import ShardOptions as ShardOptions
-    from duckplets.reopen import resume as resume
     from duckplets.report import ReportPage as ReportPage
-    from duckplets.sampling.batch import Batch as Batch
-    from duckplets.sampling.forecast import Forecast as Forecast
-    from duckplets.sampling.metrics import lexical_similarity as lexical_similarity
-    from duckplets.sampling.metrics import source_skew as source_skew
-    from duckplets.sampling.sampler import Sampler as Sampler
+    from duckplets.runs.forecast import Forecast as Forecast
+    from duckplets.runs.metrics import lexical_similarity as lexical_similarity
+    from duckplets.runs.metrics import source_skew as source_skew
+    from duckplets.runs.sampler import Sampler as Sampler
+    from duckplets.samples.batch import Batch as Batch
+    from duckplets.search.analyzer_settings import Terms as Terms
     from duckplets.search.index import IndexReport as IndexReport
-    from duckplets.search.terms import Terms as Terms
-    from duckplets.sources.arrow_file import ArrowSource as ArrowSource
     from duckplets.sources.converters.registry import converter_names as converter_names
     from duckplets.sources.converters.registry import register_converter as register_converter
-    from duckplets.sources.csv_file import CsvSource as CsvSource
+    from duckplets.sources.custom.indexed import IndexedSource as IndexedSource
+    from duckplets.sources.custom.protocol import CustomSource as CustomSource
+    from duckplets.sources.custom.protocol import PagedSource as PagedSource
     from duckplets.sources.dataset import DatasetSource as DatasetSource
-    from duckplets.sources.hub.source import HubSource as HubSource
-    from duckplets.sources.hub.source import read_hub_list as read_hub_list
-    from duckplets.sources.json_file import JsonSource as JsonSource
+    from duckplets.sources.formats.arrow_file import ArrowSource as ArrowSource
+    from duckplets.sources.formats.csv_file import CsvSource as CsvSource
+    from duckplets.sources.formats.json_file import JsonSource as JsonSource
+    from duckplets.sources.formats.parquet_file import ParquetSource as ParquetSource
+    from duckplets.sources.formats.text_file import TextFileSource as TextFileSource
+    from duckplets.sources.formats.text_file import TextLinesSource as TextLinesSource
     from duckplets.sources.limits import Limits as Limits
     from duckplets.sources.memory import MemorySource as MemorySource
-    from duckplets.sources.parquet_file import ParquetSource as ParquetSource
+    from duckplets.sources.remote.hub import HubSource as HubSource
+    from duckplets.sources.remote.hub import read_hub_list as read_hub_list
     from duckplets.sources.resumable import Resumable as Resumable
     from duckplets.sources.sql_query import SqlSource as SqlSource
-    from duckplets.sources.text_file import TextFileSource as TextFileSource
-    from duckplets.sources.text_file import TextLinesSource as TextLinesSource
-    from duckplets.sources.user.custom import CustomSource as CustomSource
-    from duckplets.sources.user.custom import PagedSource as PagedSource
-    from duckplets.sources.user.indexed import IndexedSource as IndexedSource
     from duckplets.text.chunkers import Chunker as Chunker
     from duckplets.text.chunkers import register_chunker as register_chunker
     from duckplets.text.chunking import Chunking as Chunking
@@ -114,15 +115,14 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.text.preprocessors import Preprocessor as Preprocessor
     from duckplets.text.preprocessors import register_preprocessor as register_preprocessor
     from duckplets.tokens.batches import TokenBatch as TokenBatch
+    from duckplets.tokens.dataset import TokenShards as TokenShards
     from duckplets.tokens.mixtures import load_mixture as load_mixture
-    from duckplets.tokens.runs import TokenShards as TokenShards
     from duckplets.tokens.sampler import TokenSampler as TokenSampler
     from duckplets.tokens.shards import ShardReport as ShardReport
     from duckplets.tokens.train import TokenizerReport as TokenizerReport
     from duckplets.tokens.train import train_tokenizer as train_tokenizer
     from duckplets.tokens.verify import VerifyReport as VerifyReport
     from duckplets.tokens.verify import verify as verify
-    from duckplets.upkeep import PrepareReport as PrepareReport
     from duckplets.vectors.add import AddedVectors as AddedVectors
     from duckplets.vectors.embed import EmbedReport as EmbedReport
 
@@ -130,8 +130,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "base.documents": "DocumentLimits",
-    "compact": "CompactReport",
-    "corpus": "Corpus",
+    "corpus.compact": "CompactReport",
+    "corpus.corpus": "Corpus",
     "errors": (
         "ChangedFileError ChunkingError CorpusLockedError DamagedFileError DeadlineError "
         "DuckpletsError "
@@ -148,44 +148,44 @@ _HOMES = {
     "mining.external": "GivenReport",
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",
-    "quality.own": "register_detector register_gate",
+    "quality.plugins": "register_detector register_gate",
     "quality.report": "JudgeReport",
     "quality.settings": "Quality",
-    "quality.told": "Shifts",
+    "quality.explain": "Shifts",
     "recipes.bm25": "Bm25 bm25",
     "recipes.files": "load_recipes",
     "recipes.recipes": "TextRecipe TripletRecipe sql",
     "recipes.selectors": "any_section near_date position role",
     "quality.decontaminate": "DecontaminationReport",
-    "quality.near": "NearReport",
-    "records.controls": "IndexControls",
+    "quality.near_dedup": "NearReport",
+    "records.index_controls": "IndexControls",
     "records.data_index": "DataIndex",
     "records.data_sets": "DataSet load_data_sets",
     "records.metadata": "RecordMetadata",
     "records.order": "IndexOrder IndexSampler SequentialSampler ShardOptions",
-    "upkeep": "PrepareReport",
-    "reopen": "resume",
+    "corpus.maintenance": "PrepareReport",
+    "corpus.resume": "resume",
     "report": "ReportPage",
-    "sampling.batch": "Batch",
-    "sampling.forecast": "Forecast",
-    "sampling.metrics": "lexical_similarity source_skew",
-    "sampling.sampler": "Sampler",
+    "samples.batch": "Batch",
+    "runs.forecast": "Forecast",
+    "runs.metrics": "lexical_similarity source_skew",
+    "runs.sampler": "Sampler",
     "search.index": "IndexReport",
-    "search.terms": "Terms",
-    "sources.arrow_file": "ArrowSource",
+    "search.analyzer_settings": "Terms",
+    "sources.formats.arrow_file": "ArrowSource",
     "sources.converters.registry": "converter_names register_converter",
-    "sources.csv_file": "CsvSource",
+    "sources.formats.csv_file": "CsvSource",
     "sources.dataset": "DatasetSource",
-    "sources.hub.source": "HubSource read_hub_list",
-    "sources.json_file": "JsonSource",
+    "sources.remote.hub": "HubSource read_hub_list",
+    "sources.formats.json_file": "JsonSource",
     "sources.limits": "Limits",
     "sources.memory": "MemorySource",
-    "sources.parquet_file": "ParquetSource",
+    "sources.formats.parquet_file": "ParquetSource",
     "sources.resumable": "Resumable",
     "sources.sql_query": "SqlSource",
-    "sources.text_file": "TextFileSource TextLinesSource",
-    "sources.user.custom": "CustomSource PagedSource",
-    "sources.user.indexed": "IndexedSource",
+    "sources.formats.text_file": "TextFileSource TextLinesSource",
+    "sources.custom.protocol": "CustomSource PagedSource",
+    "sources.custom.indexed": "IndexedSource",
     "text.chunkers": "Chunker register_chunker",
     "text.chunking": "Chunking",
     "text.denoiser": "Denoiser",
@@ -194,7 +194,7 @@ _HOMES = {
     "text.preprocessors": "Preprocessor register_preprocessor",
     "tokens.batches": "TokenBatch",
     "tokens.mixtures": "load_mixture",
-    "tokens.runs": "TokenShards",
+    "tokens.dataset": "TokenShards",
     "tokens.sampler": "TokenSampler",
     "tokens.shards": "ShardReport",
     "tokens.train": "TokenizerReport train_tokenizer",

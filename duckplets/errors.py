@@ -34,7 +34,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-from duckplets.base.shown import harmless
+from duckplets.base.sanitize import harmless
 
 __all__ = [
     "ChangedFileError",

@@ -6,9 +6,9 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from duckplets.corpus import Corpus
-from duckplets.sampling.batch import Batch
-from duckplets.sampling.sampler import Sampler
+from duckplets.corpus.corpus import Corpus
+from duckplets.runs.sampler import Sampler
+from duckplets.samples.batch import Batch
 from duckplets.sources import MemorySource
 
 _WORDS = [

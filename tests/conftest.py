@@ -19,8 +19,8 @@ from object_server import Proxy, proxied, store
 from duckplets.db import database, files, fts, migrate, probe, sessions
 from duckplets.db.database import Database
 from duckplets.errors import ExtensionError
-from duckplets.sampling import runs
-from duckplets.sampling.blocks import Reader
+from duckplets.runs import opening
+from duckplets.runs.reader import Reader
 
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULT_AHEAD = 2  # blocks, of Corpus.sampler
@@ -124,7 +124,7 @@ def _nothing_ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     def reader(*arguments: Any, prefetch: int, **named: Any) -> Reader:
         return Reader(*arguments, prefetch=0 if prefetch == DEFAULT_AHEAD else prefetch, **named)
 
-    monkeypatch.setattr(runs, "Reader", reader)
+    monkeypatch.setattr(opening, "Reader", reader)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from hub_server import Hub
 
 from duckplets.db.database import Database
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.hub import HubSource
+from duckplets.sources.remote.hub import HubSource
 
 MOODS = ("neutral", "bullish", "bearish")
 

@@ -19,15 +19,15 @@ import yaml
 
 import duckplets
 from duckplets.ingest import ingest
-from duckplets.sources import feed
-from duckplets.sources.hub import read_hub_list
+from duckplets.sources import row_batches
+from duckplets.sources.remote.hub import read_hub_list
 
 assert huggingface_hub.__version__
 assert yaml.__version__
 
 
 def all_of(sources: str, path: str) -> None:
-    feed.MAX_ROWS, feed._CHUNK_ROWS = 20, 20
+    row_batches.MAX_ROWS, row_batches._CHUNK_ROWS = 20, 20
     ingest._ROWS_A_COMMIT = 30
     ingest._TIMES_A_COMMIT = 0
     with duckplets.Corpus(path, threads=1, memory_limit="300MB") as corpus:

@@ -24,7 +24,7 @@ from programs import python
 from test_kills import Child, tell
 
 from duckplets.db import database
-from duckplets.ingest import unfinished
+from duckplets.ingest import checkpoint
 
 # What the first intake imports: two of the four processor seconds of a child.
 _ON_FIRST_USE = ("dateutil.tz", "pandas", "pyarrow.dataset", "sqlglot", "ssl", "tarfile")
@@ -42,7 +42,7 @@ def nursery() -> None:
 
 def dying(marks: int | None = None, milliseconds: int = 0) -> None:
     """Tell of every mark that is to be committed; be killed a while after a number of them."""
-    save, told = unfinished.save, 0
+    save, told = checkpoint.save, 0
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -58,7 +58,7 @@ def dying(marks: int | None = None, milliseconds: int = 0) -> None:
         tell("mark")
         die_at_the_last()
 
-    vars(unfinished)["save"] = telling
+    vars(checkpoint)["save"] = telling
     die_at_the_last()
 
 

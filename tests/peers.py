@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from duckplets.db import fts as extension
 from duckplets.db.database import Database
-from duckplets.search.terms import Terms
+from duckplets.search.analyzer_settings import Terms
 
 ODD_WORDS = [
     *("fox", "Foxes", "FOXING", "running", "runs", "ran", "café", "cafe", "CAFÉ", "cafe\u0301"),

@@ -14,7 +14,7 @@ import pytest
 
 import duckplets as dp
 from duckplets import testing
-from duckplets.sampling import runs
+from duckplets.runs import opening
 
 P = ParamSpec("P")
 Build = Callable[Concatenate[Path, P], dp.Corpus]
@@ -92,7 +92,7 @@ def keep_pools(patch: pytest.MonkeyPatch) -> None:
 
     For tests that open many runs and are of what comes after reading.
     """
-    patch.setattr(runs, "open_streams", partial(_read_once, runs.open_streams))
+    patch.setattr(opening, "open_streams", partial(_read_once, opening.open_streams))
 
 
 def _read_once(

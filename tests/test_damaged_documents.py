@@ -24,11 +24,11 @@ from prebuilt import kept
 import duckplets as dp
 from duckplets import testing
 from duckplets.errors import DuckpletsError
-from duckplets.ingest import chunks, prefixes, splits, unfinished
+from duckplets.ingest import checkpoint, chunks, prefixes, splits
 from duckplets.mining import store as mining_store
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import load_recipes, to_dict
-from duckplets.sampling import state
+from duckplets.runs import state
 from duckplets.search import index
 
 MOST_SECONDS = 20.0  # of one case, on a machine under load
@@ -167,8 +167,8 @@ Read = Callable[[Any], object]
 
 
 def _all_of_unfinished(database: Any) -> None:
-    unfinished.overview(database)
-    for found in unfinished.ingests(database):
+    checkpoint.overview(database)
+    for found in checkpoint.ingests(database):
         dp.HubSource("hf://a/b text=t")
         _ = found.cursor, found.settings, found.counts
         dp.sources.hub.reading.Start.of(found.cursor, "hf://a/b")

@@ -28,7 +28,7 @@ from programs import python
 from test_kills import Child, sound, tell
 
 import duckplets as dp
-from duckplets.corpus import Corpus
+from duckplets.corpus.corpus import Corpus
 
 ROUNDS = often(300, less=1)
 ROWS = 20

@@ -27,12 +27,12 @@ from effort import often, some
 from programs import python
 
 import duckplets as dp
-from duckplets import doctor
-from duckplets.corpus import Corpus
+from duckplets.corpus import doctor
+from duckplets.corpus.corpus import Corpus
 from duckplets.db.database import Database
 from duckplets.pools.compile import compile_pool
-from duckplets.sampling import state
-from duckplets.sources import MemorySource, feed
+from duckplets.runs import state
+from duckplets.sources import MemorySource, row_batches
 
 ROUNDS = often(50, less=2)
 RECORDS = often(1_500, less=300)  # an ingest: of two sections, in three batches
@@ -64,7 +64,7 @@ def rows(version: int, size: int = RECORDS) -> MemorySource:
 
 def ingest(path: Path, times: int | None = None) -> None:
     """Ingest one version after the other, and open the file anew after every second."""
-    feed.MAX_ROWS = RECORDS // 3 + 1
+    row_batches.MAX_ROWS = RECORDS // 3 + 1
     tell("ready")
     for _ in count() if times is None else range(times):
         with Corpus(path) as corpus:
@@ -426,7 +426,7 @@ def test_a_save_waits_for_who_looks_at_the_state_file(
         assert child.first() == "ready"
         assert state.load(path, "default")[1].position == 0  # looking goes on meanwhile
         with monkeypatch.context() as patch:
-            patch.setattr("duckplets.db.moments._LOCK_PATIENCE", 0.1)
+            patch.setattr("duckplets.db.short_open._LOCK_PATIENCE", 0.1)
             with pytest.raises(dp.CorpusLockedError, match=f"process {child.pid}"):
                 sampler.save()
         assert state.load(path, "default")[1].position == 0

@@ -27,8 +27,8 @@ import duckplets as dp
 from duckplets.base.names import inside, quoted
 from duckplets.serving import manifest as snapshots
 from duckplets.serving import snapshot
-from duckplets.sources.cache import ShardCache, suffix_of
-from duckplets.sources.hub import HubSource
+from duckplets.sources.remote.cache import ShardCache, suffix_of
+from duckplets.sources.remote.hub import HubSource
 from duckplets.tokens.documents import fingerprint_of
 from duckplets.tokens.manifest import shard_id, shard_path
 

@@ -28,11 +28,11 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError
 from duckplets.ingest import ingest
-from duckplets.sampling import blocks
-from duckplets.sources import feed
-from duckplets.sources.hub import HubSource
+from duckplets.runs import reader as blocks
+from duckplets.sources import row_batches
+from duckplets.sources.custom import marked_rows, record_batches
+from duckplets.sources.remote.hub import HubSource
 from duckplets.sources.rows import Mark
-from duckplets.sources.user import marked_rows, record_feed
 from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -157,7 +157,7 @@ def test_an_ingest_that_stops_after_every_page_loses_no_row(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
-    monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
     failures = 0
@@ -176,7 +176,7 @@ def test_pages_of_the_hub_are_read_once_from_every_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("MAX_ROWS", "_CHUNK_ROWS"):
-        monkeypatch.setattr(feed, name, 16)
+        monkeypatch.setattr(row_batches, name, 16)
     with Hub() as hub:
         point_to(hub, monkeypatch, tmp_path / "cache")
         for n in some([17, 33, 65, 129], less=1):

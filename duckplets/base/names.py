@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError
 
 _LONGEST_PART, _LONGEST = 255, 1024  # bytes that file systems take of a name, and of a path

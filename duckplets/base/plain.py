@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.base.documents import SURROGATE, DocumentLimits, Unreadable, check_nesting
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, DuckpletsError
 
 Shape = Any

@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from os import PathLike
 from typing import ParamSpec, TypeVar
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -3,7 +3,7 @@
 Data goes to stdout, talk and progress to stderr. Exit codes: 0, 1 for an error (one line on
 stderr, a traceback only with ``--debug``), 2 for wrong usage (Typer's), 130 after Ctrl-C and 141
 when the reader of stdout is gone, as the shell has them. Whatever came from outside is written by
-``duckplets.base.shown``. Errors name the arguments of Python; here they become options.
+``duckplets.base.sanitize``. Errors name the arguments of Python; here they become options.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 
 from duckplets import __version__
-from duckplets.base.shown import MESSAGE, harmless, shown
+from duckplets.base.sanitize import MESSAGE, harmless, shown
 from duckplets.errors import DuckpletsError, MissingFileError
 
 CORPUS = Annotated[Path, typer.Argument(metavar="CORPUS", help="The corpus file, NAME.duckdb.")]

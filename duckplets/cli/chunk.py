@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.shown import counted
+from duckplets.base.sanitize import counted
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, existing, say
 from duckplets.cli.inputs import integers
@@ -79,7 +79,7 @@ def chunk(
         duckplets chunk faq.duckdb --chunker sentences
         duckplets chunk faq.duckdb --denoise --max-digit-ratio 0.25
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.text.chunking import Chunking
 
     given: dict[str, Any] = {

@@ -58,7 +58,7 @@ def tags(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def _saved(context: typer.Context) -> list[tuple[str, str | None]]:
-    from duckplets.sampling.state import state_path
+    from duckplets.runs.state import state_path
 
     corpus, given = _path(context, "corpus"), _path(context, "state")
     return _read(given or (corpus and state_path(corpus)), _cursors)
@@ -75,7 +75,7 @@ def _recipes(database: Database) -> list[str]:
 
 
 def _cursors(database: Database) -> list[tuple[str, str | None]]:
-    return [(row[0], row[1]) for row in database.run("sampling/state/cursors_of_runs")]
+    return [(row[0], row[1]) for row in database.run("runs/state/cursors_of_runs")]
 
 
 def _newest(database: Database) -> dict[str, int]:

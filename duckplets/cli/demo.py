@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.shown import counted
+from duckplets.base.sanitize import counted
 from duckplets.cli.app import say, tell
 from duckplets.errors import ExtensionError, MigrationError, SourceError
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.ingest.records import IngestReport
     from duckplets.mining.report import MiningReport
-    from duckplets.sampling.batch import Batch
+    from duckplets.samples.batch import Batch
 
 BATCH_SIZE = 32
 _SHOWN = 3  # triplets
@@ -115,8 +115,8 @@ def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
         path: Where the corpus goes.
         tell: Called with what is being done, a line at a time.
     """
-    from duckplets.corpus import Corpus
-    from duckplets.reopen import resume
+    from duckplets.corpus.corpus import Corpus
+    from duckplets.corpus.resume import resume
 
     with Corpus(path) as corpus:
         reports = _ingest(corpus, tell)
@@ -236,7 +236,7 @@ def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestRepo
 
 def _mine(corpus: Corpus, tell: Callable[[str], None]) -> MiningReport:
     """Mine hard negatives for the default recipes."""
-    from duckplets.search.terms import Terms
+    from duckplets.search.analyzer_settings import Terms
 
     try:
         mined = corpus.mine(progress=False)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from duckplets.base.shown import counted, shown
+from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say
 
@@ -67,7 +67,7 @@ def embed(
         duckplets embed faq.duckdb intfloat/e5-small-v2 --name e5 --prompt 'anchor=query: '
         duckplets embed faq.duckdb mypkg.teacher:vectors --name teacher --dtype float16
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.sources.converters.registry import search_first
 
     with suppress(OSError):  # the folder was deleted

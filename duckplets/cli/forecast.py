@@ -33,7 +33,7 @@ def forecast(
         duckplets forecast faq.duckdb --epochs 3
         duckplets forecast faq.duckdb --mixture mixture.toml --batch-size 256 --steps 100000 --json
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     how.need_saved()
     with Corpus(corpus, read_only=True) as opened:

@@ -78,8 +78,8 @@ def ingest(
         duckplets ingest faq.duckdb docs --pattern '*.md' --pattern '*.rst' --preview 3
         zcat dump.jsonl.gz | duckplets ingest faq.duckdb - --name dump --text text --id url
     """
-    from duckplets import engines
-    from duckplets.corpus import Corpus
+    from duckplets import engine as engines
+    from duckplets.corpus.corpus import Corpus
 
     arguments = {**rows.arguments, "on_conflict": on_conflict, "restart": restart, "remap": remap}
     arguments["in_place"] = in_place
@@ -132,7 +132,7 @@ def split(
         duckplets split faq.duckdb --train 0.9
         duckplets split faq.duckdb --keep-together text --reassign
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     with Corpus(existing(corpus)) as opened:
         report = opened.split(

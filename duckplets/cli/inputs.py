@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from duckplets.base.formats import DATA_SETS, FORMATS, HUB, HUB_MARK, STDIN, TEXT
-from duckplets.base.shown import without_secrets
+from duckplets.base.sanitize import without_secrets
 from duckplets.cli.app import as_written
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
@@ -271,7 +271,7 @@ def found_in(
 
 def _listed(file: Path, problems: list[str]) -> list[Found]:
     """Return the sources of a list, and note what is wrong with its lines."""
-    from duckplets.sources.hub import read_hub_lines
+    from duckplets.sources.remote.hub import read_hub_lines
 
     sources, wrong = read_hub_lines(file)
     problems += wrong

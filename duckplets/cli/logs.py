@@ -17,7 +17,7 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from traceback import extract_tb
 
-from duckplets.base.shown import MESSAGE, shown, without_secrets
+from duckplets.base.sanitize import MESSAGE, shown, without_secrets
 from duckplets.errors import SourceError
 
 _BYTES, _FILES = 5 * 10**6, 5

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.shown import listed
+from duckplets.base.sanitize import listed
 from duckplets.cli import output
 from duckplets.cli.app import JSON, as_written, say, tell
 from duckplets.cli.inputs import names
@@ -22,8 +22,8 @@ from duckplets.cli.options import STATE
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
-    from duckplets.sampling.saved import Run
-    from duckplets.sampling.settings import RunSettings
+    from duckplets.runs.settings import RunSettings
+    from duckplets.runs.state_schema import Run
 
 _OR_RUN = "A mixture file, FILE.toml, or the name of a saved run of --corpus."
 _BATCH = 128  # samples, where no run says how many
@@ -93,8 +93,8 @@ def _side(value: str, corpus: Path | None, state: Path | None) -> _Side:
         MixtureError, StateMismatchError: The file is wrong, or there is no such run.
     """
     from duckplets.order.mixture import Mixture
-    from duckplets.sampling import state as states
-    from duckplets.sampling.settings import saved_settings
+    from duckplets.runs import state as states
+    from duckplets.runs.settings import saved_settings
 
     if value.lower().endswith(".toml"):
         with as_written():
@@ -110,7 +110,7 @@ def _side(value: str, corpus: Path | None, state: Path | None) -> _Side:
 
 def _sources(one: _Side, two: _Side, corpus: Path | None) -> list[str]:
     """Return the sources of a comparison: those of a run, of the corpus, or those named."""
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     for side in (one, two):
         if side.settings is not None:
@@ -128,7 +128,7 @@ def _sources(one: _Side, two: _Side, corpus: Path | None) -> list[str]:
 def _schedules(one: _Side, two: _Side, sources: list[str], batch: int) -> Iterator[Schedule]:
     """Yield how both deal: what is not a run's own is that of the run it is compared with."""
     from duckplets.order.schedule import Schedule
-    from duckplets.sampling.pairs import samples_per_draw
+    from duckplets.samples.pairs import samples_per_draw
 
     for side, other in ((one, two), (two, one)):
         run, settings = side.run or other.run, side.settings or other.settings
@@ -214,7 +214,7 @@ class _Difference:
         settings = self.old.settings or self.new.settings
         if settings is None or settings.no_duplicates is not True:
             return self.before.first_change(self.after)
-        from duckplets.sampling.no_duplicates import BLOCK_BATCHES
+        from duckplets.samples.no_duplicates import BLOCK_BATCHES
 
         length = settings.global_batch * BLOCK_BATCHES
         return self.before.first_change_of_stretches(self.after, length, None, None)
@@ -303,7 +303,7 @@ class _Difference:
 
 def _shares(ends: tuple[float, float]) -> str:
     """Return the share of the first and of the last step of some, if that is another."""
-    from duckplets.sampling.forecast import percent
+    from duckplets.runs.forecast import percent
 
     one, other = map(percent, ends)
     return one if one == other else f"{one} to {other}"

@@ -17,10 +17,10 @@ from duckplets.cli import completion
 from duckplets.cli.app import as_written, in_options, say
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus
-    from duckplets.named_pools import Recipe
+    from duckplets.corpus.corpus import Corpus
+    from duckplets.corpus.recipes import Recipe
     from duckplets.order.mixture import Mixture
-    from duckplets.sampling.sampler import Sampler
+    from duckplets.runs.sampler import Sampler
 
 
 NORMALISE = Annotated[
@@ -222,7 +222,7 @@ class Opening:
             corpus: The corpus.
             save: Whether it is going to be saved; else what matters for that is not noted.
         """
-        from duckplets.sampling.settings import not_of_saving
+        from duckplets.runs.settings import not_of_saving
 
         given: dict[str, Any] = {"recipes": self.recipes, "mixture": self.mixture}
         given |= self.arguments
@@ -237,7 +237,7 @@ class Opening:
 
     def state_path(self, corpus: Path) -> Path:
         """Return the state file of a corpus."""
-        from duckplets.sampling import state
+        from duckplets.runs import state
 
         return self.state or state.state_path(corpus)
 

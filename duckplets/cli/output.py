@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
-from duckplets.base.aside import aside_of, sweep
-from duckplets.base.shown import counted, harmless_json, shown, size
+from duckplets.base.atomic import aside_of, sweep
+from duckplets.base.sanitize import counted, harmless_json, shown, size
 from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.base.shown import harmless, listed
+from duckplets.base.sanitize import harmless, listed
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, as_written, existing, say
 from duckplets.cli.options import PRESET, command
 from duckplets.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus
-    from duckplets.named_pools import Recipe
+    from duckplets.corpus.corpus import Corpus
+    from duckplets.corpus.recipes import Recipe
     from duckplets.recipes.defaults import Preset
 
 RECIPE = Annotated[
@@ -48,7 +48,7 @@ def add_recipes(
     Example:
         duckplets recipe add faq.duckdb recipes.toml
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.recipes.files import load_recipes
 
     with as_written():
@@ -77,7 +77,7 @@ def list_recipes(corpus: CORPUS, preset: PRESET = None) -> None:
         duckplets recipe list faq.duckdb
         duckplets recipe list faq.duckdb --preset crate
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.recipes.files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
@@ -96,7 +96,7 @@ def show(corpus: CORPUS, name: RECIPE, preset: PRESET = None) -> None:
     Example:
         duckplets recipe show faq.duckdb anchor_context > recipes.toml
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.recipes.files import to_dict
 
     with Corpus(corpus, read_only=True) as opened:
@@ -118,7 +118,7 @@ def remove(corpus: CORPUS, name: RECIPE) -> None:
     Example:
         duckplets recipe remove faq.duckdb titles
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     with Corpus(existing(corpus)) as opened:
         opened.remove_recipe(name)
@@ -138,7 +138,7 @@ def sql(
     Example:
         duckplets sql faq.duckdb anchor_context | duckdb -readonly faq.duckdb
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     with Corpus(corpus, read_only=True) as opened:
         statement = opened.runnable_sql(recipe, source, split, preset=preset)
@@ -161,7 +161,7 @@ def pool(
     Example:
         duckplets pool faq.duckdb anchor_context --limit 5
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     with Corpus(corpus, read_only=True) as opened:
         rows = opened.pool(recipe, split, source)
@@ -174,7 +174,7 @@ def _defaults(corpus: Corpus, preset: Preset | None) -> list[tuple[Recipe, str]]
     from duckplets.recipes.defaults import default_recipes, long_section_recipe
 
     found: dict[tuple[str, Recipe], list[str]] = {}
-    sources = corpus.sql(query("status/known_sources")).to_pylist()
+    sources = corpus.sql(query("corpus/status/known_sources")).to_pylist()
     kinds = {source["name"]: source["defaults"] for source in sources}
     for source, recipes in corpus.brought_recipes(preset).items():
         usual = default_recipes(kinds[source], preset)

@@ -14,7 +14,7 @@ from duckplets.cli.options import ENGINE
 
 if TYPE_CHECKING:
     from duckplets.quality.decontaminate import DecontaminationReport
-    from duckplets.quality.near import NearReport
+    from duckplets.quality.near_dedup import NearReport
 
 DRY_RUN = Annotated[bool, typer.Option("--dry-run", help="Store nothing, and only report.")]
 
@@ -55,7 +55,7 @@ def deduplicate(
         duckplets deduplicate faq.duckdb --dry-run
         duckplets deduplicate faq.duckdb --near 0.9 --action mark
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     if equal and near is not None:
         raise typer.BadParameter("--equal is for equal texts only: leave out --near")
@@ -102,7 +102,7 @@ def decontaminate(
         duckplets decontaminate faq.duckdb test --action remove
         duckplets decontaminate faq.duckdb exam.csv --text question --ngram 8
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     with Corpus(existing(corpus), read_only=dry_run) as opened:
         report = opened.decontaminate(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from duckplets.base.shown import counted
+from duckplets.base.sanitize import counted
 from duckplets.cli import completion
 from duckplets.cli.app import CORPUS, tell
 from duckplets.cli.options import option
@@ -41,7 +41,7 @@ def report(
         duckplets report faq.duckdb
         duckplets report faq.duckdb --run default --html faq-run.html --force
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     path = corpus.with_suffix(".html") if html is None else html
     with Corpus(corpus, read_only=True) as opened:

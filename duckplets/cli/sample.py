@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from duckplets.base.shown import counted, harmless_json, listed
+from duckplets.base.sanitize import counted, harmless_json, listed
 from duckplets.base.stages import stage
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, say
@@ -31,8 +31,8 @@ from duckplets.errors import SamplerError, StateMismatchError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.sampling.batch import Batch
-    from duckplets.sampling.sampler import Sampler
+    from duckplets.runs.sampler import Sampler
+    from duckplets.samples.batch import Batch
 
 _PIECE = 1 << 16  # positions worked out at once, however long the stretch
 
@@ -93,7 +93,7 @@ def sample(
         duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
         duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     how = how.also(
         columns=names(columns),
@@ -134,7 +134,7 @@ def plan(
         duckplets plan faq.duckdb --batch-size 64 --steps 10
         duckplets plan faq.duckdb --resume --steps 10 --out next.parquet
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     how.need_saved()
     output.check(out)
@@ -165,7 +165,7 @@ def served(
         duckplets served faq.duckdb --from 6400 --to 6464
         duckplets served faq.duckdb --out served.parquet
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     output.check(out)
     if stop is not None and start > stop:
@@ -198,8 +198,8 @@ def _check(how: Opening, *, save: bool, metrics: Path | None, out: Path | None) 
 
 def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
     """Refuse a name or a tag that is taken now, not after hours of writing."""
-    from duckplets.sampling import state
-    from duckplets.sampling.fingerprint import differing, refuse_mismatch
+    from duckplets.runs import state
+    from duckplets.runs.fingerprint import differing, refuse_mismatch
 
     path, settings = how.state_path(corpus), sampler.settings
     tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, say
 from duckplets.cli.options import STATE, command
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus
-    from duckplets.sampling.batch import Batch
+    from duckplets.corpus.corpus import Corpus
+    from duckplets.samples.batch import Batch
 
 _DETAILS = ("source", "recipe", "label", "negative_by", "weight")
 
@@ -58,7 +58,7 @@ def show(
         duckplets show faq.duckdb faq --limit 3
         duckplets show faq.duckdb --samples 2
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
 
     drawn = samples is not None or run is not None
     if drawn and (source is not None or limit is not None):
@@ -90,13 +90,13 @@ def _show_records(
     from duckplets.errors import SourceError, nearest
     from duckplets.vectors.upkeep import having
 
-    known = corpus.sql(query("status/known_sources"))["name"].to_pylist()
+    known = corpus.sql(query("corpus/status/known_sources"))["name"].to_pylist()
     if source is not None and source not in known:
         raise SourceError(
             f"no source {source!r}{nearest(source, known)}; there are: {', '.join(known) or 'none'}"
         )
     where = {"source": source, "split": split, "limit": limit}
-    found = corpus.sql(query("status/show"), where)
+    found = corpus.sql(query("corpus/status/show"), where)
     vectors = having(corpus.path, found["chunks"].combine_chunks())
     found = found.drop_columns("chunks")
     if vectors is not None:
@@ -113,7 +113,7 @@ def _why_none(corpus: Corpus, source: str | None, split: str | None) -> str:
     """Return why there is no record to show, and what would be right."""
     from duckplets.db.queries import query
 
-    rows = corpus.sql(query("status/records_by_split"), {"source": source}).to_pylist()
+    rows = corpus.sql(query("corpus/status/records_by_split"), {"source": source}).to_pylist()
     there = {row["split"]: row["records"] for row in rows}
     if not there:
         whose = shown(corpus.path) if source is None else f"source {shown(repr(source))}"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from duckplets.base.shown import counted, shown
+from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import as_written, in_options, say
 from duckplets.cli.inputs import Found
 from duckplets.errors import DuckpletsError, SourceError
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.ingest.records import IngestReport
 
 
@@ -74,7 +74,7 @@ def acquire_all(
             told = f"{shown(name)}: {report}"
             say(*(in_options(line, command) for line in told.splitlines()))
 
-    from duckplets.ingest.beside import Beside
+    from duckplets.ingest.concurrent import Beside
 
     # Its errors are about options, whatever the sources are.
     Beside(**{name: arguments[name] for name in ("readers", "retries", "spool_mb")})
@@ -102,7 +102,7 @@ def _ingested(corpus: Corpus, found: Found, arguments: dict[str, Any]) -> Ingest
     with as_written() if found.data_set else nullcontext():
         own = {}
         if found.data_set:
-            from duckplets.records.judged import check_cleaning
+            from duckplets.records.data_set_gates import check_cleaning
 
             check_cleaning([(found.name, found.data_set.clean)], corpus.chunking())
             own = found.data_set.gates

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from duckplets.base.shown import counted, shown
+from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.inputs import names
@@ -61,7 +61,7 @@ def train(
     Example:
         duckplets tokenizer train faq.duckdb tokenizer --vocab-size 50000
     """
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.tokens.train import SPECIAL, train_tokenizer
 
     with Corpus(existing(corpus), read_only=True) as opened:
@@ -158,7 +158,7 @@ def shard(
         return
     if out is None or tokenizer is None:
         raise typer.BadParameter("give CORPUS, OUT and --tokenizer, or --status and a folder")
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
     from duckplets.order.mixture import Mixture
 
     with Corpus(existing(Path(corpus)), read_only=True) as opened:
@@ -205,7 +205,7 @@ def _tell_shards(report: ShardReport) -> None:
 
 
 def _tell_status(folder: str, *, json: bool) -> None:
-    from duckplets.tokens.places import status
+    from duckplets.tokens.locations import status
 
     found: dict[str, Any] = status(folder)
     if json:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from duckplets.base.shown import counted, shown
+from duckplets.base.sanitize import counted, shown
 from duckplets.cli.app import CORPUS, existing, tell
 from duckplets.cli.options import RUN, STATE
 from duckplets.errors import CorpusLockedError, StateMismatchError
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from duckplets.db.probe import Signature
     from duckplets.order.schedule import Schedule
-    from duckplets.sampling.saved import Run
-    from duckplets.sampling.settings import RunSettings
-    from duckplets.sampling.standing import OfSource, Save, Standing
+    from duckplets.runs.run_status import OfSource, Save, Standing
+    from duckplets.runs.settings import RunSettings
+    from duckplets.runs.state_schema import Run
 
 _SECOND = 1.0  # between two looks
 _PATIENCE = 10.0  # seconds that --once tries to find the file at rest
@@ -85,7 +85,7 @@ class _Watched:
     """
 
     def __init__(self, corpus: Path, run: str, state: Path | None) -> None:
-        from duckplets.sampling.state import state_path
+        from duckplets.runs.state import state_path
 
         self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
         self._seen: Signature | None = None  # the file, when it was read
@@ -131,8 +131,8 @@ class _Watched:
             CorpusLockedError: The file was being written all the time.
         """
         from duckplets.db.probe import signature
-        from duckplets.sampling import state
-        from duckplets.sampling.standing import standing
+        from duckplets.runs import state
+        from duckplets.runs.run_status import standing
 
         self._is_saved = False
         if not self._path.exists():
@@ -158,9 +158,9 @@ class _Watched:
         Raises:
             StateMismatchError: It is one over something else.
         """
-        from duckplets.sampling.eras import schedule_of
-        from duckplets.sampling.settings import saved_settings
-        from duckplets.tokens.runs import TokenShards
+        from duckplets.runs.settings import saved_settings
+        from duckplets.runs.versions import schedule_of
+        from duckplets.tokens.dataset import TokenShards
         from duckplets.tokens.sampler import TokenSettings
 
         of_tokens, is_folder = run.kind == "tokens", self._corpus.is_dir()

@@ -28,8 +28,8 @@ import pyarrow as pa
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, deadline
 from duckplets.base.dropped import Held, settle
-from duckplets.base.home import Home
-from duckplets.base.shown import shown
+from duckplets.base.fork_guard import Home
+from duckplets.base.sanitize import shown
 from duckplets.db import files, sessions
 from duckplets.db.foreign import CLOSED, translated
 from duckplets.db.queries import query

@@ -15,8 +15,8 @@ import stat
 import tempfile
 from pathlib import Path
 
-from duckplets.base import aside
-from duckplets.base.shown import shown
+from duckplets.base import atomic
+from duckplets.base.sanitize import shown
 from duckplets.errors import MigrationError, MissingFileError
 
 FileId = tuple[int, int]
@@ -159,10 +159,10 @@ def sweep(path: Path) -> None:
     Also on the way to the state and the vector file of a corpus, which are opened for moments only.
     """
     name, new = re.escape(path.name), r"\.[^/]*\.\d+-\d+\.new\.[^/]*"
-    aside.sweep(path, rf"(?:(?:{name}|{new})\.(?P<process>\d+)\.tmp)")
+    atomic.sweep(path, rf"(?:(?:{name}|{new})\.(?P<process>\d+)\.tmp)")
     if not path.name.endswith((STATE, VECTORS)):
         for ending in (STATE, VECTORS):
-            aside.sweep(path.with_name(path.name.removesuffix(".duckdb") + ending))
+            atomic.sweep(path.with_name(path.name.removesuffix(".duckdb") + ending))
 
 
 def beside(corpus: Path, ending: str) -> Path:

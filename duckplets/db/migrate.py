@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Literal
 
-from duckplets.base.aside import aside_of, remove
-from duckplets.base.shown import listed, shown
+from duckplets.base.atomic import aside_of, remove
+from duckplets.base.sanitize import listed, shown
 from duckplets.db import files, probe
 from duckplets.db.database import Database
 from duckplets.db.queries import migrations

@@ -40,7 +40,7 @@ def damage(path: Path, tables: Collection[str] = (), *, seconds: float | None = 
             and it may not be mended here.
     """
     # Not at the top: the program has no package to import from.
-    from duckplets.base.shown import shown
+    from duckplets.base.sanitize import shown
     from duckplets.db import sessions
     from duckplets.db.queries import query
 

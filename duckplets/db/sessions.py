@@ -23,8 +23,8 @@ import duckdb
 import pyarrow as pa
 
 from duckplets.base.dropped import Held, settle
-from duckplets.base.shown import shown
-from duckplets.db import files, placed, torn
+from duckplets.base.sanitize import shown
+from duckplets.db import external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
 from duckplets.db.foreign import first_line, translated
 from duckplets.db.queries import query
@@ -73,7 +73,7 @@ class Session:
         if is_attached:
             connection.execute(query("db/sessions/use"))
         if folder is not None:
-            placed.use_folder(connection, folder)
+            external_files.use_folder(connection, folder)
         self._is_attached, self._folder = is_attached, folder
         self._hashed = 0
         self.connection = connection
@@ -204,7 +204,7 @@ def mend(path: Path, name: str) -> None:
     """
     with _GATE:
         if not _is_open_here(path):
-            torn.mend(path, name)
+            torn_write_repair.mend(path, name)
 
 
 def _connected(
@@ -235,7 +235,7 @@ def _sealed(
 ) -> Session:
     """Let no statement of an instance reach another file, but those that texts were left in."""
     try:
-        folder = placed.open_to(connection, path, allowed)
+        folder = external_files.open_to(connection, path, allowed)
         connection.execute(query("db/sessions/seal"))
         return Session(
             connection,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from duckplets.base.checks import integer
-from duckplets.base.shown import Reported
+from duckplets.base.sanitize import Reported
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, nearest
 from duckplets.export.examples import Reader, Wanted

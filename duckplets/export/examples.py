@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
-from duckplets.base.pace import Pace
+from duckplets.base.block_size import Pace
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.export.fill import Fill

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.aside import aside_of, remove, sweep
+from duckplets.base.atomic import aside_of, remove, sweep
 from duckplets.errors import SamplerError
 
 Row = Mapping[str, Any]

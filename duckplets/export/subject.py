@@ -145,7 +145,7 @@ def _fullest(database: Database, source: str | None, split: str | None, version:
     """Return the names of the recipes that were mined, those with the most anchors first."""
     anchors: Counter[str] = Counter()
     for of_split in SPLITS if split is None else (split,):
-        for name, recipe, found in database.run("sampling/candidates/there", {"split": of_split}):
+        for name, recipe, found in database.run("samples/candidates/there", {"split": of_split}):
             if source in (None, name):
                 anchors[recipe] += found
     known = recipe_store.names(database, version)

@@ -25,7 +25,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest.chunks import SectionWriter, current_chunking, next_keys, sliced
-from duckplets.ingest.in_place import Placing
+from duckplets.ingest.external_text import Placing
 from duckplets.text.chunking import Chunking
 
 _COLUMNS = (

@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.plain import Stored
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
-from duckplets.ingest import unfinished
+from duckplets.ingest import checkpoint
 from duckplets.text import chunkers
 from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
@@ -186,7 +186,7 @@ def chunk(database: Database, chunking: Chunking) -> int:
 
 def _refuse_unfinished(database: Database) -> None:
     """Refuse to clean otherwise what is half there: its other half would be judged otherwise."""
-    for found in unfinished.ingests(database):
+    for found in checkpoint.ingests(database):
         raise ChunkingError(
             f"source {found.name!r} has an unfinished ingest; finish it, or discard it by "
             f"removing the source, before texts are cleaned otherwise"
@@ -195,7 +195,7 @@ def _refuse_unfinished(database: Database) -> None:
 
 def _refuse_placed(database: Database) -> None:
     """Refuse to clean texts that were left in their files, where they stay as they are."""
-    for path, *_ in database.run("db/placed/files"):
+    for path, *_ in database.run("db/external_files/files"):
         raise ChunkingError(
             f"texts were left in {shown(path)}, and preprocessors make others of them: ingest the "
             f"source without in_place=True (--in-place) to have its texts cleaned"
@@ -269,7 +269,9 @@ def append_sections(database: Database, chunking: Chunking, rows: pa.Table, firs
     rows = rows.append_column("token_count", pa.array(tokens))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
         is_placed = "file_key" in rows.column_names
-        database.run("ingest/in_place/append" if is_placed else "ingest/records/append_sections")
+        database.run(
+            "ingest/external_text/append" if is_placed else "ingest/records/append_sections"
+        )
         database.run("ingest/chunks/append")
     if originals is not None and originals.num_rows:
         with database.registered(new_originals=sliced(originals)):

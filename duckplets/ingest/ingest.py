@@ -16,18 +16,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.lookahead import ahead
-from duckplets.base.parts import Engine
+from duckplets.base.prefetch import ahead
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.ingest import unfinished
-from duckplets.ingest.counts import Counts
-from duckplets.ingest.elsewhere import Elsewhere
+from duckplets.engine.protocol import Engine
+from duckplets.ingest import checkpoint
+from duckplets.ingest.checkpoint import UNPUBLISHED, Unfinished
+from duckplets.ingest.distributed import Elsewhere
 from duckplets.ingest.gates import NothingNew
+from duckplets.ingest.outcome_counts import Counts
 from duckplets.ingest.prepare import Prepared, kept, prepare
 from duckplets.ingest.records import IngestReport, current_version
 from duckplets.ingest.store import Request, Storing
-from duckplets.ingest.unfinished import UNPUBLISHED, Unfinished
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.limits import Reader
 
@@ -159,9 +159,9 @@ class _InPieces:
                 under_way = self._begin()
             return self._store(under_way, items, started, progress)
         except BaseException:  # Ctrl-C too
-            found = unfinished.find(self.database, self.request.name)
+            found = checkpoint.find(self.database, self.request.name)
             if found is not None and not found.counts.get(kept(found)):  # nothing to go on with
-                unfinished.discard(self.database, found)
+                checkpoint.discard(self.database, found)
             raise
 
     def _store(
@@ -180,7 +180,7 @@ class _InPieces:
                 if self.request.gates is not None:
                     self.request.gates.save()
                 counts = under_way.counts.to_json()
-                unfinished.save(self.database, self.request.name, mark.cursor, counts)
+                checkpoint.save(self.database, self.request.name, mark.cursor, counts)
                 begun = time.monotonic()
             self._took = time.monotonic() - begun
         if under_way.refusal is not None:
@@ -191,9 +191,9 @@ class _InPieces:
         """Return an ingest that goes on where the last one stopped, or a new one."""
         if self.found is None:
             under_way = Storing(self.database, self.request, self.rows, UNPUBLISHED)
-            unfinished.begin(self.database, self.request.name, under_way.source_id, self.settings)
+            checkpoint.begin(self.database, self.request.name, under_way.source_id, self.settings)
             return under_way
-        trust = self.database.run("ingest/unfinished/trust", {"source_id": self.found.source_id})[
+        trust = self.database.run("ingest/checkpoint/trust", {"source_id": self.found.source_id})[
             0
         ][0]
         given = self.request.trust

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from duckplets.base.documents import Unreadable
 from duckplets.base.plain import Stored, from_json
-from duckplets.base.shown import listed, shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.errors import SourceError, nearest
 from duckplets.text.prefix import COLUMNS, Prefix, meta_key
 

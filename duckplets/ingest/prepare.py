@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from duckplets.base.checks import checked_name
 from duckplets.base.plain import Stored
-from duckplets.base.shown import counted, shown
+from duckplets.base.sanitize import counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.ingest import unfinished
+from duckplets.ingest import checkpoint
+from duckplets.ingest.checkpoint import Unfinished
+from duckplets.ingest.external_columns import files_to_leave, refuse_inside
+from duckplets.ingest.external_text import Placing
 from duckplets.ingest.gates import Gates
-from duckplets.ingest.in_place import Placing
-from duckplets.ingest.placeable import files_to_leave, refuse_inside
 from duckplets.ingest.store import OnConflict, Request
-from duckplets.ingest.unfinished import Unfinished
 from duckplets.sources import ResumableSource, Rows, Source
-from duckplets.sources.base import EARLIER
 from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.mapping import EARLIER
 from duckplets.sources.mapping_checks import OnError, check_on_error
-from duckplets.sources.readings import as_before, described, overriding, written
+from duckplets.sources.mapping_record import as_before, described, overriding, written
 from duckplets.sources.resumable import in_pieces
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def prepare(
     settings = None
     if isinstance(source, ResumableSource) and not remap:
         settings = _settings_of(source, request)
-    found = unfinished.find(database, name)
+    found = checkpoint.find(database, name)
     # One that was killed before it had stored a record stands in nobody's way.
     if found is not None and (restart or _is_nothing(found, settings)):
-        unfinished.discard(database, found)
+        checkpoint.discard(database, found)
         found = None
     if found is not None:
         _refuse_another(found, settings)
@@ -251,7 +251,7 @@ def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
     differ = ""
     if settings is not None and settings["uri"] == found.settings["uri"]:
         gated = "quality" in settings and "quality" in found.settings
-        names = unfinished.differing(settings, found.settings, inner=gated)
+        names = checkpoint.differing(settings, found.settings, inner=gated)
         differ = f" with another {' and '.join(names)}"
     raise SourceError(
         f"source {found.name!r} has an unfinished ingest from {where}{differ}, stopped at "

@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.lookahead import ahead
-from duckplets.base.shown import Reported, counted, shown
+from duckplets.base.prefetch import ahead
+from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
+from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import Limits, Reader
 from duckplets.sources.mapping_checks import OnError, check_on_error
-from duckplets.sources.readings import as_before, described, overriding, told
-from duckplets.sources.user.custom import adapted
+from duckplets.sources.mapping_record import as_before, described, overriding, told
 
 _LOOKED_AT = 1_000  # rows by which texts are judged
 _MOST = 1_000

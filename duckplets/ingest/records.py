@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from duckplets.base.shown import Reported, counted, listed, shown
+from duckplets.base.sanitize import Reported, counted, listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.rows import is_failure

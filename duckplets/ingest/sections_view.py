@@ -12,7 +12,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from duckplets.db import placed
+from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.sources.expressions import as_text, call, each, filled, statement
 
@@ -26,14 +26,14 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
         database: The corpus, which may read these files.
         without: Keys of files that are left out.
     """
-    files = [row for row in database.run("ingest/in_place/files") if row[0] not in without]
-    view: exp.Query = statement("ingest/in_place/inside")
+    files = [row for row in database.run("ingest/external_text/files") if row[0] not in without]
+    view: exp.Query = statement("ingest/external_text/inside")
     if files:
         view = view.where(exp.column("file_key").is_(exp.null()))
     for run in _runs(files):
         view = exp.union(view, _outside(run), distinct=False)
     made = exp.Create(this=exp.to_table(_VIEW), kind="VIEW", replace=True, expression=view)
-    comments = database.run("ingest/in_place/comments")  # which are gone with the old view
+    comments = database.run("ingest/external_text/comments")  # which are gone with the old view
     database.rows(made.sql(dialect=DuckDB, comments=False))
     for name, comment in comments:
         what = exp.to_table(_VIEW) if name is None else exp.column(name, table=_VIEW)
@@ -44,9 +44,11 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
 
 def complete(database: Database) -> None:
     """Make the view of a corpus whose tables were copied, for the files that it still needs."""
-    database.run("ingest/in_place/forget_unused")
+    database.run("ingest/external_text/forget_unused")
     corpus = Path(str(database.path))
-    paths = [placed.located(row[0], corpus) for row in database.run("db/placed/files")]
+    paths = [
+        external_files.located(row[0], corpus) for row in database.run("db/external_files/files")
+    ]
     if paths:
         database.allow(paths)
         refresh(database)
@@ -75,7 +77,7 @@ def _outside(run: Sequence[tuple[Any, ...]]) -> exp.Select:
         "last_key": exp.Literal.number(run[-1][0]),
         "cell_text": _text(json.loads(run[0][-1])),
     }
-    select = statement("ingest/in_place/outside")
+    select = statement("ingest/external_text/outside")
     for table in list(select.find_all(exp.Table)):
         if table.name == "cells":
             table.replace(cells)

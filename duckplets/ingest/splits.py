@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.plain import Stored
-from duckplets.base.shown import html_report
+from duckplets.base.sanitize import html_report
 from duckplets.db.database import Database
 from duckplets.errors import SplitError
 

@@ -18,24 +18,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.progress import Progress
-from duckplets.base.shown import counted
+from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
+from duckplets.ingest import checkpoint
 from duckplets.ingest import prefixes as prefix_store
-from duckplets.ingest import unfinished
 from duckplets.ingest.append import Appending, KnownIds, quarantine, refuse_conflict
+from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import current_chunking
-from duckplets.ingest.counts import Counts
+from duckplets.ingest.external_text import Placing
 from duckplets.ingest.gates import Gates, Intake
-from duckplets.ingest.in_place import Placing
+from duckplets.ingest.outcome_counts import Counts
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.preview import flags_of
 from duckplets.ingest.records import IngestReport, commit_version, current_version, records_told
 from duckplets.ingest.splits import assign_missing
-from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.readings import described, told
+from duckplets.sources.mapping_record import described, told
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -278,7 +278,7 @@ class Storing:
         """Leave nothing of an ingest but the rows that were set aside."""
         if self.removed_version is not None:
             self.version = current_version(self.database) + 1
-            unfinished.forget(self.database, self.request.name, self.source_id, self.version)
+            checkpoint.forget(self.database, self.request.name, self.source_id, self.version)
         elif self._is_new:
             self.database.run("ingest/records/forget_source", {"source_id": self.source_id})
 
@@ -318,7 +318,7 @@ class Storing:
     def _publish(self) -> None:
         """Find the version there is to make now, and give it what was stored."""
         self.version = current_version(self.database) + 1
-        first, overtaken, replaced = unfinished.publish(
+        first, overtaken, replaced = checkpoint.publish(
             self.database,
             self.request.name,
             self.source_id,

@@ -18,12 +18,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, EngineError, SourceError
 from duckplets.ingest.streams import batches_of, stream_of
-from duckplets.ingest.work import Job
+from duckplets.ingest.transform import Job
 from duckplets.sources.limits import Limits, Reader
-from duckplets.sources.parts import Cut, PartOf
+from duckplets.sources.partitions import Cut, PartOf
 
 _SMALL = 1 << 20  # bytes of rows that come with the result
 

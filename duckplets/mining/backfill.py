@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Floats, Integers, Lists, places
+from duckplets.mining.bm25 import SCALE, Found
+from duckplets.mining.cutoffs import OUTCOMES, select, tally
 from duckplets.mining.guards import REASONS, Excluded, Guards
-from duckplets.mining.kernel import SCALE, Found
-from duckplets.mining.select import OUTCOMES, select, tally
 from duckplets.order.permute import below, hashed, key
 from duckplets.recipes.bm25 import Bm25
 

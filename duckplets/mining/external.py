@@ -27,10 +27,10 @@ from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
 from duckplets.mining import external_rows
 from duckplets.mining.backfill import rows_of
+from duckplets.mining.bm25 import SCALE, Found
+from duckplets.mining.cutoffs import ceilings, count_above, count_below
 from duckplets.mining.guards import REASONS, Excluded, Guards
-from duckplets.mining.kernel import SCALE, Found
 from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.select import ceilings, count_above, count_below
 from duckplets.mining.store import OpenMining, Target
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.labels import labels_of

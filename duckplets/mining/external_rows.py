@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import listed
+from duckplets.base.sanitize import listed
 from duckplets.errors import RecipeError, nearest
 
 ANCHORS = ("anchor_id", "anchor_section_key")

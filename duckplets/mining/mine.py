@@ -22,22 +22,22 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Lists
-from duckplets.base.aside import aside_of, remove
-from duckplets.base.parts import Engine
+from duckplets.base.atomic import aside_of, remove
 from duckplets.base.progress import Progress
-from duckplets.base.shown import counted, listed
-from duckplets.db import placed
+from duckplets.base.sanitize import counted, listed
+from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
+from duckplets.engine.protocol import Engine
 from duckplets.errors import DamagedFileError, QueryError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store
 from duckplets.mining.backfill import rows_of
+from duckplets.mining.bm25 import Queries
+from duckplets.mining.cutoffs import CEILINGS, MARGINS
 from duckplets.mining.guards import REASONS, Excluded, Guards
-from duckplets.mining.kernel import Queries
 from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.select import CEILINGS, MARGINS
 from duckplets.mining.shards import Prepared, prepare
 from duckplets.mining.store import OpenMining, Target
 from duckplets.mining.workers import scored
@@ -49,8 +49,8 @@ from duckplets.recipes.bm25 import Bm25, bm25_from, settled
 from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.search import index
+from duckplets.search.analyzer import Vocabulary
 from duckplets.search.index import Index
-from duckplets.search.vocabulary import Vocabulary
 
 log = logging.getLogger("duckplets")
 
@@ -72,7 +72,7 @@ def mine(
     """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
     splits.need_splits(database)
-    placed.check(database)
+    external_files.check(database)
     asked = bm25_from(settings) if settings else None
     wanted, notes = _wanted(database, recipes, source, split, checked_preset(preset))
     jobs = [job for job in (_job(database, asked, **each) for each in wanted) if job.is_due(asked)]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from duckplets.base.shown import Reported
+from duckplets.base.sanitize import Reported
 from duckplets.mining.guards import REASONS
 
 _SHORT = ("backfilled", "random", "dropped", "short", "none")

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers, places
 from duckplets.db.database import Database
-from duckplets.mining.kernel import PADDING, RUN, SCALE, DocumentShard, Impacts
+from duckplets.mining.bm25 import PADDING, RUN, SCALE, DocumentShard, Impacts
 from duckplets.mining.workers import DocumentShards
 from duckplets.search import index
 from duckplets.search.index import Index

@@ -27,9 +27,9 @@ from uuid import uuid4
 import numpy as np
 
 from duckplets.base.arrays import Lists
-from duckplets.base.parts import Engine, Part
+from duckplets.engine.protocol import Engine, Part
 from duckplets.errors import EngineError, QueryError
-from duckplets.mining.kernel import DocumentShard, Found, Queries, search
+from duckplets.mining.bm25 import DocumentShard, Found, Queries, search
 from duckplets.recipes.bm25 import Bm25, bm25_from
 
 _WAITING = 2  # blocks for each worker: one it works at, one that waits

@@ -15,7 +15,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.shown import listed
+from duckplets.base.sanitize import listed
 from duckplets.errors import MixtureError, nearest
 from duckplets.order.changes import Change
 from duckplets.order.mixture_toml import read_mixture

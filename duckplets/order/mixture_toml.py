@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.documents import DocumentLimits, read_document
-from duckplets.base.shown import listed, shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.errors import MixtureError, nearest, several
 from duckplets.order.weights import Weights, checked_positive, checked_step, checked_word
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from duckplets.base.shown import shown
-from duckplets.pools.fills import (
+from duckplets.base.sanitize import shown
+from duckplets.pools.bindings import (
     Labels,
     check_labels,
     check_nearest,
@@ -32,7 +32,7 @@ from duckplets.pools.fills import (
     text_fills,
     triplet_fills,
 )
-from duckplets.pools.steps import assembled, bound, of_sources
+from duckplets.pools.cte_steps import assembled, bound, of_sources
 from duckplets.recipes.condition_rules import COLUMNS
 from duckplets.recipes.recipes import By, SqlStrategy, TextRecipe, TripletRecipe
 

@@ -38,9 +38,9 @@ from duckplets.pools.arrays import (
     words_if_any,
     words_of,
 )
+from duckplets.pools.bindings import facts_of
 from duckplets.pools.compile import CompiledPool, Part, compares_texts, facts_statement, stage
 from duckplets.pools.facts import told_facts
-from duckplets.pools.fills import facts_of
 from duckplets.pools.legality import several_texts, usable_of_own
 from duckplets.recipes.recipes import TextRecipe
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QualityError, RecipeError, SourceError, nearest
-from duckplets.quality import own
+from duckplets.quality import plugins
 from duckplets.quality.metrics import METRICS
 from duckplets.recipes.conditions import where_condition
 
@@ -70,13 +70,13 @@ def condition(text: str) -> Condition:
         QualityError: It is neither the name of a registered function nor a condition.
     """
     text = text.strip()
-    if taken := {"row", "text", *METRICS.names} & {*own.names()}:
+    if taken := {"row", "text", *METRICS.names} & {*plugins.names()}:
         raise QualityError(f"gate name {min(taken)!r} is taken: a metric is called so")
-    if own.is_registered(text):
+    if plugins.is_registered(text):
         names = frozenset({f"own:{text}"})
         return Condition(text, _sql(_own(text), 1), False, (text,), True, names, names)
     if text.isidentifier() and text not in METRICS.names:
-        own.gate(text)  # says how to register it
+        plugins.gate(text)  # says how to register it
     return _parsed(text)
 
 
@@ -87,13 +87,13 @@ def _parsed(text: str) -> Condition:
     from duckplets.recipes.conditions import free_condition
 
     names = [name for name in METRICS.names if name not in ("own", "present", "sha256")]
-    columns = {name: name in _LONG for name in ("text", *names, *own.names())}
+    columns = {name: name in _LONG for name in ("text", *names, *plugins.names())}
     try:
         tree = free_condition(text, columns)
     except RecipeError as error:
         raise QualityError(f"gates: {error}") from None
     used = {column.name for column in tree.find_all(exp.Column)}
-    gates = tuple(sorted(used & set(own.names())))
+    gates = tuple(sorted(used & set(plugins.names())))
     holder = exp.Paren(this=tree)
     for column in list(holder.find_all(exp.Column)):
         if column.name in gates:

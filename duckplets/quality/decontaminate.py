@@ -23,14 +23,14 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import integer
 from duckplets.base.progress import Progress
-from duckplets.base.shown import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.records import current_version
 from duckplets.quality.evaluation import Evaluation, evaluation_of
 from duckplets.quality.live_texts import LiveTexts
-from duckplets.quality.near import Action, by_source, checked_action, remove
-from duckplets.quality.shingles import ALGORITHM
+from duckplets.quality.minhash import ALGORITHM
+from duckplets.quality.near_dedup import Action, by_source, checked_action, remove
 
 _SLICE = 1 << 23  # n-grams of the evaluation set that are looked for at once
 _MEMORY = "300MB"  # of all of them: what is more waits on disk

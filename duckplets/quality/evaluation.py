@@ -21,18 +21,18 @@ import pyarrow.compute as pc
 
 from duckplets import sources
 from duckplets.base.arrays import Integers
-from duckplets.base.lookahead import ahead
-from duckplets.base.shown import listed, shown
+from duckplets.base.prefetch import ahead
+from duckplets.base.sanitize import listed, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 from duckplets.ingest.splits import need_splits
 from duckplets.quality.live_texts import LiveTexts, combined
-from duckplets.quality.shingles import Grams
+from duckplets.quality.minhash import Grams
+from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.mapping_record import as_before
 from duckplets.sources.paths import inner_suffix, reading
-from duckplets.sources.readings import as_before
 from duckplets.sources.rows import Mark
-from duckplets.sources.user.custom import adapted
 
 __all__ = ["Evaluation", "evaluation_of"]
 

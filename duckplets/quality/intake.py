@@ -21,22 +21,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import counted, shown, without_secrets
+from duckplets.base.sanitize import counted, shown, without_secrets
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
+from duckplets.ingest.checkpoint import UNPUBLISHED, differing
 from duckplets.ingest.gates import Intake, NothingNew
-from duckplets.ingest.unfinished import UNPUBLISHED, differing
 from duckplets.quality.conditions import checked_limit, checked_size, checked_where, chosen
+from duckplets.quality.exact_dedup import GATE, OTHER_TEXT, Candidate, settle
 from duckplets.quality.json_lines import JsonLines, refuse_another_file
+from duckplets.quality.judgement_log import Noting
 from duckplets.quality.measure import ready
 from duckplets.quality.measured import Measuring
-from duckplets.quality.notes import Noting
 from duckplets.quality.settings import Quality
-from duckplets.quality.settling import GATE, OTHER_TEXT, Candidate, settle
 from duckplets.quality.texts import hash_what_is_there, without_personal_data
 from duckplets.quality.verdicts import digested, redacting, texts_in, to_redact, verdicts
 from duckplets.sources import Source
-from duckplets.sources.rereading import digest_of
+from duckplets.sources.retry import digest_of
 from duckplets.sources.rows import is_failure
 
 FILTERED = ("where", "not met")

@@ -21,12 +21,12 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
 
-from duckplets.base.aside import written_aside
-from duckplets.base.shown import counted, shown
+from duckplets.base.atomic import written_aside
+from duckplets.base.sanitize import counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, DuckpletsError, SourceError
+from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.gates import Intake
-from duckplets.ingest.unfinished import UNPUBLISHED
 from duckplets.quality.live_texts import portions
 from duckplets.quality.report import metadata
 from duckplets.text.characters import bytes_of

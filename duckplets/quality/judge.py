@@ -22,20 +22,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.parts import Engine
-from duckplets.base.shown import counted
+from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
+from duckplets.engine.protocol import Engine
 from duckplets.errors import QualityError
 from duckplets.ingest.append import Appending
+from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.records import commit_version, current_version
 from duckplets.ingest.splits import assign_missing
-from duckplets.ingest.unfinished import UNPUBLISHED
+from duckplets.quality.exact_dedup import GATE, Candidate, settle
+from duckplets.quality.judgement_log import STORED, measured_by, stored_metrics
 from duckplets.quality.measured import measured_over
 from duckplets.quality.metrics import measured, needed
-from duckplets.quality.notes import STORED, measured_by, stored_metrics
 from duckplets.quality.report import JudgeReport
 from duckplets.quality.settings import Quality
-from duckplets.quality.settling import GATE, Candidate, settle
 from duckplets.quality.texts import (
     digests_of,
     hash_records,

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bits
 from duckplets.errors import ExtensionError
-from duckplets.quality import own
+from duckplets.quality import plugins
 from duckplets.text.characters import LETTER, bytes_of, classes
 
 __all__ = ["CODES", "UNDETERMINED", "detector_of", "languages"]
@@ -37,14 +37,14 @@ _CODES = (
 CODES = frozenset(_CODES.split())
 
 
-def detector_of(name: str) -> own.Detector:
+def detector_of(name: str) -> plugins.Detector:
     """Return a detector.
 
     Raises:
         ExtensionError: py3langid is asked for, and not installed.
         QualityError: Another one is not registered.
     """
-    return _py3langid() if name == "py3langid" else own.detector(name)
+    return _py3langid() if name == "py3langid" else plugins.detector(name)
 
 
 def languages(texts: pa.Array, detector: str, prefix: int, letters: int) -> tuple[Any, Any]:
@@ -64,7 +64,7 @@ def languages(texts: pa.Array, detector: str, prefix: int, letters: int) -> tupl
     found = Bits((classes(data) & LETTER) != 0).rank(bounds)
     enough = np.diff(found) >= max(1, letters)
     places = np.flatnonzero(enough)
-    pairs = own.detected(detector_of(detector), begins.take(pa.array(places)).to_pylist())
+    pairs = plugins.detected(detector_of(detector), begins.take(pa.array(places)).to_pylist())
     codes = np.full(len(texts), UNDETERMINED, object)
     shares = np.zeros(len(texts))
     codes[places] = [code for code, _ in pairs]
@@ -73,7 +73,7 @@ def languages(texts: pa.Array, detector: str, prefix: int, letters: int) -> tupl
 
 
 @cache
-def _py3langid() -> own.Detector:
+def _py3langid() -> plugins.Detector:
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:
@@ -89,4 +89,4 @@ def _py3langid() -> own.Detector:
         return [(code, min(1.0, share)) for code, share in map(identifier.classify, texts)]
 
     version = str(getattr(py3langid, "__version__", ""))
-    return own.Detector("py3langid", detect, version, frozenset(identifier.labels))
+    return plugins.Detector("py3langid", detect, version, frozenset(identifier.labels))

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.db.database import Database
-from duckplets.quality.shingles import Grams
+from duckplets.quality.minhash import Grams
 
 _BYTES = 4 << 20  # of the texts that are looked at together; one text may be longer
 _RECORDS = 16_384

@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.db.database import Database
-from duckplets.quality import own, tokens
+from duckplets.quality import plugins, tokens
 from duckplets.quality.conditions import Condition
 from duckplets.quality.language import detector_of, languages
 from duckplets.quality.live_texts import portions
 from duckplets.quality.metrics import METRICS
-from duckplets.quality.personal import PATTERNS
+from duckplets.quality.pii import PATTERNS
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of
 from duckplets.quality.words import Words
@@ -101,7 +101,7 @@ def ready(quality: Quality) -> None:
         detector_of(quality.detector)
     for condition in quality.conditions:
         for name in condition.gates:
-            own.gate(name)
+            plugins.gate(name)
 
 
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
@@ -283,7 +283,7 @@ def _own_values(
     values: dict[str, Sequence[float]] = {}
     alone = {condition.text for condition in quality.conditions if condition.alone}
     for name in sorted({name for c in quality.conditions for name in c.gates}):
-        values[name] = own.judged(name, texts.to_pylist(), alone=name in alone)
+        values[name] = plugins.judged(name, texts.to_pylist(), alone=name in alone)
     looking = [condition for condition in quality.conditions if condition.looks]
     if looking and len(texts):
         table = metrics.append_column("text", texts).append_column("own", _maps(values, len(texts)))

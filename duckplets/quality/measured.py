@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from duckplets.base.parts import Engine, Part, mapped
-from duckplets.base.shown import counted
+from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
-from duckplets.quality import own
+from duckplets.engine.protocol import Engine, Part, mapped
+from duckplets.quality import plugins
 from duckplets.quality.settings import Quality
 
 __all__ = ["Measuring", "measure_part", "measured_over"]
@@ -34,23 +34,23 @@ class Measuring(NamedTuple):
     """
 
     quality: Quality
-    registered: list[own.Gate | own.Detector]
+    registered: list[plugins.Gate | plugins.Detector]
 
     @classmethod
     def of(cls, quality: Quality) -> Measuring:
         """Return what settings need."""
-        registered: list[own.Gate | own.Detector] = [
-            own.gate(name) for each in quality.conditions for name in each.gates
+        registered: list[plugins.Gate | plugins.Detector] = [
+            plugins.gate(name) for each in quality.conditions for name in each.gates
         ]
         if quality.language is not None and quality.detector != "py3langid":
-            registered.append(own.detector(quality.detector))
+            registered.append(plugins.detector(quality.detector))
         return cls(quality, registered)
 
     def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as from ``preprocess`` with the metrics of their texts."""
         from duckplets.quality.verdicts import with_metrics
 
-        own.register_all(self.registered)
+        plugins.register_all(self.registered)
         return with_metrics(_scratch().cursor(), batch, self.quality)
 
 
@@ -88,7 +88,7 @@ def measure_part(job: Measuring, rows: pa.Table) -> pa.Table:
     """Return the metrics of rows, on a worker of an engine; see ``measure``."""
     from duckplets.quality.measure import measure
 
-    own.register_all(job.registered)
+    plugins.register_all(job.registered)
     return measure(_scratch().cursor(), rows, job.quality)
 
 

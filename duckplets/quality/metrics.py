@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from duckplets.quality import own
+from duckplets.quality import plugins
 from duckplets.quality.language import detector_of
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def measured(quality: Quality) -> dict[str, str]:
         by = (found.name, found.version, quality.language_prefix, quality.min_letters)
         keys |= dict.fromkeys(("language", "language_probability"), _key("language", by))
     for condition in quality.conditions:
-        keys |= {f"own:{name}": own.gate(name).version for name in condition.gates}
+        keys |= {f"own:{name}": plugins.gate(name).version for name in condition.gates}
     for condition in quality.conditions:
         if condition.looks:
             reads = sorted((name, keys.get(name)) for name in condition.reads)

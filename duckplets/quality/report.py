@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from importlib.metadata import version as version_of
 from typing import Any
 
-from duckplets.base.shown import Reported, counted, shown, without_secrets
+from duckplets.base.sanitize import Reported, counted, shown, without_secrets
 from duckplets.db.database import Database
-from duckplets.ingest.unfinished import UNPUBLISHED
+from duckplets.ingest.checkpoint import UNPUBLISHED
 
 _COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable", "accepted_bytes")
 _OUTCOME = ("outcome", "gate", "rule", "rows")

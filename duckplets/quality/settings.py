@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from duckplets.base.documents import read_document
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError, nearest
-from duckplets.quality import own
+from duckplets.quality import plugins
 from duckplets.quality.conditions import Condition, condition
 from duckplets.quality.thresholds import BLANK, CHECKS, PRESETS
 from duckplets.quality.words import SHIPPED, Words, read_terms, read_words
@@ -284,7 +284,7 @@ def _check_language(code: str, detector: str) -> None:
     """Refuse a code that the detector never returns."""
     from duckplets.quality.language import CODES
 
-    known = CODES if detector == "py3langid" else own.detector(detector).languages
+    known = CODES if detector == "py3langid" else plugins.detector(detector).languages
     if code not in known:
         raise QualityError(
             f"language={code!r}{nearest(code, known)}: {detector} knows {', '.join(sorted(known))}"

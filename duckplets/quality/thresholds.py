@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError, nearest
 
 __all__ = ["BLANK", "CHECKS", "PII", "PRESETS", "THRESHOLDS"]

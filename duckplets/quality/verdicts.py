@@ -175,7 +175,7 @@ def _privacy(kinds: tuple[str, ...], density: float) -> Quality:
 
 def redacting(database: Database, quality: Quality) -> Redact:
     """Return what takes personal data out of texts, null ones included."""
-    from duckplets.quality.personal import redacted
+    from duckplets.quality.pii import redacted
 
     def redact(texts: pa.Array) -> pa.Array:
         there = pc.is_valid(texts)

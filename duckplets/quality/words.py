@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from duckplets.base.documents import DocumentLimits, Form, Unreadable, decoded, parse
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError
 
 __all__ = ["SHIPPED", "Words", "read_terms", "read_words"]

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from duckplets.base.checks import LONGEST_NAME, checked_name
 from duckplets.base.documents import SURROGATE
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.conditions import pair_condition

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from duckplets.base.plain import Stored
-from duckplets.base.shown import listed
+from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
 from duckplets.recipes.defaults import (

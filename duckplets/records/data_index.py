@@ -17,7 +17,7 @@ import numpy as np
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
-from duckplets.base.shown import html_table, listed
+from duckplets.base.sanitize import html_table, listed
 from duckplets.errors import SamplerError, nearest
 from duckplets.order.copies import (
     MOST,
@@ -32,7 +32,7 @@ from duckplets.order.copies import (
     weighed,
 )
 from duckplets.order.permute import key, shuffled
-from duckplets.records.entries import (
+from duckplets.records.index_entries import (
     Codes,
     EntryError,
     Selection,

@@ -21,19 +21,19 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import checked_name
 from duckplets.base.documents import DocumentLimits, Form, read_document
-from duckplets.base.shown import shown
-from duckplets.base.stores import address_of
+from duckplets.base.object_store import address_of
+from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
-from duckplets.records.controls import IndexControls
-from duckplets.records.judged import JUDGED, judged
+from duckplets.records.data_set_gates import JUDGED, judged
+from duckplets.records.index_controls import IndexControls
 from duckplets.sources import paths
-from duckplets.sources.arrow_file import ArrowSource
-from duckplets.sources.base import TEXTS, Mapped
-from duckplets.sources.csv_file import CsvSource
-from duckplets.sources.json_file import JsonSource
-from duckplets.sources.parquet_file import ParquetSource
+from duckplets.sources.formats.arrow_file import ArrowSource
+from duckplets.sources.formats.csv_file import CsvSource
+from duckplets.sources.formats.json_file import JsonSource
+from duckplets.sources.formats.parquet_file import ParquetSource
+from duckplets.sources.formats.text_file import TextLinesSource
+from duckplets.sources.mapping import TEXTS, Mapped
 from duckplets.sources.resumable import Resumable, Whole
-from duckplets.sources.text_file import TextLinesSource
 
 if TYPE_CHECKING:
     from duckplets.sources import Source
@@ -115,7 +115,7 @@ class DataSet:
     def source(self) -> Source:
         """Return what reads it."""
         if self.hub is not None:
-            from duckplets.sources.hub import HubSource
+            from duckplets.sources.remote.hub import HubSource
 
             on_hub = HubSource(self.hub, source_id=self.name, **self.mapping)
             return Whole(on_hub) if self.streaming is False else on_hub
@@ -325,7 +325,7 @@ class _Checks:
         return paths.local_files(found)
 
     def _hub(self, values: Mapping[str, Any]) -> str | None:
-        from duckplets.sources.hub.grammar import parse_uri
+        from duckplets.sources.remote.grammar import parse_uri
 
         given, split = values["hf_hub_url"], values.get("split")
         if split is not None and (not isinstance(split, str) or not split or "/" in split):

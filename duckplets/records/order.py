@@ -28,7 +28,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
 from duckplets.order.permute import item_at, key, ranks_at
-from duckplets.records.entries import EntryError
+from duckplets.records.index_entries import EntryError
 from duckplets.records.metadata import RecordMetadata, generator, seeded
 
 __all__ = ["IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"]

@@ -23,18 +23,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
+from duckplets.base.block_size import Pace
 from duckplets.base.checks import integer
-from duckplets.base.home import HomeLock
-from duckplets.base.lookahead import Lookahead
-from duckplets.base.pace import Pace
-from duckplets.base.shown import listed
+from duckplets.base.fork_guard import HomeLock
+from duckplets.base.prefetch import Lookahead
+from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, SamplerError, StateMismatchError, nearest
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
-from duckplets.records.elements import Order, Part, Take, elements_of, indexed_elements
-from duckplets.sampling.batch import Batch
-from duckplets.sampling.messages import shape_of, type_of
+from duckplets.records.order_reader import Order, Part, Take, elements_of, indexed_elements
+from duckplets.runs.messages import shape_of, type_of
+from duckplets.samples.batch import Batch
 from duckplets.serving.manifest import sound
 from duckplets.serving.snapshot import folder_of, mapped_texts
 from duckplets.serving.texts import ROLES, Texts
@@ -315,13 +315,13 @@ class _Fetcher:
         }
         which |= {"chosen_json": False, "rejected_json": False, "shape": json.dumps(self._shape)}
         with self.database.registered(asked_messages=asked):
-            stored = self.database.table("sampling/messages/stored")
+            stored = self.database.table("runs/messages/stored")
         if "value" in self._shape[0]["content"][0]:
             for i, name in enumerate(_MESSAGES, 1):
                 text = pc.replace_substring(stored[name], '"type":"text","text":', _OF_INDEX)
                 stored = stored.set_column(i, name, text)
         with self.database.registered(stored_messages=stored):
-            rows = self.database.table("sampling/messages/parsed", which).combine_chunks()
+            rows = self.database.table("runs/messages/parsed", which).combine_chunks()
         places = np.full(len(keys), -1, dtype=np.int64)
         places[rows["request"].to_numpy()] = np.arange(rows.num_rows)
         order, kind = pa.array(places, mask=places < 0), type_of(self._shape)

@@ -19,24 +19,24 @@ from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets import status
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
+from duckplets.corpus import status
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import Place, appearing, check
 from duckplets.ingest.records import current_version
 from duckplets.report import drawn, tables
 from duckplets.report.rendering import read, rendered, script_json, words
 from duckplets.report.tables import Section, Table, asked
-from duckplets.sampling import state
-from duckplets.sampling.settings import not_of_saving
+from duckplets.runs import state
+from duckplets.runs.settings import not_of_saving
 from duckplets.serving.snapshot import overview
 
 if TYPE_CHECKING:
-    from duckplets.corpus import Corpus
+    from duckplets.corpus.corpus import Corpus
+    from duckplets.corpus.status import Status
     from duckplets.db.database import Database
     from duckplets.order.mixture import Mixture
-    from duckplets.sampling.sampler import Sampler
-    from duckplets.status import Status
+    from duckplets.runs.sampler import Sampler
 
 _LARGE = 500_000  # records, all of which are not read while somebody waits for a page
 _CUT = 1_200  # characters of a text

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.db import migrate
 from duckplets.db.database import Database
-from duckplets.db.moments import for_a_moment
+from duckplets.db.short_open import for_a_moment
 from duckplets.errors import StateMismatchError
 from duckplets.ingest.records import fingerprint
 from duckplets.report.plots import bars, lines, stacked_shares
 from duckplets.report.tables import Table, asked, told
-from duckplets.sampling import state
-from duckplets.sampling.columns import negative_columns, slot_names
+from duckplets.runs import state
+from duckplets.samples.columns import negative_columns, slot_names
 
 if TYPE_CHECKING:
-    from duckplets.sampling.sampler import Sampler
+    from duckplets.runs.sampler import Sampler
 
 _EACH = 5  # samples of a recipe
 _LEAFED = 100  # samples to leaf through

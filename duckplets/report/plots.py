@@ -16,13 +16,13 @@ from itertools import pairwise
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.report.rendering import read, rendered, words
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.sampling.forecast import Forecast
+    from duckplets.runs.forecast import Forecast
 
 WIDTH, HEIGHT = 640, 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 28, 44

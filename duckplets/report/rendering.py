@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.shown import harmless
+from duckplets.base.sanitize import harmless
 from duckplets.errors import ExtensionError
 
 if TYPE_CHECKING:

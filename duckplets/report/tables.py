@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from duckplets import status
-from duckplets.base.shown import counted
+from duckplets.base.sanitize import counted
+from duckplets.corpus import status
 from duckplets.db.queries import query
-from duckplets.pools.steps import bound
-from duckplets.quality.personal import redacted
+from duckplets.pools.cte_steps import bound
+from duckplets.quality.pii import redacted
 from duckplets.report.plots import Plot, bars
 
 if TYPE_CHECKING:
+    from duckplets.corpus.status import Status
     from duckplets.db.database import Database
-    from duckplets.status import Status
 
 MOST = 500
 """Rows of a table on the page; its statement has no such limit."""
@@ -170,7 +170,7 @@ def corpus(database: Database, found: Status | None) -> Section:
 
 def _sources(database: Database, found: Status | None) -> Table:
     columns = ("name", "kind", "trust", "weight", "records", "sections", "chunks", "tokens")
-    counts = query("status/sources").strip()
+    counts = query("corpus/status/sources").strip()
     made_by = query("report/sources").replace("found_list", f"(\n{counts}\n)")
     rows = database.arrow(made_by).to_pylist() if found is None else found["sources"]
     return told("Sources", columns, [[row[name] for name in columns] for row in rows], made_by)
@@ -179,10 +179,10 @@ def _sources(database: Database, found: Status | None) -> Table:
 def _splits(database: Database, found: Status | None) -> Table:
     title = "Records by split"
     if found is None:
-        return asked(database, title, "status/splits")
+        return asked(database, title, "corpus/status/splits")
     columns = ("source", "split", "records")
     rows = [[row[name] for name in columns] for row in found["records"]]
-    return told(title, columns, rows, query("status/splits"))
+    return told(title, columns, rows, query("corpus/status/splits"))
 
 
 def _shared(found: Status) -> Table:

@@ -21,11 +21,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duckplets.base.lookahead import ahead
-from duckplets.base.parts import Engine, Part, mapped
+from duckplets.base.prefetch import ahead
 from duckplets.db.database import Database
-from duckplets.search.terms import Terms
-from duckplets.search.vocabulary import Vocabulary, Words, stretches
+from duckplets.engine.protocol import Engine, Part, mapped
+from duckplets.search.analyzer import Vocabulary, Words, stretches
+from duckplets.search.analyzer_settings import Terms
 
 _SECTIONS = 16_384  # of a slice, at most
 _CHARACTERS = 16 << 20  # of a slice, or one section

@@ -17,20 +17,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.parts import Engine
 from duckplets.base.plain import Stored
 from duckplets.base.progress import Progress
-from duckplets.base.shown import Reported, listed
-from duckplets.db import placed
+from duckplets.base.sanitize import Reported, listed
+from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.queries import query
+from duckplets.engine.protocol import Engine
 from duckplets.errors import SamplerError, nearest
 from duckplets.ingest.chunks import content_of, contents_of
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
+from duckplets.search.analyzer import Vocabulary
+from duckplets.search.analyzer_settings import Terms
 from duckplets.search.build import Built, build
-from duckplets.search.terms import Terms
-from duckplets.search.vocabulary import Vocabulary
 
 _TERMS = {
     "stemmer?": str,
@@ -130,7 +130,7 @@ def refresh(
         ChangedFileError: A file that texts were left in is not as it was.
     """
     check_scope(database, source, split)
-    placed.check(database)
+    external_files.check(database)
     if terms is not None:
         Vocabulary(terms).close()  # refuses what does not work, before it is kept
         set_terms(database, terms, source)

@@ -19,9 +19,9 @@ from duckplets.base.checks import integer
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, ReadOnlyError, SamplerError
 from duckplets.search import index
+from duckplets.search.analyzer import Vocabulary
+from duckplets.search.analyzer_settings import Terms
 from duckplets.search.index import Index
-from duckplets.search.terms import Terms
-from duckplets.search.vocabulary import Vocabulary
 
 _SNIPPET = 200  # characters, about
 _BEFORE = 60  # of those, at most, before what was found

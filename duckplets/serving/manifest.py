@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from duckplets.base.aside import aside_of
+from duckplets.artifacts import array_bundle
+from duckplets.artifacts.mapped_arrays import FileEntry, damaged
+from duckplets.base.atomic import aside_of
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, EmptyPoolError
-from duckplets.serving import kept, segments
-from duckplets.serving.mapped import FileEntry, damaged
+from duckplets.serving import segments
 
 _FORMAT = 2
 MANIFEST = "manifest.json"
@@ -41,7 +42,7 @@ class Manifest:
     settings: str
     records: list[int]
     segments: list[segments.SegmentEntry] = field(default_factory=list)
-    bundles: list[kept.Bundle] = field(default_factory=list)
+    bundles: list[array_bundle.Bundle] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -68,7 +69,7 @@ class Manifest:
             if made_as < _FORMAT:
                 return None
             told["segments"] = [segments.SegmentEntry.of(s) for s in told["segments"]]
-            told["bundles"] = [kept.Bundle.of(b) for b in told["bundles"]]
+            told["bundles"] = [array_bundle.Bundle.of(b) for b in told["bundles"]]
             return cls(**told)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise damaged(path, "it is not as it was written") from error

@@ -16,11 +16,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base import parts
-from duckplets.base.progress import Progress
-from duckplets.db.database import Database
-from duckplets.serving.facts import Part, decided_by
-from duckplets.serving.mapped import (
+from duckplets.artifacts.mapped_arrays import (
     FileEntry,
     IpcWriter,
     MappedFile,
@@ -30,6 +26,10 @@ from duckplets.serving.mapped import (
     entry_of,
     new_name,
 )
+from duckplets.base.progress import Progress
+from duckplets.db.database import Database
+from duckplets.engine import protocol
+from duckplets.serving.facts import Part, decided_by
 from duckplets.serving.texts import ROLES, Sections, Segment, byte_spans
 
 _CHARACTERS = 16_000_000  # of the texts of a stretch
@@ -119,11 +119,11 @@ def _part(columns: dict[str, np.ndarray[Any, Any]]) -> Part:
 def held(database: Database, chunking: Mapping[str, Any]) -> Segment:
     """Return all texts and chunks of a corpus in memory."""
     found: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in _COLUMNS}
-    parts, done = [], 0
+    protocol, done = [], 0
     for texts, columns in _stretches(database, chunking, 0, (1 << 62)):
         data = _data_of(texts["text"].combine_chunks())
         columns["span"] += done
-        parts.append(data)
+        protocol.append(data)
         done += len(data)
         for name, values in columns.items():
             found[name].append(values)
@@ -131,7 +131,7 @@ def held(database: Database, chunking: Mapping[str, Any]) -> Segment:
         name: np.concatenate(values) if values else np.zeros(0, _COLUMNS[name])
         for name, values in found.items()
     }
-    data = np.concatenate(parts) if parts else np.zeros(0, np.uint8)
+    data = np.concatenate(protocol) if protocol else np.zeros(0, np.uint8)
     return Segment(_part(columns), pa.py_buffer(data))
 
 
@@ -150,7 +150,7 @@ def written(
     low: int,
     high: int,
     progress: Progress | None,
-    engine: parts.Engine | None = None,
+    engine: protocol.Engine | None = None,
 ) -> SegmentEntry:
     """Write the sections of a range of keys, with their chunks, to new files.
 
@@ -207,7 +207,7 @@ def _stretches(
     chunking: Mapping[str, Any],
     low: int,
     high: int,
-    engine: parts.Engine | None = None,
+    engine: protocol.Engine | None = None,
 ) -> Iterator[_Stretch]:
     """Yield sections by key with columns of their chunks, whose spans count from the first text."""
     for (texts, columns), spans in _spans(engine, _read(database, chunking, low, high)):
@@ -216,18 +216,18 @@ def _stretches(
 
 
 def _spans(
-    engine: parts.Engine | None, stretches: Iterator[_Stretch]
+    engine: protocol.Engine | None, stretches: Iterator[_Stretch]
 ) -> Iterator[tuple[_Stretch, tuple[Any, Any]]]:
     """Yield stretches with what ``byte_spans`` says of their chunks."""
     if engine is None:
         return ((each, spans_part(None, _asked(each))) for each in stretches)
 
-    def part_of(stretch: _Stretch) -> parts.Part:
+    def part_of(stretch: _Stretch) -> protocol.Part:
         keys = stretch[0]["section_key"]
         label = f"snapshot: sections {keys[0].as_py()} to {keys[-1].as_py()}"
-        return parts.Part(label, _asked(stretch))
+        return protocol.Part(label, _asked(stretch))
 
-    return parts.mapped(engine, spans_part, None, stretches, part_of)
+    return protocol.mapped(engine, spans_part, None, stretches, part_of)
 
 
 def _asked(stretch: _Stretch) -> tuple[pa.Array, Any, Any, Any]:

@@ -19,20 +19,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from duckplets.base.aside import sweep
+from duckplets.artifacts import array_bundle
+from duckplets.artifacts.mapped_arrays import damaged, digest_of, need_own, remove_unnamed
+from duckplets.base.atomic import sweep
 from duckplets.base.locks import lock
 from duckplets.base.names import inside
-from duckplets.base.parts import Engine
 from duckplets.base.progress import Progress, bar
-from duckplets.base.shown import shown
-from duckplets.db import files, placed
+from duckplets.base.sanitize import shown
+from duckplets.db import external_files, files
 from duckplets.db.database import Database
+from duckplets.engine.protocol import Engine
 from duckplets.errors import DamagedFileError, ReadOnlyError
 from duckplets.ingest import records
-from duckplets.ingest.unfinished import UNPUBLISHED
-from duckplets.serving import kept, segments
+from duckplets.ingest.checkpoint import UNPUBLISHED
+from duckplets.serving import segments
 from duckplets.serving.manifest import MANIFEST, Manifest, State
-from duckplets.serving.mapped import damaged, digest_of, need_own, remove_unnamed
 from duckplets.serving.texts import Texts
 
 log = logging.getLogger("duckplets")
@@ -62,17 +63,17 @@ class Snapshot:
         self.folder = folder
         self.manifest = manifest
         self.texts = Texts([segments.opened(folder, entry) for entry in manifest.segments])
-        self._opened: list[kept.Opened] = []
+        self._opened: list[array_bundle.Opened] = []
         self._left = list(manifest.bundles)
 
-    def find(self, keys: Collection[str]) -> dict[str, kept.Opened]:
+    def find(self, keys: Collection[str]) -> dict[str, array_bundle.Opened]:
         """Return of those of the keys that are kept, from where to get each."""
         wanted, found = set(keys), {}
         for number in range(len(self._opened) + len(self._left)):
             if not wanted:
                 break
             if number == len(self._opened):
-                self._opened.append(kept.Opened(self.folder, self._left.pop()))
+                self._opened.append(array_bundle.Opened(self.folder, self._left.pop()))
             there = wanted & self._opened[number].keys
             found.update(dict.fromkeys(there, self._opened[number]))
             wanted -= there
@@ -85,13 +86,13 @@ class Snapshot:
                 now = Manifest.read(self.folder)
                 if now is None or not _goes_on(now, self.manifest):
                     return "the snapshot was made anew meanwhile"
-                bundle = kept.write(self.folder, version, objects)
+                bundle = array_bundle.write(self.folder, version, objects)
                 now.bundles.append(bundle)
                 now.write(self.folder)
                 _sweep(self.folder, now)
         except (OSError, DamagedFileError, ReadOnlyError) as error:
             return getattr(error, "strerror", None) or str(error)
-        self._opened.insert(0, kept.Opened(self.folder, bundle))
+        self._opened.insert(0, array_bundle.Opened(self.folder, bundle))
         return None
 
 
@@ -137,7 +138,7 @@ def serve(
     Raises:
         ChangedFileError: A file that texts were left in is not as it was.
     """
-    placed.check(database)
+    external_files.check(database)
     state = State.of(database, version)
     is_small = state.chunks <= LARGE and database.run("serving/characters")[0][0] <= _HELD
     if not snapshot or database.path is None:
@@ -238,7 +239,7 @@ def prepare(
         DamagedFileError: It could not be read afterwards.
         ChangedFileError: A file that texts were left in is not as it was.
     """
-    placed.check(database)
+    external_files.check(database)
     folder = folder_of(Path(str(database.path)))
     folder.mkdir(exist_ok=True)
     with _alone(folder):

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from duckplets.artifacts.mapped_arrays import damaged
 from duckplets.base.arrays import Integers
 from duckplets.base.columns import column
 from duckplets.serving.facts import Facts, Part
-from duckplets.serving.mapped import damaged
 
 ROLES = ["anchor", "context", "rejected"]
 

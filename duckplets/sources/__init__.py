@@ -13,32 +13,32 @@ from duckplets.sources.rows import ROW_SCHEMA, Mark, Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
-    from duckplets.sources.arrow_file import ArrowSource
-    from duckplets.sources.csv_file import CsvSource
+    from duckplets.sources.custom.indexed import IndexedSource
+    from duckplets.sources.custom.protocol import CustomSource, PagedSource
     from duckplets.sources.dataset import DatasetSource
-    from duckplets.sources.json_file import JsonSource
+    from duckplets.sources.formats.arrow_file import ArrowSource
+    from duckplets.sources.formats.csv_file import CsvSource
+    from duckplets.sources.formats.json_file import JsonSource
+    from duckplets.sources.formats.parquet_file import ParquetSource
+    from duckplets.sources.formats.text_file import TextFileSource, TextLinesSource
     from duckplets.sources.memory import MemorySource
-    from duckplets.sources.parquet_file import ParquetSource
     from duckplets.sources.resumable import Resumable
     from duckplets.sources.sql_query import SqlSource
-    from duckplets.sources.text_file import TextFileSource, TextLinesSource
-    from duckplets.sources.user.custom import CustomSource, PagedSource
-    from duckplets.sources.user.indexed import IndexedSource
 
 _HOMES = {
-    "ArrowSource": "arrow_file",
-    "CsvSource": "csv_file",
-    "CustomSource": "user.custom",
+    "ArrowSource": "formats.arrow_file",
+    "CsvSource": "formats.csv_file",
+    "CustomSource": "custom.protocol",
     "DatasetSource": "dataset",
-    "IndexedSource": "user.indexed",
-    "JsonSource": "json_file",
+    "IndexedSource": "custom.indexed",
+    "JsonSource": "formats.json_file",
     "MemorySource": "memory",
-    "PagedSource": "user.custom",
-    "ParquetSource": "parquet_file",
+    "PagedSource": "custom.protocol",
+    "ParquetSource": "formats.parquet_file",
     "Resumable": "resumable",
     "SqlSource": "sql_query",
-    "TextFileSource": "text_file",
-    "TextLinesSource": "text_file",
+    "TextFileSource": "formats.text_file",
+    "TextLinesSource": "formats.text_file",
 }
 
 __all__ = [

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets import sources
 from duckplets.base.formats import ALIASES, DATA_SETS, FORMATS, HUB, HUB_MARK, STDIN, TEXT
-from duckplets.base.shown import shown
-from duckplets.base.stores import address_of
+from duckplets.base.object_store import address_of
+from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources import paths
-from duckplets.sources.base import Mapped
-from duckplets.sources.user.custom import adapted
+from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.mapping import Mapped
 
 if TYPE_CHECKING:
     from duckplets.sources import Source
@@ -110,7 +110,7 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
     """
     first = place if isinstance(place, str) else place[0]
     if form == HUB:
-        from duckplets.sources.hub import HubSource
+        from duckplets.sources.remote.hub import HubSource
 
         _check(first, form, arguments, _MAPPED)
         return HubSource(first, **arguments)

@@ -13,10 +13,10 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from duckplets.sources.base import EARLIER, MARK, MARKED, ROLES
 from duckplets.sources.cell_texts import text_at
 from duckplets.sources.expressions import as_text, call, each, filled, having, section
 from duckplets.sources.field_paths import KIND
+from duckplets.sources.mapping import EARLIER, MARK, MARKED, ROLES
 
 # What a value under a text role is called that is none, by the shape of its column.
 _NO_TEXT = {

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError
 from duckplets.sources.limits import Limits
 from duckplets.sources.rows import MAX_BYTES

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.base import Columns, Mapped, TextOf, Turns
 from duckplets.sources.columns import portions
-from duckplets.sources.feed import gather, pick, run, table_bytes
 from duckplets.sources.labels import Labels, named, of_features
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
+from duckplets.sources.mapping import Columns, Mapped, TextOf, Turns
 from duckplets.sources.mapping_checks import LabelNames, OnBadDate, OnError
+from duckplets.sources.row_batches import gather, pick, run, table_bytes
 from duckplets.sources.rows import MAX_BYTES, Mark, Rows, checked_cursor
 
 if TYPE_CHECKING:

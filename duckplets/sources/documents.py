@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path, PurePath, PurePosixPath
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import listed, shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.errors import SourceError, nearest
 
 Steps = tuple[str | int, ...]

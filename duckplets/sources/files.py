@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from duckplets.base.stores import Store, Stored, address_of
+from duckplets.base.object_store import Store, Stored, address_of
 from duckplets.errors import PassingError, SourceError
-from duckplets.sources.base import Mapped
-from duckplets.sources.cache import arrivals, default_cache
-from duckplets.sources.feed import rows_of
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
-from duckplets.sources.origins import Origins
+from duckplets.sources.mapping import Mapped
 from duckplets.sources.paths import Paths, default_name, files, uri
+from duckplets.sources.remote.cache import arrivals, default_cache
+from duckplets.sources.row_batches import rows_of
+from duckplets.sources.row_provenance import Origins
 from duckplets.sources.rows import Begun, Rows
 
 if TYPE_CHECKING:

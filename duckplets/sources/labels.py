@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.plain import from_json, misfit
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 
 Labels = dict[str, tuple[str, ...]]
 

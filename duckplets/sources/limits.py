@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources.origins import BROKEN, raw
+from duckplets.sources.row_provenance import BROKEN, raw
 
 if TYPE_CHECKING:
-    from duckplets.sources.parts import PartOf
+    from duckplets.sources.partitions import PartOf
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from duckplets.base.shown import listed
+from duckplets.base.sanitize import listed
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.base import TEXTS, Mapped
 from duckplets.sources.field_paths import is_optional, match, path_of
-from duckplets.sources.json_records import head
+from duckplets.sources.formats.json_records import head
+from duckplets.sources.mapping import TEXTS, Mapped
 from duckplets.sources.rows import LEFT_OUT
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.base import Mapped
 from duckplets.sources.columns import portions
-from duckplets.sources.feed import pick, rows_of
-from duckplets.sources.json_records import JsonLines
+from duckplets.sources.formats.json_records import JsonLines
+from duckplets.sources.formats.lines import json_rows, line_batch
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.lines import json_rows, line_batch
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
+from duckplets.sources.mapping import Mapped
+from duckplets.sources.row_batches import pick, rows_of
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 
-from duckplets.base.shown import shown
-from duckplets.base.stores import Store, Stored, address_of, is_address
+from duckplets.base.object_store import Store, Stored, address_of, is_address
+from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, PassingError, SourceError
+from duckplets.sources.formats.decode import Transcoded, codec_of
 from duckplets.sources.rows import MAX_BYTES
-from duckplets.sources.transcoded import Transcoded, codec_of
 
 Given = str | os.PathLike[str] | Stored
 Paths = str | os.PathLike[str] | Sequence[Given]

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckplets.base.stores import Stored
+from duckplets.base.object_store import Stored
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.base import EARLIER, Mapped
 from duckplets.sources.documents import listed
-from duckplets.sources.readings import described
+from duckplets.sources.formats.text_file import TextFileSource
+from duckplets.sources.mapping import EARLIER, Mapped
+from duckplets.sources.mapping_record import described
 from duckplets.sources.rows import Mark, Rows, checked_cursor
-from duckplets.sources.text_file import TextFileSource
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.base import Mapped
 from duckplets.sources.columns import portions
-from duckplets.sources.feed import pick, refused, rows_of
 from duckplets.sources.field_paths import KIND
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
+from duckplets.sources.mapping import Mapped
+from duckplets.sources.row_batches import pick, refused, rows_of
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:

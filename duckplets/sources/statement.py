@@ -16,7 +16,6 @@ from functools import lru_cache
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
-from duckplets.sources.base import EARLIER, GIVEN, ROLES
 from duckplets.sources.cell_texts import (
     by_form,
     date_of,
@@ -41,6 +40,7 @@ from duckplets.sources.expressions import (
     statement,
     struct,
 )
+from duckplets.sources.mapping import EARLIER, GIVEN, ROLES
 from duckplets.sources.rows import FURTHER
 
 _PAIRS = "STRUCT(key VARCHAR, value VARCHAR)[]"

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Integers
 from duckplets.base.checks import checked_name
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import ChunkingError, nearest
 
 __all__ = ["WINDOWS", "Chunker", "Spans", "checked", "register_chunker", "registered", "spans_of"]

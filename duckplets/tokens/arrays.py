@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Integers32
-from duckplets.base.shown import listed, shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.errors import DamagedFileError, SamplerError, ShardError
 from duckplets.tokens.manifest import (
     MANIFEST,

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers32
-from duckplets.base.shown import counted
-from duckplets.sampling.batch import Batch
+from duckplets.base.sanitize import counted
+from duckplets.samples.batch import Batch
 from duckplets.tokens.rows import Gathered
 
 ARRAYS = ("input_ids", "attention_mask", "position_ids", "document_ids")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from duckplets.base.aside import aside_of
+from duckplets.base.atomic import aside_of
 from duckplets.base.documents import Unreadable
 from duckplets.base.plain import from_json, misfit
 from duckplets.errors import DamagedFileError, ShardError

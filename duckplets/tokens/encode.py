@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from duckplets.base.arrays import Integers, Integers32
-from duckplets.base.lookahead import ahead
-from duckplets.base.parts import Engine, Part, mapped
+from duckplets.base.prefetch import ahead
+from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.errors import DamagedFileError, EngineError, ShardError
 from duckplets.text.chunking import open_tokenizer
 from duckplets.tokens.documents import read_document

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.errors import DuckpletsError
-from duckplets.sampling.batch import Tally
-from duckplets.sampling.planned import Plan
+from duckplets.samples.batch import Tally
+from duckplets.samples.planned import Plan
 from duckplets.tokens.batches import TokenBatch
 from duckplets.tokens.gather import Tokens
 from duckplets.tokens.manifest import Manifest

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from duckplets.base.shown import counted
+from duckplets.base.sanitize import counted
 from duckplets.tokens.manifest import Manifest
 from duckplets.tokens.row_groups import RowGroups
 from duckplets.tokens.rows import Rows

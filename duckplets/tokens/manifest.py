@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from duckplets.base.names import inside, quoted
 from duckplets.base.plain import from_json, misfit
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, SamplerError, ShardError
 from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.documents import (

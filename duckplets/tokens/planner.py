@@ -13,10 +13,10 @@ from duckplets.base.arrays import Floats, Integers
 from duckplets.order.buckets import BucketSchedule
 from duckplets.order.permute import key, ranks_at, ranks_in_regions
 from duckplets.order.schedule import Schedule
-from duckplets.sampling.outlook import Outlook
-from duckplets.sampling.plan import Planner
-from duckplets.sampling.planned import Plan
-from duckplets.sampling.redrawn import Asked
+from duckplets.runs.outlook import Outlook
+from duckplets.samples.plan import Planner
+from duckplets.samples.planned import Plan
+from duckplets.samples.redrawn import Asked
 from duckplets.tokens.local import words
 from duckplets.tokens.rows import Rows
 

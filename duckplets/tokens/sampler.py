@@ -13,11 +13,11 @@ from duckplets.base.checks import integer
 from duckplets.errors import SamplerError, nearest
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import batch_size_of
-from duckplets.sampling.batch import Batch
-from duckplets.sampling.fingerprint import Fingerprint, digest
-from duckplets.sampling.outlook import Outlook
-from duckplets.sampling.sampler import Sampler
-from duckplets.sampling.settings import RunSettings, checked_arguments, checked_ranks
+from duckplets.runs.fingerprint import Fingerprint, digest
+from duckplets.runs.outlook import Outlook
+from duckplets.runs.sampler import Sampler
+from duckplets.runs.settings import RunSettings, checked_arguments, checked_ranks
+from duckplets.samples.batch import Batch
 from duckplets.tokens.batches import ARRAYS, TokenBatch
 from duckplets.tokens.planner import TokenOutlook
 

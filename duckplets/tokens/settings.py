@@ -11,7 +11,7 @@ from importlib.metadata import version
 from typing import Any, get_args
 
 from duckplets.base.checks import integer
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import ShardError, nearest
 from duckplets.tokens.encode import Encoder
 from duckplets.tokens.manifest import Longer

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from duckplets.base.aside import aside_of, remove
+from duckplets.base.atomic import aside_of, remove
 from duckplets.base.locks import alone
-from duckplets.base.lookahead import Lookahead
 from duckplets.base.names import inside
-from duckplets.base.parts import Engine
-from duckplets.base.shown import shown
+from duckplets.base.prefetch import Lookahead
+from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
+from duckplets.engine.protocol import Engine
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.documents import fingerprint_of, write_document
@@ -45,10 +45,10 @@ from duckplets.tokens.manifest import (
     read_state,
 )
 from duckplets.tokens.mixtures import load_mixture, write_mixtures
-from duckplets.tokens.outbox import SPOOL, Outbox, outbox_of
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import Texts
+from duckplets.tokens.uploader import SPOOL, Outbox, outbox_of
 from duckplets.tokens.write import Form, Shard, digest_of, plan, writable
 
 if TYPE_CHECKING:

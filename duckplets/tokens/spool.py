@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Integers32
-from duckplets.base.aside import aside_of
+from duckplets.base.atomic import aside_of
 from duckplets.tokens.encode import Encoded
 
 __all__ = ["METRIC", "OFFSETS", "Spool"]

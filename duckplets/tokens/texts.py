@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Flags, Integers
-from duckplets.base.shown import listed
+from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import ShardError, SourceError, nearest
 from duckplets.ingest.records import current_version

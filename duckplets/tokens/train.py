@@ -22,7 +22,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol
 
 from duckplets.base.arrays import Flags
-from duckplets.base.aside import aside_of, remove, sweep, written_aside
+from duckplets.base.atomic import aside_of, remove, sweep, written_aside
 from duckplets.base.checks import integer
 from duckplets.base.progress import bar
 from duckplets.base.stages import stage

@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duckplets.base.lookahead import Lookahead
+from duckplets.base.object_store import is_address
+from duckplets.base.prefetch import Lookahead
 from duckplets.base.progress import bar
 from duckplets.base.stages import stage
-from duckplets.base.stores import is_address
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
+from duckplets.tokens.locations import Folder, Objects, opened
 from duckplets.tokens.manifest import MANIFEST, MIXTURES, STATE, Manifest, read_state
 from duckplets.tokens.mixtures import load_mixture
-from duckplets.tokens.places import Folder, Objects, opened
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress

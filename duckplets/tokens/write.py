@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
-from duckplets.base.aside import aside_of, remove
+from duckplets.base.atomic import aside_of, remove
 from duckplets.base.names import inside
 from duckplets.errors import ShardError
 from duckplets.order.permute import key, shuffled

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers, Words, places
 from duckplets.base.columns import column, numbers_of
 from duckplets.base.progress import Progress, bar
-from duckplets.base.shown import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import VectorError
 from duckplets.ingest import records

@@ -25,11 +25,11 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import checked_name, integer
 from duckplets.base.locks import alone
 from duckplets.base.progress import Progress
-from duckplets.base.shown import Reported, counted, shown
+from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
-from duckplets.vectors.calls import WINDOW, Calls, Embedded
+from duckplets.vectors.encoder_calls import WINDOW, Calls, Embedded
 from duckplets.vectors.encoders import Encoder, Prompts, checked_prompts, encoder_of
 from duckplets.vectors.sets import VectorSet, contains
 from duckplets.vectors.store import VectorStore

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import ExtensionError, VectorError
 from duckplets.sources.converters.registry import imported
 

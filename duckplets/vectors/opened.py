@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from duckplets.base.arrays import Integers, Words
-from duckplets.base.shown import shown
+from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, ReadOnlyError, VectorError
-from duckplets.vectors import mapped_sets
-from duckplets.vectors.mapped_sets import Stretch
+from duckplets.vectors import mapped_index
+from duckplets.vectors.mapped_index import Stretch
 from duckplets.vectors.sets import Matrix, VectorSet
 from duckplets.vectors.store import VectorStore
 
@@ -158,7 +158,7 @@ def opened(
     notes: tuple[str, ...] = ()
     if mapped and size > _HELD:
         try:
-            found = mapped_sets.opened(store, now, corpus_path)
+            found = mapped_index.opened(store, now, corpus_path)
             keep = found.numbers <= of.number
             if keep.all():
                 return OpenedVectors(of, found.hashes, found.order, found.stretches)

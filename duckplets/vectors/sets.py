@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Words
-from duckplets.base.shown import counted, shown
+from duckplets.base.sanitize import counted, shown
 from duckplets.db.queries import query
 from duckplets.errors import VectorError
 

@@ -25,10 +25,10 @@ import pyarrow as pa
 from duckplets.base.arrays import Words
 from duckplets.base.checks import checked_name
 from duckplets.base.columns import column, text_column
-from duckplets.base.shown import listed, shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.db import files, migrate, probe
 from duckplets.db.database import Database
-from duckplets.db.moments import for_a_moment
+from duckplets.db.short_open import for_a_moment
 from duckplets.errors import VectorError, nearest
 from duckplets.vectors.commits import Commit
 from duckplets.vectors.sets import (

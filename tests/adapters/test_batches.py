@@ -18,9 +18,9 @@ from adapters.loaders import Batches, loader, plain  # noqa: E402
 from torch.utils.data import default_convert  # noqa: E402
 
 import duckplets as dp  # noqa: E402
-from duckplets.sampling.batch import Batch  # noqa: E402
+from duckplets.adapters.torch.batches import HandedOver, WholeBatch  # noqa: E402
+from duckplets.samples.batch import Batch  # noqa: E402
 from duckplets.torch import SamplerDataset  # noqa: E402
-from duckplets.torch.batches import HandedOver, WholeBatch  # noqa: E402
 
 COLUMNS: dict[str, Any] = {
     "anchor": ["a", "ü\x00", ""],

@@ -22,7 +22,7 @@ from datasets import Dataset, disable_progress_bars  # noqa: E402
 from effort import often  # noqa: E402
 from sentence_transformers.util import mine_hard_negatives  # noqa: E402
 
-from duckplets.mining.select import ceilings, count_above, select  # noqa: E402
+from duckplets.mining.cutoffs import ceilings, count_above, select  # noqa: E402
 from duckplets.recipes.bm25 import Bm25  # noqa: E402
 
 disable_progress_bars()

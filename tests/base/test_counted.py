@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from duckplets.base.shown import counted, size
+from duckplets.base.sanitize import counted, size
 
 
 @pytest.mark.parametrize(

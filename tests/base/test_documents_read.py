@@ -15,7 +15,7 @@ import duckplets as dp
 from duckplets.base.documents import Form, Unreadable, parse
 from duckplets.base.plain import misfit
 from duckplets.errors import SamplerError
-from duckplets.sources.hub.card import parse_card
+from duckplets.sources.remote.card import parse_card
 
 
 def doubled(mark: str, times: int) -> str:

@@ -17,7 +17,7 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.base.dropped import Held, settle, when_dropped
-from duckplets.base.lookahead import ahead
+from duckplets.base.prefetch import ahead
 from duckplets.db.sessions import Session
 
 
@@ -32,8 +32,8 @@ def _items(corpus: dp.Corpus) -> Any:
 
 
 MADE: dict[str, tuple[Callable[[dp.Corpus], Any], Any, str]] = {
-    "a reader": (_reader, "duckplets.sampling.blocks", "_let_go"),
-    "what is made ahead": (_items, "duckplets.base.lookahead._Work", "stop"),
+    "a reader": (_reader, "duckplets.runs.reader", "_let_go"),
+    "what is made ahead": (_items, "duckplets.base.prefetch._Work", "stop"),
 }
 
 

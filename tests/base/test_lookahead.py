@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from duckplets.base.lookahead import Lookahead, StoppedError, ahead
+from duckplets.base.prefetch import Lookahead, StoppedError, ahead
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -204,7 +204,7 @@ def test_a_thread_that_does_not_end_is_left_after_a_while() -> None:
 
 def test_python_ends_after_the_item_that_is_being_made() -> None:
     code = (
-        "import threading, time; from duckplets.base.lookahead import Lookahead\n"
+        "import threading, time; from duckplets.base.prefetch import Lookahead\n"
         "begun = threading.Event()\n"
         "def slow(): begun.set(); time.sleep(1); print('made', flush=True)\n"
         "items = Lookahead([lambda: 1, slow, slow, slow], 'x', most=3); next(items)\n"

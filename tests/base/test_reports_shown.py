@@ -12,9 +12,9 @@ from hostile import HOSTILE, check_html
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.base.shown import Facts, Reported, html_report
-from duckplets.compact import CompactReport
-from duckplets.doctor import Check
+from duckplets.base.sanitize import Facts, Reported, html_report
+from duckplets.corpus.compact import CompactReport
+from duckplets.corpus.doctor import Check
 from duckplets.export import ExportReport
 from duckplets.ingest.preview import Preview
 from duckplets.mining.external import GivenReport

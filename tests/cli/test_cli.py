@@ -91,7 +91,15 @@ def test_no_command_shows_help() -> None:
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
-    heavy = ["duckdb", "pyarrow", "numpy", "sqlglot", "rich", "tokenizers", "duckplets.corpus"]
+    heavy = [
+        "duckdb",
+        "pyarrow",
+        "numpy",
+        "sqlglot",
+        "rich",
+        "tokenizers",
+        "duckplets.corpus.corpus",
+    ]
     code = (
         "import sys\nfrom duckplets.cli import main\n"
         "try:\n    main(['--help'])\nexcept SystemExit:\n"

@@ -22,7 +22,7 @@ from duckplets.cli import output
 from duckplets.cli import sample as sample_commands
 from duckplets.db.migrate import create
 from duckplets.db.queries import migrations
-from duckplets.sampling.sampler import Sampler
+from duckplets.runs.sampler import Sampler
 
 pytestmark = pytest.mark.usefixtures("pools_once", "taken_for_whole")
 
@@ -136,7 +136,7 @@ def test_files_hold_what_stdout_would(toy: str, name: str) -> None:
 
 
 def test_a_failure_leaves_the_old_file(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from duckplets.sampling.sampler import Sampler
+    from duckplets.runs.sampler import Sampler
 
     taken = Sampler.__next__
 

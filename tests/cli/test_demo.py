@@ -7,7 +7,7 @@ from effort import often
 from programs import said
 
 from duckplets.cli.demo import docstrings, topics, walk
-from duckplets.corpus import Corpus
+from duckplets.corpus.corpus import Corpus
 
 
 def test_topics_have_a_title_and_a_text() -> None:

@@ -16,7 +16,7 @@ from prebuilt import toy_corpus
 import duckplets as dp
 from duckplets import cli as cli_names
 from duckplets.base.progress import bar
-from duckplets.base.shown import without_secrets
+from duckplets.base.sanitize import without_secrets
 from duckplets.cli import logs
 
 LINE = re.compile(

@@ -19,8 +19,8 @@ from prebuilt import toy_corpus
 from programs import ran
 
 import duckplets as dp
-from duckplets.base.shown import harmless, harmless_json, listed, shown
-from duckplets.cli import hard_negatives, sample
+from duckplets.base.sanitize import harmless, harmless_json, listed, shown
+from duckplets.cli import mining, sample
 from duckplets.cli.app import in_options
 from duckplets.cli.ingest import ingest
 from duckplets.cli.inputs import names
@@ -257,10 +257,10 @@ def test_recipes_of_other_hands_print_nothing_that_acts(hostile: str) -> None:
         (ingest, "as in hf://o/n anchor=a text=b, id=c", "as in hf://o/n anchor=a text=b, --id c"),
         (ingest, "or CsvSource(…, anchor='a', positive=x)", "or --anchor 'a', --positive x"),
         (ingest, "discard it with restart=True", "discard it with --restart"),
-        (hard_negatives.export, "path='x': overwrite=True", "'x': --overwrite"),
-        (hard_negatives.export, "recipe=None: name one", "--recipe: name one"),
+        (mining.export, "path='x': overwrite=True", "'x': --overwrite"),
+        (mining.export, "recipe=None: name one", "--recipe: name one"),
         (
-            hard_negatives.mine,
+            mining.mine,
             "call corpus.mine(), or run: duckplets mine x; range_max=, top_k=2",
             "run: duckplets mine x; --range-max, --top-k 2",
         ),
@@ -269,7 +269,7 @@ def test_recipes_of_other_hands_print_nothing_that_acts(hostile: str) -> None:
             "by='bm25': mine them: corpus.mine('a (b'), or run: duckplets mine x",
             "--by 'bm25': mine them: duckplets mine x",
         ),
-        (hard_negatives.search, "text='': k=0, unknown=1", "'': --k 0, unknown=1"),
+        (mining.search, "text='': k=0, unknown=1", "'': --k 0, unknown=1"),
     ],
 )
 def test_errors_name_options(command: Callable[..., None], said: str, expected: str) -> None:
@@ -506,7 +506,13 @@ main(["status", "none.duckdb"])
 
 
 def test_ctrl_c_while_modules_are_loaded() -> None:
-    modules = ["duckplets.cli.app", "typer", "duckplets.cli.upkeep", "duckdb", "duckplets.corpus"]
+    modules = [
+        "duckplets.cli.app",
+        "typer",
+        "duckplets.cli.maintenance",
+        "duckdb",
+        "duckplets.corpus.corpus",
+    ]
     for module in some(modules, less=1):
         found = ran(sys.executable, "-c", INTERRUPTED, module)
         assert (found.returncode, found.stdout, found.stderr) == (130, "", "interrupted\n"), module

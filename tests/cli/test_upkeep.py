@@ -13,8 +13,8 @@ from effort import often
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets import status as corpus_status
-from duckplets.cli import upkeep
+from duckplets.cli import maintenance
+from duckplets.corpus import status as corpus_status
 from duckplets.pools.read import PoolReader
 
 pytestmark = pytest.mark.usefixtures("pools_once", "taken_for_whole")
@@ -96,7 +96,7 @@ def test_remove_asks_says_who_draws_and_removes(toy: str, monkeypatch: pytest.Mo
         next(sampler)
         sampler.save()
     assert "give --yes" in usage("remove", toy, "toy")
-    monkeypatch.setattr(upkeep, "_can_ask", lambda: True)
+    monkeypatch.setattr(maintenance, "_can_ask", lambda: True)
     refused = cli("remove", toy, "toy", stdin="n\n")
     assert refused.exit_code == 1
     assert "toy has 40 records" in refused.stderr

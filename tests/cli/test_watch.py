@@ -35,10 +35,10 @@ from token_shards import lengths_of, numbered, write_shards
 import duckplets as dp
 from duckplets.cli.watch import page
 from duckplets.errors import CorpusLockedError, StateMismatchError
-from duckplets.sampling import state
-from duckplets.sampling.eras import schedule_of
-from duckplets.sampling.settings import saved_settings
-from duckplets.sampling.standing import Standing, standing
+from duckplets.runs import state
+from duckplets.runs.run_status import Standing, standing
+from duckplets.runs.settings import saved_settings
+from duckplets.runs.versions import schedule_of
 
 pytestmark = pytest.mark.usefixtures("taken_for_whole")
 

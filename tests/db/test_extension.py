@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from duckplets import doctor
+from duckplets.corpus import doctor
 from duckplets.db import fts as extension
 from duckplets.db.database import Database, engine_version
 from duckplets.errors import ExtensionError, QueryError
-from duckplets.search import vocabulary
-from duckplets.search.terms import STEMMERS, Terms
-from duckplets.search.vocabulary import Vocabulary
+from duckplets.search import analyzer
+from duckplets.search.analyzer import Vocabulary
+from duckplets.search.analyzer_settings import STEMMERS, Terms
 
 try:
     WHEEL = extension._wheel_file()
@@ -46,7 +46,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture(autouse=True)
 def _nothing_is_open() -> None:
     """Forget the instances that the vocabularies of other tests have opened."""
-    vocabulary._instance.cache_clear()
+    analyzer._instance.cache_clear()
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from prebuilt import copied
 from programs import ran
 
 import duckplets as dp
-from duckplets import doctor, testing
+from duckplets import testing
+from duckplets.corpus import doctor
 
 ROWS = [{"id": str(i), "q": f"q {i}", "a": f"a {i}"} for i in range(30)]
 SOURCE = dp.MemorySource(ROWS, id="id", anchor="q", positive="a")

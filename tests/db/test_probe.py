@@ -11,9 +11,9 @@ from effort import often, some
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets import doctor
+from duckplets.corpus import doctor
 from duckplets.db import probe
-from duckplets.sampling import state
+from duckplets.runs import state
 
 HEADERS, BLOCK = 3 * 4096, 1 << 18  # of a DuckDB file
 KINDS = ["swap", "swap", "swap", "flip", "cut", "zero"]

@@ -13,8 +13,8 @@ from effort import often, some
 from programs import python
 
 import duckplets as dp
-from duckplets import doctor
-from duckplets.db import migrate, sessions, torn
+from duckplets.corpus import doctor
+from duckplets.db import migrate, sessions, torn_write_repair
 from duckplets.db.database import Database
 from duckplets.db.files import wal_of
 
@@ -72,10 +72,12 @@ def commit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     corpus.close()
     after, wal = path.read_bytes(), wal_of(path).read_bytes()
     with path.open("rb") as file:
-        _, catalog, free, blocks, of_a_block = torn._header(file)
+        _, catalog, free, blocks, of_a_block = torn_write_repair._header(file)
         assert of_a_block == size
-        places = [3 * PAGE + n * size for n in torn._metadata(file, free, blocks, size)]
-    assert torn._begun(wal_of(path)) not in (None, catalog)
+        places = [
+            3 * PAGE + n * size for n in torn_write_repair._metadata(file, free, blocks, size)
+        ]
+    assert torn_write_repair._begun(wal_of(path)) not in (None, catalog)
     cuts, ends = [], []
     for place in places:
         pages = range(place, place + size, PAGE)
@@ -109,7 +111,7 @@ def test_a_block_of_which_a_part_was_written_is_mended(
 def test_what_no_kill_explains_is_damaged(commit: Commit, tmp_path: Path, left: str) -> None:
     path = tmp_path / "c.duckdb"
     commit.ended_at(0, path)
-    mark = torn._MARK.search(commit.wal)
+    mark = torn_write_repair._MARK.search(commit.wal)
     assert mark
     if left == "no WAL":
         wal_of(path).unlink()
@@ -117,8 +119,10 @@ def test_what_no_kill_explains_is_damaged(commit: Commit, tmp_path: Path, left: 
         wal_of(path).write_bytes(commit.wal[: mark.start() - 16])
     else:
         page = bytearray(commit.after[PAGE : 2 * PAGE])
-        page[8:24] = b"".join(n.to_bytes(8, "little") for n in (1 << 40, torn._begun(wal_of(path))))
-        page[:8] = torn._checksums(bytes(page))[1].to_bytes(8, "little")
+        page[8:24] = b"".join(
+            n.to_bytes(8, "little") for n in (1 << 40, torn_write_repair._begun(wal_of(path)))
+        )
+        page[:8] = torn_write_repair._checksums(bytes(page))[1].to_bytes(8, "little")
         with path.open("r+b") as file:
             file.seek(PAGE)
             file.write(page)
@@ -167,7 +171,7 @@ def test_a_file_that_somebody_has_is_left_alone(
         assert path.read_bytes() == found
     looked: list[int] = []
     with dp.Corpus(path):
-        monkeypatch.setattr(torn, "mend", lambda *_: looked.append(1))
+        monkeypatch.setattr(torn_write_repair, "mend", lambda *_: looked.append(1))
         sessions.mend(path, "c")
         assert not looked
     sessions.mend(path, "c")

@@ -26,7 +26,7 @@ from mined_by_hand import (
 )
 
 import duckplets as dp
-from duckplets.base import pace
+from duckplets.base import block_size
 from duckplets.export import ExportReport, examples, export
 
 SHAPES = ["triplet", "n-tuple", "labeled-pair", "labeled-list"]
@@ -449,7 +449,7 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
         mine_by_hand(corpus)
         first = everything(corpus, tmp_path / "first")
     for threads, block, size in some(((4, 5, 1 << 30), (1, 2, 1)), less=1):
-        monkeypatch.setattr(pace, "FIRST_ROWS", block)
+        monkeypatch.setattr(block_size, "FIRST_ROWS", block)
         monkeypatch.setattr(examples, "_LARGEST_BLOCK", block)
         monkeypatch.setattr(examples, "_BLOCK_BYTES", size)
         with dp.Corpus(path, read_only=True, threads=threads) as corpus:
@@ -465,7 +465,7 @@ def test_blocks_hold_few_texts(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatc
         return every(self, keys)
 
     monkeypatch.setattr(examples.Reader, "_documents", counted)
-    monkeypatch.setattr(pace, "FIRST_ROWS", 4)
+    monkeypatch.setattr(block_size, "FIRST_ROWS", 4)
     monkeypatch.setattr(examples, "_LARGEST_BLOCK", 4)
     from duckplets.export.subject import mined
 

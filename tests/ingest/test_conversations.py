@@ -12,7 +12,7 @@ import pytest
 from converter_cases import CASES, Good, messages
 
 import duckplets as dp
-from duckplets.corpus import Corpus
+from duckplets.corpus.corpus import Corpus
 from duckplets.errors import SourceError
 
 _each = pytest.mark.parametrize

@@ -22,8 +22,8 @@ from test_kills import JOBS, tell
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources.user import marked_rows, record_feed
-from duckplets.sources.user.custom import CustomSource, adapted
+from duckplets.sources.custom import marked_rows, record_batches
+from duckplets.sources.custom.protocol import CustomSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
 TABLES = [
@@ -107,7 +107,7 @@ def _no_thread_is_left_over():
 def many_marks(monkeypatch):
     """A mark after each batch, and a commit at each mark."""
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
-    monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
@@ -304,7 +304,7 @@ def test_an_ingest_that_fails_may_be_begun_anew(tmp_path, many_marks):
 
 def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 64)
-    monkeypatch.setattr(record_feed, "_PIECE_ROWS", 16)
+    monkeypatch.setattr(record_batches, "_PIECE_ROWS", 16)
     monkeypatch.setattr(marked_rows, "_BYTES_WAITING", 128 << 10)  # 128 rows
     made = 0
 
@@ -330,7 +330,7 @@ def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
 
 def test_production_is_bounded_in_bytes(reader, monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_BYTES", 1 << 20)
-    monkeypatch.setattr(record_feed, "_PIECE_BYTES", 1 << 19)
+    monkeypatch.setattr(record_batches, "_PIECE_BYTES", 1 << 19)
     monkeypatch.setattr(marked_rows, "_BYTES_WAITING", 1 << 20)
     made = 0
 
@@ -473,7 +473,7 @@ def nine_pages(path: Path, *death: int) -> None:
         (marked_rows, "_MARK_ROWS", 1),
         (ingest, "_ROWS_A_COMMIT", 1),
         (ingest, "_TIMES_A_COMMIT", 0),
-        (record_feed, "_PIECE_SECONDS", -1.0),
+        (record_batches, "_PIECE_SECONDS", -1.0),
     ):
         vars(module)[name] = value
     dying(*death)

@@ -308,7 +308,7 @@ def test_records_that_are_gone_from_a_file_are_told_or_removed(tmp_path: Path) -
 
 
 def doctor_of(path: Path) -> list[Any]:
-    from duckplets import doctor
+    from duckplets.corpus import doctor
 
     return list(doctor.corpus(path))
 

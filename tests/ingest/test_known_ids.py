@@ -59,7 +59,7 @@ def test_batches_of_new_rows_are_not_compared_with_all_that_is_stored(
         return table(self, name, parameters)
 
     monkeypatch.setattr(Database, "table", told)
-    monkeypatch.setattr("duckplets.sources.feed.MAX_ROWS", 10)
+    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 10)
     rows = [{"id": f"{number}", "text": f"text {number}"} for number in range(100)]
 
     def ingest(*rows: dict[str, str]) -> dict[str, int]:

@@ -384,7 +384,7 @@ def test_ingest_stores_clean_text_and_what_came(corpus: dp.Corpus) -> None:
 def test_rows_of_noise_are_counted_and_not_set_aside(
     corpus: dp.Corpus, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duckplets.sources.feed.MAX_ROWS", batch)
+    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", batch)
     rows = [{"id": str(i), "a": f"Question {i} of all.", "b": "An answer."} for i in range(4)]
     rows[1] |= {"a": "1 2 3 4 5 6", "b": "7 8 9 10 11"}  # mostly digits
     rows[2] |= {"a": None}

@@ -27,7 +27,7 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
 from duckplets.sources import Rows, Source
-from duckplets.sources.feed import MAX_ROWS
+from duckplets.sources.row_batches import MAX_ROWS
 from duckplets.testing import toy_records
 
 Row = tuple[str, str]  # id, content
@@ -62,7 +62,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], dp.Corpus]:
 
 
 def small_batches(patch: pytest.MonkeyPatch, rows: int) -> None:
-    patch.setattr("duckplets.sources.feed.MAX_ROWS", rows)
+    patch.setattr("duckplets.sources.row_batches.MAX_ROWS", rows)
 
 
 def ingest(corpus: dp.Corpus, source: Source, **arguments: Any) -> dp.IngestReport:

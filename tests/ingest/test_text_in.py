@@ -259,10 +259,10 @@ def test_what_is_wrong_with_a_line_of_the_hub(hub: Hub) -> None:
 def test_an_unfinished_ingest_goes_on_or_is_discarded(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duckplets.sources.hub.download._FIRST_WAIT", 0.01)
+    monkeypatch.setattr("duckplets.sources.remote.download._FIRST_WAIT", 0.01)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 1000)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
-    monkeypatch.setattr("duckplets.sources.feed.MAX_ROWS", 700)
+    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 700)
     line = ("hf://org/one", "anchor=q", "positive=a")
     rows = [{"q": f"q {i}", "a": f"a {i}"} for i in range(often(20_000, less=10_000))]
     data = "".join(f"{json.dumps(row)}\n" for row in rows).encode()

@@ -17,8 +17,8 @@ from effort import often
 from prebuilt import empty_corpus
 
 import duckplets as dp
-from duckplets.ingest.counts import EXAMPLES, Counts
-from duckplets.sources import transcoded
+from duckplets.ingest.outcome_counts import EXAMPLES, Counts
+from duckplets.sources.formats import decode
 
 _each = pytest.mark.parametrize
 
@@ -318,8 +318,8 @@ def test_blocks_of_any_size_make_the_same_text(monkeypatch, encoding):
         text = "".join(generator.choice("aZ 7\n") for _ in range(size))
         if encoding in ("utf-16", "utf-7"):
             text = "".join(c + generator.choice(["", "é", "日", "😀"]) for c in text)
-        monkeypatch.setattr(transcoded, "_BLOCK", generator.randint(1, 9))
-        stream = transcoded.Transcoded(io.BytesIO(text.encode(encoding)), encoding)
+        monkeypatch.setattr(decode, "_BLOCK", generator.randint(1, 9))
+        stream = decode.Transcoded(io.BytesIO(text.encode(encoding)), encoding)
         read = []
         while part := stream.read(generator.randint(1, 20)):
             read.append(part)

@@ -16,9 +16,9 @@ from prebuilt import prebuilt
 from stored_rows import TIMES, Stored, stored_rows
 
 import duckplets as dp
-from duckplets import doctor
+from duckplets.corpus import doctor
 from duckplets.db.database import Database
-from duckplets.ingest import unfinished
+from duckplets.ingest import checkpoint
 from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
 from duckplets.sources import Mark, ResumableSource, Rows
 
@@ -190,7 +190,7 @@ def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) ->
         ingest(corpus, Pages(some(MANY), 3, tears=5, error=KeyboardInterrupt()))
     assert visible(corpus) == before
     assert threading.active_count() == threads
-    (found,) = unfinished.ingests(corpus._database)
+    (found,) = checkpoint.ingests(corpus._database)
     assert (found.name, found.cursor, found.counts["read"]) == ("pages", 5, 15)
 
 
@@ -380,7 +380,7 @@ def test_one_killed_before_its_first_record_stands_in_nobodys_way(
 ) -> None:
     corpus, unbroken = opened("c.duckdb"), opened("unbroken.duckdb")
     with corpus._database.transaction():
-        unfinished.begin(corpus._database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
+        checkpoint.begin(corpus._database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
     ingest(corpus, Pages(some(9)))
     ingest(unbroken, Pages(some(9)))
     assert contents(corpus) == contents(unbroken)
@@ -402,8 +402,8 @@ def test_marks_soon_after_a_commit_are_passed_by(
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", times)
     saved: list[Any] = []
-    save = unfinished.save
-    monkeypatch.setattr(unfinished, "save", lambda *args: (saved.append(args[2]), save(*args)))
+    save = checkpoint.save
+    monkeypatch.setattr(checkpoint, "save", lambda *args: (saved.append(args[2]), save(*args)))
     records = some(18)
     assert opened("c.duckdb").ingest(Pages(records, page=3), progress=False).read == 18
     assert saved == list(range(1, commits + 1))

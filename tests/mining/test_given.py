@@ -30,8 +30,8 @@ from questions import (
 
 import duckplets as dp
 from duckplets.mining import external as given
+from duckplets.mining.cutoffs import OUTCOMES
 from duckplets.mining.external import GivenReport
-from duckplets.mining.select import OUTCOMES
 from duckplets.recipes.bm25 import Bm25
 
 

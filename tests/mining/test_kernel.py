@@ -16,7 +16,7 @@ from effort import often, some
 from duckplets.base.arrays import Lists, merged
 from duckplets.errors import QueryError
 from duckplets.mining import shards
-from duckplets.mining.kernel import SCALE, DocumentShard, Found, Queries, search
+from duckplets.mining.bm25 import SCALE, DocumentShard, Found, Queries, search
 from duckplets.mining.shards import impacts, shard_of
 from duckplets.mining.workers import DocumentShards, scored
 from duckplets.recipes.bm25 import Bm25

@@ -416,7 +416,7 @@ def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.Monkey
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device", "shard")
 
-    monkeypatch.setattr("duckplets.mining.kernel.np.save", full)
+    monkeypatch.setattr("duckplets.mining.bm25.np.save", full)
     with (
         odd_corpus(tmp_path / "c.duckdb", 40, 5) as corpus,
         pytest.raises(dp.QueryError, match=r"No space left on device"),

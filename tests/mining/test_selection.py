@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from duckplets.mining.select import (
+from duckplets.mining.cutoffs import (
     CEILINGS,
     OUTCOMES,
     Selection,

@@ -10,7 +10,7 @@ import pytest
 
 from duckplets.errors import MixtureError
 from duckplets.order.mixture import Anneal, Mixture, Phase
-from duckplets.sources.hub import HubSource
+from duckplets.sources.remote.hub import HubSource
 
 Load = Callable[[str], Mixture]
 

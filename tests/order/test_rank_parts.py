@@ -22,9 +22,9 @@ from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import CompiledPool
-from duckplets.sampling.plan import Planner
-from duckplets.sampling.settings import RunSettings
-from duckplets.sampling.stream import Stream
+from duckplets.runs.settings import RunSettings
+from duckplets.samples.plan import Planner
+from duckplets.samples.stream import Stream
 
 WORLDS = range(1, 10)
 

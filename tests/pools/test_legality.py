@@ -18,9 +18,9 @@ import duckplets as dp
 from duckplets.mining import store as minings
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader
-from duckplets.sampling import candidates
-from duckplets.sampling.stream import Stream
-from duckplets.sampling.wanting import BY_CHANCE, FILLED, FROM_SPLIT, OWN
+from duckplets.samples import candidates
+from duckplets.samples.negative_request import BY_CHANCE, FILLED, FROM_SPLIT, OWN
+from duckplets.samples.stream import Stream
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 WORDS = ["alpha", "beta", "delta", "epsilon"]

@@ -22,13 +22,13 @@ from prebuilt import empty_corpus
 from test_kills import sound
 
 import duckplets as dp
-from duckplets.sources import feed, rereading
+from duckplets.sources import retry, row_batches
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits of a retry last no time."""
-    monkeypatch.setattr(rereading, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_side_by_side_leaves_what_one_after_the_other_leaves(
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(40, less=1)):
         draw = random.Random(seed)
-        monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(2, 30))
+        monkeypatch.setattr(row_batches, "MAX_ROWS", draw.randrange(2, 30))
         cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
         given = {"quality": QUALITY, "progress": False, "where": "text <> 'short'", **cap}
         with empty_corpus(tmp_path / f"{seed}-one.duckdb") as one:
@@ -142,7 +142,7 @@ def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus: dp
 def test_rows_that_are_others_when_read_again_are_refused(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duckplets.sources.user.marked_rows._MARK_ROWS", 1)
+    monkeypatch.setattr("duckplets.sources.custom.marked_rows._MARK_ROWS", 1)
 
     class Other(Pages):
         def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
@@ -167,13 +167,13 @@ def test_what_may_pass_is_told_from_what_does_not() -> None:
     for error in passing:
         wrapped = dp.SourceError("x")
         wrapped.__cause__ = error
-        assert rereading.may_pass(wrapped, is_local=False), error
+        assert retry.may_pass(wrapped, is_local=False), error
     lasting = [OSError(28, "no space"), PermissionError(), ValueError(), Answer(404)]
     lasting += [dp.SourceError("x"), pa.ArrowInvalid("x")]
     for error in lasting:
-        assert not rereading.may_pass(error, is_local=False), error
-    assert not rereading.may_pass(OSError("damaged"), is_local=True)
-    assert rereading.may_pass(OSError(5, "I/O"), is_local=True)
+        assert not retry.may_pass(error, is_local=False), error
+    assert not retry.may_pass(OSError("damaged"), is_local=True)
+    assert retry.may_pass(OSError(5, "I/O"), is_local=True)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_what_ends_the_writer_ends_the_readers(corpus: dp.Corpus) -> None:
 def test_an_interrupt_while_a_source_waits_to_be_read_again(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rereading, "FIRST_WAIT", 60.0)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 60.0)
     torn = Pages("torn", [{"text": GOOD}], fails=(0,))
     timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
@@ -308,7 +308,7 @@ def beside(path: Path, *death: int) -> None:
 
     ingest._ROWS_A_COMMIT = 0
     ingest._TIMES_A_COMMIT = 0
-    vars(feed)["MAX_ROWS"] = 30
+    vars(row_batches)["MAX_ROWS"] = 30
     dying(*death)
     draw = random.Random(7)
     with dp.Corpus(path) as corpus:

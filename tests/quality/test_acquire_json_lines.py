@@ -16,7 +16,7 @@ from killed_intakes import assert_kills_change_nothing, dying, nursery
 from prebuilt import empty_corpus
 
 import duckplets as dp
-from duckplets.sources import feed, rereading
+from duckplets.sources import retry, row_batches
 
 SHORT = [{"id": f"x{i}", "text": "short"} for i in range(10)]  # none of which is accepted
 
@@ -35,10 +35,10 @@ def test_side_by_side_with_one_file_leaves_what_one_after_the_other_leaves(
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
-    monkeypatch.setattr(rereading, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
     for seed in range(often(20, less=1)):
         draw = random.Random(seed)
-        monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(2, 30))
+        monkeypatch.setattr(row_batches, "MAX_ROWS", draw.randrange(2, 30))
         cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
         given = {"quality": QUALITY, "progress": False, **cap}
         is_first_empty = seed % 2 == 0
@@ -73,7 +73,7 @@ def test_with_keep_going_every_source_comes_to_its_lines(
     """Sources fail before their first line (12) or after it (22), and the same call goes on."""
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
-    monkeypatch.setattr(feed, "MAX_ROWS", 10)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 10)
     named = {}
     for number, fails in enumerate((first, second, None)):
         rows = [{"id": str(i), "text": GOOD.format(100 * number + i)} for i in range(20)]
@@ -115,7 +115,7 @@ def shared_lines(path: Path, *death: int) -> None:
 
     ingest._ROWS_A_COMMIT = 0
     ingest._TIMES_A_COMMIT = 0
-    vars(feed)["MAX_ROWS"] = 30
+    vars(row_batches)["MAX_ROWS"] = 30
     dying(*death)
     draw = random.Random(9)
     with dp.Corpus(path) as corpus:

@@ -29,7 +29,7 @@ from programs import python
 
 import duckplets as dp
 from duckplets.cli.demo import docstrings, topics
-from duckplets.quality import own
+from duckplets.quality import plugins
 
 WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"
 FIELDS = {"title": "a title", "license": "MIT", "drop": "no"}
@@ -261,7 +261,7 @@ def plain(texts: Sequence[str]) -> list[str]:
 def quality(tmp_path: Path) -> Iterator[dp.Quality]:
     pytest.importorskip("py3langid")
     (tmp_path / "words.txt").write_text("# mild\ndamn\nson of a gun\n", encoding="utf-8")
-    own.register_gate("quiet", lambda texts: ["SHOUT" not in text for text in texts])
+    plugins.register_gate("quiet", lambda texts: ["SHOUT" not in text for text in texts])
     yield dp.Quality(
         required=("title",),
         licenses=("mit", "cc-by"),
@@ -269,7 +269,7 @@ def quality(tmp_path: Path) -> Iterator[dp.Quality]:
         gates=("NOT contains(text, 'zzz')", "quiet"),
         keep_rejected=True,
     )
-    own._GATES.clear()
+    plugins._GATES.clear()
 
 
 def encoded(row: Planted) -> bytes:

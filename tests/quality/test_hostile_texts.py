@@ -20,7 +20,7 @@ from effort import THOROUGH, often
 
 import duckplets as dp
 from duckplets.db.database import Database
-from duckplets.quality import personal
+from duckplets.quality import pii
 from duckplets.quality.measure import measure
 from duckplets.quality.settings import Quality
 from duckplets.text import chunkers
@@ -42,7 +42,7 @@ reader = cache(Database.reader)
 
 
 def redacted(*texts: str, kinds: Any = KINDS) -> list[str]:
-    found: list[str] = personal.redacted(reader(), pa.array(texts), kinds).to_pylist()
+    found: list[str] = pii.redacted(reader(), pa.array(texts), kinds).to_pylist()
     return found
 
 

@@ -19,7 +19,7 @@ from test_kills import sound
 
 import duckplets as dp
 from duckplets.quality.settings import Quality
-from duckplets.sources import feed
+from duckplets.sources import row_batches
 
 NO_GATES: dict[str, Any] = {"min_sentences": None, "lorem_ipsum": True, "curly_brackets": True}
 CARD = "the number 4111 1111 1111 1111 was on it"
@@ -367,7 +367,7 @@ def test_copies_are_told_as_by_reading_one_row_after_the_other(
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(40, less=1)):
         draw = random.Random(seed)
-        monkeypatch.setattr(feed, "MAX_ROWS", draw.randrange(often(1, less=9), 30))
+        monkeypatch.setattr(row_batches, "MAX_ROWS", draw.randrange(often(1, less=9), 30))
         words = [GOOD.format(i) for i in range(9)] + ["short", "other"]
         rows = [
             {"id": str(draw.randrange(25)), "text": draw.choice(words)}
@@ -406,7 +406,7 @@ def gates(path: Path, *death: int) -> None:
 
     ingest._ROWS_A_COMMIT = 0
     ingest._TIMES_A_COMMIT = 0
-    vars(feed)["MAX_ROWS"] = often(60, less=30)
+    vars(row_batches)["MAX_ROWS"] = often(60, less=30)
     dying(*death)
     with dp.Corpus(path) as corpus:
         source = dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id")

@@ -20,7 +20,7 @@ from prebuilt import empty_corpus
 import duckplets as dp
 from duckplets.quality import json_lines
 from duckplets.quality.settings import Quality
-from duckplets.sources import feed
+from duckplets.sources import row_batches
 
 ODD = [
     *(
@@ -326,7 +326,7 @@ def test_a_full_disk_is_one_error_and_nothing_is_lost(
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
-    monkeypatch.setattr(feed, "MAX_ROWS", 30)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 30)
     path, size = tmp_path / "out.jsonl", often(16_000_000, less=4_000_000)
     lines = [GOOD.format(i) + "\x01" * (size * 3 // 800) for i in range(60)]
     source = written(tmp_path / "a.jsonl", lines)
@@ -353,7 +353,7 @@ def lines(path: Path, *death: int) -> None:
 
     ingest._ROWS_A_COMMIT = 0
     ingest._TIMES_A_COMMIT = 0
-    vars(feed)["MAX_ROWS"] = 40
+    vars(row_batches)["MAX_ROWS"] = 40
     dying(*death)
     with dp.Corpus(path) as corpus:
         for name in "ab":

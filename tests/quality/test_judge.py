@@ -12,8 +12,8 @@ from gated_rows import GOOD, LONG, contents, oracle, take, texts
 from prebuilt import empty_corpus
 
 import duckplets as dp
+from duckplets.quality.explain import stability
 from duckplets.quality.settings import Quality
-from duckplets.quality.told import stability
 
 STRICT = Quality(language=None, min_characters=200)
 QUALITY = Quality(language=None)

@@ -19,7 +19,7 @@ from duckplets.db.database import Database
 from duckplets.quality import tokens
 from duckplets.quality.decide import decide
 from duckplets.quality.measure import measure
-from duckplets.quality.personal import redacted
+from duckplets.quality.pii import redacted
 from duckplets.quality.settings import Quality
 from duckplets.text.characters import bytes_of, classes
 

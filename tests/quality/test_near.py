@@ -17,7 +17,7 @@ from prebuilt import prebuilt
 
 import duckplets as dp
 from duckplets.errors import ReadOnlyError, SamplerError
-from duckplets.quality.shingles import Grams, NearSettings
+from duckplets.quality.minhash import Grams, NearSettings
 
 WORDS = [f"word{i}" for i in range(3000)]
 GRAMS = 200  # of a text

@@ -14,7 +14,7 @@ import pytest
 
 import duckplets as dp
 from duckplets.db.database import Database
-from duckplets.quality import language, own
+from duckplets.quality import language, plugins
 from duckplets.quality.decide import decide
 from duckplets.quality.measure import measure, ready
 from duckplets.quality.metrics import measured, needed
@@ -26,8 +26,8 @@ LONG = "This is a text of some words that is long enough to be looked at. "
 @pytest.fixture(autouse=True)
 def _no_gates_are_left() -> Iterator[None]:
     yield
-    own._GATES.clear()
-    own._DETECTORS.clear()
+    plugins._GATES.clear()
+    plugins._DETECTORS.clear()
 
 
 def file(folder: Path, name: str, text: str | bytes) -> str:
@@ -266,7 +266,7 @@ def test_a_gate_cannot_take_the_name_of_a_metric() -> None:
         dp.register_gate(name, lambda texts: [True] * len(texts))
         with pytest.raises(dp.QualityError, match=f"gate name '{name}' is taken"):
             dp.Quality(gates=("bytes > 3",))
-        own._GATES.clear()
+        plugins._GATES.clear()
 
 
 # -- language -------------------------------------------------------------------------------------

@@ -15,12 +15,12 @@ import pytest
 import duckplets as dp
 from duckplets.errors import SourceError
 from duckplets.ingest import records
-from duckplets.records import controls as index_controls
-from duckplets.records.controls import IndexControls
+from duckplets.records import index_controls as index_controls
 from duckplets.records.data_sets import DataSet, load_data_sets
-from duckplets.sources.hub import HubSource
+from duckplets.records.index_controls import IndexControls
+from duckplets.sources.formats.text_file import TextLinesSource
+from duckplets.sources.remote.hub import HubSource
 from duckplets.sources.resumable import Resumable, Whole
-from duckplets.sources.text_file import TextLinesSource
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 

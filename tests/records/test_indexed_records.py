@@ -11,10 +11,10 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.errors import SamplerError
-from duckplets.records import controls as index_controls
+from duckplets.records import index_controls as index_controls
 from duckplets.records import read as reading
 from duckplets.records.data_index import DataIndex
-from duckplets.records.elements import indexed_elements
+from duckplets.records.order_reader import indexed_elements
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 

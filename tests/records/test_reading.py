@@ -17,9 +17,9 @@ from effort import often, some
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.base import pace
+from duckplets.base import block_size
 from duckplets.records import read as reading
-from duckplets.sampling.batch import Batch
+from duckplets.samples.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -95,7 +95,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks as they are, and blocks so small that every order has many."""
     if request.param == "small blocks":
-        monkeypatch.setattr(pace, "FIRST_ROWS", 7)
+        monkeypatch.setattr(block_size, "FIRST_ROWS", 7)
         monkeypatch.setattr(reading, "_LARGEST_BLOCK", 30)
 
 
@@ -219,7 +219,7 @@ def test_a_corpus_without_splits_has_none(tmp_path: Path) -> None:
 def test_what_is_ingested_or_removed_meanwhile_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "FIRST_ROWS", 10)
+    monkeypatch.setattr(block_size, "FIRST_ROWS", 10)
     monkeypatch.setattr(reading, "_LARGEST_BLOCK", 20)
     with toy_corpus(tmp_path / "a.duckdb", 100, sources=("a", "b")) as corpus:
         known = records(corpus)
@@ -313,7 +313,7 @@ def test_steps_and_positions_count_on(corpus: dp.Corpus, batch_size: int) -> Non
 def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "FIRST_ROWS", 10)
+    monkeypatch.setattr(block_size, "FIRST_ROWS", 10)
     monkeypatch.setattr(reading, "_LARGEST_BLOCK", 40)
     n = count(corpus)
     order = Own(n)
@@ -333,7 +333,7 @@ def test_blocks_have_no_more_than_their_bytes(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, allowed: int
 ) -> None:
     monkeypatch.setattr(reading, "_BLOCK_BYTES", allowed)
-    monkeypatch.setattr(pace, "FIRST_ROWS", 1)
+    monkeypatch.setattr(block_size, "FIRST_ROWS", 1)
     order = Own(count(corpus))
     largest = max(len(str(row)) for row in records(corpus))
     with closing(read(corpus, order, batch_size=1)) as batches:

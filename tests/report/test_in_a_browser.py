@@ -10,7 +10,7 @@ import pytest
 from effort import THOROUGH
 from report_corpora import HOSTILE, NAMES, told_corpus, train
 
-from duckplets.base.shown import harmless
+from duckplets.base.sanitize import harmless
 
 ROOT = Path(__file__).parents[2]
 

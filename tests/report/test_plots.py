@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from report_corpora import HOSTILE
 
 from duckplets.report.plots import HEIGHT, WIDTH, Plot, bars, lines, stacked_shares
-from duckplets.sampling.forecast import SCHEMA
+from duckplets.runs.forecast import SCHEMA
 
 POINT = re.compile(r"(-?[\d.]+) (-?[\d.]+)")
 Rows = list[dict[str, object]]

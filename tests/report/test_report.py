@@ -24,10 +24,10 @@ from prebuilt import copied, empty_corpus, toy_corpus
 from report_corpora import HOSTILE, NAMES, told_corpus, train
 
 import duckplets as dp
-from duckplets.base.shown import harmless
+from duckplets.base.sanitize import harmless
 from duckplets.report import rendering
 from duckplets.report.rendering import script_json, words
-from duckplets.sampling import state
+from duckplets.runs import state
 
 pytestmark = pytest.mark.usefixtures("taken_for_whole")
 

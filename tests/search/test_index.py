@@ -25,10 +25,10 @@ import duckplets as dp
 from duckplets.db import fts as extension
 from duckplets.db.database import Database
 from duckplets.errors import ExtensionError, RecipeError, SamplerError, SplitError
+from duckplets.search import analyzer, index
 from duckplets.search import build as indexing
-from duckplets.search import index, vocabulary
+from duckplets.search.analyzer_settings import Terms
 from duckplets.search.index import Index
-from duckplets.search.terms import Terms
 
 TABLES = ("index_terms", "index_documents", "index_postings")
 
@@ -205,7 +205,7 @@ def test_slices_and_threads_change_no_row(
     monkeypatch.setattr(indexing, "_SECTIONS", sections)
     monkeypatch.setattr(indexing, "_CHARACTERS", characters)
     monkeypatch.setattr(indexing, "_ROWS", sections)
-    monkeypatch.setattr(vocabulary, "_STEP", 2)
+    monkeypatch.setattr(analyzer, "_STEP", 2)
     scratch = Database.scratch
 
     def threaded() -> Database:
@@ -398,7 +398,7 @@ def test_without_the_extension_what_is_there_stays(
     def missing() -> Database:
         raise ExtensionError("it is missing")
 
-    vocabulary._instance.cache_clear()
+    analyzer._instance.cache_clear()
     monkeypatch.setattr(extension, "stemming", missing)
     with pytest.raises(ExtensionError):
         index.refresh(database)
@@ -439,14 +439,12 @@ def test_how_many_texts_are_analysed_at_once_changes_nothing(
     texts = odd_texts(often(60, less=20), 4)
     with closing(index.vocabulary(database, found)) as analysing:
         expected = by_text(analysing, texts, 5)
-        monkeypatch.setattr(vocabulary, "_TEXTS", texts_at_once)
-        monkeypatch.setattr(vocabulary, "_BYTES", size)
+        monkeypatch.setattr(analyzer, "_TEXTS", texts_at_once)
+        monkeypatch.setattr(analyzer, "_BYTES", size)
         assert by_text(analysing, texts, 5) == expected
 
 
-def by_text(
-    analysing: vocabulary.Vocabulary, texts: list[str], limit: int | None
-) -> list[list[int]]:
+def by_text(analysing: analyzer.Vocabulary, texts: list[str], limit: int | None) -> list[list[int]]:
     starts, terms = analysing.analyse(pa.array(texts), limit=limit)
     assert (starts.dtype, terms.dtype) == (np.int64, np.int32)
     assert len(starts) == len(texts) + 1

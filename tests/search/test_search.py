@@ -22,9 +22,9 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import QueryError, SamplerError, SplitError
 from duckplets.search import index
+from duckplets.search.analyzer import Vocabulary
+from duckplets.search.analyzer_settings import Terms
 from duckplets.search.search import search
-from duckplets.search.terms import Terms
-from duckplets.search.vocabulary import Vocabulary
 
 COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "snippet"]
 

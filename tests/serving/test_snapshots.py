@@ -342,7 +342,7 @@ def test_several_processes_make_one(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys, threading, time
 import duckplets as dp
-from duckplets.serving import mapped
+from duckplets.artifacts import mapped_arrays
 at, left = int(sys.argv[2]), [int(sys.argv[2])]
 def counted(function):
     def call(*arguments, **named):

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckplets as dp
-from duckplets.serving import kept
+from duckplets.artifacts import array_bundle
 from duckplets.serving.facts import Facts, Part
 from duckplets.serving.texts import Segment, Spans, Texts, byte_spans
 
@@ -115,8 +115,8 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
         for a, one in enumerate(ARRAYS)
         for b, other in enumerate(ARRAYS)
     }
-    bundle = kept.write(tmp_path, 1, objects)
-    opened = kept.Opened(tmp_path, bundle)
+    bundle = array_bundle.write(tmp_path, 1, objects)
+    opened = array_bundle.Opened(tmp_path, bundle)
     assert opened.keys == objects.keys()
     for key, expected in objects.items():
         found = opened.get(key, Outer)

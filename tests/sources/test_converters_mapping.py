@@ -24,7 +24,7 @@ from duckplets.sources import (
     ParquetSource,
     Source,
     SqlSource,
-    feed,
+    row_batches,
 )
 from duckplets.text.prefix import Field, Prefix
 
@@ -95,7 +95,7 @@ def test_fields_match_whatever_their_case_and_files_may_differ(tmp_path, reader)
 
 
 def test_a_field_that_comes_late_is_read(reader, monkeypatch):
-    monkeypatch.setattr(feed, "MAX_ROWS", often(feed.MAX_ROWS, less=500))
+    monkeypatch.setattr(row_batches, "MAX_ROWS", often(row_batches.MAX_ROWS, less=500))
     rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * often(70_000, less=700)
     rows.append({"system": "Be", "instruction": "q", "output": "r"})
     found = read(MemorySource(rows, converter="alpaca"), reader)

@@ -22,9 +22,9 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, MemorySource
-from duckplets.sources.user import marked_rows, record_feed
-from duckplets.sources.user.custom import CustomSource, PagedSource, adapted
-from duckplets.sources.user.indexed import IndexedSource
+from duckplets.sources.custom import marked_rows, record_batches
+from duckplets.sources.custom.indexed import IndexedSource
+from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
 Record = dict[str, Any]
@@ -75,7 +75,7 @@ def _no_thread_is_left_over():
 def many_marks(monkeypatch):
     """A mark after each batch, and a commit at each mark."""
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
-    monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
@@ -411,7 +411,7 @@ def test_a_reading_goes_on_from_every_mark(reader, many_marks):
 
 def test_marks_come_now_and_then_and_after_whole_batches(reader, monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 100)
-    monkeypatch.setattr(record_feed, "_PIECE_ROWS", 20)
+    monkeypatch.setattr(record_batches, "_PIECE_ROWS", 20)
     count = often(1000, less=500)
     records = [{"text": f"t{i}"} for i in range(count)]
     items = list(adapted(Paged(records, page=30)).open(reader).batches)
@@ -438,7 +438,7 @@ def test_a_batch_without_a_cursor_goes_with_the_next_that_has_one(reader, many_m
 
 def test_a_slow_source_gets_its_marks_in_time(reader, monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_SECONDS", 0.0)
-    monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
     items = list(adapted(Paged(PLAIN, page=10)).open(reader).batches)
     assert sum(isinstance(item, Mark) for item in items) == 4
 
@@ -457,7 +457,7 @@ def test_a_cursor_is_kept_as_it_was(reader, many_marks):
 
 def test_a_huge_batch_is_read_in_pieces(reader, monkeypatch):
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", 100)
-    monkeypatch.setattr(record_feed, "_PIECE_ROWS", 50)
+    monkeypatch.setattr(record_batches, "_PIECE_ROWS", 50)
     records = [{"text": f"t{i}"} for i in range(1000)]
     items = list(adapted(Paged(records, page=1000)).open(reader).batches)
     assert [item.num_rows for item in items if not isinstance(item, Mark)] == [100] * 10

@@ -15,9 +15,9 @@ from hub_server import TOKEN, Hub
 import duckplets
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import Mark, MemorySource, ResumableSource, dataset, feed
+from duckplets.sources import Mark, MemorySource, ResumableSource, dataset, row_batches
 from duckplets.sources.dataset import DatasetSource
-from duckplets.sources.hub import HubSource
+from duckplets.sources.remote.hub import HubSource
 
 datasets = pytest.importorskip("datasets")
 
@@ -27,8 +27,8 @@ MAPPING: dict[str, Any] = {"anchor": "question", "positive": "answer", "meta": [
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tables, and batches that do not end where tables do."""
-    monkeypatch.setattr(feed, "MAX_ROWS", 37)
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 37)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
     monkeypatch.setattr(dataset, "_ROWS", 23)
 
 

@@ -25,9 +25,9 @@ from duckplets.sources import (
     Mark,
     ParquetSource,
     ResumableSource,
-    feed,
+    row_batches,
 )
-from duckplets.sources.hub import HubSource
+from duckplets.sources.remote.hub import HubSource
 
 KEYS = "anchor=question positive=answer meta=key,tags"
 LABELS = {"mood": MOODS}
@@ -43,8 +43,8 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 @pytest.fixture
 def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks every few rows, instead of every 40,000."""
-    monkeypatch.setattr(feed, "MAX_ROWS", 37)
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 37)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
 
 
 def sharded(form: Callable[[list[dict[str, Any]]], bytes], end: str) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from hub_data import flat, items, jsonl, point_to, read, rows
 from hub_server import Hub
 
 from duckplets.errors import SourceError
-from duckplets.sources import feed
-from duckplets.sources.cache import MARKER, Held, ShardCache, default_folder
-from duckplets.sources.hub import HubSource
+from duckplets.sources import row_batches
+from duckplets.sources.remote.cache import MARKER, Held, ShardCache, default_folder
+from duckplets.sources.remote.hub import HubSource
 
 
 @pytest.fixture
@@ -182,8 +182,8 @@ LARGEST = max(map(len, SHARDS.values()))
 def test_a_data_set_larger_than_the_limit_is_read_within_it(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
-    monkeypatch.setattr(feed, "MAX_ROWS", 50)
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 25)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 25)
     hub.add("org/data", SHARDS)
     whole = read(HubSource("hf://org/data text=question", cache=tmp_path / "large"))
     source = HubSource("hf://org/data text=question", cache=tmp_path / "small", cache_limit=limit)

@@ -23,9 +23,9 @@ from hub_server import POOR, TOKEN, Hub
 import duckplets
 from duckplets.errors import SourceError
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, feed
-from duckplets.sources.hub import download
-from duckplets.sources.hub.source import HubSource
+from duckplets.sources import Mark, row_batches
+from duckplets.sources.remote import download
+from duckplets.sources.remote.hub import HubSource
 
 LINE = "hf://org/data anchor=question positive=answer"
 FILES = {
@@ -298,8 +298,8 @@ def test_a_shard_cut_short_on_disk_is_brought_again(hub: Hub, tmp_path: Path) ->
 def test_rows_before_a_shard_that_fails_are_given(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "MAX_ROWS", 50)
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
     hub.fail("kept/.*train-00001", times=5, status=500)
     found = source()[0]
     got = []
@@ -312,8 +312,8 @@ def test_rows_before_a_shard_that_fails_are_given(
 
 
 def test_closing_stops_the_download_behind(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(feed, "MAX_ROWS", 50)
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
     big = {f"train-{i}.jsonl": jsonl(rows(3000, i)) for i in range(2)}
     hub.add("org/big", big)
     hub.fail("kept/.*train-1", times=5, status=500, headers={"Retry-After": "300"})
@@ -329,8 +329,8 @@ def test_closing_stops_the_download_behind(hub: Hub, monkeypatch: pytest.MonkeyP
 def test_an_ingest_that_failed_goes_on_where_it_stopped(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "MAX_ROWS", 50)
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 50)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
@@ -360,8 +360,8 @@ def test_an_ingest_that_failed_goes_on_where_it_stopped(
 def test_an_ingest_that_is_interrupted_does_not_wait_for_the_hub(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
 ) -> None:
-    monkeypatch.setattr(feed, "MAX_ROWS", 50)
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
     hub.add("org/big", {f"train-{i}.jsonl": jsonl(rows(60, i)) for i in range(2)})
     hub.fail(f"kept/.*{asked}", times=5, status=500, headers={"Retry-After": "8"})
 

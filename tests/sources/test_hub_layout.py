@@ -8,10 +8,10 @@ import random
 import pytest
 
 from duckplets.errors import SourceError
-from duckplets.sources.hub.card import Card, parse_card
-from duckplets.sources.hub.download import HubFile
-from duckplets.sources.hub.grammar import parse_uri
-from duckplets.sources.hub.layout import choose
+from duckplets.sources.remote.card import Card, parse_card
+from duckplets.sources.remote.download import HubFile
+from duckplets.sources.remote.grammar import parse_uri
+from duckplets.sources.remote.layout import choose
 
 SHARDED = [
     *(f"data/train-{i:05d}-of-00003.parquet" for i in range(3)),

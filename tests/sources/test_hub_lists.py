@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from duckplets.errors import SourceError
-from duckplets.sources.cache import size_of
-from duckplets.sources.hub import HubSource, read_hub_list
+from duckplets.sources.remote.cache import size_of
+from duckplets.sources.remote.hub import HubSource, read_hub_list
 
 GOOD = """\
 # role columns with default trust and a name made of the URI

@@ -13,8 +13,8 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, MemorySource
-from duckplets.sources.user import marked_rows, record_feed
-from duckplets.sources.user.indexed import IndexedSource
+from duckplets.sources.custom import marked_rows, record_batches
+from duckplets.sources.custom.indexed import IndexedSource
 
 RECORDS_STORED = "SELECT * EXCLUDE (created_at, updated_at) FROM records ORDER BY record_key"
 RECORDS = [{"id": f"r{i}", "text": f"text {i}"} for i in range(50)]
@@ -31,7 +31,7 @@ def reader():
 def marks(monkeypatch):
     """A mark after each batch or every few, and a commit at each mark."""
     monkeypatch.setattr(marked_rows, "_MARK_ROWS", often(1, less=6))
-    monkeypatch.setattr(record_feed, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 

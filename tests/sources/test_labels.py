@@ -16,7 +16,7 @@ from effort import some
 
 import duckplets as dp
 from duckplets.records.data_sets import load_data_sets
-from duckplets.sources.hub.grammar import parse_line
+from duckplets.sources.remote.grammar import parse_line
 
 SPELLED = {
     **dict.fromkeys(["true", "YES", " Positive ", "entailment", "duplicate", "1", "1.0"], 1.0),

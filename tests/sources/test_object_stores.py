@@ -22,10 +22,10 @@ from local_engine import Shuffled
 from object_server import KEY, SECRET, Proxy, Request, client, point_to
 
 import duckplets as dp
-from duckplets.base import stores
+from duckplets.base import object_store as stores
 from duckplets.db.database import Database
-from duckplets.ingest import ingest, unfinished
-from duckplets.sources import feed, paths
+from duckplets.ingest import checkpoint, ingest
+from duckplets.sources import paths, row_batches
 from duckplets.sources.resumable import Resumable
 from duckplets.sources.rows import Mark
 
@@ -202,8 +202,8 @@ def test_data_set_files_name_addresses(proxy: Proxy, tmp_path: Path) -> None:
 def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
     proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feed, "MAX_ROWS", often(10, less=20))
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", often(10, less=20))
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 7)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
     source = Resumable(dp.JsonSource(f"s3://{BUCKET}/json/*.json", **COLUMNS))
@@ -216,7 +216,7 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
         proxy.fault = fails
         with pytest.raises(dp.SourceError, match=r"part-1\.json: .*no right"):
             corpus.ingest(source)
-        assert unfinished.overview(corpus._database)
+        assert checkpoint.overview(corpus._database)
         kept = objects()["json/part-0.json"]
         client().put_object(Bucket=BUCKET, Key="json/part-0.json", Body=kept + b" ")
         proxy.fault = lambda request: None

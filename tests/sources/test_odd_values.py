@@ -14,7 +14,7 @@ from source_rows import read
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import text_file
+from duckplets.sources.formats import text_file
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,10 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import ingest
-from duckplets.sources import feed
+from duckplets.sources import row_batches
+from duckplets.sources.formats.text_file import TextLinesSource
 from duckplets.sources.resumable import Resumable, Whole
 from duckplets.sources.rows import Mark
-from duckplets.sources.text_file import TextLinesSource
 
 BATCH = often(10, less=20)  # rows
 
@@ -27,8 +27,8 @@ BATCH = often(10, less=20)  # rows
 @pytest.fixture
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of few rows, and a commit for every one or two."""
-    monkeypatch.setattr(feed, "MAX_ROWS", BATCH)
-    monkeypatch.setattr(feed, "_CHUNK_ROWS", 7)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", BATCH)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 7)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 20)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 

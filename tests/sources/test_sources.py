@@ -29,7 +29,7 @@ from duckplets.sources import (
     ParquetSource,
     Source,
     SqlSource,
-    feed,
+    row_batches,
 )
 
 RECORDS = [
@@ -371,7 +371,7 @@ def test_many_rows_come_in_order_and_in_bounded_batches(tmp_path, reader):
 
 
 def test_large_texts_make_small_batches(reader, monkeypatch):
-    monkeypatch.setattr(feed, "MAX_BYTES", feed.MAX_BYTES // often(1, less=20))
+    monkeypatch.setattr(row_batches, "MAX_BYTES", row_batches.MAX_BYTES // often(1, less=20))
     records = [{"t": f"{i} " + "x" * often(2_000_000, less=100_000)} for i in range(80)]
     batches = list(MemorySource(pa.Table.from_pylist(records), text="t").open(reader).batches)
     assert len(batches) >= 2

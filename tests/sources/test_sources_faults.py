@@ -21,7 +21,7 @@ from duckplets.sources import (
     MemorySource,
     ParquetSource,
     SqlSource,
-    feed,
+    row_batches,
 )
 
 HUGE = 'x y"z\n\\' * (often(50_000_000, less=20_000_000) // 7)  # DuckDB stops at 16 MB by itself
@@ -169,7 +169,7 @@ def test_lines_are_counted_as_the_file_counts_them(tmp_path, reader):
 
 
 def test_a_key_that_comes_late_is_found(tmp_path, reader, monkeypatch):
-    monkeypatch.setattr(feed, "MAX_ROWS", often(feed.MAX_ROWS, less=500))
+    monkeypatch.setattr(row_batches, "MAX_ROWS", often(row_batches.MAX_ROWS, less=500))
     count = often(70_000, less=700)
     lines = [json.dumps({"t": f"x{i}"}) for i in range(count)] + ['{"t":"y","Date":"2024-01-02"}']
     (tmp_path / "f.jsonl").write_text("\n".join(lines))

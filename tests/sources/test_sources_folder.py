@@ -9,7 +9,7 @@ from source_rows import read, texts
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import TextFileSource
-from duckplets.sources.text_file import path_date
+from duckplets.sources.formats.text_file import path_date
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from effort import often
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.ingest.counts import ONE_ANCHOR
+from duckplets.ingest.outcome_counts import ONE_ANCHOR
 from duckplets.sources import (
     ArrowSource,
     CsvSource,
@@ -34,8 +34,8 @@ from duckplets.sources import (
     Source,
     SqlSource,
 )
-from duckplets.sources.readings import as_before
-from duckplets.sources.user.custom import adapted
+from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.mapping_record import as_before
 
 Record = dict[str, Any]
 MAPPING: dict[str, Any] = {

@@ -29,8 +29,8 @@ from duckplets.sources import (
     ParquetSource,
     SqlSource,
 )
+from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.field_paths import path_of, pointer, steps_of
-from duckplets.sources.user.custom import adapted
 
 Record = dict[str, Any]
 

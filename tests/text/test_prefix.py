@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from prebuilt import toy_corpus
 
-from duckplets.corpus import Corpus
+from duckplets.corpus.corpus import Corpus
 from duckplets.errors import SourceError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.text.prefix import Field, Prefix, date_renderings, prefix_of

@@ -18,11 +18,11 @@ from effort import often, some
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
-from duckplets.tokens import arrays, local, token_file
+from duckplets.tokens import arrays, local, memmap
 from duckplets.tokens.decode import digest_of
 from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.row_groups import RowGroups
-from duckplets.tokens.token_file import TokenFile
 
 TEXTS = {"alpha": numbered(lengths_of(300, 1)), "bravo": numbered(lengths_of(90, 2))}
 ROWS = often(12, less=5)  # asked for at once
@@ -196,7 +196,7 @@ def test_where_nothing_can_be_written_it_reads_all_the_same(
 ) -> None:
     (tmp_path / "file").write_bytes(b"")
     if cache != "file/below":
-        monkeypatch.setattr(token_file, "in_turn", _read_only)
+        monkeypatch.setattr(memmap, "in_turn", _read_only)
     given = None if cache is None else tmp_path / cache
     run = dp.TokenShards(folder, cache=given).sampler(**HOW)
     expected = rows_of(dp.TokenShards(folder, cache=False).sampler(**HOW), 10)

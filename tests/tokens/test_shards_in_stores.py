@@ -17,9 +17,9 @@ from object_server import Proxy, Request, client, point_to
 from programs import python
 
 import duckplets as dp
-from duckplets.base import stores
+from duckplets.base import object_store as stores
 from duckplets.tokens import shards
-from duckplets.tokens.places import status
+from duckplets.tokens.locations import status
 
 pytest.importorskip("boto3")
 pytest.importorskip("tokenizers")

@@ -20,9 +20,9 @@ from token_shards import EOS, laid_out, lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.base.locks import lock
-from duckplets.tokens import token_file
+from duckplets.tokens import memmap
 from duckplets.tokens.manifest import Manifest
-from duckplets.tokens.token_file import TokenFile
+from duckplets.tokens.memmap import TokenFile
 
 TEXTS = {"alpha": numbered(lengths_of(300, 1)), "bravo": numbered(lengths_of(90, 2))}
 
@@ -149,7 +149,7 @@ def test_where_there_is_no_room_it_says_how_much_it_takes(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(token_file, "_fill", full)
+    monkeypatch.setattr(memmap, "_fill", full)
     with pytest.raises(dp.ShardError, match="No space left on device"):
         opened(folder)
     assert left(folder) == set()
@@ -160,7 +160,7 @@ def test_where_there_is_no_room_it_says_how_much_it_takes(
 _MAKE = """
 import sys
 import pyarrow.parquet
-from duckplets.tokens.runs import TokenShards
+from duckplets.tokens.dataset import TokenShards
 print("ready", flush=True)
 sys.stdin.readline()
 print(len(TokenShards(sys.argv[1]).file.tokens), flush=True)

@@ -18,7 +18,7 @@ from effort import THOROUGH
 from token_shards import EOS, OTHER, PAD, laid_out, lengths_of, numbered, write_shards
 
 import duckplets as dp
-from duckplets.sampling import state
+from duckplets.runs import state
 from duckplets.tokens import local
 from duckplets.tokens.mixtures import write_mixtures
 

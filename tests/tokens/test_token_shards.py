@@ -27,10 +27,10 @@ from corpora import WORDS
 from effort import THOROUGH, often
 
 import duckplets as dp
-from duckplets.tokens import outbox
+from duckplets.tokens import uploader
 from duckplets.tokens.documents import read_document, write_document
+from duckplets.tokens.locations import status
 from duckplets.tokens.manifest import MANIFEST, Manifest, buckets_of, shard_path
-from duckplets.tokens.places import status
 from duckplets.tokens.texts import plain
 from duckplets.tokens.write import _cuts
 
@@ -346,7 +346,7 @@ def test_a_killed_export_goes_on(
 def test_nothing_is_left_of_workers_that_were_killed(
     corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, out = outbox.write_shard, tmp_path / "out"
+    write, out = uploader.write_shard, tmp_path / "out"
 
     def killed_before(folder: Path, spool: Any, shard: Any, form: Any) -> Any:
         half = (folder / shard.path).with_name(".shard_b0_s0.99-1.new.parquet")
@@ -354,7 +354,7 @@ def test_nothing_is_left_of_workers_that_were_killed(
         half.write_bytes(b"PAR1")
         return write(folder, spool, shard, form)
 
-    monkeypatch.setattr(outbox, "write_shard", killed_before)
+    monkeypatch.setattr(uploader, "write_shard", killed_before)
     assert shards(out, home=corpus_file.parent).made
     assert not list(out.rglob(".*"))
 
@@ -362,10 +362,10 @@ def test_nothing_is_left_of_workers_that_were_killed(
 def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     folder: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from duckplets.tokens import outbox
     from duckplets.tokens import shards as room
+    from duckplets.tokens import uploader
 
-    out, written, write = corpus_file.parent / "failing", [], outbox.write_shard
+    out, written, write = corpus_file.parent / "failing", [], uploader.write_shard
 
     def failing(*arguments: Any) -> Any:
         if len(written) == 7:
@@ -374,7 +374,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
         return write(*arguments)
 
     splits = ["train", "validation", "test"]
-    monkeypatch.setattr(outbox, "write_shard", failing)
+    monkeypatch.setattr(uploader, "write_shard", failing)
     monkeypatch.setattr(room, "_SAVES", 0)
     with pytest.raises(dp.ShardError, match="No space left"):
         shards(out, split=splits)
@@ -384,7 +384,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     assert 5 <= done <= 7
     with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
         dp.verify(out)
-    monkeypatch.setattr(outbox, "write_shard", write)
+    monkeypatch.setattr(uploader, "write_shard", write)
     monkeypatch.setattr(room, "encoded", None)  # nothing is encoded again
     assert shards(out, split=splits).made == len(Manifest.read(folder).shards) - done
     assert digests(out) == digests(folder)
@@ -468,14 +468,14 @@ def test_a_text_that_no_column_can_hold_is_refused_before_it_is_read(
 def test_what_arrow_cannot_lay_in_columns_is_an_error_of_ours(
     corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from duckplets.tokens import outbox
+    from duckplets.tokens import uploader
 
     def overflowing(*_: object) -> None:
         raise pa.ArrowInvalid("offset overflow while concatenating arrays")
 
     how = {"home": corpus_file.parent, "sources": ["odd_.._names"]}
     with monkeypatch.context() as patch:
-        patch.setattr(outbox, "write_shard", overflowing)
+        patch.setattr(uploader, "write_shard", overflowing)
         with pytest.raises(dp.ShardError, match=r"offset overflow.*give a smaller row_group_size"):
             shards(tmp_path / "out", **how)
     (part,) = (tmp_path / "out" / ".spool").iterdir()

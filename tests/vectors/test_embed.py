@@ -29,7 +29,7 @@ from test_kills import Child, tell
 
 import duckplets as dp
 from duckplets.vectors import embed as embedding
-from duckplets.vectors.calls import Calls
+from duckplets.vectors.encoder_calls import Calls
 from duckplets.vectors.encoders import Encoder
 from duckplets.vectors.store import VectorStore
 

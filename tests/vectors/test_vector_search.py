@@ -16,7 +16,7 @@ from hashed import DIMENSION, Embedder, hashed
 
 import duckplets as dp
 from duckplets.search.search import search
-from duckplets.vectors import nearest
+from duckplets.vectors import knn
 from duckplets.vectors.store import VectorStore
 
 COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "snippet"]
@@ -69,9 +69,9 @@ def test_it_finds_what_comparing_every_chunk_finds(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, source: str | None, split: str | None
 ) -> None:
     draw = np.random.default_rng(11)
-    monkeypatch.setattr(nearest, "_FIRST_TEXTS", 2)  # so that more are looked up
-    monkeypatch.setattr(nearest, "_GROWTH", 3)
-    monkeypatch.setattr(nearest, "_AT_ONCE", 64)
+    monkeypatch.setattr(knn, "_FIRST_TEXTS", 2)  # so that more are looked up
+    monkeypatch.setattr(knn, "_GROWTH", 3)
+    monkeypatch.setattr(knn, "_AT_ONCE", 64)
     for _ in range(often(20, less=1)):
         query = draw.normal(size=DIMENSION)
         wanted = expected(corpus, query, source, split)

@@ -17,9 +17,9 @@ from prebuilt import prebuilt, toy_corpus
 from text_vectors import DIMENSION, filled, texts_of, vectors, windowed
 
 import duckplets as dp
-from duckplets import doctor
+from duckplets.corpus import doctor
 from duckplets.db.database import Database
-from duckplets.vectors import mapped_sets, opened
+from duckplets.vectors import mapped_index, opened
 from duckplets.vectors.opened import Lookup
 from duckplets.vectors.store import VectorStore
 
@@ -188,7 +188,7 @@ def test_a_set_is_read_as_of_any_of_its_commits(
         assert np.allclose(
             found.norms, np.concatenate([np.linalg.norm(block, axis=1) for _, block in parts])
         )
-    assert list(mapped_sets.verify(tmp_path / "c.duckdb")) == []
+    assert list(mapped_index.verify(tmp_path / "c.duckdb")) == []
 
 
 def test_hashes_are_found_wherever_they_crowd() -> None:

@@ -17,12 +17,12 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.errors import SourceError
-from duckplets.sources.base import Mapped
 from duckplets.sources.cells import Cells, shape_of
 from duckplets.sources.converters.compose import Given, conversion, document, parameters
 from duckplets.sources.converters.registry import Converter, converter_of
 from duckplets.sources.expressions import Parts, call, having, section
 from duckplets.sources.field_paths import NAME, match
+from duckplets.sources.mapping import Mapped
 from duckplets.sources.statement import Made, composed
 
 Ask = Callable[[str, pa.Table, Mapping[str, Any]], pa.Table]

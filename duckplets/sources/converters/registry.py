@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Literal
 
-from duckplets.base.shown import listed, shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.errors import DuckpletsError, SourceError, nearest
 
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]

@@ -1,0 +1,1 @@
+"""Training frameworks: Hugging Face and PyTorch, imported only where asked for."""

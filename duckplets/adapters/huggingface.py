@@ -1,0 +1,370 @@
+"""Turn a run into Hugging Face datasets, for the trainer of sentence-transformers.
+
+That trainer tokenises every column it is given, in their order, so these datasets have exactly
+the text columns, and the label of pairs; of messages, these and the rejected ones; of token shards
+the arrays.
+``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler`` and
+``Sampler.hf_callback`` are these functions, and so is ``Corpus.evaluator``.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pyarrow as pa
+
+from duckplets.base.checks import integer
+from duckplets.errors import ExtensionError, SamplerError
+from duckplets.runs.messages import type_of
+from duckplets.samples.columns import slot_names
+from duckplets.tokens.batches import ARRAYS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from duckplets.corpus.mining import HardNegatives
+    from duckplets.export import Documents
+    from duckplets.recipes.recipes import TripletRecipe
+    from duckplets.runs.sampler import Sampler
+
+
+def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
+    """Return the rows from where a sampler stands as a ``datasets.IterableDataset``.
+
+    Its features are the text columns in order, and for pairs the label, an integer or, where a
+    source has grades, a float; so a ``SentenceTransformerTrainer`` takes it with ``max_steps``.
+    Of token shards they are the four arrays of a row, as lists of int32, for a ``Trainer``.
+    With the sampler's batch size as ``per_device_train_batch_size`` its batches are the sampler's.
+
+    It drives the sampler: every iteration moves it back to where the first began. The trainer
+    reads ahead, so where training stands is its ``global_step``, not the sampler's: let
+    ``hf_callback`` save the run. To resume without reading anew what was used, begin with the
+    step that was saved and set the trainer's ``ignore_data_skip=True``. Use no workers of a
+    DataLoader; a thread prepares the rows already.
+
+    Args:
+        sampler: Of all ranks in one (``world_size=1``): a trainer deals rows out by itself.
+        start_step: Where to begin, instead of where the sampler stands.
+
+    Raises:
+        ExtensionError: ``datasets`` is not installed.
+        SamplerError: There is no such step, the sampler is that of one rank of several, or its
+            ``columns=`` leave out all texts.
+    """
+    datasets = _imported("datasets")
+    columns = _columns(sampler)
+    _refuse_ranks(sampler)
+    if start_step is not None:
+        sampler.move(integer("start_step", start_step, 0) * sampler.settings.global_batch)
+    features = datasets.Features.from_arrow_schema(pa.schema(list(columns.items())))
+    rows = _Rows(sampler, list(columns))
+    return datasets.IterableDataset.from_generator(rows, features=features)
+
+
+def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
+    """Return the rows of the next batches as a ``datasets.Dataset``; the sampler stays.
+
+    A bounded run that ends before gives the batches it has left.
+
+    Args:
+        sampler: The run.
+        steps: Number of batches.
+
+    Raises:
+        ExtensionError: ``datasets`` is not installed.
+        SamplerError: The run has no batch left, or its ``columns=`` leave out all texts.
+    """
+    datasets = _imported("datasets")
+    columns = _columns(sampler)
+    batches = sampler.peek(integer("steps", steps, 1))
+    tables = [batch.table.select(list(columns)) for batch in batches]
+    if ARRAYS[0] in columns:  # lists of one length have a type of their own
+        tables = [table.cast(pa.schema(list(columns.items()))) for table in tables]
+    if not tables:
+        raise SamplerError(
+            f"this run is at its end, position {sampler.position}: it has no batch left"
+        )
+    return datasets.Dataset(pa.concat_tables(tables).combine_chunks())
+
+
+def hf_batch_sampler(sampler: Sampler) -> type:
+    """Return a class for ``batch_sampler=`` that keeps the batches of ``to_hf_dataset``.
+
+    Every epoch has the same batches in the same order: those of the dataset. The trainer's
+    ``per_device_train_batch_size`` has to be the sampler's batch size.
+
+    Args:
+        sampler: That of the dataset; all ranks in one, for a trainer deals batches out by itself.
+
+    Raises:
+        ExtensionError: ``sentence_transformers`` is not installed.
+        SamplerError: The sampler is that of one rank of several.
+    """
+    _refuse_ranks(sampler)
+    default = _imported("sentence_transformers.base.sampler").DefaultBatchSampler
+    expected = sampler.settings.batch_size
+
+    class KeptBatches(default):  # type: ignore[misc, valid-type]
+        """Consecutive rows, a batch of the run each; see ``duckplets.adapters.huggingface``."""
+
+        def __init__(self, dataset: Any, batch_size: int, drop_last: bool, **others: Any) -> None:
+            if batch_size != expected:
+                raise SamplerError(
+                    f"the trainer's batch size is {batch_size}, that of this run {expected}: set "
+                    f"per_device_train_batch_size={expected}, or open the sampler with "
+                    f"batch_size={batch_size}"
+                )
+            super().__init__(dataset, batch_size=batch_size, drop_last=drop_last, **others)
+            self._rows = len(dataset)
+            self._first = 0
+
+        def __iter__(self) -> Iterator[list[int]]:
+            for step in range(self._first, len(self)):
+                start = step * expected
+                yield list(range(start, min(start + expected, self._rows)))
+
+        def __len__(self) -> int:
+            """Return the number of batches of an epoch."""
+            return self._rows // expected if self.drop_last else -(-self._rows // expected)
+
+        def set_epoch(self, epoch: int) -> None:
+            """Begin another epoch, with its first batch."""
+            if epoch != self.epoch:
+                self._first = 0
+            super().set_epoch(epoch)
+
+        def seek(self, step: int) -> None:
+            """Begin this epoch with another batch of the dataset than its first."""
+            self._first = integer("step", step, 0, len(self))
+
+    return KeptBatches
+
+
+def hf_callback(sampler: Sampler) -> Any:
+    """Return a ``TrainerCallback`` that saves the run with every checkpoint of a trainer.
+
+    The file is ``CHECKPOINT/sampler.state.duckdb``, and it says which batch the trainer uses next:
+    the sampler itself is ahead of it. To go on after a kill::
+
+        checkpoint = transformers.trainer_utils.get_last_checkpoint(output_dir)
+        sampler = dp.resume(corpus, state=f"{checkpoint}/sampler.state.duckdb")
+        trainer = Trainer(…, train_dataset=sampler.to_hf(), callbacks=[sampler.hf_callback()])
+        trainer.train(resume_from_checkpoint=checkpoint)  # with ignore_data_skip=True
+
+    Args:
+        sampler: That of the dataset the trainer reads, of ``to_hf``; all ranks in one.
+
+    Raises:
+        ExtensionError: ``transformers`` is not installed.
+        SamplerError: The sampler is that of one rank of several. From the trainer, before its
+            first step: its batches are not the sampler's, or it asks for more than a bounded run
+            has.
+    """
+    _refuse_ranks(sampler)
+    callbacks = _imported("transformers").TrainerCallback
+
+    class SavesSampler(callbacks):  # type: ignore[misc, valid-type]
+        """Save a run beside every checkpoint; see ``hf_callback``."""
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Note where training begins, and refuse what would not be the sampler's batches."""
+            self._batches = _batches_a_step(sampler, args)
+            # Without ignore_data_skip the trainer reads anew what it used before.
+            used = state.global_step if args.ignore_data_skip else 0
+            self._first = sampler.step - used * self._batches
+            if self._first < 0:
+                raise SamplerError(
+                    f"the trainer goes on after {used * self._batches} batches, and the sampler "
+                    f"with step {sampler.step}: resume it from the state file in the checkpoint "
+                    f"that the trainer resumes from"
+                )
+            if state.max_steps > 0:
+                _refuse_beyond(sampler, self._first + state.max_steps * self._batches)
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Save the step that comes after those the checkpoint has used."""
+            if state.is_world_process_zero:
+                checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+                step = self._first + state.global_step * self._batches
+                path = checkpoint / "sampler.state.duckdb"
+                path.unlink(missing_ok=True)  # of a run that was saved there before
+                sampler.save(path=path, step=step)
+
+    return SavesSampler()
+
+
+def evaluator(
+    corpus_of: HardNegatives,
+    split: str = "test",
+    *,
+    corpus: Documents = "split",
+    recipe: TripletRecipe | str | None = None,
+    source: str | None = None,
+    **options: Any,
+) -> Any:
+    """Return an ``InformationRetrievalEvaluator`` of sentence-transformers over a split.
+
+    Its queries are the anchors of a split, equal texts once; relevant are the positives of all
+    anchors of a query's text. It is what the export ``beir`` writes, held in memory.
+
+    Args:
+        corpus_of: The corpus.
+        split: Whose anchors.
+        corpus: The documents: those of the ``split``, or those of ``all`` splits.
+        recipe: Whose anchors, positives and negatives; by default sections of the role
+            ``anchor`` and those of the role ``context``.
+        source: Of this source only.
+        options: Of the evaluator, such as ``name``, ``batch_size`` or ``mrr_at_k``.
+
+    Raises:
+        ExtensionError: ``sentence_transformers`` is not installed.
+        EmptyPoolError: No anchor of the split has a positive.
+    """
+    from duckplets.recipes.recipes import TripletRecipe
+    from duckplets.recipes.selectors import role
+
+    anchor, context = role("anchor"), role("context")
+    recipe = recipe or TripletRecipe("evaluation", anchor, context, context)
+    evaluation = _imported("sentence_transformers.sentence_transformer.evaluation")
+    with TemporaryDirectory() as folder:
+        place = Path(folder) / "beir"
+        wanted: dict[str, Any] = {"split": split, "corpus": corpus, "recipe": recipe}
+        corpus_of.export_negatives(place, format="beir", source=source, progress=False, **wanted)
+        documents, queries = (
+            {row["_id"]: row["text"] for row in _json_lines(place / name)}
+            for name in ("corpus.jsonl", "queries.jsonl")
+        )
+        relevant: dict[str, set[str]] = {}
+        with (place / "qrels" / f"{split}.tsv").open(encoding="utf-8", newline="") as stream:
+            for query, document, _ in islice(csv.reader(stream, delimiter="\t"), 1, None):
+                relevant.setdefault(query, set()).add(document)
+    options = {"name": split, **options}
+    return evaluation.InformationRetrievalEvaluator(queries, documents, relevant, **options)
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as stream:
+        yield from map(json.loads, stream)
+
+
+def _batches_a_step(sampler: Sampler, args: Any) -> int:
+    """Return how many batches of a sampler a trainer uses in one of its steps."""
+    rows = args.train_batch_size * args.world_size
+    expected = sampler.settings.batch_size
+    if rows != expected:
+        raise SamplerError(
+            f"the trainer takes {rows} rows at once ({args.train_batch_size} on each of "
+            f"{args.world_size} processes), and a batch of this run has {expected}: open the "
+            f"sampler with batch_size={rows}, so that its steps are the trainer's"
+        )
+    return int(args.gradient_accumulation_steps)
+
+
+def _refuse_beyond(sampler: Sampler, step: int) -> None:
+    try:
+        there = len(sampler)
+    except TypeError:  # it is endless
+        return
+    if step > there:
+        raise SamplerError(
+            f"the trainer would use {step} batches, and this run has {there}: leave out steps= "
+            f"and epochs= of the sampler, and let max_steps end the training"
+        )
+
+
+class _Rows:
+    """The rows of a sampler from where it stood; called anew for every iteration."""
+
+    def __init__(self, sampler: Sampler, columns: list[str]) -> None:
+        self._sampler = sampler
+        self._columns = columns
+        self._start = sampler.position
+        self._process = os.getpid()
+
+    def __call__(self) -> Iterator[dict[str, Any]]:
+        if os.getpid() != self._process:
+            _refuse_process()
+        self._sampler.move(self._start)
+        expected = self._start
+        while True:
+            if self._sampler.position != expected:
+                raise SamplerError(
+                    f"the sampler was moved from position {expected} to {self._sampler.position} "
+                    f"while its to_hf() dataset was read; take nothing from it meanwhile, or open "
+                    f"another sampler"
+                )
+            batch = next(self._sampler, None)
+            if batch is None:
+                return
+            expected = self._sampler.position
+            yield from batch.table.select(self._columns).to_pylist()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Datasets are told apart by what pickling gives, and so are these.
+        return _Elsewhere, (self._sampler.settings.fingerprint(), self._start, self._columns)
+
+    def __deepcopy__(self, memo: Mapping[int, Any]) -> _Rows:
+        return self
+
+
+class _Elsewhere:
+    """What the rows of a sampler are in another process, to which no sampler goes."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def __call__(self) -> Iterator[dict[str, Any]]:
+        _refuse_process()
+
+
+def _refuse_process() -> NoReturn:
+    raise SamplerError(
+        "a to_hf() dataset reads in the process of its sampler: use dataloader_num_workers=0 (a "
+        "thread prepares its rows already), or duckplets.torch.SamplerDataset"
+    )
+
+
+def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
+    """Return the columns a trainer takes, in order, and the type of their values."""
+    settings = sampler.settings
+    if ARRAYS[0] in settings.columns:
+        return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
+    slots, kind = slot_names(settings.kind, settings.negatives), pa.string()
+    if settings.kind == "messages":
+        slots, kind = [*slots, "rejected_messages"], type_of(sampler.message_shape)
+    found: dict[str, pa.DataType] = {slot: kind for slot in slots if slot in settings.columns}
+    if not found:
+        raise SamplerError(
+            f"this sampler has no texts: columns= has {', '.join(settings.columns)}; add "
+            f"{', '.join(slots)}"
+        )
+    label = pa.float64() if sampler.graded else pa.int64()
+    return found | ({"label": label} if "label" in settings.columns else {})
+
+
+def _refuse_ranks(sampler: Sampler) -> None:
+    settings = sampler.settings
+    if settings.world_size > 1:
+        raise SamplerError(
+            f"this sampler is of rank {settings.rank} of {settings.world_size}, and a trainer "
+            f"deals out what it gets to the ranks by itself: open it with world_size=1"
+        )
+
+
+def _imported(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.split(".")[0]
+        raise ExtensionError(
+            f"this needs the package {package}: pip install 'duckplets[hf]'"
+        ) from error

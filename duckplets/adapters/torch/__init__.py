@@ -1,0 +1,402 @@
+"""Serve a run's batches to PyTorch, as a dataset that any number of workers and ranks can read.
+
+    dataset = SamplerDataset("faq.duckdb", batch_size=64, seed=7)
+    for batch in DataLoader(dataset, batch_size=None, num_workers=4):
+        batch["anchor"], batch["weight"]  # a list of str, a tensor
+        checkpoint = dataset.state_dict(step=batch["step"] + 1)
+
+Every process that iterates opens the corpus for itself, read-only, so nothing is open across a
+fork. Worker w of W takes every W-th batch; a DataLoader asks its workers in turn, and the order
+comes out as one process alone would have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+from weakref import ReferenceType, ref
+
+from duckplets.corpus.corpus import Corpus
+from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
+from duckplets.order.mixture import Mixture
+from duckplets.runs.losses import Losses, checked_losses
+from duckplets.runs.metrics import mean_by_source
+from duckplets.runs.sampler import Sampler
+from duckplets.runs.settings import check_overrides
+from duckplets.tokens.dataset import TokenShards
+
+try:
+    from torch.utils.data import IterableDataset, get_worker_info
+except ImportError as error:
+    raise ExtensionError("duckplets.torch needs PyTorch: pip install 'duckplets[torch]'") from error
+
+from duckplets.adapters.torch.batches import Batches
+from duckplets.adapters.torch.opening import Opening, Run, Start, State, check_taken, put, standing
+
+__all__ = ["SamplerDataset", "TokenDataset"]
+
+
+class SamplerDataset(IterableDataset[dict[str, Any]]):
+    """The batches of a run, for ``DataLoader(dataset, batch_size=None, num_workers=…)``.
+
+    A batch is a dict: every column of the sampler, texts and names as lists of str, numbers as a
+    tensor of shape (samples,), where -1 stands for an integer that is missing; and ``step``, an
+    int. Each is made when it is asked for. The order is the same for any number of workers.
+
+    Without workers iterate the dataset itself: a DataLoader would go through every string of every
+    batch, which takes longer than all else, unless it gets a ``collate_fn`` that returns what it
+    is given. What workers yield it passes over; a ``collate_fn`` that runs in a worker may use that
+    as the dict that arrives, though it is none.
+
+    Each iteration begins at the start of the run; ``load_state_dict`` says where the next one
+    begins. So a run is one iteration: for several epochs open it with ``epochs=``.
+
+    Args:
+        corpus_path: The corpus file. It is opened where and when the dataset is iterated.
+        kind: As for ``Corpus.sampler``.
+        rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
+        world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
+        memory_limit: What DuckDB may use in each worker; by default 1 GB for all workers of the
+            machine together (those of ``LOCAL_WORLD_SIZE`` ranks), but 256 MB each at least.
+        threads: Threads of DuckDB in each worker; by default all have as many as there are cores.
+        arguments: All others are those of ``Corpus.sampler``, except ``log``.
+
+    Raises:
+        SamplerError: ``Corpus.sampler`` has no such argument.
+    """
+
+    def __init__(
+        self,
+        corpus_path: str | Path,
+        kind: str = "triplets",
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+        **arguments: Any,
+    ) -> None:
+        super().__init__()
+        check_taken(type(self).__name__, Corpus.sampler, arguments)
+        arguments = {"kind": kind, **arguments}
+        self._open_with(
+            Opening(Path(corpus_path), arguments, rank, world_size, memory_limit, threads)
+        )
+
+    def _open_with(self, opening: Opening) -> None:
+        self._opening = opening
+        self._start = Start()
+        self._run: Run | None = None
+        self._stands: State | None = None  # where this process's own iteration is
+        self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
+        self._counting: Sampler | None = None  # what metrics of steps are counted by
+        self._losses = Losses()  # that were reported in this process
+
+    @classmethod
+    def resume(
+        cls,
+        corpus_path: str | Path,
+        run: str = "default",
+        tag: str | None = None,
+        state: str | Path | None = None,
+        *,
+        allow_drift: Collection[str] = (),
+        rank: int | None = None,
+        world_size: int | None = None,
+        memory_limit: str | None = None,
+        threads: int | None = None,
+        **overrides: Any,
+    ) -> SamplerDataset:
+        """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
+
+        The batch of all ranks stays what it was and is divided among ``world_size`` ranks.
+
+        Args:
+            corpus_path: The corpus file.
+            run: Name it was saved under.
+            tag: A named checkpoint instead of the latest save.
+            state: The state file; by default beside the corpus.
+            allow_drift: Fingerprint fields that may differ from what was saved, by name.
+            rank: As for the class.
+            world_size: As for the class.
+            memory_limit: As for the class.
+            threads: As for the class.
+            overrides: Arguments of ``Corpus.sampler`` to change.
+        """
+        check_overrides(name for name in overrides if name != "snapshot")
+        dataset = cls(
+            corpus_path,
+            rank=rank,
+            world_size=world_size,
+            memory_limit=memory_limit,
+            threads=threads,
+        )
+        saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
+        arguments = {**overrides, **saved, "log": None}
+        dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
+        return dataset
+
+    # -- iteration ----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        try:
+            return self._begun()
+        except DuckpletsError as error:
+            if get_worker_info() is None:
+                raise
+            return _failing(error)  # here it would end a persistent worker, and say nothing
+
+    def _begun(self) -> Batches:
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info else (0, 1)
+        loaded, allow_drift = self._start.take(info), self._start.allow_drift
+        sampler = self._opening.open(workers if info else None)
+        try:
+            self._run = Run.of(sampler)
+            put(sampler, loaded, worker, workers, allow_drift=allow_drift)
+        except BaseException:
+            sampler.close()
+            raise
+        self._stands = standing(sampler, worker, workers)
+        self._sampler = ref(sampler)
+        return Batches(sampler, self._stands, hands_over=info is not None)
+
+    def __len__(self) -> int:
+        """Return the number of batches of a bounded run, from its start.
+
+        Raises:
+            TypeError: The run is endless.
+        """
+        return self._known_run().steps
+
+    def __bool__(self) -> bool:
+        return True  # not a question of length: an endless run has none
+
+    # -- state --------------------------------------------------------------------------------
+
+    def state_dict(self, step: int | None = None) -> State:
+        """Return where the run stands, as a few plain values; counters are not among them.
+
+        It is the same for all ranks. Any number of ranks and workers may load it, and so may
+        ``Sampler.load_state_dict``.
+
+        Args:
+            step: Step of the next batch: ``batch["step"] + 1`` of the last one used. It can be
+                left out only where the dataset is iterated in this very process; workers are
+                ahead with batches that nobody has used yet.
+
+        Raises:
+            SamplerError: It is left out though workers iterate, or there is no such step.
+        """
+        if step is not None:
+            return self._known_run().at(step, self._start.loaded)
+        if get_worker_info() is None and self._start.told_workers:
+            raise SamplerError(
+                "state_dict(): the workers of the DataLoader are ahead of what was used; give the "
+                'step after the last batch used, state_dict(step=batch["step"] + 1), or use '
+                "torchdata's StatefulDataLoader"
+            )
+        if self._stands is None:
+            return dict(self._start.loaded or self._known_run().start)
+        return dict(self._stands)
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
+    ) -> None:
+        """Let the next iteration begin where ``state_dict`` was taken.
+
+        Whether it fits is checked when the corpus is opened. Iterations after the next one begin
+        at the start of the run again.
+
+        Args:
+            state_dict: Of this dataset, or of a ``Sampler`` of the same run.
+            allow_drift: Names of fingerprint fields that may differ.
+        """
+        self._start.replaced(get_worker_info())
+        self._start = Start(dict(state_dict), tuple(allow_drift))
+        self._stands = self._sampler = None
+        self._stop_counting()
+
+    def save(
+        self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
+    ) -> Path:
+        """Write where the run stands to its state file; see ``Sampler.save``.
+
+        For one rank to call. The counters of a run that is resumed from there begin anew.
+
+        Args:
+            tag: Name of a checkpoint to add; without one the run's latest save is replaced.
+            path: A new state file to write instead.
+            step: As for ``state_dict``.
+        """
+        state = self.state_dict(step)
+        with self._opening.open() as sampler:
+            if self._start.loaded is None:
+                sampler.move(state["position"])
+            else:
+                sampler.load_state_dict(state, allow_drift=self._start.allow_drift)
+            sampler.take_losses(self._losses)
+            return sampler.save(tag, path)
+
+    # -- metrics ------------------------------------------------------------------------------
+
+    def metrics(self, step: int | None = None) -> dict[str, float]:
+        """Return what was used of every source, by all ranks; see ``Sampler.metrics``.
+
+        It is counted from where the last state was loaded on, from what that had counted if it was
+        a ``Sampler``'s, else from the start of the run. With a step it is worked out in this
+        process, which opens the run once more for that: two million samples a second.
+
+        Args:
+            step: Step of the next batch, ``batch["step"] + 1`` of the last one used. It can be
+                left out only where the dataset is iterated in this very process.
+
+        Raises:
+            SamplerError: It is left out though workers iterate, or there is no such step.
+        """
+        taken = None if self._sampler is None else self._sampler()
+        if step is None and taken is not None:
+            return taken.metrics()
+        position = self.state_dict(step)["position"]
+        if self._counting is not None and self._counting.position > position:
+            self._stop_counting()
+        if self._counting is None:
+            loaded = self._start.loaded
+            if loaded is not None and loaded["position"] > position:
+                loaded = None  # of an iteration after the one that began there
+            self._counting = self._opening.open()
+            put(self._counting, loaded, 0, 1, allow_drift=self._start.allow_drift)
+        self._counting.count_to(position)
+        counted = self._counting.metrics()  # which has prepared nothing: workers do
+        return {name: of for name, of in counted.items() if name.startswith("data/")}
+
+    def _stop_counting(self) -> None:
+        counting, self._counting = self._counting, None
+        if counting is not None:
+            counting.close()
+
+    def lr_scale(self, step: int) -> float:
+        """Return the factor for the learning rate at a step, ``batch["step"]``."""
+        return Mixture.from_dict(self._known_run().mixture).lr_scale(step)
+
+    def loss_by_source(self, batch: Mapping[str, Any], losses: Any) -> dict[str, float]:
+        """Return ``loss/NAME``: the mean loss of the samples of every source in a batch.
+
+        Args:
+            batch: As it was yielded, with the column ``source``.
+            losses: One number a sample: a list, an array or a tensor of shape (samples,).
+
+        Raises:
+            SamplerError: There are more or fewer losses, or ``columns=`` left out ``source``.
+        """
+        if "source" not in batch:
+            raise SamplerError(
+                f"losses by source need the column 'source', which columns= left out; this batch "
+                f"has {', '.join(batch)}"
+            )
+        return mean_by_source(batch["source"], losses)
+
+    def report_loss(self, losses: Mapping[str, float], *, step: int) -> None:
+        """Report the losses of sources at a step, ``batch["step"]``; see ``Sampler.report_loss``.
+
+        For the process that saves: workers, who have the samplers, know nothing of losses.
+        """
+        self._known_run().at(step, self._start.loaded)  # refuses what is no step
+        self._losses.report(step, checked_losses(losses, self._known_run().sources))
+
+    def _known_run(self) -> Run:
+        if self._run is None:
+            with self._opening.open() as sampler:
+                self._run = Run.of(sampler)
+        return self._run
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A worker that is spawned knows nothing of torch.distributed.
+        here = dict.fromkeys(("_stands", "_sampler", "_counting"))
+        return {**self.__dict__, "_opening": self._opening.resolved(), **here}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self._opening.path)!r})"
+
+
+class TokenDataset(SamplerDataset):
+    """The batches of a run over token shards, for ``DataLoader(dataset, batch_size=None, …)``.
+
+    As ``SamplerDataset``, of ``TokenShards``: a batch is a dict of int32 tensors of shape (rows,
+    width), ``input_ids``, ``attention_mask``, ``position_ids`` and ``document_ids``, with
+    ``source``, a list of str, ``row``, a tensor (and ``bucket`` with ``by_bucket=True``), and
+    ``step``.
+
+    Args:
+        folder: Of token shards. It is opened where and when the dataset is iterated.
+        split: As for ``TokenShards.sampler``.
+        rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
+        world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
+        cache: As for ``TokenShards``; with several workers give False where there is no room.
+        memory_mb: As for ``TokenShards``, of each worker.
+        arguments: All others are those of ``TokenShards.sampler``, except ``log``.
+
+    Raises:
+        SamplerError: ``TokenShards.sampler`` has no such argument.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        split: str = "train",
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        cache: str | Path | Literal[False] | None = None,
+        memory_mb: int = 384,
+        **arguments: Any,
+    ) -> None:
+        IterableDataset.__init__(self)
+        check_taken(type(self).__name__, TokenShards.sampler, arguments)
+        where = cache if cache is None or cache is False else Path(cache)
+        opening = Opening(Path(folder), {"split": split, **arguments}, rank, world_size, None, None)
+        self._open_with(replace(opening, of_tokens=True, cache=where, memory_mb=memory_mb))
+
+    @classmethod
+    def resume(  # type: ignore[override]
+        cls,
+        folder: str | Path,
+        run: str = "default",
+        tag: str | None = None,
+        state: str | Path | None = None,
+        *,
+        allow_drift: Collection[str] = (),
+        rank: int | None = None,
+        world_size: int | None = None,
+        cache: str | Path | Literal[False] | None = None,
+        memory_mb: int = 384,
+        **overrides: Any,
+    ) -> TokenDataset:
+        """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
+
+        The batch of all ranks stays what it was and is divided among ``world_size`` ranks.
+
+        Args:
+            folder: Of token shards.
+            run: Name it was saved under.
+            tag: A named checkpoint instead of the latest save.
+            state: The state file; by default beside the folder.
+            allow_drift: Fingerprint fields that may differ from what was saved, by name.
+            rank: As for the class.
+            world_size: As for the class.
+            cache: As for the class.
+            memory_mb: As for the class.
+            overrides: Arguments of ``TokenShards.sampler`` to change.
+        """
+        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache, memory_mb=memory_mb)
+        saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
+        arguments = {**overrides, **saved, "log": None}
+        dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
+        return dataset
+
+
+def _failing(error: Exception) -> Iterator[dict[str, Any]]:
+    raise error
+    yield

@@ -1,0 +1,296 @@
+"""Reach objects in a store by their addresses, ``s3://bucket/key``: list, read, put, remove.
+
+    address ─listing→ Stored: key, size, ETag ─ranges, If-Match→ bytes        file ─parts→ object
+
+The decision that matters: it is done through boto3. PyArrow's ``S3FileSystem`` (26.0) gives no ETag
+in a listing and finishes the upload of a writer that an exception leaves, so half an object appears
+under its name; obstore (0.12) reads no profile files, asks the metadata service although
+``AWS_EC2_METADATA_DISABLED`` is set, and neither can find the uploads that a killed process has
+left. boto3 takes credentials, region, endpoint and attempts from ``AWS_*`` variables and profile
+files as every tool of the store does; nothing of them is taken, kept or shown here.
+
+Requests are repeated by boto3. A body that breaks off is asked for again from the byte after the
+last that came, only of the same ETag. No error of boto3 is passed on: they hold requests.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from duckplets.base.sanitize import shown, without_secrets
+from duckplets.errors import DuckpletsError, ExtensionError
+
+_SCHEME = "s3://"
+_ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])(?:/(.*))?", re.DOTALL)
+_SIGNED = re.compile(r"(?i)[?&](x-amz-|awsaccesskeyid=|signature=|expires=)")
+
+_RANGE = 64 << 20  # bytes of one request
+_BLOCK = 1 << 16  # of which none is kept that did not come whole
+_PART = 16 << 20  # bytes of a part of an upload, of which four are under way at once
+_TRIES = 5  # without one more byte
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 8.0  # seconds
+
+_MISSING = ("NoSuchKey", "NotFound", "404")
+_ELSEWHERE = (
+    *("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "301"),
+    *("IllegalLocationConstraintException", "IncorrectEndpoint"),
+)
+_KEYS = (
+    *("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"),
+    "TokenRefreshRequired",
+)
+_NOT_NOW = ("SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "InternalError")
+# Classes of boto3's errors, by name: it is imported when a store is asked.
+_ANONYMOUS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}
+_OF_NETWORKS = {"ConnectionError", "HTTPClientError", "IncompleteReadError"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object as a listing has it.
+
+    Attributes:
+        bucket: That it is in.
+        path: Its key.
+        size: In bytes.
+        checksum: Its ETag, which another content does not have.
+    """
+
+    bucket: str
+    path: str
+    size: int
+    checksum: str
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}{self.bucket}/{self.path}"
+
+
+def is_address(given: object) -> bool:
+    """Return whether something is the address of an object, a folder or a glob in a store."""
+    return isinstance(given, str) and given.startswith(_SCHEME)
+
+
+def address_of(given: str, error: type[DuckpletsError]) -> tuple[str, str]:
+    """Return the bucket and the key, glob or prefix of an address.
+
+    Raises:
+        DuckpletsError: Of the given type: it is none, or has a password or a signature in it.
+    """
+    bare = without_secrets(given.partition("?")[0] if _SIGNED.search(given) else given)
+    if bare != given:
+        raise error(
+            f"{shown(bare)}: an address has no user, password or signature in it; credentials come "
+            f"from AWS_* variables or a profile"
+        )
+    found = _ADDRESS.fullmatch(given)
+    if found is None:
+        raise error(f"{shown(given)} is no address; write s3://bucket/key")
+    return found[1], found[2] or ""
+
+
+@cache  # it takes 0.2 s to make one, and one that is dropped leaves sockets open
+def _client(process: int, said: tuple[tuple[str, str], ...]) -> Any:
+    """Return what asks stores, of this process, as the environment has it."""
+    import boto3
+    from botocore.config import Config
+
+    retries: Any = {} if "AWS_RETRY_MODE" in os.environ else {"mode": "standard"}
+    config = Config(retries=retries, connect_timeout=10, read_timeout=60)
+    # boto3 itself reads AWS_DEFAULT_REGION alone.
+    session = boto3.session.Session(region_name=os.environ.get("AWS_REGION"))
+    return session.client("s3", config=config)
+
+
+class Store:
+    """One bucket.
+
+    Args:
+        bucket: Its name.
+        error: What to raise.
+        passing: What to raise where the same may be possible later; by default that as well.
+
+    Raises:
+        ExtensionError: The package ``boto3`` is missing.
+    """
+
+    def __init__(
+        self,
+        bucket: str,
+        error: type[DuckpletsError],
+        passing: type[DuckpletsError] | None = None,
+    ) -> None:
+        self.bucket, self.stop = bucket, threading.Event()
+        self._error, self._passing = error, passing or error
+        try:
+            from botocore.exceptions import BotoCoreError, ClientError
+        except ModuleNotFoundError as missing:
+            raise ExtensionError(
+                "object stores need the package 'boto3': pip install 'duckplets[s3]'"
+            ) from missing
+        self._foreign = (BotoCoreError, ClientError)
+        said = tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
+        with self._asking(""):
+            try:
+                self._client = _client(os.getpid(), said)
+            except ValueError:
+                raise error("AWS_ENDPOINT_URL is no http(s) address; correct it") from None
+
+    # -- what is there ----------------------------------------------------------------------------
+
+    def listed(self, prefix: str, most: int | None = None) -> list[Stored]:
+        """Return the objects whose keys begin so, or the first, by key; none that marks a folder.
+
+        The object of that very key is the first.
+        """
+        bounds = {"MaxItems": most, "PageSize": most}
+        with self._asking(prefix):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=prefix, PaginationConfig=bounds
+            )
+            entries = [entry for page in pages for entry in page.get("Contents", ())]
+        found = (Stored(self.bucket, e["Key"], e["Size"], e["ETag"]) for e in entries)
+        return sorted((one for one in found if not one.path.endswith("/")), key=lambda o: o.path)
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def read(self, found: Stored, start: int = 0) -> Iterator[bytes]:
+        """Yield the bytes of an object from one on, until ``stop`` is set."""
+        tries, wait = 0, _FIRST_WAIT
+        while start < found.size and not self.stop.is_set():
+            try:
+                for block in self._range(found, start):
+                    start, tries, wait = start + len(block), 0, _FIRST_WAIT
+                    yield block
+                    if self.stop.is_set():
+                        return
+            except self._foreign as error:
+                failure, passes = self._failure(error, found.path)
+                tries += 1
+                if tries == _TRIES or not passes:
+                    raise failure from None
+                self.stop.wait(wait)
+                wait = min(2 * wait, _LONGEST_WAIT)
+
+    def _range(self, found: Stored, start: int) -> Iterator[bytes]:
+        end = min(start + _RANGE, found.size)
+        answer = self._client.get_object(
+            Bucket=self.bucket,
+            Key=found.path,
+            IfMatch=found.checksum,
+            Range=f"bytes={start}-{end - 1}",
+        )
+        if answer.get("ContentRange") != f"bytes {start}-{end - 1}/{found.size}":
+            raise self._error(f"{found}: the store did not answer with the bytes asked for")
+        with closing(answer["Body"]) as body:
+            yield from body.iter_chunks(_BLOCK)
+
+    def fetch(self, found: Stored, part: Path) -> None:
+        """Bring an object whole to a file, going on with what is there of it already."""
+        with part.open("ab") as out:
+            if out.tell() > found.size:
+                out.seek(out.truncate(0))
+            try:
+                for block in self.read(found, out.tell()):
+                    out.write(block)
+            except self._error as error:
+                if not isinstance(error, self._passing):  # of another content, or damaged
+                    out.truncate(0)
+                raise
+            if out.tell() != found.size:
+                raise self._passing(f"{found}: reading it was broken off")
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def put(self, file: Path, key: str) -> None:
+        """Make a file an object, which is there when it is whole; a failed upload is taken back."""
+        from boto3.s3.transfer import TransferConfig
+
+        config = TransferConfig(
+            multipart_threshold=_PART, multipart_chunksize=_PART, max_concurrency=4
+        )
+        with self._asking(key), file.open("rb") as opened:
+            self._client.upload_fileobj(opened, self.bucket, key, Config=config)
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove objects in this order, those that are not there too."""
+        for key in keys:
+            with self._asking(key):
+                self._client.delete_object(Bucket=self.bucket, Key=key)
+
+    def abort_uploads(self, prefix: str) -> int:
+        """Take back the uploads below a prefix that nobody has finished; return how many."""
+        pages = self._client.get_paginator("list_multipart_uploads")
+        count = 0
+        with self._asking(prefix):
+            for page in pages.paginate(Bucket=self.bucket, Prefix=prefix):
+                for each in page.get("Uploads", ()):
+                    which = {"Key": each["Key"], "UploadId": each["UploadId"]}
+                    self._client.abort_multipart_upload(Bucket=self.bucket, **which)
+                    count += 1
+        return count
+
+    # -- what goes wrong --------------------------------------------------------------------------
+
+    @contextmanager
+    def _asking(self, key: str) -> Iterator[None]:
+        """Turn what boto3 raises into an error of ours."""
+        try:
+            yield
+        except self._foreign as error:
+            raise self._failure(error, key)[0] from None
+
+    def _failure(self, error: Exception, key: str) -> tuple[DuckpletsError, bool]:
+        """Return an error that names an object and what to do, and whether the cause may pass."""
+        answer = getattr(error, "response", None)
+        why, passes = self._unasked(error) if answer is None else self._refusal(answer)
+        told = f"{_SCHEME}{self.bucket}/{shown(key)}: {why}"
+        return (self._passing if passes else self._error)(told), passes
+
+    def _refusal(self, answer: Mapping[str, Any]) -> tuple[str, bool]:
+        """Return what a store answers, and whether another time it may answer otherwise."""
+        code = str(answer.get("Error", {}).get("Code", ""))
+        facts = answer.get("ResponseMetadata", {})
+        status = int(facts.get("HTTPStatusCode", 0))
+        said = f"{shown(code, 80)}, status {status}"
+        if status in (412, 416):
+            return "it has changed since it was listed, and is read only as it was then", False
+        if code == "NoSuchBucket":
+            return f"there is no bucket {self.bucket!r}; check its name and AWS_ENDPOINT_URL", False
+        if code in _MISSING:
+            return "there is no such object (any more)", False
+        if code in _ELSEWHERE:
+            region = facts.get("HTTPHeaders", {}).get("x-amz-bucket-region", "that of the bucket")
+            return f"set AWS_REGION to {shown(region, 40)}; this is another one ({said})", False
+        if code in _KEYS:
+            return f"the store refuses the credentials ({said}); renew or correct them", False
+        if status in (401, 403):
+            return f"the credentials have no right to that ({said}); ask the bucket's owner", False
+        if status >= 500 or status == 429 or code in _NOT_NOW:
+            return f"the store cannot answer now ({said}); the same again goes on", True
+        return f"the store refuses that ({said})", False
+
+    def _unasked(self, error: Exception) -> tuple[str, bool]:
+        """Return why a store was not asked, or has not answered; likewise."""
+        names = {kind.__name__ for kind in type(error).__mro__}
+        if names & _ANONYMOUS:
+            ways = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            return f"there are no credentials for it: {ways}", False
+        if "FlexibleChecksumError" in names:
+            return "what arrived is not what was stored, by its checksum", False
+        if not names & _OF_NETWORKS:
+            return f"{shown(without_secrets(str(error)), 300)}", False
+        host = shown(urlsplit(self._client.meta.endpoint_url).netloc.rpartition("@")[2])
+        if "SSLError" in names:
+            return f"{host} has no certificate that is trusted; check AWS_CA_BUNDLE", False
+        if "ConnectionError" in names:
+            return f"{host} cannot be reached; check the network and AWS_ENDPOINT_URL", True
+        return f"the connection to {host} broke off; the same again goes on", True

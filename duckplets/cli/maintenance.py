@@ -1,0 +1,348 @@
+"""Commands that look after corpora: from `status` and `cursor` to `remove`, `compact`, `doctor`."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from duckplets.base.sanitize import counted, listed, shown, size
+from duckplets.cli import completion, output
+from duckplets.cli.app import CORPUS, JSON, existing, say, tell
+from duckplets.cli.options import ENGINE, STATE, command
+from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+    from duckplets.db.migrate import Kind
+
+FILE = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A corpus file, or a state file kept elsewhere.")
+]
+
+
+def status(corpus: CORPUS, json: JSON = False) -> None:
+    """Show what is in a corpus: sources, splits, pools, mined negatives, saved runs.
+
+    Pools come with what they leave out and why, mined negatives with why they are stale. What
+    large pools have is counted once a version and kept in the corpus, if nobody else has it open.
+
+    Example:
+        duckplets status faq.duckdb
+    """
+    from duckplets.corpus.corpus import Corpus
+
+    counts: dict[str, Any] = {}
+    with Corpus(corpus, read_only=True) as opened:
+        found = opened.status(counts=counts)
+    if counts:
+        # Others may have it open, or it may not be written: then they are counted again.
+        with suppress(DuckpletsError), Corpus(corpus) as opened:
+            opened.keep_counts(counts)
+    if json:
+        output.print_document(found)
+    else:
+        _show_status(found)
+
+
+def capacity(corpus: CORPUS, json: JSON = False) -> None:
+    """Estimate from counts alone how many samples each source and split can give.
+
+    Example:
+        duckplets capacity faq.duckdb
+    """
+    from duckplets.corpus.corpus import Corpus
+
+    with Corpus(corpus, read_only=True) as opened:
+        found = opened.capacity()
+    if json:
+        output.print_document(_whole(found.to_pylist()))
+    else:
+        output.show_columns(found.column_names, _whole(found.to_pylist()))
+
+
+def doctor(
+    corpus: Annotated[
+        Path | None, typer.Argument(metavar="[CORPUS]", help="A corpus file to check as well.")
+    ] = None,
+) -> None:
+    """Check the environment and, if one is given, a corpus with its state file.
+
+    Example:
+        duckplets doctor faq.duckdb
+    """
+    from duckplets.corpus import doctor as checks
+
+    problems = 0
+    found = checks.environment()
+    for check in [*found, *(checks.corpus(corpus) if corpus is not None else ())]:
+        problems += not check.ok
+        tell(f"{'ok      ' if check.ok else 'problem '} {check.what}")
+    if problems:
+        say(f"error: {counted(problems, 'problem')} found")
+        raise typer.Exit(1)
+
+
+def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
+    """List where the saved runs of a corpus stand.
+
+    Example:
+        duckplets cursor list faq.duckdb
+    """
+    from duckplets.runs.state import cursors
+
+    output.show_cursors(cursors(_state_path(corpus, state)))
+
+
+def reset(
+    corpus: CORPUS,
+    run: Annotated[
+        str, typer.Option(help="Name of the run to forget.", autocompletion=completion.runs)
+    ],
+    after: Annotated[
+        int | None, typer.Option(min=0, help="Forget only what it saved beyond this step.")
+    ] = None,
+    state: STATE = None,
+) -> None:
+    """Forget a saved run and its checkpoints, so that its name is free.
+
+    Example:
+        duckplets cursor reset faq.duckdb --run default --after 5000
+        duckplets cursor reset faq.duckdb --run default
+    """
+    from duckplets.runs.state import reset as forget
+
+    removed = forget(_state_path(corpus, state), run, after=after)
+    cursors = counted(removed, "cursor")
+    if after is None:
+        say(f"forgot run {run} and its {cursors}")
+    else:
+        say(f"forgot {cursors} of run {run} beyond step {after:,}")
+
+
+def remove(
+    corpus: CORPUS,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Name of a source.", autocompletion=completion.sources),
+    ],
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; needed where nobody can.")
+    ] = False,
+    state: STATE = None,
+) -> None:
+    """Remove a source from the newest version of a corpus.
+
+    Runs that were saved before go on drawing from it: what they need stays in the file, and the
+    rest until `duckplets compact`.
+
+    Example:
+        duckplets remove faq.duckdb faq --yes
+    """
+    from duckplets.corpus.corpus import Corpus
+    from duckplets.runs.state import runs
+
+    with Corpus(existing(corpus)) as opened:
+        there = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
+        kept = {row["source"]: row["rows"] for row in opened.unfinished()}
+        if name in there or name in kept:
+            say(f"{name} has {counted(there.get(name, 0), 'record')}")
+            if name in kept:
+                say(f"discarded too, of an unfinished ingest of it: {counted(kept[name], 'row')}")
+            saved = runs(_state_path(corpus, state))
+            _say_who_draws([run.name for run in saved if name in run.settings.get("sources", ())])
+            _confirm(f"remove {name} from {corpus}?", yes=yes)
+        records = opened.remove(name)  # which refuses a name that is not there
+        gone = counted(records, "record")
+        say(f"removed {gone} of {name}; the corpus is at version {opened.version}")
+    say(f"what no run needs is still in the file; to free it: {command('compact', corpus)}")
+
+
+def compact(
+    corpus: CORPUS,
+    state: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A state file elsewhere, whose runs are to go on too."),
+    ] = None,
+) -> None:
+    """Rewrite a corpus without what was removed or replaced and no saved run needs any more.
+
+    Runs of the state file beside it go on; others only if their --state is given. It needs the
+    room of the result. Killed at any instant, it leaves the old file or the new one.
+
+    Example:
+        duckplets compact faq.duckdb
+    """
+    from duckplets.corpus.corpus import Corpus
+
+    with Corpus(existing(corpus)) as opened:
+        report = opened.compact(state=state or ())
+    output.show_table(("table", "rows freed"), report.freed.items())
+    say(f"{report.before:,} bytes before, {report.after:,} now, in {report.seconds:g} s")
+    say(f"kept for saved runs: {listed(report.runs)}" if report.runs else "no saved run needs more")
+
+
+def prepare(
+    corpus: CORPUS,
+    clean: Annotated[
+        bool,
+        typer.Option(
+            "--clean", help="Remove what neither the newest version nor a saved run needs."
+        ),
+    ] = False,
+    state: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="A state file elsewhere, whose runs are to go on too."),
+    ] = None,
+    engine: ENGINE = None,
+) -> None:
+    """Make the snapshot of a corpus, from which runs are served: NAME.snapshot beside it.
+
+    It is made by itself for a corpus of more than 200,000 chunks when a run is first opened. Only
+    what has come since is added. It may be deleted at any time.
+
+    Example:
+        duckplets prepare faq.duckdb
+        duckplets prepare faq.duckdb --clean
+    """
+    from duckplets.corpus.corpus import Corpus
+
+    with Corpus(existing(corpus), read_only=True) as opened:
+        report = opened.prepare(clean=clean, state=state or (), engine=engine)
+    kept = listed(report.splits) or "none: the corpus is not split"
+    say(
+        f"{report.folder}: version {report.version}, {report.sections:,} sections, "
+        f"{report.chunks:,} chunks, {report.bytes:,} bytes, in {report.seconds:g} s",
+        f"default pools kept of: {kept}",
+        *(f"no pools of {split}: {why}" for split, why in report.left_out.items()),
+    )
+    if clean:
+        say(f"{report.freed:,} bytes freed")
+
+
+def migrate(file: FILE) -> None:
+    """Bring a corpus and the state file beside it to the schema of this version.
+
+    Example:
+        duckplets migrate faq.duckdb
+    """
+    from duckplets.runs.state import state_path
+
+    if _migrate(existing(file)) == "corpus" and state_path(file).exists():
+        _migrate(state_path(file))
+
+
+def _say_who_draws(runs: list[str]) -> None:
+    if runs:
+        say(f"saved runs that go on drawing from it, as it was: {listed(runs)}")
+    else:
+        say("no saved run draws from it")
+
+
+def _confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal; elsewhere ``--yes`` is required.
+
+    Raises:
+        typer.Abort: The answer is no.
+        typer.BadParameter: Nobody can be asked.
+    """
+    if yes:
+        return
+    if not _can_ask():
+        raise typer.BadParameter(f"{question} Nobody can be asked here: give --yes")
+    typer.confirm(shown(question), abort=True, err=True)
+
+
+def _can_ask() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _show_status(found: dict[str, Any]) -> None:
+    splits, chunking = found["splits"], found["chunking"]
+    tell(f"corpus    {found['path']}, version {found['version']}")
+    tell(f"splits    {output.settings(splits) if splits else 'none yet; run: duckplets split …'}")
+    tell(f"chunks    {output.settings(chunking)}")
+    sizes = {name: size(of) for name, of in found["bytes"].items()}
+    parts = ", ".join(f"{name} {sizes[name]}" for name in ("indexes", "negatives"))
+    tell(f"size      {sizes['corpus']} ({parts})")
+    if (left := found["in_place"])["files"]:
+        tell(f"in place  texts in {counted(left['files'], 'file')} of {size(left['bytes'])}")
+        say(*left["changed"])
+    if any(found["cleaned"].values()):
+        tell(f"cleaned   {output.counts(found['cleaned'])}")
+    if kept := found["snapshot"]:
+        tell(f"snapshot  {output.snapshot(kept)}")
+    for of in found["vectors"]:
+        tell(f"vectors   {output.vectors(of)}")
+    tell(f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}")
+    weighed = any(source["weight"] is not None for source in found["sources"])
+    counts = ("name", "kind", "trust", *(["weight"] if weighed else []))
+    counts += ("records", "sections", "chunks", "tokens")
+    output.show_columns(counts, found["sources"], title="sources")
+    if found["unfinished"]:
+        kept = ("source", "uri", "rows", "saved_at")
+        output.show_columns(kept, found["unfinished"], title="unfinished ingests")
+    if splits:
+        output.show_columns(
+            ("source", "split", "records"), found["records"], title="records by split"
+        )
+        for split, of_split in found["shared_anchors"].items():
+            tell(output.shared_anchors(split, of_split["anchors"], of_split["shared"]))
+        rows = (
+            (p["source"], p["split"], p["recipe"], p["anchors"], output.counts(p["left_out"]))
+            for p in found["pools"]
+            if p["anchors"] or p["left_out"]
+        )
+        output.show_table(("source", "split", "recipe", "anchors", "left out"), rows, title="pools")
+        if found["mining"]:
+            mined = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
+            output.show_columns(mined, found["mining"], title="mined negatives")
+    if found["runs"]:
+        output.show_cursors(found["runs"], title="saved runs")
+    else:
+        tell("", "no saved run")
+
+
+def _whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with DuckDB's wide integers, which Arrow has as decimals, as integers."""
+    return [
+        {name: value if isinstance(value, str | None) else int(value) for name, value in r.items()}
+        for r in rows
+    ]
+
+
+def _state_path(corpus: Path, given: Path | None) -> Path:
+    from duckplets.runs.state import state_path
+
+    beside = state_path(existing(corpus))
+    if given is not None and not given.exists():
+        raise StateMismatchError(f"no run is saved: {given} does not exist")
+    return given or beside
+
+
+def _migrate(path: Path) -> Kind:
+    from duckplets.db.database import Database
+    from duckplets.db.migrate import migrate as apply
+
+    database = Database.open(path)
+    try:
+        kind = _kind(database)
+        done = apply(database, kind)
+    finally:
+        database.close()
+    tell(f"{path}: {'applied ' + ', '.join(done) if done else 'up to date'}")
+    return kind
+
+
+def _kind(database: Database) -> Kind:
+    """Return what a file says it is; one that is none of ours is refused as no corpus."""
+    if ("schema_migrations",) not in database.run("db/migrate/tables"):
+        return "corpus"
+    try:
+        kinds = {row[2] for row in database.run("db/migrate/applied")}
+    except QueryError:
+        return "corpus"
+    return "state" if kinds == {"state"} else "corpus"

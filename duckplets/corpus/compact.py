@@ -1,0 +1,181 @@
+"""Rewrite a corpus without what was removed or replaced and no saved run needs any more.
+
+    saved runs ─versions, minings→ what is kept ─table by table→ a file aside ─rename→ the corpus
+
+What goes follows from the columns of a table, so one that comes later is not forgotten. Keys and
+versions stay, and keys of what is gone are not given out again: whatever names them goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from duckplets.base.sanitize import Reported
+from duckplets.db import migrate
+from duckplets.db.database import Database
+from duckplets.db.queries import query
+from duckplets.errors import StateMismatchError
+from duckplets.ingest import records
+from duckplets.ingest.checkpoint import UNPUBLISHED
+from duckplets.ingest.chunks import next_keys
+from duckplets.runs import state
+from duckplets.runs.state_schema import Run
+from duckplets.vectors import upkeep as vectors
+
+_BYTES = 32_000_000  # of rows that are handed over at once
+_ROWS = 8192
+_MEMORY = "300MB"  # of the old file, which is only read
+
+# Which rows of a table are kept: by its name, else by the first of these columns that it has.
+_OF_TABLES = {
+    "judgements": "corpus/compact/of_sources",
+    "corpus_versions": "corpus/compact/whole",
+    "mined_anchors": "corpus/compact/of_mined_anchors",
+    "mined_negatives": "corpus/compact/of_mined_negatives",
+    "quarantine": "corpus/compact/of_names",
+}
+_OF_COLUMNS = {
+    "mining_key": "corpus/compact/of_minings",
+    "index_key": "corpus/compact/of_indexes",
+    "record_key": "corpus/compact/of_records",
+    "section_key": "corpus/compact/of_sections",
+    "source_id": "corpus/compact/of_sources",
+}
+_KEEP = (
+    *("corpus/compact/keep_records", "corpus/compact/keep_sources", "corpus/compact/keep_sections"),
+    *("corpus/compact/keep_indexes", "corpus/compact/keep_minings"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompactReport(Reported):
+    """What ``compact`` freed.
+
+    Attributes:
+        freed: Rows that are gone, by table, and vectors by set; those that lost none are left out.
+        before: Bytes of the corpus file before.
+        after: Bytes of it now.
+        runs: Names of the saved runs whose records and minings were kept.
+        seconds: Wall time.
+    """
+
+    freed: dict[str, int]
+    before: int
+    after: int
+    runs: tuple[str, ...]
+    seconds: float
+
+
+def compact(database: Database, beside: Path, others: Sequence[Path]) -> CompactReport:
+    """Rewrite a corpus with the state file beside it, and others; see ``Corpus.compact``."""
+    from duckplets.ingest.sections_view import complete
+
+    started = time.monotonic()
+    for other in others:
+        if not other.exists():
+            raise StateMismatchError(f"state={str(other)!r} does not exist")
+    path = Path(str(database.path))
+    before = path.stat().st_size
+    runs = [run for state_path in (beside, *others) for run in state.runs(state_path)]
+    newest = records.current_version(database)
+    for run in runs:
+        if run.versions[-1] > newest:
+            raise StateMismatchError(
+                f"run {run.name!r} is pinned to corpus version {run.versions[-1]}, but "
+                f"{database.path} is at {newest}: its state file is of another corpus"
+            )
+    freed: dict[str, int] = {}
+    versions = {newest, *(version for run in runs for version in run.versions)}
+    with database.frugal(_MEMORY), closing(database.cursor()) as reader:
+        _choose(reader, versions, {key for run in runs for key in _minings(run)})
+
+        def fill(new: Database) -> None:
+            for name, columns in reader.run("corpus/compact/tables"):
+                there = int(reader.run("corpus/compact/count", {"table": name})[0][0])
+                if there and name != "schema_migrations":
+                    gone = there - _copy(reader, new, name, columns)
+                    told = "sections" if name == "stored_sections" else name  # as users know them
+                    freed.update({told: gone} if gone else {})
+            _keep_keys(reader, new)
+            complete(new)
+            reader.close()
+
+        migrate.rewrite(database, "corpus", fill)
+    texts = database.table("corpus/compact/texts").column(0).to_numpy()
+    gone = vectors.keep_only(path, texts)
+    freed |= {f"vectors of {name}": count for name, count in gone.items()}
+    return CompactReport(
+        freed=freed,
+        before=before,
+        after=path.stat().st_size,
+        runs=tuple(sorted({run.name for run in runs})),
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def _minings(run: Run) -> Iterator[int]:
+    """Yield the numbers of the minings that a run draws from."""
+    for of in (run.settings, *run.settings.get("eras", [])):
+        for of_source in of.get("candidates", {}).values():
+            for pinned in of_source.values():
+                yield int(pinned["mining"])
+
+
+def _choose(reader: Database, versions: Collection[int], minings: Collection[int]) -> None:
+    """Note what is kept, in temporary tables."""
+    given: dict[str, Any] = {"versions": sorted(versions), "unpublished": UNPUBLISHED}
+    given["pinned"] = sorted(minings)
+    for statement in _KEEP:
+        sql = query(statement)
+        reader.rows(sql, {name: value for name, value in given.items() if f"${name}" in sql})
+
+
+def _copy(reader: Database, new: Database, name: str, columns: Sequence[str]) -> int:
+    """Copy what is kept of a table; return how many rows that is."""
+    found = (rule for column, rule in _OF_COLUMNS.items() if column in columns)
+    rule = _OF_TABLES.get(name) or next(found, "corpus/compact/whole")
+    rows = 0
+    insert = _insert(name)
+    with new.transaction():
+        for table in _slices(reader, query(rule), name):
+            with new.registered(incoming=table):
+                new.rows(insert)
+            rows += table.num_rows
+    return rows
+
+
+def _slices(reader: Database, sql: str, name: str) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    for batch in reader.stream(sql, {"table": name}, rows=_ROWS):
+        held.append(batch)
+        if sum(b.nbytes for b in held) >= _BYTES:
+            yield pa.Table.from_batches(held)
+            held.clear()
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _insert(name: str) -> str:
+    from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
+
+    into = exp.to_table(name)
+    rows = exp.select("*").from_("incoming")
+    return exp.Insert(this=into, expression=rows, by_name=True).sql(dialect=DuckDB, identify=True)
+
+
+def _keep_keys(reader: Database, new: Database) -> None:
+    """Keep the keys of what is gone from being given out again."""
+    source, mining, index = reader.run("corpus/compact/last_keys")[0]
+    keys = {"source": int(source), "mining": int(mining)}
+    keys |= {name: key - 1 for name, key in next_keys(reader).items()}
+    new.run("corpus/compact/set_keys", {"value": json.dumps(keys)})
+    new.run("corpus/compact/use_up", {"numbers": int(index)})

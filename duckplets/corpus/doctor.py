@@ -1,0 +1,199 @@
+"""Check the environment, and a corpus with its state file, for ``duckplets doctor``.
+
+The statements in ``sql/corpus/doctor`` each count what breaks one promise of the schema; 0 is
+right. The file is opened read-only, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from duckplets.base.sanitize import Reported, counted
+from duckplets.errors import DuckpletsError
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+_REQUIRED = ("duckdb", "pyarrow", "numpy", "sqlglot", "typer", "rich")
+# Package: the extra that installs it, and what it is for.
+_EXTRAS = {
+    "duckdb-extension-fts": ("fts", "stemming and BM25 without a network"),
+    "tokenizers": ("tokenizers", "windows that are exact in a model's tokens"),
+}
+
+# Statement: what is promised, what is counted.
+_PROMISES = {
+    "lost_records": ("every record has a source", "records without their source"),
+    "lost_sections": ("every section has a record", "sections without their record"),
+    "lost_chunks": ("every chunk has a section", "chunks without their section"),
+    "wrong_spans": ("every chunk lies within its section", "chunks outside their section's text"),
+    "unchunked_sections": ("every section is cut into windows", "sections without windows"),
+    "wrong_token_counts": ("token counts fit", "sections with wrong token counts"),
+    "unsplit_records": ("every record has a split, if there are splits", "records without a split"),
+    "repeated_splits": ("no record has two splits", "records with several splits"),
+    "repeated_ids": ("ids of records are unique", "ids that several records have"),
+    "uncommitted_records": ("every record is of a committed version", "records of no version"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check(Reported):
+    """The outcome of one check.
+
+    Attributes:
+        ok: Whether it is as it should be.
+        what: What was found, in a line.
+    """
+
+    ok: bool
+    what: str
+
+
+def environment() -> Iterator[Check]:
+    """Yield what is installed."""
+    yield Check(True, f"Python {platform.python_version()}, {platform.platform()}")
+    yield Check(True, f"duckplets {_installed('duckplets') or 'from a checkout'}")
+    for package in _REQUIRED:
+        found = _installed(package)
+        yield Check(
+            found is not None,
+            f"{package} {found}" if found else f"{package} is missing: pip install {package}",
+        )
+    for package, (extra, purpose) in _EXTRAS.items():
+        found = _installed(package)
+        hint = f"not installed; for {purpose}: pip install 'duckplets[{extra}]'"
+        yield Check(True, f"{package} {found or hint}")
+    if _installed("duckdb") is not None:
+        from duckplets.db import fts as extension
+
+        yield Check(True, f"DuckDB's extension fts: {extension.found()}")
+
+
+def corpus(path: Path) -> Iterator[Check]:
+    """Yield the checks of a corpus file and its state file."""
+    from duckplets.db import migrate, probe
+    from duckplets.db.database import Database
+    from duckplets.db.files import real_path, wal_of
+    from duckplets.ingest import checkpoint, records
+    from duckplets.runs import state
+
+    try:
+        if path.is_file() and (why := probe.damage(path)):
+            yield Check(False, f"{path} is damaged: {why}")
+            return
+        database = Database.open(path, read_only=True)
+    except DuckpletsError as error:
+        yield Check(False, str(error))
+        return
+    try:
+        migrate.check(database, "corpus")
+        version_of = records.current_version(database)
+        yield Check(True, f"{path}: schema is current, corpus version {version_of}")
+        if (wal := wal_of(real_path(path))).exists():
+            yield Check(
+                True,
+                f"{wal}: what was committed and is not in the file yet; a copy of the file alone "
+                f"lacks it, and the next opening for writing takes it in",
+            )
+        yield from _promises(database)
+        for found in checkpoint.overview(database):
+            what = f"unfinished ingest of {found['source']}: {counted(found['rows'], 'row')} so far"
+            yield Check(True, f"{what}; the same ingest goes on from there")
+    except DuckpletsError as error:
+        yield Check(False, str(error))
+        return
+    finally:
+        database.close()
+    yield from _snapshot(path)
+    yield from _vectors(path)
+    yield from _state(state.state_path(path), version_of)
+
+
+def _snapshot(path: Path) -> Iterator[Check]:
+    """Compare every byte of a snapshot with what was written."""
+    from duckplets.serving import snapshot
+
+    folder = snapshot.folder_of(path)
+    if not folder.exists():
+        return
+    try:
+        problems = list(snapshot.verify(folder))
+    except DuckpletsError as error:
+        problems = [str(error)]
+    if not problems:
+        yield Check(True, f"{folder}: every byte of the snapshot is as it was written")
+    for problem in problems:
+        yield Check(
+            False,
+            f"{problem}; nothing is lost: delete {folder}, and the next run makes it anew",
+        )
+
+
+def _vectors(path: Path) -> Iterator[Check]:
+    """Compare vectors with the digests of their commits, and say what runs cannot find."""
+    from duckplets.runs import state
+    from duckplets.vectors import upkeep
+    from duckplets.vectors.store import VectorStore
+
+    store = VectorStore(path)
+    try:
+        sets = {of.name: of for of in store.sets()}
+        for problem in upkeep.verify(path):
+            yield Check(
+                False, f"{store.path}: {problem}; put a copy in its place, or make them anew"
+            )
+        for of in sets.values():
+            what = f"vectors {of.name!r}: {of.vectors:,} of {of.dimension} dimensions"
+            yield Check(True, f"{store.path}: {what}, last commit {of.number}")
+        for run in state.runs(state.state_path(path)):
+            lacking = sorted({*run.settings.get("vectors", {}).get("sets", {})} - sets.keys())
+            if lacking:
+                yield Check(
+                    False,
+                    f"run {run.name!r} is pinned to vectors {', '.join(lacking)}, which are not in "
+                    f"{store.path}; put the file back",
+                )
+    except DuckpletsError as error:
+        yield Check(False, str(error))
+
+
+def _promises(database: Database) -> Iterator[Check]:
+    from duckplets.db import external_files
+
+    changed = list(external_files.changed(database).values())
+    yield from (Check(False, message) for message in changed)
+    for statement, (promise, broken) in _PROMISES.items():
+        if changed and statement == "wrong_spans":  # which reads texts
+            continue
+        count = int(database.run(f"corpus/doctor/{statement}")[0][0])
+        yield Check(count == 0, f"{count:,} {broken}" if count else promise)
+
+
+def _state(path: Path, corpus_version: int) -> Iterator[Check]:
+    from duckplets.runs import state
+
+    if not path.exists():
+        yield Check(True, f"{path}: not there yet, no run was saved")
+        return
+    try:
+        cursors = state.cursors(path)
+    except DuckpletsError as error:
+        yield Check(False, str(error))
+        return
+    runs = {row["run"]: row["corpus_version"] for row in cursors}
+    yield Check(True, f"{path}: schema is current, saved runs: {len(runs):,}")
+    for run, pinned in runs.items():
+        if pinned > corpus_version:
+            yield Check(False, f"run {run} is of corpus version {pinned}; this is {corpus_version}")
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,176 @@
+"""Keep a corpus in order: its file compact, and its snapshot made before any run needs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from duckplets.base.progress import Progress
+from duckplets.base.stages import stage
+from duckplets.corpus.recipes import NamedPools
+from duckplets.corpus.writes import changes
+from duckplets.db.database import Database
+from duckplets.engine import opened
+from duckplets.engine.protocol import Engine
+from duckplets.errors import DuckpletsError, ReadOnlyError, StateMismatchError
+from duckplets.ingest import splits
+from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.runs import state as states_of
+
+if TYPE_CHECKING:
+    from duckplets.corpus.compact import CompactReport
+    from duckplets.corpus.corpus import Corpus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrepareReport:
+    """What ``prepare`` did.
+
+    Attributes:
+        folder: Where the snapshot lies.
+        version: Of the corpus.
+        sections: How many it holds.
+        chunks: How many it holds.
+        splits: Those whose default pools it keeps.
+        left_out: Splits whose pools it does not keep, and why.
+        bytes: Of all its files.
+        freed: Bytes that ``clean`` has removed.
+        seconds: Wall time.
+    """
+
+    folder: Path
+    version: int
+    sections: int
+    chunks: int
+    splits: tuple[str, ...]
+    left_out: dict[str, str]
+    bytes: int
+    freed: int
+    seconds: float
+
+
+class Upkeep(NamedPools):
+    """The part of ``Corpus`` that keeps its files in order."""
+
+    @changes("compact")
+    def compact(self, *, state: Sequence[str | Path] = ()) -> CompactReport:
+        """Rewrite the file without what was removed or replaced and no saved run needs.
+
+        What is kept: the newest version, and those that runs of the state file beside the corpus
+        and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
+        minings of what is gone go too; keys and versions stay. It needs the room of the result;
+        whoever looks, after a kill too, sees the old file or the new one.
+
+        Args:
+            state: Further state files. Runs of any other one may not go on.
+
+        Raises:
+            CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
+                file open.
+            StateMismatchError: A state file is not there, or of another corpus.
+        """
+        from duckplets.corpus import compact
+
+        others = [self._state_path(path) for path in state]
+        return compact.compact(self._database, self._state_path(None), others)
+
+    @stage("prepare")
+    def prepare(
+        self,
+        *,
+        clean: bool = False,
+        state: Sequence[str | Path] = (),
+        engine: Any = None,
+        progress: Progress | bool | None = None,
+    ) -> PrepareReport:
+        """Make the snapshot from which runs are served, ``NAME.snapshot/`` beside the corpus.
+
+        It holds texts, chunks and default pools; what has come since is added. Delete it at will.
+
+        Args:
+            clean: Remove what neither the newest version nor a saved run needs.
+            state: State files of such runs, other than the one beside the corpus.
+            engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
+            progress: Called with sections done; True for a bar, None for one on a terminal.
+
+        Raises:
+            ReadOnlyError: The folder cannot be written.
+        """
+        states = [self._state_path(None), *map(self._state_path, state)]
+        with opened(engine) as by:
+            return _prepare(
+                cast("Corpus", self), self._database, states, progress, clean=clean, engine=by
+            )
+
+
+def _prepare(
+    corpus: Corpus,
+    database: Database,
+    states: Sequence[Path],
+    progress: Progress | bool | None,
+    *,
+    clean: bool,
+    engine: Engine | None = None,
+) -> PrepareReport:
+    """Make or complete the snapshot of a corpus; see ``Corpus.prepare``."""
+    from duckplets.serving import snapshot
+    from duckplets.vectors import mapped_index
+    from duckplets.vectors.store import VectorStore
+
+    started = time.monotonic()
+    folder = snapshot.folder_of(corpus.path)
+    for path in states[1:]:
+        if not path.exists():
+            raise StateMismatchError(f"state={str(path)!r} does not exist")
+    chunking, version = chunking_of(database), corpus.version
+    before = _sizes(folder)
+    try:
+        if clean and folder.exists():
+            snapshot.forget_gone(database)
+        snapshot.prepare(database, version, chunking, progress=progress, engine=engine)
+        kept, left_out = _pools(corpus, database)
+        pinned = {
+            version for path in states for run in states_of.runs(path) for version in run.versions
+        }
+        if clean:
+            snapshot.clean(folder, pinned)
+            mapped_index.clean(corpus.path, VectorStore(corpus.path).sets())
+        made = snapshot.prepare(database, version, chunking, progress=False)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ReadOnlyError(
+            f"no snapshot can be written to {folder}: {reason}; make room or let this user write "
+            f"there, or open samplers with snapshot=False"
+        ) from error
+    return PrepareReport(
+        folder=folder,
+        version=version,
+        sections=sum(segment.sections for segment in made.manifest.segments),
+        chunks=sum(segment.count for segment in made.manifest.segments),
+        splits=tuple(kept),
+        left_out=left_out,
+        bytes=sum(file.size for file in made.manifest.files),
+        freed=sum(before[path] for path in before.keys() - _sizes(folder).keys()) if clean else 0,
+        seconds=round(time.monotonic() - started, 3),
+    )
+
+
+def _sizes(folder: Path) -> dict[Path, int]:
+    """Return the files of a folder with their bytes."""
+    return {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
+
+
+def _pools(corpus: Corpus, database: Database) -> tuple[list[str], dict[str, str]]:
+    """Keep the pools of a default run over each split."""
+    kept, left_out = [], {}
+    if splits.current_splits(database) is not None:
+        for split in splits.SPLITS:
+            try:
+                corpus.sampler(split=split).close()
+                kept.append(split)
+            except DuckpletsError as error:
+                left_out[split] = str(error)
+    return kept, left_out

@@ -1,0 +1,326 @@
+"""Count what is in a corpus: sources, pools with what they leave out, runs, possible samples."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from duckplets.base.sanitize import Facts, shown
+from duckplets.db import external_files, files
+from duckplets.db.database import Database
+from duckplets.ingest import checkpoint, records, splits
+from duckplets.ingest.chunks import cleaned
+from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.mining import store as mining_store
+from duckplets.pools.bindings import set_apart_by
+from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.labels import labels_of
+from duckplets.pools.read import PoolReader
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.runs import state
+
+Counts = dict[str | None, int]  # anchors by why they are left out; None for those that are drawn
+
+_CAPACITY = pa.schema(
+    [
+        *(("source", pa.string()), ("graded", pa.bool_()), ("triplets", pa.int64())),
+        *(("texts", pa.int64()), ("long_sections", pa.bool_())),
+    ]
+)
+_COUNTED = ("records", "sections", "chunks", "tokens")
+_WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
+
+
+class Status(Facts):
+    """The state of a corpus, as plain values by name."""
+
+
+def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Status:
+    """Return the state of a corpus as plain values; see ``Corpus.status``.
+
+    ``new`` takes the counts that are worth keeping and are not kept yet.
+    """
+    current = splits.current_splits(database)
+    in_place = _in_place(database)
+    can_count = current is not None and not in_place["changed"]  # else pools cannot be read
+    kept = _kept(database) if current else {}
+    sources, by_split = _counted(database, kept, new if current else {})
+    found = {
+        "path": str(database.path),
+        "version": records.current_version(database),
+        "splits": current.to_dict() if current else None,
+        "chunking": chunking_of(database),
+        "cleaned": cleaned(database),
+        "bytes": _bytes(database),
+        "in_place": in_place,
+        "sources": sources,
+        "unfinished": checkpoint.overview(database),
+        "records": by_split,
+        "shared_anchors": _shared_anchors(database, kept, new) if can_count else {},
+        "recipes": [recipe.name for recipe in recipe_store.stored(database)],
+        "pools": _pools(database, kept, new) if can_count else [],
+        "mining": _mining(database, [row["name"] for row in sources]) if current else [],
+        "snapshot": _snapshot(database),
+        "vectors": _vectors(Path(str(database.path))),
+        "state": str(state_path),
+        "runs": state.cursors(state_path),
+    }
+    return Status(found)
+
+
+def _snapshot(database: Database) -> dict[str, Any] | None:
+    """Tell of the snapshot, if there is one: what reads it takes a while to load."""
+    if not Path(str(database.path)).with_suffix(files.SNAPSHOT).exists():
+        return None
+    from duckplets.serving.snapshot import overview
+
+    return overview(database, records.current_version(database))
+
+
+def _vectors(path: Path) -> list[dict[str, Any]]:
+    """Tell of the sets of vectors, if there are any: what reads them takes a while to load."""
+    if not files.beside(path, files.VECTORS).exists():
+        return []
+    from duckplets.vectors.upkeep import overview
+
+    return overview(path)
+
+
+def in_a_line(database: Database) -> str:
+    """Return the version of a corpus and its first sources."""
+    version = records.current_version(database)
+    rows = database.table("corpus/status/records_by_source").to_pylist()
+    told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
+    more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
+    return f"version {version}, records: {told or 'none'}{more}"
+
+
+def capacity(database: Database) -> pa.Table:
+    """Return how many samples there are at most, by source and split, from counts alone.
+
+    With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
+    once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
+    crate). The recipe of long sections counts with the records that have one, and derived texts
+    are the chunks there are. Grades make no triplets without a condition, and a pair each.
+    """
+    version = records.current_version(database)
+    stored, kinds = recipe_store.stored(database), labels_of(database, version)
+    rows = []
+    for name, brought in recipe_store.sources_of(database, version).items():
+        drawn = [r for r in stored if isinstance(r, TripletRecipe)] or brought.recipes()
+        triplets = [r for r in drawn if isinstance(r, TripletRecipe)]
+        if graded := kinds.get(name) == "graded":
+            triplets = [r for r in triplets if set_apart_by(r, "graded") is None]
+        texts = sum(isinstance(r, TextRecipe) for r in stored or brought.own)
+        long_sections = not (brought.own or any(isinstance(r, TripletRecipe) for r in stored))
+        told = {"triplets": len(triplets), "texts": texts, "long_sections": long_sections}
+        rows.append({"source": name, "graded": graded, **told})
+    how = {"version": version, "max_tokens": chunking_of(database)["max_tokens"]}
+    with database.registered(of_sources=pa.Table.from_pylist(rows, schema=_CAPACITY)):
+        return database.table("corpus/status/capacity", how)
+
+
+def _in_place(database: Database) -> dict[str, Any]:
+    """Tell how many files texts were left in, of how many bytes, and what is wrong with any."""
+    sizes = [int(size) for _, size, *_ in database.run("db/external_files/files")]
+    changed = list(external_files.changed(database).values())
+    return {"files": len(sizes), "bytes": sum(sizes), "changed": changed}
+
+
+def _bytes(database: Database) -> dict[str, int]:
+    """Return the size of the corpus, and about how much of it indexes and negatives take."""
+    of = {what: int(size) for what, size in database.run("corpus/status/bytes")}
+    names = ("indexes", "negatives")
+    size = Path(str(database.path)).stat().st_size
+    return {"corpus": size} | {name: of.get(name, 0) for name in names}
+
+
+def _counted(
+    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the sources with their counts, and the records by source and split.
+
+    Counts are kept as those of pools are, each under the words that it counts, as JSON.
+    """
+    version, made = records.current_version(database), _made(database)
+    content = _hash("sources and splits", version, made)
+    if content not in kept:
+        sources = database.table("corpus/status/sources").to_pylist()
+        by_split = database.table("corpus/status/splits").to_pylist()
+        found: Counts = {}
+        found |= {json.dumps([s["name"], what]): int(s[what]) for s in sources for what in _COUNTED}
+        found |= {json.dumps([r["source"], None, r["split"]]): int(r["records"]) for r in by_split}
+        if sum(source["records"] for source in sources) >= _WORTH_KEEPING:
+            new[content] = found
+        return sources, by_split
+    sources = database.table("corpus/status/known_sources").to_pylist()
+    of = {tuple(json.loads(words)): n for words, n in kept[content].items() if words is not None}
+    counted = [s | {what: of.get((s["name"], what), 0) for what in _COUNTED} for s in sources]
+    names = [source["name"] for source in sources]
+    return counted, [
+        {"source": name, "split": split, "records": of[name, None, split]}
+        for name in names
+        for split in splits.SPLITS
+        if (name, None, split) in of
+    ]
+
+
+def _made(database: Database) -> str:
+    """Return, beside the version, what counts follow from."""
+    return repr((splits.current_splits(database), chunking_of(database)))
+
+
+def _content_of_shared(version: int) -> str:
+    return f"shared anchors of version {version}"
+
+
+def _shared_anchors(
+    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+) -> dict[str, dict[str, int]]:
+    content = _content_of_shared(records.current_version(database))
+    if content not in kept:
+        kept[content] = {None: 0}
+        for split, (anchors, shared) in splits.shared_anchors(database).items():
+            kept[content] |= {split: anchors, f"{split} and train": shared}
+        if sum(kept[content].values()) >= _WORTH_KEEPING:
+            new[content] = kept[content]
+    of = kept[content]
+    return {
+        split: {"anchors": of[split], "shared": of[f"{split} and train"]}
+        for split in splits.SPLITS
+        if split in of
+    }
+
+
+def pools_of(database: Database) -> list[CompiledPool]:
+    """Return the pools that ``status`` tells of: by split, source and recipe."""
+    version = records.current_version(database)
+    max_tokens = chunking_of(database)["max_tokens"]
+    kinds = labels_of(database, version)
+    pools: list[CompiledPool] = []
+    for split in splits.SPLITS:
+        resolved = recipe_store.resolve(
+            database, None, kind="triplets", split=split, version=version, max_tokens=max_tokens
+        )
+        mined = mining_store.mined_for(database, split)
+        for source, recipe in ((s.source, recipe) for s in resolved for recipe in s.recipes):
+            drawn = mining_store.as_drawn(recipe, source, mined)
+            mining = mining_store.key_of(database, drawn, source=source, split=split)
+            where: dict[str, Any] = {"source": source, "split": split, "version": version}
+            labels = kinds.get(source)
+            pools.append(compile_pool(drawn, **where, mining=mining, labels=labels))
+    return pools
+
+
+def is_kept(database: Database) -> bool:
+    """Whether all that ``status`` counts by reading all records is kept already."""
+    if splits.current_splits(database) is None:
+        return True
+    kept, made = _kept(database), _made(database)
+    version = records.current_version(database)
+    told = {_hash("sources and splits", version, made), _content_of_shared(version)}
+    return kept.keys() >= told | {_content(pool, made) for pool in pools_of(database)}
+
+
+def _pools(
+    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+) -> list[dict[str, Any]]:
+    """Count, for every source, split and recipe, the anchors and what is left out, by reason.
+
+    Those that are kept with the corpus are not counted again: they follow from the statement, the
+    version and the mining, until records are split or chunked otherwise.
+    """
+    pools, made = pools_of(database), _made(database)
+    contents = [_content(pool, made) for pool in pools]
+    fresh: dict[str, Counts] = {}
+    for split in splits.SPLITS:
+        missing = {
+            content: pool
+            for pool, content in zip(pools, contents, strict=True)
+            if pool.parameters["split"] == split and content not in kept
+        }
+        if missing:
+            with PoolReader(database, list(missing.values())) as reader:
+                fresh |= {content: reader.count(pool) for content, pool in missing.items()}
+    if sum(sum(found.values()) for found in fresh.values()) >= _WORTH_KEEPING:
+        new |= fresh
+    counts = kept | fresh
+    return [_row(pool, counts[content]) for pool, content in zip(pools, contents, strict=True)]
+
+
+def _row(pool: CompiledPool, counts: Counts) -> dict[str, Any]:
+    where = {name: pool.parameters[name] for name in ("source", "split")}
+    left_out = {reason: n for reason, n in counts.items() if reason is not None}
+    found = {"anchors": counts.get(None, 0), "left_out": left_out}
+    return where | {"recipe": pool.recipe.name} | found
+
+
+def _content(pool: CompiledPool, made: str) -> str:
+    """Return what the counts of a pool follow from, as a hash."""
+    return _hash(made, pool.sql("counts", staged=True), *sorted(pool.parameters.items()))
+
+
+def _hash(*told: object) -> str:
+    return hashlib.sha256(repr(list(told)).encode()).hexdigest()[:32]
+
+
+def _kept(database: Database) -> dict[str, Counts]:
+    """Return the counts that are kept, by content."""
+    kept: dict[str, Counts] = {}
+    for content, reason, anchors in database.run("corpus/status/counts"):
+        kept.setdefault(content, {})[reason] = anchors
+    return kept
+
+
+def keep(database: Database, counts: Mapping[str, Counts]) -> None:
+    """Keep the counts of pools, by content; those of other versions are forgotten."""
+    rows = [(c, reason, n) for c, found in counts.items() for reason, n in found.items()]
+    rows += [(content, None, 0) for content, found in counts.items() if None not in found]
+    columns = dict(zip(("content", "reason", "anchors"), zip(*rows, strict=True), strict=True))
+    told = pa.table({name: pa.array(column) for name, column in columns.items()})
+    with database.transaction(), database.registered(told=told):
+        database.run("corpus/status/forget_counts", {"version": records.current_version(database)})
+        database.run("corpus/status/keep_counts", {"version": records.current_version(database)})
+
+
+def _mining(database: Database, sources: list[str]) -> list[dict[str, Any]]:
+    """Tell what was mined or given, what of it is stale, and what stored recipes still lack."""
+    version = records.current_version(database)
+    by_name = {
+        recipe.name: recipe
+        for recipe in recipe_store.stored(database)
+        if isinstance(recipe, TripletRecipe)
+    }
+    found = mining_store.found(database)
+    rows = [_mined(database, mining, by_name.get(mining.recipe), version) for mining in found]
+    there = {(mining.recipe, mining.source, mining.split) for mining in found}
+    for source in sources:
+        for recipe in by_name.values():
+            if recipe.mined and source in (recipe.sources or (source,)):
+                rows += [
+                    {"recipe": recipe.name, "source": source, "split": split, "method": None}
+                    | {"anchors": 0, "negatives": 0, "stale": "not mined yet"}
+                    for split in splits.SPLITS
+                    if (recipe.name, source, split) not in there
+                ]
+    return sorted(rows, key=lambda row: (row["recipe"], row["source"], row["split"]))
+
+
+def _mined(
+    database: Database, mining: mining_store.Mining, recipe: TripletRecipe | None, version: int
+) -> dict[str, Any]:
+    where = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
+    reason = mining_store.stale(database, mining, recipe, version=version)
+    counts = database.run("corpus/status/mined", {"mining": mining.key})[0]
+    return where | {
+        "method": mining.method,
+        "anchors": counts[0],
+        "negatives": counts[1],
+        "stale": reason or None,
+    }

@@ -1,0 +1,62 @@
+"""Run parts of a work on other processes or machines; one file an engine.
+
+    engine= ─opened→ Engine ─map→ parts, wherever they run ─in order→ who asked, who alone writes
+
+An engine is anything with ``workers`` and ``map`` (``duckplets.engine.protocol.Engine``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from duckplets.base.sanitize import shown
+from duckplets.engine.protocol import Engine
+from duckplets.errors import EngineError
+
+__all__ = ["opened"]
+
+_LOCAL = re.compile(r"local:([1-9]\d{0,2})")
+_FORMS = (
+    "give None, 'local:4' for four processes of this machine, 'dask://HOST:PORT' for a cluster "
+    "that runs, or a distributed.Client"
+)
+
+
+@contextmanager
+def opened(engine: Any) -> Iterator[Engine | None]:
+    """Yield what runs the parts of a work, for as long as that takes.
+
+    Args:
+        engine: None for this process; ``local:N`` is at most N processes, started when there is
+            something for them to do and ended afterwards; ``dask://HOST:PORT`` is the scheduler
+            of a cluster; a ``distributed.Client``, or any other ``Engine``, is used and left open.
+
+    Raises:
+        EngineError: It is none of these, or cannot be reached.
+        ExtensionError: The package ``distributed`` is missing.
+    """
+    if engine is None or (isinstance(engine, Engine) and not isinstance(engine, type)):
+        yield engine
+        return
+    if isinstance(engine, str):
+        if found := _LOCAL.fullmatch(engine):
+            from duckplets.engine.local import local
+
+            with local(int(found[1])) as processes:
+                yield processes
+            return
+        if engine.startswith("dask://"):
+            from duckplets.engine.dask import connected
+
+            with connected(engine) as cluster:
+                yield cluster
+            return
+    elif type(engine).__module__.partition(".")[0] == "distributed":
+        from duckplets.engine.dask import of_client
+
+        yield of_client(engine)
+        return
+    raise EngineError(f"engine={shown(repr(engine))}: {_FORMS}")

@@ -1,0 +1,392 @@
+"""Run the parts of a work in processes of this machine.
+
+    part ─pipe→ a process: run_part ─pipe→ taken in order
+             └─process lost→ another one, up to MOST_LOSSES times
+
+The decision that matters: a thread here has a process of its own, which has one part at a time. So
+a thread that loses its process knows by which part, and begins another one for the same part,
+while the others go on. (A ``ProcessPoolExecutor`` breaks as a whole when one of its processes is
+lost, cannot tell by which part, imports the script again, and outlives who started it.)
+
+Parts and results go through pipes that nobody but parent and child has: nothing listens anywhere.
+The processes are programs of their own, not forks, so a script needs no guard of ``__main__``, and
+they end when the pipe does: with this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from io import BytesIO
+from queue import SimpleQueue
+from types import FunctionType
+from typing import IO, Any
+
+from duckplets.base.sanitize import counted
+from duckplets.base.spared import spare_pandas
+from duckplets.engine.protocol import (
+    AHEAD,
+    MOST_LOSSES,
+    TRIES,
+    Part,
+    PartError,
+    failed,
+    lethal,
+    name_of,
+    run_part,
+    said,
+    versions,
+)
+from duckplets.engine.serialization import packed, unpacked
+from duckplets.errors import DuckpletsError, EngineError
+
+_log = logging.getLogger("duckplets")
+
+# A process is one thread of the work: libraries are not to begin one for every core in each.
+_THREADS = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from duckplets.engine.local import serve; serve()"
+)
+_WORTH = 2.0  # seconds of work that a process is worth: to begin it takes half of that
+_LEAVING = 1.0  # seconds that a process has to end of its own accord
+_LOST = (EOFError, OSError, pickle.UnpicklingError)  # what a pipe raises whose other end is gone
+
+
+@contextmanager
+def local(workers: int, *, most_losses: int = MOST_LOSSES) -> Iterator[LocalEngine]:
+    """Run parts in processes of this machine, each started when there is a part for it.
+
+    Args:
+        workers: How many processes there are at most.
+        most_losses: How many of them may be lost with one part.
+    """
+    engine = LocalEngine(workers, most_losses)
+    try:
+        yield engine
+    finally:
+        engine.close()
+    engine.tell_if_small()
+
+
+class _Work:
+    """One function over some parts.
+
+    Attributes:
+        function: By its name.
+        job: Pickled.
+        is_over: Whether nobody wants its results any more.
+        running: The processes that are at a part of it.
+    """
+
+    def __init__(self, function: str, job: bytes) -> None:
+        self.function, self.job = function, job
+        self.is_over = False
+        self.running: set[_Process] = set()
+
+
+class LocalEngine:
+    """Runs parts in processes of this machine; see ``local``.
+
+    Attributes:
+        workers: How many parts run at the same time.
+    """
+
+    def __init__(self, workers: int, most_losses: int = MOST_LOSSES) -> None:
+        self.workers = workers
+        self._name = f"engine='local:{workers}'"
+        self._most_losses = most_losses
+        self._versions = versions()
+        self._own = threading.local()  # the process of each thread
+        self._processes: set[_Process] = set()
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._worked = 0.0  # seconds, of all processes
+        self._threads = ThreadPoolExecutor(workers, "duckplets-engine", _leave_ctrl_c)
+
+    def map(
+        self, function: Callable[[Any, Any], Any], job: Any, parts: Iterable[Part]
+    ) -> Generator[Any, None, None]:
+        """Yield what a function makes of every part, in their order; see ``Engine.map``."""
+        work = _Work(name_of(function), self._sent(job))
+        coming: deque[Future[bytes]] = deque()
+        try:
+            for part in parts:
+                data = self._sent(packed(part.input))
+                coming.append(self._threads.submit(self._made, work, part, data))
+                if len(coming) >= self.workers * (1 + AHEAD):
+                    yield self._taken(coming)
+            while coming:
+                yield self._taken(coming)
+        finally:
+            self._end(work, coming)
+
+    def close(self) -> None:
+        """End the processes."""
+        with self._lock:
+            self._is_closed = True
+            processes = list(self._processes)
+        for process in processes:
+            process.leave()
+        self._threads.shutdown(cancel_futures=True)
+        for process in processes:
+            process.end(patience=2 * _LEAVING)
+
+    def tell_if_small(self) -> None:
+        """Log it where the processes were not worth starting."""
+        if self._processes and self._worked < _WORTH * len(self._processes):
+            _log.warning(
+                "%s: %s worked for %.1f s, which is not worth starting them: work as small as "
+                "this takes no longer without engine=",
+                self._name,
+                counted(len(self._processes), "process", "processes"),
+                self._worked,
+            )
+
+    def _taken(self, coming: deque[Future[bytes]]) -> Any:
+        found = coming[0].result()  # it stays there meanwhile: Ctrl-C may end the waiting
+        coming.popleft()
+        return unpacked(pickle.loads(found))
+
+    def _end(self, work: _Work, coming: Iterable[Future[bytes]]) -> None:
+        """Stop what is done for nobody: when this returns it writes no file any more."""
+        running = [each for each in coming if not each.cancel()]
+        with self._lock:
+            work.is_over = True
+            for process in work.running:
+                process.kill()
+        wait(running)
+
+    def _sent(self, value: Any) -> bytes:
+        """Return a value as it is sent."""
+        try:
+            return _pickled(value)
+        except Exception as error:  # whatever an object of the user's own raises
+            raise EngineError(
+                f"{self._name}: workers cannot be sent what they need ({said(error)}); define "
+                f"functions of your own in a module that can be imported, or pip install "
+                f"cloudpickle, which sends those of a script or a notebook"
+            ) from error
+
+    # -- in a thread, which has a process of its own ----------------------------------------------
+
+    def _made(self, work: _Work, part: Part, data: bytes) -> bytes:
+        """Return what a process makes of a part."""
+        raised = lost = 0
+        while True:
+            process = self._process()
+            try:
+                with self._at(work, process):
+                    is_made, answer = process.ask(work, self._versions, data)
+            except _LOST:
+                self._drop(process)
+                lost += 1
+                if lost > self._most_losses:
+                    raise lethal(part, lost) from None
+                continue
+            if is_made:
+                return answer
+            raised += 1
+            if raised == TRIES:
+                raise failed(part, pickle.loads(answer))
+
+    @contextmanager
+    def _at(self, work: _Work, process: _Process) -> Iterator[None]:
+        """Let others know what a process is at, unless nobody wants it any more."""
+        with self._lock:
+            if work.is_over or self._is_closed:
+                raise CancelledError
+            work.running.add(process)
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            with self._lock:
+                work.running.discard(process)
+                self._worked += time.monotonic() - begun
+
+    def _process(self) -> _Process:
+        """Return the process of this thread, started if there is none."""
+        process: _Process | None = getattr(self._own, "process", None)
+        if process is not None:
+            return process
+        for _ in range(self._most_losses + 1):
+            process = self._own.process = self._started()
+            try:
+                process.begin()
+            except _LOST:
+                ended = self._drop(process)
+                if ended >= 0:  # of its own accord, as the next one would
+                    break
+            else:
+                return process
+        raise EngineError(
+            f"{self._name}: its processes end (with {ended}) before they begin; what they say of "
+            f"it stands on stderr"
+        )
+
+    def _started(self) -> _Process:
+        with self._lock:
+            if self._is_closed:
+                raise CancelledError
+            try:
+                process = _Process()
+            except OSError as error:
+                raise EngineError(
+                    f"{self._name}: no process can be started: {said(error)}"
+                ) from error
+            self._processes.add(process)
+            return process
+
+    def _drop(self, process: _Process) -> int:
+        """Let go of a process that is lost; return what it ended with."""
+        self._own.process = None
+        with self._lock:
+            self._processes.discard(process)
+        return process.end()
+
+
+class _Process:
+    """A worker process, and the pipes to and from it."""
+
+    def __init__(self) -> None:
+        path = json.dumps([place for place in sys.path if isinstance(place, str)])
+        self._popen = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM, path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict.fromkeys(_THREADS, "1") | os.environ,
+        )
+        self._has: _Work | None = None  # the work whose job it has
+
+    def begin(self) -> None:
+        """Wait until it has begun."""
+        pickle.load(self._answers)
+
+    def ask(self, work: _Work, wanted: dict[str, str], part: bytes) -> tuple[bool, bytes]:
+        """Return whether it has made a part of a work, and the result or the error.
+
+        Raises:
+            EOFError: The process is lost; or one of the other ``_LOST``.
+        """
+        job = None if self._has is work else work.job
+        self._has = None
+        try:
+            request = job, work.function, wanted, part
+            pickle.dump(request, self._asked, pickle.HIGHEST_PROTOCOL)
+            self._asked.flush()
+            is_made, answer = pickle.load(self._answers)
+        except BaseException:  # nobody knows where in a message the pipes are
+            self.kill()
+            raise
+        self._has = work if is_made else None
+        return is_made, answer
+
+    def kill(self) -> None:
+        """End it, whatever it is at."""
+        self._popen.kill()
+
+    def leave(self) -> None:
+        """Let it end when it has nothing to do, and in a moment if it has."""
+        with suppress(OSError):  # it is gone, and did not take all that it was sent
+            self._asked.close()
+
+    def end(self, patience: float = 0.0) -> int:
+        """End it at the latest after some seconds, and return its exit code."""
+        with suppress(subprocess.TimeoutExpired):
+            self._popen.wait(patience)
+        self._popen.kill()
+        self.leave()
+        self._answers.close()
+        return self._popen.wait()
+
+    @property
+    def _asked(self) -> IO[bytes]:
+        return self._popen.stdin  # type: ignore[return-value] # it was asked for
+
+    @property
+    def _answers(self) -> IO[bytes]:
+        return self._popen.stdout  # type: ignore[return-value]
+
+
+def _leave_ctrl_c() -> None:
+    """Leave Ctrl-C to the main thread: not for this thread, nor for processes that it starts."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+class _Pickler(pickle.Pickler):
+    """Refuses what a worker would look for in its own ``__main__``."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, FunctionType | type) and value.__module__ == "__main__":
+            raise pickle.PicklingError(f"{value.__qualname__} is defined in the script itself")
+        return NotImplemented
+
+
+def _pickled(value: Any) -> bytes:
+    try:
+        from cloudpickle import dumps
+    except ImportError:
+        sink = BytesIO()
+        _Pickler(sink, pickle.HIGHEST_PROTOCOL).dump(value)
+        return sink.getvalue()
+    return dumps(value, pickle.HIGHEST_PROTOCOL)  # type: ignore[no-any-return]
+
+
+# -- in a worker process --------------------------------------------------------------------------
+
+
+def serve() -> None:
+    """Make the parts that come in on stdin, and answer on stdout, until nobody asks any more."""
+    spare_pandas("duckplets", "pyarrow", "duckdb")  # the process is ours alone
+    asked: SimpleQueue[Any] = SimpleQueue()
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # no function of a user's reads what is sent
+    os.dup2(2, 1)  # or writes among the answers
+    threading.Thread(target=_receive, args=(requests, asked), daemon=True).start()
+    with suppress(BrokenPipeError):
+        _answer(answers, None)
+        job = None
+        while (request := asked.get()) is not None:
+            given, function, wanted, part = request
+            try:
+                job = job if given is None else pickle.loads(given)
+                made = run_part(wanted, function, job, pickle.loads(part))
+                found = True, pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
+            except Exception as error:
+                found = False, pickle.dumps(_known(error))
+            del request, given, part
+            _answer(answers, found)
+
+
+def _receive(requests: IO[bytes], asked: SimpleQueue[Any]) -> None:
+    """Pass on what is asked; when the pipe has ended end this process, whatever it is at."""
+    try:
+        while True:
+            asked.put(pickle.load(requests))
+    except _LOST:
+        asked.put(None)
+        time.sleep(_LEAVING)
+    finally:
+        os._exit(1)
+
+
+def _answer(answers: IO[bytes], value: Any) -> None:
+    pickle.dump(value, answers, pickle.HIGHEST_PROTOCOL)
+    answers.flush()
+
+
+def _known(error: Exception) -> Exception:
+    """Return an error that whoever asked can read: its own class need not be known there."""
+    return error if isinstance(error, DuckpletsError | PartError) else PartError(said(error))

@@ -1,0 +1,216 @@
+"""Keep what an interrupted ingest has stored, unseen, until it goes on or is discarded.
+
+    begin ─save (with the rows, in one transaction)→ … ─publish→ a version
+                                                       └discard→ as if it had never been
+
+The decision that matters: unpublished records lie in the tables they will stay in, marked by a
+version no run can be pinned to. So nothing is copied at the end, every statement that looks at a
+version passes them by, and what an interrupted ingest leaves is the same as what an unbroken one
+leaves, whatever the places where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from duckplets.base.plain import Stored
+from duckplets.db.database import Database
+
+UNPUBLISHED = 2**63 - 1
+"""Stands for the versions that add and remove an unpublished record."""
+
+_WAY = "Discard what it has stored: ingest that source with restart=True (--restart)."
+_NUMBER = range(1 << 63)
+_SETTINGS = {
+    "kind": str,
+    "uri": (str, None),
+    "trust?": (float, None),
+    "source?": object,
+    "quality?": object,
+    "where?": (str, None),
+}
+_TEXT = (str, _NUMBER, None)
+_COUNTS = {
+    "read?": _NUMBER,
+    "added?": _NUMBER,
+    "replaced?": _NUMBER,
+    "reasons?": {str: _NUMBER},
+    "dropped_sections?": {str: _NUMBER},
+    "incomplete?": {str: _NUMBER},
+    "left_out?": {str: _NUMBER},
+    "quarantined?": _NUMBER,
+    "examples?": {str: [{"row": _NUMBER, "file": _TEXT, "line": _TEXT, "value": _TEXT}]},
+}
+_DISCARD = (
+    "ingest/checkpoint/discard_judgements",
+    "ingest/checkpoint/discard_rejected_rows",
+    "ingest/checkpoint/discard_json_lines",
+    "ingest/checkpoint/discard_json_lines_parts",
+    "ingest/checkpoint/discard_acquisitions",
+    "ingest/checkpoint/discard_record_hashes",
+    "ingest/checkpoint/discard_chunks",
+    "ingest/checkpoint/discard_text_hashes",
+    "ingest/checkpoint/discard_sections",
+    "ingest/checkpoint/discard_section_originals",
+    "ingest/checkpoint/discard_splits",
+    "ingest/checkpoint/discard_conversations",
+    "ingest/checkpoint/discard_record_prefixes",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """An ingest that stopped half-way.
+
+    Attributes:
+        name: Of the source.
+        source_id: What its records belong to.
+        started_at: When it began, as ISO text, UTC.
+        saved_at: When the cursor was saved.
+    """
+
+    name: str
+    source_id: int
+    started_at: str
+    saved_at: str
+    _place: Stored
+    _json: dict[str, Any]
+
+    # Read when asked for: what is damaged can still be discarded.
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is read and how, as plain values."""
+        return dict(self._place.read("settings", self._json["settings"], _SETTINGS))
+
+    @property
+    def cursor(self) -> Any:
+        """Where its source goes on."""
+        return self._place.read("cursor", self._json["cursor"], object)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """What was read so far."""
+        return dict(self._place.read("counts", self._json["counts"], _COUNTS))
+
+
+def ingests(database: Database) -> list[Unfinished]:
+    """Return the ingests that can go on, by name."""
+    return [
+        Unfinished(
+            name,
+            int(source_id),
+            started_at.isoformat(timespec="seconds"),
+            saved_at.isoformat(timespec="seconds"),
+            Stored(database.path, "unfinished_ingests", f"source {name!r}", _WAY),
+            {"settings": settings, "cursor": cursor, "counts": counts},
+        )
+        for name, source_id, settings, cursor, counts, started_at, saved_at in database.run(
+            "ingest/checkpoint/unfinished"
+        )
+    ]
+
+
+def overview(database: Database) -> list[dict[str, Any]]:
+    """Return source, uri, rows read so far and time of the last save of each."""
+    return [
+        {
+            "source": found.name,
+            "uri": found.settings["uri"],
+            "rows": found.counts.get("read", 0),
+            "saved_at": found.saved_at,
+        }
+        for found in ingests(database)
+    ]
+
+
+def find(database: Database, name: str) -> Unfinished | None:
+    """Return the unfinished ingest of a source, if there is one."""
+    return next((found for found in ingests(database) if found.name == name), None)
+
+
+def differing(settings: Mapping[str, Any], others: Mapping[str, Any], *, inner: bool) -> list[str]:
+    """Return the names of settings that differ, with ``inner`` those within them in brackets."""
+    names = []
+    for name in sorted({*settings, *others}):
+        one, other = settings.get(name), others.get(name)
+        if one == other:
+            continue
+        of: list[str] = []
+        if inner and isinstance(one, dict) and isinstance(other, dict):
+            of = sorted(n for n in {**one, **other} if one.get(n) != other.get(n))
+        names.append(f"{name} ({', '.join(of)})" if of else name)
+    return names
+
+
+def begin(database: Database, name: str, source_id: int, settings: Mapping[str, Any]) -> None:
+    """Note that an ingest has begun, inside its first transaction."""
+    parameters = {
+        "name": name,
+        "source_id": source_id,
+        "settings": json.dumps(settings),
+        "cursor": "null",
+        "counts": "{}",
+    }
+    database.run("ingest/checkpoint/begin", parameters)
+
+
+def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) -> None:
+    """Note where an ingest goes on, inside the transaction that stores what comes before."""
+    parameters = {"name": name, "cursor": json.dumps(cursor), "counts": json.dumps(counts)}
+    database.run("ingest/checkpoint/save", parameters)
+
+
+def publish(
+    database: Database, name: str, source_id: int, version: int, *, replace: bool
+) -> tuple[int | None, int, int]:
+    """Publish the records of an ingest as a new version, inside its last transaction.
+
+    Returns:
+        The first record's key (None without records), and with ``replace`` how many of them were
+        overtaken by later ones, and how many stored records they replace; else zeros.
+    """
+    of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
+    first = database.run("ingest/checkpoint/first_record", of_source)[0][0]
+    of_source["version"] = version
+    overtaken = replaced = 0
+    if replace:
+        overtaken = int(database.run("ingest/checkpoint/overtake", of_source)[0][0])
+        replaced = int(database.run("ingest/checkpoint/replace", of_source)[0][0])
+    database.run("ingest/checkpoint/publish", of_source)
+    database.run("ingest/checkpoint/publish_source", of_source)
+    database.run(
+        "ingest/checkpoint/publish_quarantine",
+        {"name": name, "unpublished": UNPUBLISHED, "version": version},
+    )
+    database.run("ingest/checkpoint/forget", {"name": name})
+    return first, overtaken, replaced
+
+
+def forget(database: Database, name: str, source_id: int, version: int) -> None:
+    """Forget an ingest of which only quarantined rows are kept, inside its last transaction."""
+    of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
+    database.run(
+        "ingest/checkpoint/publish_quarantine",
+        {"name": name, "unpublished": UNPUBLISHED, "version": version},
+    )
+    database.run("ingest/checkpoint/discard_source", of_source)
+    database.run("ingest/checkpoint/forget", {"name": name})
+
+
+def discard(database: Database, found: Unfinished) -> int:
+    """Delete what an unfinished ingest has stored; return how many records that was."""
+    of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}
+    with database.transaction():
+        for statement in _DISCARD:
+            database.run(statement, of_source)
+        records = int(database.run("ingest/checkpoint/discard_records", of_source)[0][0])
+        database.run("ingest/checkpoint/discard_source", of_source)
+        database.run(
+            "ingest/checkpoint/discard_quarantine", {"name": found.name, "unpublished": UNPUBLISHED}
+        )
+        database.run("ingest/checkpoint/forget", {"name": found.name})
+    return records

@@ -1,0 +1,316 @@
+"""Score a block of queries against document shards by exact BM25, in NumPy.
+
+    DocumentShard (impacts) ─add up a query's terms→ one integer a document ─top→ its best documents
+
+The top k are looked for among the documents that reach the k-th largest of the maxima of runs of
+64 documents: a bound on the k-th score that costs one pass. With that and the dense rows of the
+frequent terms, 50,000 documents of 120 words and queries of 30 made 4,600 queries a
+second on one core, five times as many as a bincount of the concatenated postings and more than
+bm25s compiled with numba.
+
+An impact is what one term adds to a document's score: round(2^20 · idf · tf part), see ``shards``.
+Impacts are integers, so sums do not depend on their order and equal scores are equal; 2^20 because
+with 2^16 the rounding reorders documents whose scores nearly agree.
+
+Nothing is pruned. All documents are numbered in the order of their record ids, so that ties fall
+to the smaller number, whatever the shards are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from duckplets.base.arrays import Integers, Lists, places
+from duckplets.mining.cutoffs import CEILINGS, ceilings
+from duckplets.recipes.bm25 import Bm25
+
+SCALE = 1 << 20  # units of an impact in a score of 1
+RUN = 64  # documents whose largest score is taken at once
+PADDING = (1 << 32) - 1
+
+Impacts = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentShard:
+    """A document shard: the postings of some documents, by term, with local document numbers.
+
+    First come those that may be negatives, padded to a multiple of 64, then those that are only
+    scored, as positives.
+
+    Attributes:
+        numbers: Number of every local document among all, int64[width]; ascending in both parts,
+            and larger than any in the padding.
+        eligible: Local numbers below this one may be negatives; a multiple of 64.
+        starts: First posting of every term, and the end; int64[terms + 1].
+        documents: Local number of every posting; int32 in the file.
+        impacts: Impact of every posting; int32.
+        rows: Dense row of every term, or -1; int32[terms].
+        dense: Impacts of the most frequent terms, int32[rows, width].
+    """
+
+    numbers: Integers
+    eligible: int
+    starts: Integers
+    documents: Integers | Impacts
+    impacts: Impacts
+    rows: Impacts
+    dense: npt.NDArray[np.int32]
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the arrays to files of a folder, which several processes can map."""
+        for field in fields(self):
+            np.save(folder / f"{name}.{field.name}.npy", getattr(self, field.name))
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> DocumentShard:
+        """Return the document shard that ``save`` wrote, its arrays mapped from the files."""
+        arrays: dict[str, Any] = {
+            field.name: np.load(folder / f"{name}.{field.name}.npy", mmap_mode="r")
+            for field in fields(cls)
+        }
+        arrays["eligible"] = int(arrays["eligible"])
+        # As wide as an address, else every scatter would widen its part again.
+        arrays["documents"] = arrays["documents"].astype(np.intp)
+        return cls(**arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """A block of anchors to find documents for; documents go by their numbers among all.
+
+    Attributes:
+        terms: The distinct terms of every query.
+        positives: The documents that are its positives; their scores make the margins.
+        excluded: Documents that must not be found.
+        reasons: For every entry of ``excluded`` which guard it is, from 0.
+        allowed: If not None, only these may be found, ascending.
+        shards: If not None, the only document shard that each query looks into.
+    """
+
+    terms: Lists
+    positives: Lists
+    excluded: Lists
+    reasons: npt.NDArray[np.uint8]
+    allowed: Lists | None = None
+    shards: Integers | None = None
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best documents of n queries, and counts of the others.
+
+    Attributes:
+        documents: Numbers of the best documents below the ceilings, best first: int64[n, depth];
+            -1 where there are no more.
+        scores: Their integer scores, int64[n, depth].
+        matched: Documents that may be negatives and share a term, int64[n].
+        guarded: Of those, how many each guard excluded, int64[guards, n]; the last one counts
+            what was not allowed.
+        above: Of the rest, how many score above each of the first 1, 2, 3 ceilings, int64[3, n].
+        below: Of the rest, how many score less than the minimum, int64[n].
+        positive_scores: Score of the lowest-scoring positive; NaN if none is known. float64[n].
+        positive_ranks: 1 + how many of the rest score higher than that; 0 if none is known.
+    """
+
+    documents: Integers
+    scores: Integers
+    matched: Integers
+    guarded: Integers
+    above: Integers
+    below: Integers
+    positive_scores: npt.NDArray[np.float64]
+    positive_ranks: Integers
+
+
+def search(
+    shards: Iterable[DocumentShard], queries: Queries, settings: Bm25, *, guards: int
+) -> Found:
+    """Return the best documents of every query, from all document shards.
+
+    Args:
+        shards: Gone through twice: for the scores of the positives, and for the documents.
+        queries: What is looked for.
+        settings: Margins, scores and how many documents are needed.
+        guards: How many different ``queries.reasons`` there are.
+    """
+    search = _Search(queries, settings, positive_scores(shards, queries), guards)
+    own = None if queries.shards is None else set(queries.shards.tolist())
+    for number, shard in enumerate(shards):
+        if own is None or number in own:
+            search.go_through(shard, number)
+    return search.found()
+
+
+class _Search:
+    """One block of queries on its way through the document shards."""
+
+    def __init__(
+        self, queries: Queries, settings: Bm25, positives: npt.NDArray[np.float64], guards: int
+    ) -> None:
+        count = len(queries)
+        self.queries = queries
+        self.depth = settings.range_min + settings.top_k
+        self.positives = positives
+        known = ~np.isnan(positives)
+        self.positive = np.where(known, np.rint(np.where(known, positives, 0) * SCALE), PADDING)
+        self.ranks = known.astype(np.int64)
+        # Below 0 a ceiling is above nothing that was found: documents without a term score 0.
+        limits = np.clip(ceilings(settings, positives), 0, PADDING / SCALE)
+        self.limits = np.floor(limits * SCALE).astype(np.int64)
+        low = settings.min_score
+        self.floor = 0 if low is None else int(np.ceil(np.clip(low, 0, 1 << 12) * SCALE))
+        self.best = [np.zeros(0, np.int64)] * count
+        self.matched = np.zeros(count, np.int64)
+        self.guarded = np.zeros((guards + 1, count), np.int64)
+        self.above = np.zeros((len(CEILINGS), count), np.int64)
+        self.below = np.zeros(count, np.int64)
+
+    def go_through(self, shard: DocumentShard, number: int) -> None:
+        """Score all queries against one shard."""
+        excluded, kept = _within(shard, self.queries.excluded)
+        reasons = self.queries.reasons[kept]
+        allowed = None
+        if self.queries.allowed is not None:
+            allowed, _ = _within(shard, self.queries.allowed)
+        scores = np.zeros(len(shard.numbers), np.int32)
+        candidates = scores[: shard.eligible]
+        own = self.queries.shards
+        mine = range(len(self.queries)) if own is None else np.flatnonzero(own == number).tolist()
+        for query in mine:
+            _score(shard, self.queries.terms[query], scores)
+            self.matched[query] += np.count_nonzero(candidates)
+            out = excluded[query]
+            if len(out):
+                hit = candidates[out] > 0
+                span = slice(excluded.starts[query], excluded.starts[query + 1])
+                self.guarded[:-1, query] += np.bincount(
+                    reasons[span][hit], minlength=len(self.guarded) - 1
+                )
+                candidates[out] = 0
+            if allowed is None:
+                self._take(query, shard, candidates, None)
+            else:
+                left = np.count_nonzero(candidates)
+                self._take(query, shard, candidates[allowed[query]], allowed[query])
+                legal = np.count_nonzero(candidates[allowed[query]])
+                self.guarded[-1, query] += left - legal
+
+    def _take(
+        self, query: int, shard: DocumentShard, scores: Impacts, places: Integers | None
+    ) -> None:
+        """Count a shard's legal scores and keep the best below the ceilings."""
+        if self.ranks[query]:
+            self.ranks[query] += np.count_nonzero(scores > self.positive[query])
+        lowest = PADDING
+        for i, limit in enumerate(self.limits[:, query].tolist()):
+            if limit < PADDING:
+                self.above[i, query] += np.count_nonzero(scores > limit)
+                lowest = min(lowest, limit)
+        if self.floor:
+            self.below[query] += np.count_nonzero(scores) - np.count_nonzero(scores >= self.floor)
+        if lowest < PADDING:
+            scores = np.where(scores > lowest, 0, scores)
+        at = _top(scores, self.depth)
+        local = at if places is None else places[at]
+        keys = (scores[at].astype(np.int64) << 32) | (PADDING - shard.numbers[local])
+        keys = np.concatenate([self.best[query], keys])
+        keys.sort()
+        self.best[query] = keys[-self.depth :]
+
+    def found(self) -> Found:
+        """Return everything, once all shards were gone through."""
+        count = len(self.queries)
+        keys = np.zeros((count, self.depth), np.int64)
+        for query, best in enumerate(self.best):
+            keys[query, : len(best)] = best[::-1]
+        some = keys > 0
+        return Found(
+            documents=np.where(some, PADDING - (keys & PADDING), -1),
+            scores=keys >> 32,
+            matched=self.matched,
+            guarded=self.guarded,
+            above=self.above,
+            below=self.below,
+            positive_scores=self.positives,
+            positive_ranks=self.ranks,
+        )
+
+
+def _score(shard: DocumentShard, terms: Integers, scores: Impacts) -> None:
+    """Write the score of every document of a document shard into ``scores``."""
+    rows = shard.rows[terms]
+    dense = rows[rows >= 0].tolist()
+    if dense:
+        np.copyto(scores, shard.dense[dense[0]])
+    else:
+        scores.fill(0)
+    for row in dense[1:]:
+        np.add(scores, shard.dense[row], out=scores)
+    sparse = terms[rows < 0]
+    for low, high in zip(
+        shard.starts[sparse].tolist(), shard.starts[sparse + 1].tolist(), strict=True
+    ):
+        np.add.at(scores, shard.documents[low:high], shard.impacts[low:high])
+
+
+def _top(scores: Impacts, depth: int) -> Integers:
+    """Return the places of the best scores, in any order: ``depth`` of them, ties included."""
+    runs = len(scores) // RUN
+    bound = 1
+    if runs > 2 * depth:
+        maxima = scores[: runs * RUN].reshape(runs, RUN).max(axis=1)
+        bound = max(1, int(np.partition(maxima, runs - depth)[runs - depth]))
+    return np.flatnonzero(scores >= bound)
+
+
+def _within(shard: DocumentShard, lists: Lists) -> tuple[Lists, npt.NDArray[np.bool_]]:
+    """Return lists of the documents that may be negatives here, by local number, and which."""
+    local = places(shard.numbers[: shard.eligible], lists.values)
+    kept = local >= 0
+    counts = np.concatenate([[0], np.cumsum(kept)])
+    return Lists(counts[lists.starts], local[kept]), kept
+
+
+def positive_scores(shards: Iterable[DocumentShard], queries: Queries) -> npt.NDArray[np.float64]:
+    """Return the score of every query's lowest-scoring positive; NaN if none is known.
+
+    A positive that shares no term with its anchor scores 0.
+    """
+    lowest = np.full(len(queries), np.inf)
+    owners, wanted = queries.positives.owners(), queries.positives.values
+    for shard in shards:
+        for low, high in ((0, shard.eligible), (shard.eligible, len(shard.numbers))):
+            local = places(shard.numbers[low:high], wanted)
+            here = local >= 0
+            scores = _pair_scores(shard, queries.terms, owners[here], local[here] + low)
+            np.minimum.at(lowest, owners[here], scores / SCALE)
+    return np.where(np.isinf(lowest), np.nan, lowest)
+
+
+def _pair_scores(shard: DocumentShard, terms: Lists, owners: Integers, local: Integers) -> Integers:
+    """Return the score of each pair of a query and a local document."""
+    counts = np.diff(terms.starts)[owners]
+    pair = np.repeat(np.arange(len(owners)), counts)
+    before = np.cumsum(counts) - counts
+    term = terms.values[terms.starts[owners][pair] + np.arange(len(pair)) - before[pair]]
+    low, end = shard.starts[term].copy(), shard.starts[term + 1]
+    high, wanted, last = end.copy(), local[pair], len(shard.documents) - 1
+    while np.any(low < high):
+        middle = (low + high) // 2
+        right = (low < high) & (shard.documents[np.minimum(middle, last)] < wanted)
+        low, high = np.where(right, middle + 1, low), np.where(right, high, middle)
+    hit = np.flatnonzero(low < end)
+    hit = hit[shard.documents[low[hit]] == wanted[hit]]
+    scores = np.zeros(len(owners), np.int64)
+    np.add.at(scores, pair[hit], shard.impacts[low[hit]])
+    return scores

@@ -1,0 +1,198 @@
+"""What became of rows, in words: counts with examples, one row, and shifts of every metric."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.db.database import Database
+from duckplets.db.queries import query
+from duckplets.errors import QualityError, nearest
+from duckplets.ingest.checkpoint import UNPUBLISHED
+from duckplets.ingest.records import current_version
+from duckplets.quality.judgement_log import STORED
+from duckplets.quality.texts import texts_of
+
+WARNING = 0.2
+"""A population stability index above it is a shift to look at."""
+
+_LOG = logging.getLogger("duckplets")
+_LEAST = 1e-4  # share of an empty bin
+_BINS = 10
+_QUANTILES = (0.1, 0.5, 0.9)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Shifts(Reported):
+    """How the metrics of sources differ from those of a source or of a version.
+
+    Attributes:
+        against: What is compared with, in words.
+        rows: A row each of ``source``, ``metric``, the number of ``records``, quantiles .1, .5 and
+            .9 as ``quantiles``, those of what is compared with as ``before``, and ``psi``: the
+            population stability index over tenths of the latter.
+    """
+
+    against: str
+    rows: list[dict[str, Any]]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences on shifts above .2."""
+        return [
+            f"{shown(row['source'])}: {row['metric']} has shifted (psi {row['psi']:.2f}): "
+            f"quantiles {_told(row['quantiles'])}, {_told(row['before'])} in {self.against}"
+            for row in self.rows
+            if row["psi"] > WARNING
+        ]
+
+    def __str__(self) -> str:
+        """Say which metrics have shifted."""
+        compared = counted(len(self.rows), "metric of a source", "metrics of sources")
+        head = f"{compared} compared with {self.against}: {len(self.warnings):,} above {WARNING:g}"
+        return "\n".join([head, *(f"  {line}" for line in self.warnings)])
+
+    __repr__ = __str__
+
+
+def acquisitions(database: Database) -> pa.Table:
+    """Return the intakes through gates, by number."""
+    return database.table("quality/explain/acquisitions", {"unpublished": UNPUBLISHED})
+
+
+def counts(database: Database, examples: int) -> pa.Table:
+    """Return how many rows ended how, by source, outcome, gate and rule, with the first of each."""
+    return database.table("quality/explain/counts", {"examples": examples})
+
+
+def why(database: Database, record: str) -> list[dict[str, Any]]:
+    """Return what became of the rows of an id, or of ``SOURCE:ROW``, with metrics and text.
+
+    Raises:
+        QualityError: No gate has seen such a row.
+    """
+    rows: list[dict[str, Any]] = database.table(
+        "quality/explain/why", {"record": record}
+    ).to_pylist()
+    if not rows:
+        raise QualityError(
+            f"no row {shown(repr(record))} was read through gates: give a record's id, as in "
+            f"'news/17', or the source and the number of its row, as in 'news:17'"
+        )
+    for row in rows:
+        row["metrics"] = {n: v for n, v in (row["metrics"] or {}).items() if v is not None}
+        row["text"] = row.pop("rejected_text")
+        if row["outcome"] == "accepted":
+            found = list(texts_of(database, pa.table({"record_key": [row["record_key"]]})))
+            row["text"] = found[0][1][0].as_py() if found else None
+    return rows
+
+
+def shifts(database: Database, against: str | int) -> Shifts:
+    """Return how the metrics of sources differ from those of one source, or of a version.
+
+    Args:
+        database: The corpus.
+        against: The name of a source, with which every other is compared; or a version, with
+            which every source is compared as it was then.
+
+    Raises:
+        QualityError: There is no such source or version with metrics.
+    """
+    newest = current_version(database)
+    names = [row[0] for row in database.run("quality/explain/sources_with_metrics")]
+    pairs: list[tuple[str, tuple[str, int]]]
+    if isinstance(against, int) and not isinstance(against, bool):
+        if not 0 < against <= newest:
+            raise QualityError(f"against={against}: there are versions 1 to {newest}")
+        told = f"version {against}"
+        pairs = [(name, (name, against)) for name in names]
+    else:
+        if against not in names:
+            raise QualityError(
+                f"against={against!r}{nearest(str(against), names)}: no source of that name has "
+                f"metrics; give one of {', '.join(names) or 'none'}, or the number of a version"
+            )
+        told = f"source {shown(against)}"
+        pairs = [(name, (str(against), newest)) for name in names if name != against]
+    metrics = [
+        f.name for f in STORED if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)
+    ]
+    rows = []
+    for metric in metrics:
+        held: dict[tuple[str, int], Any] = {}
+        for name, other in pairs:
+            for what in ((name, newest), other):
+                if what not in held:
+                    held[what] = _values(database, metric, *what)
+            now, before = held[name, newest], held[other]
+            if len(now) and len(before):
+                rows.append(_shift(name, metric, now, before))
+    return Shifts(told, sorted(rows, key=lambda row: (row["source"], -row["psi"])))
+
+
+def _values(database: Database, metric: str, source: str, version: int) -> Any:
+    """Return the values of a metric, float64[records]."""
+    given = {"source": source, "version": version}
+    return database.arrow(_statement(metric), given)["value"].to_numpy()
+
+
+@cache
+def _statement(metric: str) -> str:
+    """Return the statement that reads a metric, made once for all sources and versions."""
+    from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
+
+    tree = parse_one(query("quality/explain/metric_of"), dialect=DuckDB)
+    name = exp.Dot(this=exp.column("metrics"), expression=exp.to_identifier(metric, quoted=True))
+    for column in list(tree.find_all(exp.Column)):
+        if column.name == "metric":
+            column.replace(name.copy())
+    return str(tree.sql(dialect=DuckDB))
+
+
+def _shift(source: str, metric: str, now: Any, before: Any) -> dict[str, Any]:
+    return {
+        "source": source,
+        "metric": metric,
+        "records": len(now),
+        "quantiles": np.quantile(now, _QUANTILES).tolist(),
+        "before": np.quantile(before, _QUANTILES).tolist(),
+        "psi": round(stability(now, before), 4),
+    }
+
+
+def stability(now: Any, before: Any) -> float:
+    """Return the population stability index of values over tenths of those before.
+
+    It is the sum over bins of (p - q) ln(p / q), p and q being the shares of values that lie in
+    them now and before; an empty bin counts as a share of .0001.
+    """
+    edges = np.unique(np.quantile(before, np.linspace(0, 1, _BINS + 1)[1:-1]))
+    bins = len(edges) + 1
+    shares = [
+        np.maximum(
+            np.bincount(np.searchsorted(edges, values, "left"), minlength=bins) / len(values),
+            _LEAST,
+        )
+        for values in (now, before)
+    ]
+    return float(((shares[0] - shares[1]) * np.log(shares[0] / shares[1])).sum())
+
+
+def _told(quantiles: list[float]) -> str:
+    return " / ".join(f"{value:.4g}" for value in quantiles)
+
+
+def left_as_they_are(database: Database) -> None:
+    """Say which files keep lines of records that are changed or removed now."""
+    for (path,) in database.run("quality/json_lines/paths"):
+        _LOG.warning(
+            "the lines in %s stay as they are: JSON lines are only ever appended", shown(path)
+        )

@@ -1,0 +1,111 @@
+"""What a described data set says of its texts: by which gates they pass, and how they are cleaned.
+
+Gates are of a source. Preprocessors are of a corpus, and clean the texts of all sources alike; so
+a data set cannot have its own, and what it says of cleaning is held against what the corpus does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets.base.sanitize import shown
+from duckplets.errors import DuckpletsError, SourceError
+from duckplets.quality.intake import QualityGates
+from duckplets.quality.settings import Quality
+from duckplets.text.normaliser import Normaliser
+from duckplets.text.preprocessors import name_of
+
+if TYPE_CHECKING:
+    from duckplets.text.chunking import Chunking
+
+_GATES = ("where", "size_mb", "limit")
+_DOMAINS = ("general", "medical", "code")
+_CLEAN = ("on", "off", "text", "code")
+JUDGED = ("quality", "domain", *_GATES, "clean")
+"""The keys of a data set that are about its texts."""
+
+
+def judged(
+    values: Mapping[str, Any], folder: Path, note: Callable[[str], None]
+) -> tuple[dict[str, Any], str | None]:
+    """Return what keys say: arguments of an ingest, and how texts are to be cleaned.
+
+    Args:
+        values: Of the keys ``JUDGED``, those that are given.
+        folder: Where a file of settings is looked for.
+        note: Takes each mistake.
+    """
+    gates = {key: values[key] for key in _GATES if key in values}
+    for key, value in gates.items():
+        _tried(note, partial(QualityGates, **{key: value}))
+    if "quality" in values or "domain" in values:
+        given = values.get("quality"), values.get("domain")
+        gates["quality"] = _tried(note, partial(_quality, *given, folder))
+    clean = values.get("clean")
+    if isinstance(clean, bool):  # as YAML reads on and off
+        clean = "on" if clean else "off"
+    if clean is not None and clean not in _CLEAN:
+        note(f"clean={shown(repr(clean))}: give one of {', '.join(_CLEAN)}")
+    return gates, clean
+
+
+def _tried(note: Callable[[str], None], make: Callable[[], Any]) -> Any:
+    """Return what is made; a mistake is noted."""
+    try:
+        return make()
+    except DuckpletsError as error:
+        note(str(error))
+        return None
+
+
+def _quality(given: Any, domain: Any, folder: Path) -> Quality | None:
+    """Return the settings of gates; None where they are off."""
+    if domain is not None and domain not in _DOMAINS:
+        raise SourceError(f"domain={shown(repr(domain))}: give one of {', '.join(_DOMAINS)}")
+    if given is False:
+        if domain is not None:
+            raise SourceError("quality is off, and domain asks for gates: leave one out")
+        return None
+    if domain is not None and given is not None:
+        if not isinstance(given, Mapping) or "preset" in given:
+            raise SourceError(
+                f"domain={domain!r} is the preset that a table quality begins with; beside "
+                f"quality={shown(repr(given))} leave it out"
+            )
+        given = {"preset": domain, **given}
+    given = domain if given is None else given
+    if isinstance(given, str) and given.endswith(".toml"):
+        given = folder / Path(given).expanduser()
+    return Quality.of(given)
+
+
+def check_cleaning(wanted: Iterable[tuple[str, str | None]], chunking: Chunking) -> None:
+    """Refuse data sets that want their texts cleaned otherwise than the corpus does.
+
+    Args:
+        wanted: Name and ``clean`` of each data set.
+        chunking: Of the corpus.
+
+    Raises:
+        SourceError: One does.
+    """
+    found = chunking.preprocessors
+    forms = {"code" if each.code else "text" for each in found if isinstance(each, Normaliser)}
+    met = {None, *forms, "on" if found else "off"}
+    has = ", ".join(map(name_of, found)) or "no preprocessor"
+    for name, clean in wanted:
+        if clean not in met:
+            raise SourceError(
+                f"data set {name!r}: clean={clean!r}: a corpus cleans the texts of all its sources "
+                f"alike, and this one has {has}: {_WAYS.get(str(clean), _WAYS['on'])}"
+            )
+
+
+_WAYS = {
+    "off": "take it into a corpus of its own, or call chunk() without preprocessors first",
+    "code": "take it into a corpus of its own, or call normalise(Normaliser(code=True)) first",
+    "on": "call normalise() first (--normalise text)",
+}

@@ -1,0 +1,191 @@
+"""Elements: which records an order names, taken from it span by span as checked arrays of numbers.
+
+    IndexSampler, DataIndex, any iterable ─elements ``start … stop-1``→ Part(index, key, place)
+
+Our own orders are taken by arrays; anything else is iterated, lazily, in the thread that asks.
+The records of all sources that a ``DataIndex`` names are laid end to end; an entry is then the
+place of one of them, as an element is in any other order.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, cast
+
+import numpy as np
+
+from duckplets.base.arrays import Integers
+from duckplets.base.sanitize import listed
+from duckplets.errors import SamplerError, nearest
+from duckplets.records.data_index import DataIndex
+from duckplets.records.metadata import RecordMetadata
+from duckplets.records.order import IndexSampler, SequentialSampler
+
+Order = Iterable[RecordMetadata] | Iterable[int] | DataIndex
+
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+_LOOKED = 1 << 20  # entries looked at, at once
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some elements of an order.
+
+    Attributes:
+        indices: Index of every element: shape (elements,).
+        keys: Record that every element names: shape (elements,).
+        places: Number of that record among all that are read: shape (elements,).
+        error: What came after them.
+    """
+
+    indices: Integers
+    keys: Integers
+    places: Integers
+    error: Exception | None = None
+
+    def first(self, elements: int) -> Part:
+        """Return so many of them, without the error."""
+        return Part(self.indices[:elements], self.keys[:elements], self.places[:elements])
+
+
+# Returns the elements ``start … stop-1``, fewer at the end of the order or at an error. Each call
+# goes on where the one before stopped.
+Take = Callable[[int, int], Part]
+
+
+def elements_of(order: Order, records: int) -> Take:
+    """Return what takes the elements of an order over so many records.
+
+    Raises:
+        SamplerError: It is no order, or a sampler of more records than there are.
+    """
+    # A subclass may have changed how it iterates, so it is taken by iterating.
+    if type(order) in (IndexSampler, SequentialSampler):
+        return _sampled(cast("IndexSampler", order), records)
+    return _iterated(order, records)
+
+
+def _sampled(sampler: IndexSampler, records: int) -> Take:
+    if sampler.num_records > records:
+        raise SamplerError(
+            f"the order is over num_records={sampler.num_records}, and there are {records} "
+            f"records to read; give it at most so many"
+        )
+    end = None if sampler.num_epochs is None else len(sampler)
+
+    def take(start: int, stop: int) -> Part:
+        stop = stop if end is None else min(stop, end)
+        keys = sampler.keys(start, stop)
+        return Part(sampler.indices(start, stop), keys, keys)
+
+    return take
+
+
+# -- any order ----------------------------------------------------------------------------------
+
+
+def _iterated(order: Order, records: int) -> Take:
+    try:
+        elements = iter(order)
+    except TypeError as error:
+        raise SamplerError(
+            f"order={order!r}: give a dp.IndexSampler, or an iterable of dp.RecordMetadata "
+            f"or of integers"
+        ) from error
+
+    def take(start: int, stop: int) -> Part:
+        indices: list[int] = []
+        keys: list[int] = []
+        failed: Exception | None = None
+        try:
+            for number, element in enumerate(islice(elements, stop - start), start):
+                index, record_key = _named(number, element, records)
+                indices.append(index)
+                keys.append(record_key)
+        except Exception as error:
+            failed = error
+        named = np.array(keys, dtype=np.int64)
+        return Part(np.array(indices, dtype=np.int64), named, named, failed)
+
+    return take
+
+
+def _named(number: int, element: Any, records: int) -> tuple[int, int]:
+    """Return index and key of an element, if there is such a record."""
+    if hasattr(element, "record_key"):
+        index = _integer(number, element.index, element)
+        named = element.record_key
+        record_key = index if named is None else _integer(number, named, element)
+    else:
+        index, record_key = number, _integer(number, element, element)
+    if not 0 <= record_key < records:
+        there = f"records 0 to {records - 1}" if records else "no records"
+        raise SamplerError(
+            f"element {number} of the order names record {record_key}; there are {there}"
+        )
+    return index, record_key
+
+
+def _integer(number: int, value: Any, element: Any) -> int:
+    with suppress(TypeError):
+        found = operator.index(value)
+        if _LOWEST <= found <= _HIGHEST and not isinstance(value, bool):
+            return found
+    raise SamplerError(
+        f"element {number} of the order is {element!r}; give dp.RecordMetadata with "
+        f"integers of 64 bits as index and key, or such integers"
+    )
+
+
+# -- a data index -------------------------------------------------------------------------------
+
+
+def indexed_elements(index: DataIndex, sizes: Mapping[str, int], where: str) -> Take:
+    """Return what takes the entries of an index over the records of its sources, end to end.
+
+    Args:
+        index: The index; its data sets are sources.
+        sizes: Number of records by name of the source, others than those named too, in the order
+            in which they lie.
+        where: What the records are, for messages.
+
+    Raises:
+        SamplerError: It names a source or a record that is not there.
+    """
+    for name, entries in index.counts().items():
+        if entries and name not in sizes:
+            raise SamplerError(
+                f"the index names {name!r}{nearest(name, sizes)}; the sources to read from are: "
+                f"{listed(sizes) or 'none'}"
+            )
+    limits = np.array([sizes.get(name, 0) for name in index.names], dtype=np.int64)
+    for start in range(0, len(index), _LOOKED):
+        codes, rows = index.arrays(slice(start, start + _LOOKED))
+        beyond = np.flatnonzero(rows >= limits[codes])
+        if len(beyond):
+            _refuse(index, start + int(beyond[0]), sizes, where)
+    starts = dict.fromkeys(index.names, 0)
+    records = 0
+    for name in (name for name in sizes if name in starts):
+        starts[name] = records
+        records += sizes[name]
+    firsts = np.array(list(starts.values()), dtype=np.int64)
+
+    def take(start: int, stop: int) -> Part:
+        codes, rows = index.arrays(slice(start, stop))
+        numbers = np.arange(start, start + len(rows), dtype=np.int64)
+        return Part(numbers, rows, firsts[codes] + rows)
+
+    return take
+
+
+def _refuse(index: DataIndex, entry: int, sizes: Mapping[str, int], where: str) -> None:
+    name, row = index.select(entry)
+    records = f"records 0 to {sizes[name] - 1}" if sizes[name] else "no records"
+    raise SamplerError(
+        f"entry {entry} of the index names record {row} of {name!r}; in {where} that has {records}"
+    )

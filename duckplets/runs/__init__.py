@@ -1,0 +1,1 @@
+"""How a run lives: opened, saved, resumed, forecast and counted."""

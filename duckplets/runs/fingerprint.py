@@ -1,0 +1,148 @@
+"""Say in a few values what a run follows from, and refuse where a saved one differs.
+
+What must agree for a cursor to be valid is kept field by field, so a mismatch says what differs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from duckplets.base.sanitize import shown
+from duckplets.errors import StateMismatchError, nearest
+from duckplets.order.changes import Event
+from duckplets.order.mixture import Mixture, differences
+from duckplets.order.ranks import world_sizes
+
+Fingerprint = dict[str, Any]
+
+_SHOWN = 5  # recipes that differ
+
+
+def digest(value: Any) -> str:
+    """Return a short name of a plain value: equal values have equal ones."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def of_vectors(vectors: Mapping[str, Any]) -> Fingerprint:
+    """Return what of a run's vectors, as settings have them, must agree for its samples."""
+    found: Fingerprint = {"sets": vectors["sets"]}
+    if vectors["missing"] == "drop":  # then they say which samples there are
+        found["missing"] = "drop"
+    return found
+
+
+def plain_state(
+    given: Mapping[str, Any],
+) -> tuple[Any, Fingerprint, dict[int, Event], dict[str, list[int]]]:
+    """Return position, fingerprint, events and counts of what ``Sampler.state_dict`` returned.
+
+    Raises:
+        StateMismatchError: It did not return this.
+    """
+    if not {"position", "fingerprint"} <= set(given):
+        raise StateMismatchError(
+            f"this is not a sampler's state, with position and fingerprint; it has "
+            f"{', '.join(map(str, given)) or 'nothing'}"
+        )
+    try:
+        events = {int(step): Event(*told) for step, *told in given.get("events", [])}
+        found = given.get("counts", {}).items()
+        counts = {n: [int(a), int(b), *map(int, c[:2])] for n, (a, b, *c) in found}
+        return given["position"], dict(given["fingerprint"]), events, counts
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise StateMismatchError(
+            f"this sampler's state is damaged: {error}; give what state_dict() returned"
+        ) from error
+
+
+def refuse_mismatch(
+    saved: Fingerprint,
+    now: Fingerprint,
+    *,
+    allow_drift: Collection[str] = (),
+    told: Mapping[str, str] = {},
+    edited: Mapping[str, str] = {},
+) -> None:
+    """Refuse a fingerprint that differs.
+
+    Args:
+        saved: As it was.
+        now: As it is.
+        allow_drift: Names of fields that may differ.
+        told: What differs in fields that are digests; see ``differing``.
+        edited: Fields that others judge, with what differs in them, which is shown where another
+            field is refused.
+
+    Raises:
+        StateMismatchError: With every differing field and both values.
+    """
+    unknown = set(allow_drift) - now.keys()
+    if unknown:
+        name = sorted(unknown)[0]
+        raise StateMismatchError(
+            f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"
+        )
+    differing = [
+        name
+        for name in {**saved, **now}
+        if saved.get(name) != now.get(name) and name not in allow_drift
+    ]
+    if set(differing) - edited.keys():
+        said = {**told, **edited}
+        all_told = [
+            said.get(name, f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})")
+            for name in differing
+        ]
+        hint = ""
+        if "batch_size" in differing:
+            hint = (
+                " (batch_size is that of all ranks together; world sizes that divide it: "
+                f"{world_sizes(int(saved.get('batch_size', 0)))})"
+            )
+        raise StateMismatchError(
+            f"the saved run does not fit: {'; '.join(all_told)}{hint}. Open it with what it was "
+            f"saved with, or accept another order with allow_drift=(…)"
+        )
+
+
+def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """Return in words what differs in the recipes and the mixture of two runs' settings.
+
+    Args:
+        saved: Settings of a run, as they were.
+        now: Settings as they are.
+    """
+    mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
+    told = {"mixture": differences(*mixtures)}
+    one, other = _recipes(saved), _recipes(now)
+    places = [place for place in {**one, **other} if one.get(place) != other.get(place)]
+    told["recipes"] = "; ".join(
+        f"source {source!r}, recipe {name!r}: {_fields(one.get(at, {}), other.get(at, {}))}"
+        for at in places[:_SHOWN]
+        for source, name in [at]
+    )
+    if len(places) > _SHOWN:
+        told["recipes"] += f"; and {len(places) - _SHOWN:,} recipes more"
+    return {field: f"{field}: {words}" for field, words in told.items() if words}
+
+
+def _recipes(settings: Mapping[str, Any]) -> dict[tuple[str, Any], dict[str, Any]]:
+    """Return the definitions of recipes by source and name."""
+    found = settings.get("recipes", {}).items()
+    return {(source, d.get("name")): d for source, definitions in found for d in definitions}
+
+
+def _fields(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return which fields of a recipe differ, with both values."""
+    if not (saved and now):
+        return "saved only" if saved else "now only"
+    fields = [field for field in {**saved, **now} if saved.get(field) != now.get(field)]
+    return ", ".join(
+        f"{field} (saved: {shown(repr(saved.get(field)), 80)}, now: "
+        f"{shown(repr(now.get(field)), 80)})"
+        for field in fields
+    )

@@ -1,0 +1,419 @@
+"""Open runs: from a sampler's arguments, or a saved run, to a sampler.
+
+Arguments become ``RunSettings``, with everything resolved: recipes of every source, weights, the
+corpus version, and for mined negatives the number and digest of the mining that is current. A
+saved run keeps them, so resuming resolves nothing anew, and what was ingested, mined or stored as a
+recipe since changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from duckplets.base.arrays import Words
+from duckplets.base.sanitize import shown
+from duckplets.db.database import Database
+from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
+from duckplets.ingest import prefixes as prefix_store
+from duckplets.ingest import records, splits
+from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.order.mixture import Mixture, differences, mixture_of
+from duckplets.order.permute import ORDER_VERSION
+from duckplets.order.schedule import Events, Schedule
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.files import to_dict
+from duckplets.runs import messages, mining_pins, negative_policy, state, versions
+from duckplets.runs.cautions import behind, left_alone, oddities, omitted, unsavable
+from duckplets.runs.default_mixture import shares
+from duckplets.runs.fingerprint import differing, refuse_mismatch
+from duckplets.runs.negative_policy import Drawn
+from duckplets.runs.pool_loading import Left, Named, empty_pools, read_streams, without_empty
+from duckplets.runs.reader import Reader
+from duckplets.runs.sampler import Sampler
+from duckplets.runs.settings import (
+    Empty,
+    Kind,
+    RunSettings,
+    SavingNote,
+    check_overrides,
+    checked_arguments,
+    checked_empty,
+    overridden,
+    saved_settings,
+)
+from duckplets.runs.weight_events import written
+from duckplets.samples.columns import checked_columns
+from duckplets.samples.fetch import Fetcher, chunk_facts
+from duckplets.samples.plan import SINGLE, Planner
+from duckplets.samples.prefixes.prefixing import Prefixes
+from duckplets.samples.stream import Stream
+from duckplets.samples.vector_columns import RunVectors, checked_missing, pinned
+from duckplets.serving.facts import Facts
+from duckplets.serving.snapshot import Served, Snapshot, fingerprint, serve
+from duckplets.serving.texts import Texts
+
+Recipe = recipe_store.Recipe
+Found = tuple[list[Stream], list[Left]]
+# What else can be done about stale minings than to mine again.
+_INSTEAD = (
+    "; or draw at random instead, with by='random', or from these all the same, with "
+    "allow_stale=True"
+)
+
+
+def open_run(
+    database: Database,
+    kind: Kind,
+    *,
+    recipes: Sequence[Recipe | str] | None,
+    mixture: Mixture | Mapping[str, float] | str | Path | None,
+    columns: Sequence[str] | None,
+    long_sections: bool,
+    state_path: Path,
+    beside: bool,
+    arguments: Mapping[str, Any],
+    allow_stale: bool = False,
+    empty: Empty | None = None,
+    snapshot: bool = True,
+) -> Sampler:
+    """Open a new run at its first position; see ``Corpus.sampler``.
+
+    ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
+    """
+    arguments, empty = checked_arguments(kind, arguments), checked_empty(empty)
+    missing = checked_missing(arguments.pop("vectors", "error"))
+    notes = unsavable(state_path, asked=not beside)
+    split = splits.checked_split(arguments["split"])
+    split_settings = splits.need_splits(database)
+    version = records.current_version(database)
+    chunking = chunking_of(database)
+    given, preset = None if mixture is None else mixture_of(mixture), arguments["preset"]
+    if given is not None and given.omitted is None and preset == "crate":
+        given = replace(given, omitted=1.0)
+    if kind == "messages":
+        if recipes is not None:
+            raise SamplerError("recipes: messages have none; leave it out")
+        resolved = messages.resolve(database, given or Mixture(), version)
+    else:
+        tokens = {"max_tokens": chunking["max_tokens"], "long_sections": long_sections}
+        run = arguments | {"kind": kind}
+        resolved = negative_policy.resolved(database, recipes, run, version, **tokens)
+    if not resolved:
+        raise EmptyPoolError(
+            f"{database.path} has no sources; ingest some text first: duckplets ingest "
+            f"{database.path} FILE"
+        )
+    sources = sorted(of_source.source for of_source in resolved)
+    found = recipe_store.sources_of(database, version)
+    brought = {name: found[name] for name in sources}
+    if given is not None:
+        given.check(sources)
+    usual = Mixture("equal" if preset == "crate" else "proportional")
+    drawn_by = shares(database, given, brought, split=split, version=version, usual=usual)
+    mixed = drawn_by.mixture
+    mixed.check(sources)
+    notes += [*drawn_by.notes, *omitted(mixed, sources)]
+    negatives, padded = arguments["negatives"], arguments["remainder"] == "pad"
+    rejected = kind == "messages" and messages.has_pairs(database, sources, version)
+    served = checked_columns(columns, kind, negatives, padded=padded, rejected=rejected)
+    settings = RunSettings(
+        **arguments,
+        kind=kind,
+        recipes={s.source: [to_dict(r) for r in s.recipes] for s in resolved},
+        optional={s.source: sorted(s.optional) for s in resolved if s.optional},
+        sources=sources,
+        mixture=mixed.to_dict(),
+        columns=served,
+        vectors=pinned(Path(str(database.path)), served, missing),
+        corpus_version=version,
+        records=fingerprint(database, version),
+        splits=split_settings.to_dict(),
+        chunking=chunking,
+        declared_prefixes=prefix_store.digest(database, version),
+        index=drawn_by.index,
+    )
+    schedule = versions.schedule_of(settings, None)
+    drawn = negative_policy.with_mined(
+        database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
+    )
+    needed, stale = schedule.drawn, bool(allow_stale)
+    pins = mining_pins.pins(database, settings, drawn, needed, allow_stale=stale, instead=_INSTEAD)
+    settings = replace(settings, candidates=pins)
+    notes += [] if kind in SINGLE else negative_policy.notes(database, settings, needed)
+    given_recipes = {r.name for s in resolved for r in s.recipes} if recipes else set[str]()
+    named = Named(empty, given.named if given else set(), given_recipes)
+    return _opened(database, settings, None, state_path, notes, named=named, snapshot=snapshot)
+
+
+def resume_run(
+    database: Database,
+    run: str,
+    tag: str | None,
+    state_path: Path,
+    *,
+    save_to: Path | None,
+    allow_drift: Collection[str],
+    overrides: Mapping[str, Any],
+    version: versions.Version = None,
+    snapshot: bool = True,
+) -> Sampler:
+    """Open a saved run where it was saved; see ``duckplets.resume``."""
+    check_overrides(overrides)
+    given = dict(overrides)
+    missing = checked_missing(given.pop("vectors")) if "vectors" in given else None
+    written(state_path)
+    saved, cursor = state.load(state_path, run, tag)
+    if saved.order_version != ORDER_VERSION:
+        raise StateMismatchError(
+            f"run {run!r} was saved with order version {saved.order_version}; this duckplets "
+            f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
+            f"version it was started with"
+        )
+    before = saved_settings(saved)
+    versions.refuse_older(database, before)
+    joining = versions.checked_version(database, before, version, cursor.position)
+    sources = versions.sources_with(database, before, joining)
+    settings = overridden(before, negative_policy.given_anew(database, before, given, sources))
+    current = splits.current_splits(database)
+    now = replace(
+        versions.as_found(database, settings, missing),
+        splits=current.to_dict() if current else {},
+        chunking=chunking_of(database),
+    )
+    was, edited = None, dict[str, str]()
+    if now.mixture != before.mixture and "mixture" not in allow_drift:
+        was = replace(now, mixture=before.mixture)
+        mixtures = (Mixture.from_dict(settings.mixture) for settings in (before, now))
+        edited = {"mixture": differences(*mixtures)}
+    found = now.fingerprint()
+    told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
+    refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
+    target, asked = (state_path, False) if save_to is None else (save_to, True)
+    notes = unsavable(target, asked=asked)
+    if before.log and "log" not in overrides:
+        notes.append(
+            SavingNote(
+                f"run {run!r} kept a log in {shown(before.log)}, which is not continued; give "
+                f"log= with its folder when you resume it to go on"
+            )
+        )
+    if joining is not None:
+        recipes, position = overrides.get("recipes"), cursor.position
+        now = versions.joined(
+            database, now, joining, position=position, events=saved.events, recipes=recipes
+        )
+    also: set[str] = set()
+    if was is not None and now.no_duplicates and now.epochs:
+        also = versions.schedule_of(was, saved.events).planned
+    sampler = _opened(
+        database,
+        now,
+        saved.events,
+        target,
+        notes,
+        position=cursor.position,
+        also=also,
+        snapshot=snapshot,
+    )
+    try:
+        if was is not None:
+            old = versions.schedule_of(replace(was, eras=sampler.settings.eras), saved.events)
+            accept_edited(sampler, old, cursor.position, edited["mixture"])
+        if joining is not None:
+            versions.tell(database, sampler, before)
+        sampler.go_on(cursor, saved.events, drifted_from=saved.fingerprint)
+    except BaseException:
+        sampler.close()
+        raise
+    return sampler
+
+
+def accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
+    """Accept the mixture of a run for one that was saved with another.
+
+    Args:
+        sampler: Of the new mixture.
+        before: The schedule of the saved one, with all events.
+        position: Where the run was saved.
+        told: What differs between the mixtures.
+
+    Raises:
+        StateMismatchError: A sample before the position is another.
+    """
+    changed, batch = sampler.first_change(before), sampler.settings.global_batch
+    sampler.changed_from = changed
+    if changed < position:
+        raise StateMismatchError(
+            f"this mixture would change samples from step {changed // batch}, but the run is at "
+            f"step {-(-position // batch)}; use set_weights or a Phase from step "
+            f"{-(-position // batch)}. What differs: {told}"
+        )
+
+
+def _opened(
+    database: Database,
+    settings: RunSettings,
+    events: Events | None,
+    state_path: Path,
+    notes: Sequence[str],
+    *,
+    position: int = 0,
+    also: Collection[str] = (),
+    named: Named | None = None,
+    snapshot: bool = True,
+) -> Sampler:
+    """Open a run of given settings at its first position, to be saved at ``state_path``.
+
+    Args:
+        database: The corpus.
+        settings: Of the run.
+        events: Weights that were set during it.
+        state_path: Where it is saved.
+        notes: What a user should know of it.
+        position: Where it stands; an era whose step is open begins as soon after as it may.
+        also: Sources whose pools are needed although the schedule does not draw from them.
+        named: What a user has named of a new run; all else that has no anchor is left out of it,
+            and noted.
+        snapshot: Whether it may be served from a snapshot.
+    """
+    schedule, newest = versions.schedule_of(settings, events), settings.versions[-1]
+    is_messages, served = settings.kind == "messages", Served()
+    vectors = RunVectors.of(database, newest, mapped=snapshot)
+    if not is_messages:
+        served = serve(database, newest.corpus_version, settings.chunking, snapshot=snapshot)
+    kept, skip = served.snapshot, named is not None and named.empty != "error"
+
+    def read(of: RunSettings, sources: Sequence[str], *, skip: bool = False) -> Found:
+        own = vectors
+        if of.vectors != newest.vectors:
+            own = RunVectors.of(database, of, mapped=snapshot)
+        drawn = negative_policy.drawn_by(of)
+        return _streams(database, own, of, drawn, sources, skip=skip, snapshot=kept)
+
+    with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
+        reads = beside.submit(_texts, reading, newest, served)
+        needed = sorted(schedule.drawn | {*also})
+        streams, empty = versions.first_streams(settings, schedule, needed, read, skip=skip)
+    facts, texts = reads.result()
+    if named is not None and empty:
+        if refused := named.refused(empty, streams):
+            raise empty_pools(refused)
+        settings, notes = without_empty(settings, streams, needed, notes, empty)
+        schedule = versions.schedule_of(settings, None)
+    planner = Planner(
+        streams,
+        schedule,
+        kind=settings.kind,
+        seed=settings.seed,
+        swap=settings.swap,
+        distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
+        apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
+    )
+    # Ignore steps here: samples past them may come before, so other steps alter no batch.
+    planner.end = replace(settings, steps=None).end(planner.epoch_length)
+    settings = versions.settled(settings, planner, events, position)
+    planner.join(versions.later_streams(settings, planner.schedule, needed, read))
+    settings = versions.in_shares(settings, planner, events)
+    # Refuse now what cannot be served at all.
+    most, schedule = settings.global_batch, planner.schedule
+    if settings.no_duplicates == "negatives":
+        planner.plan(0, most if planner.end is None else min(planner.end, most))
+    step = position // most
+    later = (change for change, _ in schedule.changes if change > step)
+    planner.check(schedule, [step, *later], settings.end(planner.epoch_length))
+    prefixes = None
+    if settings.prefixed:
+        prefixes = Prefixes(database, versions.prefixes_of(database, settings), settings.seed)
+    fetcher = (messages.MessageFetcher if is_messages else Fetcher)(
+        database,
+        planner.streams,
+        kind=settings.kind,
+        negatives=settings.negatives,
+        columns=settings.columns,
+        facts=facts,
+        texts=texts,
+        folder=kept.folder if kept else None,
+        prefixes=prefixes,
+        vectors=versions.vectors_of(database, settings, vectors),
+    )
+    if isinstance(fetcher, messages.MessageFetcher):
+        fetcher.shape = messages.shape_of(database, newest.corpus_version)
+    fetcher.padded_from = settings.padded_from(planner.epoch_length)
+    end, prefetch = settings.end(planner.epoch_length), settings.prefetch
+    reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
+    open_source = partial(versions.streams_of, settings, read)
+    sampler = Sampler(settings, reader, state_path, open_source)
+    sampler.unused = mining_pins.unused(database, settings, streams)
+    odd = [*left_alone(sampler.unused), *oddities(planner)]
+    odd += [] if vectors is None else vectors.notes
+    if not settings.rank:
+        saved = behind(Path(str(database.path)), settings, state_path, position)
+        sampler.notes += [*notes, *saved, *served.notes, *odd]
+    return sampler
+
+
+def _streams(database: Database, vectors: RunVectors | None, *of_run: Any, **how: Any) -> Found:
+    """Read streams as ``open_streams`` does, and count the vectors that they lack."""
+    if vectors is not None and vectors.texts is not None:
+        how = {**how, "texts": vectors.texts}
+    streams, empty = open_streams(database, *of_run, **how)
+    if vectors is not None:
+        vectors.check(database, streams)
+    return streams, empty
+
+
+def _texts(database: Database, settings: RunSettings, served: Served) -> tuple[Facts, Texts | None]:
+    """Return what all chunks are, or all conversations, and their texts, if they are at hand."""
+    if settings.kind == "messages":
+        return messages.conversations(database, settings, served.snapshot)
+    texts = served.texts(database, settings.chunking)
+    return (chunk_facts(database, settings.chunking) if texts is None else texts.facts), texts
+
+
+def open_streams(
+    database: Database,
+    settings: RunSettings,
+    drawn: Drawn,
+    sources: Sequence[str],
+    *,
+    skip: bool = False,
+    snapshot: Snapshot | None = None,
+    texts: Words | None = None,
+) -> Found:
+    """Read the pools of all recipes that can be drawn of some sources.
+
+    Args:
+        database: The corpus.
+        settings: Of the run.
+        drawn: Its recipes.
+        sources: Names of the sources.
+        skip: Whether to leave out what is empty.
+        snapshot: Keeps pools.
+        texts: Hashes of those that samples may be of, ascending; None for all.
+
+    Returns:
+        The streams, and which recipes and sources were left out that somebody asked for, and why.
+
+    Raises:
+        EmptyPoolError: Sources have no recipe, or recipes no anchor: it names them all.
+        StateMismatchError: Mined negatives are not there, or others than the run is pinned to.
+    """
+    if settings.kind == "messages":
+        streams, empty = messages.open_streams(database, settings, sources, snapshot)
+    else:
+        none = [s for s in sources if not drawn[s]]
+        empty = [Left(s, None, f"source {s!r} has no recipe to draw by") for s in none]
+        named = [(source, recipe) for source in sources for recipe in drawn[source]]
+        streams = read_streams(database, settings, named, empty, snapshot, texts) if named else []
+    told = {stream.source for stream in streams} | {left.source for left in empty}
+    none = [name for name in sources if name not in told]
+    empty += [Left(n, None, f"no recipe of source {n!r} finds an anchor") for n in none]
+    if empty and not skip:
+        raise empty_pools(empty)
+    return streams, empty

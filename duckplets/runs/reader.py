@@ -1,0 +1,415 @@
+"""Read the batches of a run at any position from blocks, the next of which are prepared meanwhile.
+
+    position ─Planner→ plan ─RankPart→ own samples ─Fetcher→ Block ─slices→ Batch
+
+Blocks start small, so that the first batch comes soon, also after a jump, and grow to what the
+memory allows. What prepares them holds no reference to the sampler, so that a sampler nobody holds
+is let go.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from duckplets.base.arrays import Integers
+from duckplets.base.checks import MAX_POSITION
+from duckplets.base.dropped import forget, when_dropped
+from duckplets.base.prefetch import BlocksAhead, StoppedError
+from duckplets.errors import SamplerError
+from duckplets.order.ranks import RankPart
+from duckplets.order.schedule import Schedule
+from duckplets.runs.metrics import Counters, Uncounted
+from duckplets.samples.batch import Batch, Block, Tally, Tranche
+from duckplets.samples.fetch import Fetcher
+from duckplets.samples.plan import Planner
+from duckplets.samples.planned import Plan, joined
+
+_FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
+_GROWTH = 4
+_LARGEST_BLOCK = 65_536
+_BLOCK_BYTES = 192 << 20  # of text in a block: with the prepared ones well below the limit
+_LARGEST_SPAN = 1 << 20  # positions of all ranks that are planned for a block
+_FARTHEST = 1 << 33  # that a block may go over: see ``Apportionment.deal``
+_ALONE = 1024  # samples read after weights were set, before a thread prepares more
+_PLANNED = 1 << 17  # of them planned at once
+
+
+class Reader:
+    """Read the batches of one rank.
+
+    Args:
+        planner: Of the run.
+        fetcher: Of the run.
+        part: What the rank takes.
+        end: The position a bounded run ends at, or None.
+        prefetch: Blocks to prepare in the background.
+        block_bytes: What is fetched for a block, about.
+
+    Attributes:
+        part: What this reader takes, maybe one of several workers of the rank.
+    """
+
+    def __init__(
+        self,
+        planner: Planner,
+        fetcher: Fetcher,
+        part: RankPart,
+        *,
+        end: int | None,
+        prefetch: int,
+        block_bytes: int = _BLOCK_BYTES,
+    ) -> None:
+        self.planner = planner
+        self.fetcher = fetcher
+        self.part = part
+        self.end = end
+        self._counters = Counters(planner.schedule.sources)
+        self._uncounted = Uncounted(part)
+        self._until: int | None = None  # what was prepared from there on is not to be used
+        self._prefetch = prefetch
+        self._block_bytes = block_bytes
+        self._waits, self._waited = 0, 0.0  # for blocks that were not ready, in seconds
+        self._tranche: Tranche | None = None  # of the batch taken last
+        self._before: Tranche | None = None  # that of the batch before it, if another
+        self._is_closed = False
+        self._begin()
+
+    def _begin(self, *, alone: int = 0) -> None:
+        self._block: Block | None = None
+        prepare = self._preparation(self.end)
+        if alone:
+            prepare.sizes.begin_small()
+        self._blocks = BlocksAhead(prepare, prepare.sizes.follow, self._prefetch, alone=alone)
+        # Dropping a reader ends its thread and its connection, as closing it does.
+        self._dropped = when_dropped(self, partial(_let_go, self._blocks, self.fetcher))
+
+    def _preparation(self, end: int | None) -> Preparation:
+        return Preparation(
+            self.planner,
+            self.fetcher,
+            self.part,
+            BlockSizes(self.part, end, self.planner.needs_all, self._block_bytes),
+        )
+
+    def check_open(self) -> None:
+        """Refuse to read after this was closed.
+
+        Raises:
+            SamplerError: It was.
+        """
+        if self._is_closed:
+            raise SamplerError(
+                "this sampler is closed, by its close() or that of its corpus; open another with "
+                "Corpus.sampler(…), or where it was saved with duckplets.resume(…)"
+            )
+
+    def take(self, start: int) -> Batch:
+        """Return the batch that begins at a position, and count it."""
+        self.check_open()
+        stop, block = self.stop_of(start), self._block
+        if block is None or not block.start <= start < block.stop or not self._is_sound(stop):
+            block = self._block = self._next_block(start)
+        if block is None or block.stop < stop:
+            with self._waiting():
+                block = self._preparation(self.end)(start, stop)
+        number = (start - block.start) // self.part.stride
+        counted = number * self.part.batch
+        if plans_for_all(self.planner, self.part):
+            self._counters.take(block.tally, counted, counted + stop - start)
+        else:
+            self._uncounted.take(start, stop)
+            if self._uncounted.are_many:
+                self._count_taken()
+        return self._batch(self._tranche_of(block, number), start, stop)
+
+    def _tranche_of(self, block: Block, number: int) -> Tranche:
+        """Return the tranche of a block's batch: the one of the batch before, if it has both.
+
+        Whoever takes a batch mostly drops the one before it after that. So a tranche is let go one
+        batch after its last; if somebody still has it then, it leaves its block.
+        """
+        if self._before is not None:
+            before, self._before = weakref.ref(self._before), None
+            _leave(before)
+        tranche, row = self._tranche, number * self.part.batch_size
+        if tranche is None or not tranche.is_of(block, row):
+            self._before, self._tranche = tranche, block.tranche(row, self.part.batch_size)
+            return self._tranche
+        return tranche
+
+    def counts_before(self, position: int, taken: int) -> dict[str, list[int]]:
+        """Return the counts without the samples from a position up to where batches were taken."""
+        return self.counters.counts(without=self._tallies(position, taken))
+
+    @property
+    def counters(self) -> Counters:
+        """Of all batches taken."""
+        self._count_taken()
+        return self._counters
+
+    def _count_taken(self) -> None:
+        for positions in self._uncounted.positions():
+            with self.fetcher.sound():
+                plan = self.planner.plan_at(positions)
+                self._counters.add(self.fetcher.tally(plan, self.planner.sources))
+
+    def load(self, counts: Mapping[str, Sequence[int]]) -> None:
+        """Count on from the counts of a saved run."""
+        self._uncounted.clear()
+        self._counters.load(counts)
+
+    def _is_sound(self, stop: int) -> bool:
+        """Whether samples up to a position are those that were prepared."""
+        return self._until is None or stop <= self._until
+
+    def _next_block(self, start: int) -> Block | None:
+        if self._until is not None:
+            self._until = None
+            self._renew()
+        return self._taken(start)
+
+    def _tallies(self, start: int, stop: int) -> Iterator[Tally]:
+        for low in range(start, stop, _PLANNED):
+            with self.fetcher.sound():
+                plan = self.planner.plan(low, min(low + _PLANNED, stop))
+                tally = self.fetcher.tally(plan, self.planner.sources)
+            yield tally
+
+    def _taken(self, start: int) -> Block | None:
+        try:
+            with nullcontext() if self._blocks.is_ready(start) else self._waiting():
+                return self._blocks.take(start)
+        except StoppedError:
+            self.check_open()  # another thread has closed it
+            raise
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Count a wait for a block, and how long it is."""
+        begun = time.perf_counter()
+        yield
+        self._waits += 1
+        self._waited += time.perf_counter() - begun
+
+    @property
+    def prefetched(self) -> dict[str, float]:
+        """How often and how long batches waited for a block since this was opened; see metrics."""
+        waits = {"waits": self._waits, "seconds_waited": self._waited}
+        return {"blocks_ready": self._blocks.ready, **waits}
+
+    def at(self, start: int) -> Batch:
+        """Return the batch that begins at a position, without counting it."""
+        self.check_open()
+        stop = self.stop_of(start)
+        block = self._preparation(self.end)(start, stop)
+        return self._batch(block.tranche(0, self.part.batch_size), start, stop)
+
+    def count(self, start: int, stop: int) -> None:
+        """Count positions as taken that are not read."""
+        self.check_open()
+        for low in range(start, stop, _PLANNED):
+            with self.fetcher.sound():
+                plan = self.planner.plan(low, min(low + _PLANNED, stop))
+                self._counters.add(self.fetcher.tally(plan, self.planner.sources))
+
+    def between(self, start: int, stop: int) -> Iterator[Batch]:
+        """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
+        self.check_open()
+        prepare = self._preparation(self.bounded(stop))
+        while span := prepare.sizes.follow(start):
+            block, tranche = prepare(*span), None
+            for number, begin in enumerate(self.part.batches(*span).tolist()):
+                row = number * self.part.batch_size
+                if tranche is None or not tranche.is_of(block, row):
+                    tranche = block.tranche(row, self.part.batch_size)
+                yield self._batch(tranche, begin, min(begin + self.part.batch, span[1]))
+            start = span[1]
+
+    def _batch(self, tranche: Tranche, start: int, stop: int) -> Batch:
+        position, after = self.part.slice(start, stop)
+        low = (start - tranche.start) // self.part.stride * self.part.batch_size
+        step = start // self.part.batch
+        sources = self.planner.schedule.names_at(step)
+        return tranche.batch(
+            low, low + after - position, position=position, step=step, sources=sources
+        )
+
+    def stop_of(self, start: int) -> int:
+        """Return where the batch of all ranks that begins at a position ends."""
+        return self.bounded(start + self.part.batch)
+
+    def bounded(self, position: int) -> int:
+        """Return a position, or the last there can be of this run if that comes before."""
+        return min(position, MAX_POSITION if self.end is None else self.end)
+
+    def share(self, workers: int) -> None:
+        """Take only every ``workers``-th batch from now on."""
+        self.check_open()
+        self._count_taken()
+        self.part = replace(self.part, workers=workers)
+        self._uncounted = Uncounted(self.part)
+        forget(self._dropped)
+        self._blocks.close()
+        self._begin()
+
+    def forget(self) -> None:
+        """Drop what is prepared: the position has jumped."""
+        self._blocks.close()
+        self._block = None
+
+    def go_on_with(self, schedule: Schedule, position: int) -> None:
+        """Plan by other weights from a position on, without waiting for what is being prepared.
+
+        What was prepared before it stays, and of the rest nothing is used. Weights may change at
+        every step, so the next block is a small one, and some are made before a thread begins.
+        """
+        self.check_open()
+        if self._uncounted.stop > position:
+            self._count_taken()
+        self.planner.go_on_with(schedule, position)
+        self._until = position if self._until is None else min(position, self._until)
+        self._blocks.stop()
+
+    def _renew(self) -> None:
+        self._blocks.stop()
+        forget(self._dropped)
+        self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
+
+    def close(self) -> None:
+        """Stop preparing and close the connection."""
+        self._block = None
+        if not self._is_closed:
+            self._is_closed = True
+            forget(self._dropped)
+            self._blocks.close()
+            self._leave_tranches()
+            self.fetcher.close()
+
+    def _leave_tranches(self) -> None:
+        """Let batches that somebody keeps hold no block, nor what it is read from."""
+        kept = [weakref.ref(tranche) for tranche in (self._before, self._tranche) if tranche]
+        self._before = self._tranche = None
+        for tranche in kept:
+            _leave(tranche)
+
+
+def _let_go(blocks: BlocksAhead[Block], fetcher: Fetcher) -> None:
+    """Stop what nobody holds any more, without waiting."""
+    blocks.stop()
+    fetcher.drop()
+
+
+def _leave(tranche: weakref.ref[Tranche]) -> None:
+    """Have a tranche leave its block, if somebody still has a batch of it."""
+    if (held := tranche()) is not None:
+        held.leave_block()
+
+
+@dataclass
+class BlockSizes:
+    """How many positions each block goes over.
+
+    Attributes:
+        part: What the reader takes of them.
+        end: The position a bounded run ends at, or None.
+        plans_all: Whether blocks are planned with all that lies between their batches.
+        most_bytes: Of what is fetched for one, about.
+    """
+
+    part: RankPart
+    end: int | None
+    plans_all: bool = False
+    most_bytes: int = _BLOCK_BYTES
+    _target: int = _FIRST_BLOCK
+    _largest: int = _LARGEST_BLOCK
+    _next: int | None = None  # where the last one ended
+
+    def follow(self, start: int) -> tuple[int, int] | None:
+        """Return the block that begins at a position; None at the end of the run."""
+        if self.end is not None and start >= self.end:
+            return None
+        if start != self._next:  # the cursor has jumped, and is to come to its batch soon
+            self._target = min(self._target, _FIRST_BLOCK)
+        samples = min(self._target, self._largest)
+        most = _LARGEST_SPAN if self.plans_all else _FARTHEST
+        batches = min(samples // self.part.batch_size, most // self.part.stride)
+        self._target = min(max(self._target, self.part.batch_size) * _GROWTH, _LARGEST_BLOCK)
+        stop = start + max(1, batches) * self.part.stride
+        self._next = stop if self.end is None else min(stop, self.end)
+        return start, self._next
+
+    def begin_small(self) -> None:
+        """Begin with one batch."""
+        self._target = 1
+
+    def learn(self, block: Block, samples: int) -> None:
+        """Bound the next blocks by the size of this one's texts."""
+        self._largest = max(1, self.most_bytes // max(1, block.nbytes // max(1, samples)))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Plan and fetch blocks, in the background or at once.
+
+    Attributes:
+        planner: Of the run.
+        fetcher: Of the run.
+        part: What the reader takes.
+        sizes: Learn from every block.
+    """
+
+    planner: Planner
+    fetcher: Fetcher
+    part: RankPart
+    sizes: BlockSizes = field(repr=False)
+
+    def __call__(self, start: int, stop: int) -> Block:
+        """Return the block of the batches from ``start`` to ``stop``.
+
+        Raises:
+            DamagedFileError: What is mapped does not fit together.
+        """
+        with self.fetcher.sound():
+            return self._block(start, stop)
+
+    def _block(self, start: int, stop: int) -> Block:
+        own = self.part.own(start, stop)
+        if plans_for_all(self.planner, self.part):
+            plan, tally = self._of_all(own, start, stop)
+        else:
+            tally = Tally(*(np.zeros(0, np.int64) for _ in Tally.__slots__))
+            plan = joined([self.planner.plan_at(part) for part in _cut(own)])
+        block = self.fetcher.fetch(plan, tally, start=start, stop=stop)
+        self.sizes.learn(block, len(own))
+        return block
+
+    def _of_all(self, own: Integers, start: int, stop: int) -> tuple[Plan, Tally]:
+        """Return the plan of own samples, and what those of all ranks count for."""
+        shared = self.part.shared(start, stop)
+        sources = self.planner.sources
+        parts: list[Plan] = []
+        tallies: list[Tally] = []
+        for positions in _cut(shared):
+            plan = self.planner.plan_at(positions)
+            tallies.append(self.fetcher.tally(plan, sources))
+            low, high = np.searchsorted(own, [positions[0], positions[-1] + 1])
+            parts.append(plan.part(np.searchsorted(positions, own[low:high])))
+        tally = Tally(*(np.concatenate([getattr(t, f) for t in tallies]) for f in Tally.__slots__))
+        return joined(parts), tally
+
+
+def plans_for_all(planner: Planner, part: RankPart) -> bool:
+    """Return whether a reader plans the samples of all ranks, so that it can count them."""
+    return part.world_size == 1 or planner.needs_all
+
+
+def _cut(positions: Integers) -> list[Integers]:
+    """Return positions in parts that are planned at once: one, if there are none."""
+    return [positions[at : at + _PLANNED] for at in range(0, max(1, len(positions)), _PLANNED)]

@@ -1,0 +1,426 @@
+"""Serve a run's batches, one after the other or any of them by number, and save where it stands.
+
+Where a run stands is the position of its next batch, together with the weights that were set on
+the way; all else follows from its configuration. What was taken is counted as well, by source.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.fork_guard import HomeLock, alone
+from duckplets.base.sanitize import shown
+from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.order.changes import Event
+from duckplets.order.weights import Weights
+from duckplets.runs import state
+from duckplets.runs.fingerprint import Fingerprint, digest, plain_state, refuse_mismatch
+from duckplets.runs.losses import Losses, Reporting
+from duckplets.runs.metrics import PhaseLog
+from duckplets.runs.reader import Reader
+from duckplets.runs.served import ServedLog
+from duckplets.runs.settings import BehindNote, RunSettings, run_of
+from duckplets.runs.state_schema import Cursor
+from duckplets.runs.weight_events import EventWriter
+from duckplets.samples.batch import Batch
+
+if TYPE_CHECKING:
+    from duckplets.order.schedule import Events, Schedule
+    from duckplets.samples.version_switch import ByVersion
+
+log = logging.getLogger("duckplets")
+
+_IN_EACH_PROCESS = (
+    "each would take the same batches: open a sampler in every process, with rank= and "
+    "world_size=, or let duckplets.torch.SamplerDataset do so for the workers of a DataLoader"
+)
+
+
+class Sampler(Reporting):
+    """A run over a corpus: iterate it for batches.
+
+    Made by ``Corpus.sampler`` and ``duckplets.resume``. Taking a batch is what moves the
+    position; blocks prepared ahead do not count. Several threads may take batches of one sampler:
+    each batch goes to one of them. A forked process opens its own.
+
+    Attributes:
+        alone: Lets one thread in, of this process.
+        changed_from: Where the mixture was given anew when the run was resumed, the first
+            position whose sample is another now, or a later one than there is; else None.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        reader: Reader,
+        state_path: Path,
+        open_source: Callable[[str], ByVersion],
+    ) -> None:
+        super().__init__(settings, reader)
+        self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
+        self._state_path = state_path
+        self._events = EventWriter(state_path, settings)
+        self._open_source = open_source
+        self._owned: Any = None
+        # The fingerprint it was resumed from, which may differ where drift was allowed, and the
+        # first position whose sample a new mixture has changed since.
+        self._drifted_from: Fingerprint | None = None
+        self.changed_from: int | None = None
+        self._taken: int | None = None  # step of the batch taken last
+        self._losses = Losses()
+        planner = reader.planner  # its schedule may be replaced; this sampler it must not hold
+        self._phases = PhaseLog(
+            planner.schedule.mixture,
+            lambda step: planner.schedule.shares_at(step),
+            quiet=settings.rank > 0,
+        )
+        self._log: ServedLog | None = None
+        if settings.log:
+            order = digest(settings.fingerprint())
+            self._log = ServedLog(Path(settings.log), settings.run, order)
+
+    # -- iteration ----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Batch]:
+        return self
+
+    def __next__(self) -> Batch:
+        with self.alone:
+            return self._next()
+
+    def _next(self) -> Batch:
+        start, stop = self._position, self._reader.stop_of(self._position)
+        if stop <= start:
+            raise StopIteration
+        while self.notes:
+            log.warning("%s", self.notes.pop(0))
+        batch = self._reader.take(start)
+        self._position = self._reader.bounded(start + self._reader.part.stride)
+        self._taken = batch.step
+        self._phases.take(batch.step)
+        if self._log is not None:
+            self._log.take(start, stop)
+        return batch
+
+    def __len__(self) -> int:
+        """Return the number of batches of a bounded run, the same for all ranks.
+
+        Raises:
+            TypeError: The run is endless.
+        """
+        if self._reader.end is None:
+            raise TypeError("an endless sampler has no length; bound it with steps= or epochs=")
+        return -(-self._reader.end // self._batch)
+
+    def __bool__(self) -> bool:
+        return True  # not a question of length: an endless run has none
+
+    # -- where it stands ----------------------------------------------------------------------
+
+    @property
+    def graded(self) -> bool:
+        """Whether labels of pairs are floats, for some source has others than 0 and 1."""
+        return self._reader.planner.is_graded
+
+    @property
+    def message_shape(self) -> Sequence[Any]:
+        """The shape of messages, as DuckDB's ``from_json`` takes it; empty for other kinds."""
+        return getattr(self._reader.fetcher, "shape", ())
+
+    @property
+    def position(self) -> int:
+        """First position, of all ranks, of the next batch."""
+        return self._position
+
+    @property
+    def step(self) -> int:
+        """Number of the next batch."""
+        return self._position // self._batch
+
+    @property
+    def epoch(self) -> int:
+        """Nominal epoch of the position."""
+        return self._position // self.epoch_length
+
+    @property
+    def lr_scale(self) -> float:
+        """Factor for the learning rate of the batch taken last; before any, of the next."""
+        mixture = self._planner.schedule.mixture
+        return mixture.lr_scale(self.step if self._taken is None else self._taken)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the first position of a nominal epoch.
+
+        With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
+        begins in it.
+        """
+        most = MAX_POSITION // self.epoch_length
+        position = integer("epoch", epoch, 0, most, say_high=False) * self.epoch_length
+        if self._settings.no_duplicates:
+            position = -(-position // self._batch) * self._batch
+        self.move(position)
+
+    def batch_at(self, step: int) -> Batch:
+        """Return the batch of any step, past or future; the position stays.
+
+        Raises:
+            SamplerError: A bounded run has no such step.
+        """
+        most = MAX_POSITION // self._batch
+        start = integer("step", step, 0, most, say_high=False) * self._batch
+        if self._reader.stop_of(start) <= start:
+            steps = -(-self._reader.bounded(MAX_POSITION) // self._batch)
+            there = f"steps 0 to {steps - 1}" if steps else "no step"
+            raise SamplerError(f"step {step}: this run has {there}")
+        return self._reader.at(start)
+
+    def peek(self, steps: int) -> Iterator[Batch]:
+        """Yield the batches of the next steps, read block by block; the position stays."""
+        steps = integer("steps", steps, 0, MAX_POSITION, say_high=False)
+        stop = self._position + steps * self._reader.part.stride
+        return self._reader.between(self._position, stop)
+
+    @alone
+    def move(self, position: int) -> None:
+        """Go to a position.
+
+        Raises:
+            SamplerError: It is no position, or lies beyond the end of a bounded run.
+        """
+        position = integer("position", position, 0, MAX_POSITION, say_high=False)
+        if position > self._reader.bounded(position):
+            raise SamplerError(
+                f"position {position} lies beyond the end of this run ({self._reader.end}); "
+                f"give it more steps= or epochs="
+            )
+        self._position = position
+        self._taken = None
+        self._losses.begin(self._steps_taken)
+        self._reader.forget()
+
+    @alone
+    def stride(self, worker: int, workers: int) -> None:
+        """From here on take every ``workers``-th batch, beginning with the ``worker``-th.
+
+        For several processes that take a rank's batches in turn, as a DataLoader's workers do.
+        """
+        if not 0 <= worker < workers:
+            raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
+        self._reader.share(workers)
+        self._phases.quiet = self._settings.rank > 0 or worker > 0
+        self._position = self._reader.bounded(self._position + worker * self._batch)
+
+    # -- for trainers -------------------------------------------------------------------------
+
+    @property
+    def _trainers(self) -> Any:
+        from duckplets.adapters import huggingface
+
+        return huggingface
+
+    def to_hf(self, start_step: int | None = None) -> Any:
+        """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
+        return self._trainers.to_hf(self, start_step)
+
+    def to_hf_dataset(self, steps: int) -> Any:
+        """Return a ``datasets.Dataset`` of the next steps; see ``huggingface.to_hf_dataset``."""
+        return self._trainers.to_hf_dataset(self, steps)
+
+    def hf_batch_sampler(self) -> Any:
+        """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""
+        return self._trainers.hf_batch_sampler(self)
+
+    def hf_callback(self) -> Any:
+        """Return what saves the run with a trainer's checkpoints; see ``huggingface``."""
+        return self._trainers.hf_callback(self)
+
+    # -- weights ------------------------------------------------------------------------------
+
+    @alone
+    def set_weights(self, weights: Mapping[str, float], *, temperature: float | None = None) -> int:
+        """Give sources other weights from the next step on, until the mixture's next phase.
+
+        As a phase does, they override the declared weights for the names given. Every rank has
+        to set the same at the same step. Kept with the run, so that a resumed one does the same;
+        within a second in the state file if the run is saved there already.
+
+        Args:
+            weights: By the names of sources.
+            temperature: In the place of the mixture's from that step on, to the end of the run;
+                None leaves it as it is.
+
+        Returns:
+            The step from which on they are in force. With ``no_duplicates``, where samples change
+            places within blocks of 64 batches or fewer, this is where the next block begins.
+
+        Raises:
+            MixtureError: A name is no source, a weight or the temperature is wrong, or all would
+                be 0.
+            RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
+        """
+        step = self._planner.next_change(self._position)
+        event = Event(Weights(weights, "set_weights"), temperature)
+        schedule = self._planner.schedule.with_event(step, event)
+        self._open_sources(schedule)
+        self._planner.check(schedule, [step], self._reader.end)
+        if self._settings.rank == 0:
+            self._events.put(schedule, step)
+            if self._log is not None:
+                self._log.forget_from(step * self._batch)
+        self._reader.go_on_with(schedule, step * self._batch)
+        return step
+
+    def _open_sources(self, schedule: Schedule) -> None:
+        """Read the pools of sources that nothing was to be drawn from so far."""
+        known = {stream.source for stream in self._planner.streams}
+        for name in sorted(schedule.drawn - known):
+            self._planner.join(self._open_source(name))
+
+    # -- state --------------------------------------------------------------------------------
+
+    @alone
+    def state_dict(self, step: int | None = None) -> dict[str, Any]:
+        """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
+        position = self._used_up_to(step)
+        return {
+            "position": position,
+            "fingerprint": self._settings.fingerprint(),
+            "events": [
+                [
+                    step,
+                    dict(event.weights),
+                    *(() if event.temperature is None else (event.temperature,)),
+                ]
+                for step, event in self._planner.schedule.events.items()
+            ],
+            "counts": self._reader.counts_before(position, self._position),
+        }
+
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
+    ) -> None:
+        """Go to where ``state_dict`` was taken.
+
+        Args:
+            state_dict: From ``state_dict`` of a sampler of the same settings.
+            allow_drift: Names of fingerprint fields that may differ.
+
+        Raises:
+            StateMismatchError: It is of another run; names every differing field.
+        """
+        position, saved, events, counts = plain_state(state_dict)
+        now = self._settings.fingerprint()
+        refuse_mismatch(saved, now, allow_drift=allow_drift)
+        cursor = Cursor(tag=None, position=position, step=0, epoch=0, counts=counts)
+        self.go_on(cursor, events, drifted_from=saved)
+        self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
+
+    @alone
+    def go_on(
+        self,
+        cursor: Cursor,
+        events: Events,
+        *,
+        drifted_from: Fingerprint,
+    ) -> None:
+        """Go on where a run of these settings stood, with the weights that were set on the way."""
+        schedule = self._planner.schedule.with_events(events)
+        self._reader.load(cursor.counts)
+        self._open_sources(schedule)
+        self.move(cursor.position)
+        if cursor.losses is not None:
+            self._losses = Losses(cursor.losses, self._steps_taken)
+        self._planner.schedule = schedule
+        self._phases.resume(self.step)
+        if drifted_from != self._settings.fingerprint() or self._drifted_from is None:
+            self._drifted_from = drifted_from
+
+    @alone
+    def save(
+        self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
+    ) -> Path:
+        """Write the position to the state file and return the file's path.
+
+        For one rank to call: it is the same for all.
+
+        Args:
+            tag: Name of a checkpoint to add; without one the run's latest save is replaced, which
+                is logged as a warning where that was of a later step.
+            path: A new state file to write instead; its folders are made.
+            step: The step to go on with, if that is an earlier one than the sampler's: a trainer
+                takes batches before it uses them.
+
+        Raises:
+            SamplerError: The tag is no name.
+            StateMismatchError: The tag or the path exists, or another run has the name.
+        """
+        if tag is not None:
+            checked_name(f"tag={shown(repr(tag))}", tag, SamplerError, slash=True)
+        target = Path(path) if path is not None else self._state_path
+        if path is not None and target.exists():
+            raise StateMismatchError(f"{target} exists; give the path of a new file")
+        position = self._used_up_to(step)
+        cursor = Cursor(
+            tag=tag,
+            position=position,
+            step=position // self._batch,
+            epoch=position // self.epoch_length,
+            counts=self._reader.counts_before(position, self._position),
+        )
+        self._events.flush()
+        if self._log is not None and self._settings.rank == 0:
+            self._log.bring_up_to_date(self._identities)
+        state.save(
+            target,
+            run_of(self._settings, self._planner.schedule.events),
+            cursor,
+            drifted_from=self._drifted_from,
+            changed_from=self.changed_from,
+            losses=self._losses,
+        )
+        if path is None:
+            self._losses.written(-(-position // self._batch))
+        return target
+
+    def _used_up_to(self, step: int | None) -> int:
+        """Return the position at which a step begins; by default that of the sampler."""
+        if step is None:
+            return self._position
+        steps = integer("step", step, 0, -(-self._position // self._batch))
+        return min(steps * self._batch, self._position)  # the last batch of all may be short
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def own(self, resource: Any) -> None:
+        """Close something, such as the corpus, together with this sampler."""
+        self._owned = resource
+
+    def close(self) -> None:
+        """Stop preparing and close what was opened for this run."""
+        self._reader.close()
+        owned, self._owned = self._owned, None
+        if owned is not None:
+            owned.close()
+        self._events.flush()
+
+    def __enter__(self) -> Sampler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise SamplerError(
+            "a sampler cannot be pickled or copied: it has a file open. Open one in each process, "
+            "by the path of the corpus and the same arguments, or give PyTorch's DataLoader a "
+            "duckplets.torch.SamplerDataset"
+        )
+
+    def __repr__(self) -> str:
+        s = self._settings
+        who = f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
+        return f"{who}\n{self.describe()}"

@@ -1,0 +1,383 @@
+"""Check the arguments of a sampler and keep what its order and batches follow from.
+
+A saved run keeps its settings as they are, so that resuming resolves nothing anew and fields that
+recipes or mixtures gain later alter no fingerprint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.sanitize import shown
+from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.order.permute import ORDER_VERSION
+from duckplets.order.ranks import RankPart, batch_size_of
+from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
+from duckplets.runs.fingerprint import Fingerprint, digest, of_vectors
+from duckplets.runs.negative_policy import By, checked_by, wants_mined
+from duckplets.runs.state_schema import Events, Run
+from duckplets.samples.columns import checked_columns, default_columns
+from duckplets.samples.no_duplicates import NoDuplicates
+from duckplets.samples.plan import SINGLE
+
+Kind = Literal["triplets", "pairs", "texts", "messages"]
+Remainder = Literal["keep", "drop", "pad"]
+Empty = Literal["error", "skip"]
+
+_MOST_SAMPLES = 1 << 22  # in a batch of all ranks: what a ramp of weights deals exactly in one step
+_MOST_RANKS = 1 << 20
+_BOUNDS = {  # least and most
+    "batch_size": (1, 1 << 20),
+    "negatives": (1, 1024),
+    "prefetch": (0, 64),  # blocks, each of up to 192 MB of text
+    "steps": (0, MAX_POSITION),
+    "epochs": (0, MAX_POSITION),
+    "seed": (-(1 << 63), (1 << 64) - 1),
+}
+_OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
+    *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
+    *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
+    *("columns", "log", "by", "structural_negatives", "vectors"),
+)
+
+
+class SavingNote(str):
+    """A note on a run that matters only to who saves it."""
+
+    __slots__ = ()
+
+
+class BehindNote(SavingNote):
+    """Says that a run begins before its latest save."""
+
+    __slots__ = ()
+
+
+def not_of_saving(notes: Iterable[str]) -> list[str]:
+    """Return the notes that matter also to who does not save."""
+    return [note for note in notes if not isinstance(note, SavingNote)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSettings:
+    """Everything a run's order and batches follow from, as plain values.
+
+    Attributes:
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
+        split: Every text of the run is of this split.
+        recipes: Definitions of the recipes of every source.
+        optional: Names of those of them, by source, that are left out if they find no anchor.
+        index: By source what limits the records that anchors may be of: ``size``, ``size_mode``,
+            ``weight`` and ``seed`` of its index controls.
+        sources: Names of all sources of the pinned version.
+        mixture: Weights of the sources and how they change; see ``Mixture.to_dict``.
+        batch_size: Samples a batch of each rank.
+        seed: Another seed gives another order.
+        steps: Number of batches, or None.
+        epochs: Number of nominal epochs, or None.
+        remainder: What becomes of a last batch that is not full.
+        no_duplicates: Whether no text may come twice in a batch; or ``negatives``, if those may
+            not come twice in it nor be its anchors and positives.
+        negatives: How many a triplet has.
+        swap: Whether anchor and positive change places half of the time.
+        preset: What it was opened with: recipes of sources that join come from it.
+        columns: Columns of a batch.
+        prefetch: Blocks to prepare in the background.
+        rank: Which of the ranks this is, from 0.
+        world_size: Number of ranks.
+        log: Folder to write the ids of what is served to, or None.
+        run: Name of the run.
+        corpus_version: Version it is pinned to.
+        records: Fingerprint of the records of that version.
+        splits: Settings of the splits.
+        chunking: Fingerprint of the chunks.
+        candidates: By source and recipe the mining it draws from: ``mining``, its number, and
+            ``digest``. Only of recipes whose negatives are mined.
+        prefixes: Whether texts have the metadata prefixes of the corpus.
+        declared_prefixes: What identifies those of the pinned version: of ``sources`` the
+            definitions, of ``records`` their number and lengths. Empty if there are none.
+        by: Where negatives come from in recipes that leave it open; see ``choosing``.
+        structural_negatives: Of pairs, whether sources with labels have pairs with texts of other
+            records, too.
+        vectors: Where columns have vectors, ``columns``, the set of each; ``sets``, of each the
+            commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
+        eras: What it takes of later versions of the corpus, in order: ``step``, from which on, and
+            those settings that are others then; of ``sources``, ``recipes``, ``optional`` and
+            ``index`` what came with them; ``lengths`` of the mixture from there on.
+    """
+
+    kind: Kind
+    split: str
+    recipes: dict[str, list[dict[str, Any]]]
+    optional: dict[str, list[str]]
+    sources: list[str]
+    mixture: dict[str, Any]
+    batch_size: int
+    seed: int
+    steps: int | None
+    epochs: int | None
+    remainder: Remainder
+    no_duplicates: NoDuplicates
+    negatives: int
+    swap: bool
+    columns: list[str]
+    prefetch: int
+    rank: int
+    world_size: int
+    log: str | None
+    run: str
+    corpus_version: int
+    records: list[int]
+    splits: dict[str, Any]
+    chunking: dict[str, Any]
+    candidates: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    prefixes: bool = True
+    declared_prefixes: dict[str, Any] = field(default_factory=dict)
+    index: dict[str, dict[str, Any]] = field(default_factory=dict)
+    by: By | None = None
+    preset: Preset | None = None
+    structural_negatives: bool = False
+    vectors: dict[str, Any] = field(default_factory=dict)
+    eras: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def versions(self) -> list[RunSettings]:
+        """What it would be opened with at each version it is pinned to, without later ones."""
+        found = [replace(self, eras=[])]
+        for era in self.eras:
+            last = found[-1]
+            came: dict[str, Any] = {
+                name: {**getattr(last, name), **era[name]}
+                for name in ("recipes", "optional", "index")
+            }
+            came["sources"] = [*last.sources, *era["sources"]]
+            others = {n: v for n, v in era.items() if n not in (*came, "step", "lengths")}
+            found.append(replace(last, **others, **came))
+        return found
+
+    def fingerprint(self) -> Fingerprint:
+        """Return what must agree for a position to mean the same sample.
+
+        ``batch_size`` is that of all ranks together: so many ranks may share it as divide it.
+        """
+        same = ("kind", "split", "seed", "negatives", "swap", "no_duplicates")
+        found: dict[str, Any] = {name: getattr(self, name) for name in same}
+        found["batch_size"] = self.global_batch
+        if self.no_duplicates:  # the stretch that the last epoch ends in is arranged up to there
+            found["bounds"] = [self.epochs, self.remainder]
+        found["corpus_version"] = self.corpus_version
+        found["order_version"] = ORDER_VERSION
+        for name in ("recipes", "mixture", "records", "splits", "chunking"):
+            found[name] = digest(getattr(self, name))
+        if self.candidates:
+            found["candidates"] = digest(
+                {
+                    source: {recipe: named["digest"] for recipe, named in recipes.items()}
+                    for source, recipes in self.candidates.items()
+                }
+            )
+        if wants_mined(self.by):
+            found["by"] = self.by
+        if self.structural_negatives:
+            found["structural_negatives"] = True
+        if self.prefixes and self.declared_prefixes and self.kind != "messages":
+            found["prefixes"] = digest(self.declared_prefixes)
+        if self.index:
+            found["index"] = digest(self.index)
+        if self.vectors:
+            found["vectors"] = of_vectors(self.vectors)
+        if self.eras:
+            found["versions"] = [[e["step"], e["corpus_version"], digest(e)] for e in self.eras]
+        return found
+
+    @property
+    def prefixed(self) -> bool:
+        """Whether some text may have a prefix."""
+        declared = self.declared_prefixes or any(era["declared_prefixes"] for era in self.eras)
+        return self.prefixes and bool(declared) and self.kind != "messages"
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a batch of all ranks."""
+        return self.batch_size * self.world_size
+
+    def rank_part(self) -> RankPart:
+        """Return what this rank takes."""
+        return RankPart(self.batch_size, self.rank, self.world_size)
+
+    def padded_from(self, epoch_length: int) -> int | None:
+        """Return the position from which samples only fill up the last batch."""
+        padded = self.remainder == "pad" and self.epochs is not None
+        return epoch_length * (self.epochs or 0) if padded else None
+
+    def end(self, epoch_length: int) -> int | None:
+        """Return the position a bounded run ends at; None if it is endless."""
+        ends = []
+        if self.steps is not None:
+            ends.append(self.steps * self.global_batch)
+        if self.epochs is not None:
+            end = self.epochs * epoch_length
+            if self.remainder == "drop":
+                end = end // self.global_batch * self.global_batch
+            elif self.remainder == "pad":
+                end = -(-end // self.global_batch) * self.global_batch
+            ends.append(end)
+        if ends and min(ends) > MAX_POSITION:
+            raise SamplerError(
+                f"steps={self.steps}, epochs={self.epochs}: this run would end at position "
+                f"{min(ends)}, and there are {MAX_POSITION}; give less"
+            )
+        return min(ends, default=None)
+
+
+def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a sampler with plain integers and what its preset says of swapping.
+
+    Raises:
+        SamplerError: One is not.
+    """
+    if kind not in get_args(Kind):
+        raise SamplerError(
+            f"kind={kind!r}{nearest(str(kind), get_args(Kind))}: give one of "
+            f"{', '.join(get_args(Kind))}"
+        )
+    plain = {
+        name: integer(name, arguments[name], low, high, say_high=False)
+        for name, (low, high) in _BOUNDS.items()
+        if arguments[name] is not None or name not in ("steps", "epochs")
+    }
+    plain |= checked_ranks(arguments["rank"], arguments["world_size"])
+    if plain["batch_size"] * plain["world_size"] > _MOST_SAMPLES:
+        raise SamplerError(
+            f"batch_size={plain['batch_size']} of each of world_size={plain['world_size']} ranks: "
+            f"a batch of all ranks has at most {_MOST_SAMPLES:,} samples; give less of one of them"
+        )
+    if arguments["remainder"] not in get_args(Remainder):
+        raise SamplerError(
+            f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
+        )
+    by, apart = checked_by(arguments.get("by")), arguments["no_duplicates"]
+    if by is not None and kind in SINGLE:
+        raise SamplerError(f"by={by!r}: {kind} have no negatives; leave it out")
+    if not (isinstance(apart, bool) or apart == "negatives"):
+        raise SamplerError(f"no_duplicates={apart!r}: give False, True or 'negatives'")
+    if apart == "negatives" and kind in SINGLE:
+        raise SamplerError(f"no_duplicates='negatives': {kind} have none; give False or True")
+    if kind in SINGLE and arguments["negatives"] != 1:
+        raise SamplerError(f"negatives: {kind} have none; leave it at 1")
+    if not isinstance(arguments.get("prefixes", True), bool):
+        raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
+    structural = arguments.get("structural_negatives", False)
+    if not isinstance(structural, bool) or (structural and kind != "pairs"):
+        what = "give True or False" if kind == "pairs" else f"{kind} have no labels; leave it out"
+        raise SamplerError(f"structural_negatives={structural!r}: {what}")
+    run = arguments["run"]
+    checked_name(f"run={shown(repr(run))}", run, SamplerError, slash=True)
+    log = arguments["log"]
+    if log is not None and not (isinstance(log, str | Path) and str(log)):
+        raise SamplerError(f"log={log!r}: give the path of a folder")
+    preset = checked_preset(arguments.get("preset"))
+    swap = is_swapped(arguments.get("swap"), preset)
+    others = {"log": None if log is None else str(log), "by": by, "preset": preset, "swap": swap}
+    return dict(arguments) | plain | others
+
+
+def checked_empty(empty: Any) -> Empty | None:
+    """Return what becomes of sources and recipes that find no anchor.
+
+    Raises:
+        SamplerError: It says neither.
+    """
+    if empty is not None and empty not in get_args(Empty):
+        raise SamplerError(f"empty={empty!r}: give 'error' or 'skip', or leave it out")
+    return cast("Empty | None", empty)
+
+
+def run_of(settings: RunSettings, events: Events) -> Run:
+    """Return what is saved of a run with these settings, the same for all ranks."""
+    return Run(
+        name=settings.run,
+        kind=settings.kind,
+        corpus_version=settings.corpus_version,
+        order_version=ORDER_VERSION,
+        settings=asdict(replace(settings, rank=0)),
+        fingerprint=settings.fingerprint(),
+        events=events,
+    )
+
+
+def saved_settings(saved: Run, of: type[RunSettings] = RunSettings) -> RunSettings:
+    """Return the settings of a saved run, which are of a class.
+
+    Raises:
+        StateMismatchError: Another version of duckplets saved it, with other settings.
+    """
+    try:
+        return of(**saved.settings)
+    except TypeError:
+        known = {field.name for field in fields(of)}
+        differ = sorted(known.symmetric_difference(saved.settings))
+        raise StateMismatchError(
+            f"run {saved.name!r} was saved by another version of duckplets, whose settings differ "
+            f"in {', '.join(differ)}; finish it with that version, or start a new run"
+        ) from None
+
+
+def check_overrides(given: Iterable[str]) -> None:
+    """Refuse the name of an argument that resuming a run does not have."""
+    for name in given:
+        if name not in _OVERRIDES:
+            raise SamplerError(f"resume: no argument {name!r}{nearest(name, _OVERRIDES)}")
+
+
+def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a saved run with arguments of a sampler that are given anew.
+
+    A saved file does not say where to write, so the log is that which is given, or none.
+
+    Args:
+        settings: Of the saved run.
+        given: Recipes and mixture as plain values.
+
+    Raises:
+        SamplerError: One is wrong.
+    """
+    if "by" in given and checked_by(given["by"]) != settings.by:
+        raise SamplerError(
+            f"by={given['by']!r}: run {settings.run!r} was opened with by={settings.by!r} and "
+            f"keeps it; leave it out, or open another run"
+        )
+    plain: dict[str, Any] = {"log": None, **given}
+    made = replace(settings, **plain)
+    if "world_size" in given and "batch_size" not in given:
+        checked_ranks(made.rank, made.world_size)
+        size = batch_size_of(settings.global_batch, made.world_size)
+        made = replace(made, batch_size=size)
+    made = replace(made, **checked_arguments(made.kind, vars(made)))
+    return replace(made, columns=_columns(settings, made, given))
+
+
+def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a resumed run: those given, else those saved; defaults follow."""
+    padded, rejected = "padded" in saved.columns, "rejected_messages" in saved.columns
+    default = default_columns(saved.kind, saved.negatives, padded=padded, rejected=rejected)
+    padded = padded or made.remainder == "pad"
+    columns = given.get("columns", None if saved.columns == default else saved.columns)
+    if columns is saved.columns and given.get("remainder") == "pad":
+        columns = [*columns, "padded"]
+    return checked_columns(columns, made.kind, made.negatives, padded=padded, rejected=rejected)
+
+
+def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
+    """Return the two as plain integers, if there is such a rank."""
+    world_size = integer("world_size", world_size, 1, _MOST_RANKS, say_high=False)
+    rank = integer("rank", rank, 0, _MOST_RANKS, say_high=False)
+    if rank >= world_size:
+        raise SamplerError(
+            f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"
+        )
+    return {"rank": rank, "world_size": world_size}

@@ -1,0 +1,1 @@
+"""How a sample is drawn: streams, plans, negatives, fetched texts."""

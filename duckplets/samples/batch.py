@@ -1,0 +1,442 @@
+"""Slice a fetched block into batches, and hand out a batch as lists, Arrow or rows.
+
+Block ─some thousand samples→ Tranche ─a column gathered, a list made, when asked for→ Batch
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import index
+from pathlib import Path
+from typing import Any, Protocol, SupportsIndex, overload
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Integers
+from duckplets.base.columns import matrix_of, packed, unpacked
+from duckplets.base.sanitize import counted, html_table, shown
+from duckplets.errors import DamagedFileError, DuckpletsError, ExtensionError
+
+_ROWS = 1024  # turned into dicts at once
+_SHOWN = 5  # samples in a notebook
+_TRANCHE = (
+    4096  # samples gathered and made lists of at once; 16,384 strings cost thrice as much each
+)
+_TRANCHE_BYTES = 32 << 20  # of their texts
+_TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
+
+
+class Rows(Protocol):
+    """What the vectors of a column of a block are gathered from."""
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one sample's."""
+        ...
+
+    def take(self, low: int, high: int) -> pa.Array:
+        """Return those of some samples."""
+        ...
+
+
+class Texts(Protocol):
+    """What texts are gathered from: an Arrow array of them, or spans of a file."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all that may be asked for."""
+        ...
+
+    def take(self, places: Integers) -> pa.Array:
+        """Return the texts at some places, which may repeat, in that order."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Samples of consecutive batches of one reader.
+
+    Attributes:
+        start: Position where the first batch begins.
+        stop: Position after the last batch.
+        columns: The columns in order; None stands for one of ``texts`` or ``vectors``.
+        texts: What has all texts.
+        places: For every column of texts, where in them each sample's is.
+        tally: The source and the tokens of every sample of these batches, of all ranks.
+        vectors: What columns of vectors are gathered from.
+        origin: Of the texts: the folder of a snapshot, or None.
+    """
+
+    start: int
+    stop: int
+    columns: dict[str, pa.Array | None]
+    texts: Texts
+    places: dict[str, Integers]
+    tally: Tally
+    vectors: Mapping[str, Rows] = field(default_factory=dict)
+    origin: Path | None = None
+
+    def __len__(self) -> int:
+        return len(next(iter(self.places.values())))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all texts."""
+        return int(self.texts.nbytes)
+
+    def tranche(self, row: int, batch_size: int) -> Tranche:
+        """Return the tranche that has a sample; none cuts a batch in two."""
+        each = sum(rows.row_bytes for rows in self.vectors.values())
+        most = _TRANCHE_BYTES // max(1, self.nbytes // max(1, len(self)) + each)
+        rows = max(1, min(_TRANCHE, most) // batch_size) * batch_size
+        low = row // rows * rows
+        return Tranche(self, low, min(low + rows, len(self)))
+
+
+class Tranche:
+    """Some thousand samples of a block, of which batches are slices.
+
+    What a batch costs besides its samples (to gather a column, to make a list of it) is paid once
+    for all of them, and only for the columns that somebody asks for.
+
+    Args:
+        block: Held only until all columns are gathered.
+        low: First sample within the block.
+        high: After the last one.
+
+    Attributes:
+        start: Position where the block begins.
+        low: As given.
+        high: As given.
+        names: Of the columns, in order.
+        origin: As of the block.
+    """
+
+    # Several threads may ask at once: they then do the same work, and any result will do.
+    __slots__ = (
+        *("__weakref__", "_block", "_columns", "_lists", "_table"),
+        *("high", "low", "names", "origin", "start"),
+    )
+
+    def __init__(self, block: Block, low: int, high: int) -> None:
+        self.start, self.low, self.high = block.start, low, high
+        self.names, self.origin = list(block.columns), block.origin
+        self._block: Block | None = block
+        self._columns: dict[str, pa.Array] = {}
+        self._lists: dict[str, list[Any] | None] = {}
+        self._table: pa.Table | None = None
+
+    def is_of(self, block: Block, row: int) -> bool:
+        """Whether it has a sample of a block."""
+        return self._block is block and self.low <= row < self.high
+
+    def batch(
+        self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
+    ) -> Batch:
+        """Return samples ``low … high-1`` of the block as the batch of a step."""
+        batch = Batch.__new__(Batch)
+        batch._tranche, batch._span = self, (low - self.low, high - self.low)
+        batch._table, batch._names = None, self.names
+        batch.step, batch.position, batch.sources = step, position, sources
+        return batch
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column, gathered now unless it was before; it shares no memory of the block."""
+        block = self._block  # read before the columns, for it goes when the last of them is there
+        if name not in self._columns and block is not None:
+            made = block.columns[name]
+            if name in block.vectors:
+                found = block.vectors[name].take(self.low, self.high)
+            elif made is None:
+                found = block.texts.take(block.places[name][self.low : self.high])
+            else:
+                found = pa.concat_arrays([made[self.low : self.high]])
+            self._columns[name] = found
+        return self._columns[name]
+
+    def values(self, name: str) -> list[Any] | None:
+        """Return a column as a list, to be copied; None where its values could be changed."""
+        if name not in self._lists:
+            column = self.column(name)
+            nested = pa.types.is_nested(column.type)
+            self._lists[name] = None if nested else _values(column, name, self.origin)
+        return self._lists[name]
+
+    def table(self) -> pa.Table:
+        """Return all columns."""
+        if self._table is None:
+            self._table = pa.table({name: self.column(name) for name in self.names})
+        return self._table
+
+    def leave_block(self) -> None:
+        """Gather what is left, so that a batch that is kept holds no more than this."""
+        with suppress(DuckpletsError):  # whoever asks for that column is told
+            for name in self.names:
+                self.column(name)
+            self._block = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What consecutive samples count for: shape (samples,) each.
+
+    Attributes:
+        sources: Number of the source.
+        tokens: Tokens of all texts.
+        fallbacks: Negatives that stand in for such as lacked: mined ones, the record's own, or
+            those of the source.
+        displaced: Number of the source whose sample gave its position to this one; -1 for most.
+    """
+
+    sources: Integers
+    tokens: Integers
+    fallbacks: Integers
+    displaced: Integers
+
+
+class Batch:
+    """One batch: ``batch["anchor"]`` is a list with one entry a sample, ``len(batch)`` long.
+
+    ``batch[0]`` is a sample as a dict, ``batch[:3]`` a list of them, and a loop yields them one by
+    one. By column a batch reads as a dict does: ``keys()``, ``values()``, ``items()``, ``get()``,
+    ``in`` and ``**batch``. It is not registered as a ``Mapping``, for trainers build those anew.
+
+    Args:
+        table: The samples.
+        step: Number of the step it belongs to.
+        position: Position of its first sample.
+        sources: Names of the sources that its step draws from, also of those it has nothing of.
+    """
+
+    __slots__ = ("_names", "_span", "_table", "_tranche", "position", "sources", "step")
+
+    def __init__(
+        self, table: pa.Table, step: int, position: int, sources: tuple[str, ...] = ()
+    ) -> None:
+        self._table: Any = table
+        self._names: list[str] = table.column_names
+        self._tranche: Tranche | None = None
+        self._span: tuple[int, int] = (0, table.num_rows)
+        self.sources = sources
+        self.step = step
+        self.position = position
+
+    @property
+    def table(self) -> pa.Table:
+        """The batch as an Arrow table, without a copy."""
+        if self._table is None and self._tranche is not None:
+            low, high = self._span
+            self._table = self._tranche.table().slice(low, high - low)
+        return self._table
+
+    def keys(self) -> list[str]:
+        """Return the names of the columns, in order; ``dict(batch)`` and ``**batch`` work."""
+        return list(self._names)
+
+    def values(self) -> list[Any]:
+        """Return the columns, in order, each as ``batch[name]`` is."""
+        return [self[name] for name in self._names]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Return the columns with their names, in order."""
+        return list(zip(self._names, self.values(), strict=True))
+
+    def get(self, column: str, default: Any = None) -> Any:
+        """Return a column, or something else if there is none of that name."""
+        return self[column] if column in self._names else default
+
+    @overload
+    def __getitem__(self, which: str) -> list[Any]: ...
+
+    @overload
+    def __getitem__(self, which: SupportsIndex) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, which: slice) -> list[dict[str, Any]]: ...
+
+    def __getitem__(
+        self, which: str | SupportsIndex | slice
+    ) -> list[Any] | dict[str, Any] | list[dict[str, Any]]:
+        """Return a column by its name, a sample by its number, or several by a slice.
+
+        Raises:
+            KeyError: There is no such column.
+            IndexError: There is no such sample.
+        """
+        if isinstance(which, str):
+            return self._column(which)
+        if isinstance(which, slice):
+            numbers = range(*which.indices(len(self)))
+            return _rows(self.table.take(pa.array(numbers, pa.int64())), self._origin)
+        number = index(which)
+        if not -len(self) <= number < len(self):
+            raise IndexError(f"{number}; this batch has {counted(len(self), 'sample')}")
+        return _rows(self.table.slice(number % len(self), 1), self._origin)[0]
+
+    def _column(self, name: str) -> list[Any]:
+        if self._tranche is None or name not in self._names:
+            return _values(self.column(name), name, self._origin)
+        low, high = self._span
+        values = self._tranche.values(name)
+        if values is None:
+            return _values(self.column(name), name, self._origin)
+        return values[low:high]
+
+    @property
+    def _origin(self) -> Path | None:
+        return None if self._tranche is None else self._tranche.origin
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield the samples, each as a dict."""
+        for low in range(0, len(self), _ROWS):
+            yield from _rows(self.table.slice(low, _ROWS), self._origin)
+
+    def __contains__(self, column: object) -> bool:
+        """Whether there is a column of that name."""
+        return column in self._names
+
+    def __len__(self) -> int:
+        """Return the number of samples (not of columns)."""
+        low, high = self._span
+        return int(high - low)
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """Return the columns as a dict of lists."""
+        return {name: self._column(name) for name in self._names}
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Return the samples as a list of dicts."""
+        names = self._names
+        columns = (self._column(name) for name in names)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
+        """Return a column as Arrow has it; the others need not be gathered for it.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        if name not in self._names:
+            raise KeyError(f"{name!r}; this batch has {', '.join(self._names)}")
+        if self._tranche is None:
+            return self.table.column(name)
+        low, high = self._span
+        return self._tranche.column(name)[low:high]
+
+    @overload
+    def to_numpy(self) -> dict[str, np.ndarray[Any, Any]]: ...
+
+    @overload
+    def to_numpy(self, name: str) -> np.ndarray[Any, Any]: ...
+
+    def to_numpy(
+        self, name: str | None = None
+    ) -> np.ndarray[Any, Any] | dict[str, np.ndarray[Any, Any]]:
+        """Return a column as an array, or all of them by name.
+
+        Vectors are of shape (samples, dimension), without a copy and not to be written to; NaN
+        where a text has none. Numbers are of shape (samples,), NaN where one is missing; texts and
+        all else are objects.
+
+        Raises:
+            KeyError: There is no such column.
+            DamagedFileError: A text is none.
+        """
+        if name is None:
+            return {each: self.to_numpy(each) for each in self._names}
+        found = self.column(name)
+        if pa.types.is_fixed_size_list(found.type):
+            return matrix_of(found)
+        try:
+            return np.asarray(found.to_numpy(zero_copy_only=False))
+        except pa.ArrowException as error:
+            raise _no_text(name, self._origin) from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Give another process the samples of this batch alone."""
+        return _received, (*packed(self.table), self.step, self.position, self.sources)
+
+    def to_pandas(self) -> Any:
+        """Return the samples as a pandas data frame.
+
+        Raises:
+            ExtensionError: pandas is not installed.
+            DamagedFileError: A text is none.
+        """
+        for name in self._names:  # pandas takes any bytes for texts
+            try:
+                self.column(name).validate(full=True)
+            except pa.ArrowException as error:
+                raise _no_text(name, self._origin) from error
+        try:
+            return self.table.to_pandas()
+        except ModuleNotFoundError as error:
+            raise ExtensionError(
+                "to_pandas() needs the package 'pandas': pip install pandas; without it "
+                "batch.table is an Arrow table, and batch.to_pylist() a list of dicts"
+            ) from error
+
+    def __repr__(self) -> str:
+        more = ""
+        if len(self) and self.texts:
+            texts = (f"{name}={shown(self._first(name), 60)!r}" for name in self.texts)
+            more = f", first: {', '.join(texts)}"
+        return f"Batch(step={self.step}, position={self.position}, samples={len(self)}{more})"
+
+    def _repr_html_(self) -> str:
+        caption = f"step {self.step}, position {self.position}, {counted(len(self), 'sample')}"
+        rows = (row.values() for row in self[:_SHOWN])
+        return html_table(caption, self.keys(), rows)
+
+    @property
+    def texts(self) -> list[str]:
+        """The names of the columns that hold what samples are made of."""
+        return [name for name in self._names if _TEXTS.fullmatch(name)]
+
+    def _first(self, column: str) -> Any:
+        return self[0][column]
+
+
+def _received(
+    schema: bytes, rows: list[bytes], step: int, position: int, sources: tuple[str, ...]
+) -> Batch:
+    return Batch(unpacked(schema, rows), step, position, sources)
+
+
+def _values(column: pa.Array | pa.ChunkedArray, name: str, origin: Path | None = None) -> list[Any]:
+    """Return a column as a list.
+
+    Raises:
+        DamagedFileError: A text is none.
+    """
+    try:
+        values: list[Any] = column.to_pylist()
+    except UnicodeDecodeError as error:
+        raise _no_text(name, origin) from error
+    if name in ("messages", "rejected_messages") and "tool_calls" in str(column.type):
+        return [messages and [_without_null(each) for each in messages] for messages in values]
+    return values
+
+
+def _without_null(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without the keys that only messages of tools have."""
+    return {key: value for key, value in message.items() if value is not None}
+
+
+def _no_text(name: str, origin: Path | None) -> DamagedFileError:
+    where = "what it was read from" if origin is None else f"the snapshot {origin}"
+    return DamagedFileError(
+        f"column {name!r} of a batch: a text is not UTF-8, so {where} is damaged; 'duckplets "
+        f"doctor' finds out in which file; a snapshot may be deleted, and is made anew"
+    )
+
+
+def _rows(table: pa.Table, origin: Path | None) -> list[dict[str, Any]]:
+    """Return samples as dicts."""
+    names = table.column_names
+    columns = (_values(table.column(name), name, origin) for name in names)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

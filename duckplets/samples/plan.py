@@ -1,0 +1,526 @@
+"""Plan which chunks the samples at consecutive positions are made of: ids only, no text.
+
+    positions ─apportion→ source ─apportion→ recipe ─Stream.draw→ chunks ─swap, arrange→ plan
+
+A plan is a pure function of the run's configuration and the positions, so any stretch of the
+past or future can be planned alone, and how a run is cut into blocks changes nothing. A rank plans
+its own positions only, unless ``no_duplicates`` makes samples depend on those of the other ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+
+from duckplets.base.arrays import Floats, Integers
+from duckplets.base.sanitize import listed, shown
+from duckplets.errors import RecipeError
+from duckplets.order.apportion import MAX_SPAN, Apportionment
+from duckplets.order.permute import hashed, key
+from duckplets.order.schedule import Schedule
+from duckplets.order.weights import exact_weights
+from duckplets.samples.negative_request import AT_RANDOM
+from duckplets.samples.no_duplicates import BLOCK_BATCHES, arranged
+from duckplets.samples.pairs import Judged, refuse_grades, samples_per_draw, spread
+from duckplets.samples.planned import Plan, joined
+from duckplets.samples.redrawn import Asked, Drawn, one_batch, redraw, settle
+from duckplets.samples.stream import Stream
+from duckplets.samples.version_switch import ByVersion, Courses
+
+_KNOWN = 1 << 17  # samples of a block that is kept
+_FURTHER = 8  # times as many samples as before are drawn where those did not do
+_FARTHEST = 1 << 20  # samples of a stream that are looked at, if it has no more anchors
+
+SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
+
+# Of some draws: the number of the stream, of what it draws from, which they are, numbers there.
+_Share: TypeAlias = tuple[int, int, Integers, Integers]
+
+
+class Planner:
+    """Plan the positions of one run.
+
+    Args:
+        streams: All of them, grouped by source.
+        schedule: Deals draws to sources.
+        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
+        seed: Of the run.
+        swap: Whether anchor and positive change places on a hashed coin.
+        distinct_batch: With a batch size, no text comes twice in a batch; 0 for no such rule.
+        apart_batch: With a batch size, negatives differ from all other texts of their batch; 0 for
+            no such rule.
+
+    Attributes:
+        streams: Those, and of each what it draws from later versions.
+        steps: At which later versions of the corpus join, ascending.
+        sources: Number of the source of every stream.
+        end: The position at which the last epoch of a run ends, or None.
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[Stream],
+        schedule: Schedule,
+        *,
+        kind: str,
+        seed: int,
+        swap: bool,
+        distinct_batch: int = 0,
+        apart_batch: int = 0,
+    ) -> None:
+        self.streams: list[Stream] = []
+        self.steps: list[int] = []
+        self.kind = kind
+        self._known: tuple[Schedule, tuple[int, int], Plan] | None = None  # a block, arranged
+        self._spares: dict[tuple[tuple[int, int], ...], Drawn] = {}
+        self._schedule = schedule
+        self._seed = seed
+        self._swap = swap and kind not in SINGLE
+        self._swap_key = key(seed, "swap")
+        self.distinct_batch = distinct_batch
+        self._apart_batch = apart_batch
+        self._ahead = False  # whether streams draw ahead: weights have changed under way
+        self.end: int | None = None
+        self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
+        self.courses = Courses(self.streams, self._recipes)
+        self._lengths: dict[str, int] = {}  # of each source
+        self._per_draw = samples_per_draw(kind, streams[0].negatives)
+        self.add(streams)
+        self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
+
+    def add(self, streams: Sequence[Stream]) -> None:
+        """Add the streams of a source that is drawn from later on.
+
+        Raises:
+            SamplerError: They have grades, and the labels of this run are integers.
+        """
+        first = len(self.streams)
+        if first and not self.is_graded:
+            refuse_grades(streams)
+        self.streams += streams
+        by_source: dict[str, list[int]] = {}
+        for i, stream in enumerate(streams, start=first):
+            by_source.setdefault(stream.source, []).append(i)
+        for source, indexes in by_source.items():
+            streams_of = [self.streams[i] for i in indexes]
+            self._lengths[source] = sum(map(self._length, streams_of))
+            weights = exact_weights([stream.share for stream in streams_of])
+            recipes = Apportionment(weights, key(self._seed, "recipes", source))
+            self._recipes[self.schedule.numbers[source]] = indexes, recipes
+        self._number()
+
+    def _number(self) -> None:
+        numbers = self.schedule.numbers
+        self.sources = np.array([numbers[stream.source] for stream in self.streams])
+
+    def join(self, versions: ByVersion) -> None:
+        """Add streams, and what later versions have of them and of sources that came with those.
+
+        Args:
+            versions: First those of the version that the run was opened with, then of every later
+                one in the order of its step.
+
+        Raises:
+            SamplerError: They have grades, and the labels of this run are integers.
+        """
+        for version, streams in enumerate(versions):
+            known = {stream.source for stream in self.streams}
+            self.add([stream for stream in streams if stream.source not in known])
+            if not self.is_graded:
+                refuse_grades(streams)
+            self.courses.join(version, [stream for stream in streams if stream.source in known])
+        self._number()
+        self._turn()
+
+    def _turn(self) -> None:
+        """Find where the streams of later versions set in, as weights were set before."""
+        if self.courses:
+            self.courses.turn(self._dealt([self._schedule.first_draw(s) for s in self.steps]))
+
+    def _length(self, stream: Stream) -> int:
+        return len(stream) * self._per_draw // stream.anchors_a_draw
+
+    def lengths(self, sources: Sequence[str], version: int = 0) -> dict[str, int]:
+        """Return in how many positions the anchors of sources come up once, after a join."""
+        found = dict.fromkeys(sources, 0)
+        for leaf, stream in self.courses.at(version):
+            if self.schedule.sources[leaf] in found:
+                found[self.schedule.sources[leaf]] += self._length(stream)
+        return found
+
+    def length_of(self, source: str) -> int:
+        """Return the positions in which every anchor of a source comes up once."""
+        return self._lengths.get(source, 0)
+
+    def dealt(self, draws: Sequence[int]) -> Integers:
+        """Return how many of the first so many draws each stream gets.
+
+        Args:
+            draws: Ascending.
+
+        Returns:
+            Shape (numbers of draws, streams); see ``Schedule.totals``.
+        """
+        return self.courses.by_version(self._dealt(draws))
+
+    def _dealt(self, draws: Sequence[int]) -> Integers:
+        """Return the same with all versions of a stream as one."""
+        found = np.zeros((len(draws), len(self.streams)), dtype=np.int64)
+        for row, totals in enumerate(self.schedule.totals(draws)):
+            for leaf, (indexes, recipes) in self._recipes.items():
+                found[row, indexes] = recipes.counts(totals[leaf])
+        return found
+
+    def parts_at(self, step: int) -> Floats:
+        """Return the share of each stream at a step."""
+        of_sources = np.array(self.schedule.parts(step, step + 1))
+        parts: Floats = of_sources[self.sources] * self.recipe_parts(step)
+        return parts
+
+    def recipe_parts(self, step: int | None = None) -> Floats:
+        """Return the share of each stream within its source.
+
+        Where there are several versions of it, that of the one at a step has it all, by default
+        that of the newest.
+        """
+        drawn = None
+        if self.courses and step is not None:
+            drawn = self._dealt([self._schedule.first_draw(step)])[0]
+        return self.courses.parts(drawn)
+
+    def epochs_of(self, source: str, samples: int) -> float:
+        """Return how often the anchors of a source have come up in so many samples of it."""
+        if not self.courses:
+            return samples / self.length_of(source)
+        leaf = self._schedule.numbers[source]
+        return self.courses.epochs(leaf, samples // self._per_draw)
+
+    @property
+    def samples_per_draw(self) -> int:
+        """How many positions one draw fills."""
+        return self._per_draw
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether labels of this run are numbers of any kind, rather than integers."""
+        return any(stream.graded for stream in self.streams)
+
+    @property
+    def swaps(self) -> bool:
+        """Whether anchor and positive change places in half of the samples."""
+        return self._swap
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether a sample depends on the others of its batch, so that all are planned."""
+        return bool(self.distinct_batch or self._apart_batch)
+
+    def plan(self, start: int, stop: int) -> Plan:
+        """Plan positions ``start … stop-1``."""
+        if self._apart_batch:
+            return self._apart(start, stop)
+        if not self.distinct_batch:
+            return self._samples(np.arange(start, stop, dtype=np.int64)).plan
+        return self._distinct(start, stop)
+
+    def plan_at(self, positions: Integers) -> Plan:
+        """Plan some positions; they ascend, gaps or not, and only they are planned if that will do.
+
+        The last lies less than 2^34 after the first.
+        """
+        if not self.needs_all or len(positions) == 0:
+            return self._samples(positions).plan
+        start = int(positions[0])
+        return self.plan(start, int(positions[-1]) + 1).part(positions - start)
+
+    def _distinct(self, start: int, stop: int) -> Plan:
+        """Plan whole blocks, of which one may be known from the call before."""
+        schedule, known = self._schedule, self._known
+        blocks = [self._block(schedule, start)]
+        while blocks[-1][1] < stop:
+            blocks.append(self._block(schedule, blocks[-1][1]))
+        parts = []
+        if known is not None and known[0] is schedule and known[1] == blocks[0]:
+            low, high = blocks.pop(0)
+            parts.append(known[2].part(slice(start - low, min(stop, high) - low)))
+        if blocks:
+            first, last = blocks[0][0], blocks[-1][1]
+            # At once: a call has a cost of its own.
+            samples = self._samples(np.arange(first, last, dtype=np.int64), schedule)
+        for low, high in blocks:
+            step = low // schedule.batch
+            block = arranged(
+                samples.part(slice(low - first, high - first)),
+                self.distinct_batch,
+                partial(self._further, schedule, step, -(-high // self._per_draw)),
+                partial(self._checked, schedule, step),
+            )
+            parts.append(block.part(slice(max(start, low) - low, min(stop, high) - low)))
+        if blocks:
+            self._known = (schedule, blocks[-1], block) if len(block) <= _KNOWN else None
+        return joined(parts)
+
+    def _further(self, schedule: Schedule, step: int, draws: int) -> Iterator[Drawn]:
+        """Yield samples of the streams in force at a step, from where they are after some draws."""
+        starts = self._reached(schedule, step, draws)
+        return self._turns_of(starts, self.distinct_batch)
+
+    def check(self, schedule: Schedule, steps: Iterable[int], end: int | None) -> None:
+        """Refuse sources that have fewer different texts than a batch has.
+
+        Args:
+            schedule: Says which they are.
+            steps: At which they are looked at; of several with the same sources at the first.
+            end: The position at which the run ends, or None.
+
+        Raises:
+            RecipeError: With the largest batch that would do.
+        """
+        size = self.distinct_batch
+        names = {schedule.names_at(step): step for step in sorted(steps, reverse=True)}
+        for step in sorted(names.values()) if size else ():
+            room = size if end is None else min(size, end - step * size)
+            if room > 0:
+                self._checked(schedule, step, room)
+
+    def _checked(self, schedule: Schedule, step: int, room: int) -> Drawn:
+        """Return samples for a batch at a step that have no text twice, always the same.
+
+        Raises:
+            RecipeError: There are fewer than ``room``.
+        """
+        reached = self._reached(schedule, step, schedule.first_draw(step))
+        starts = {first: self.courses.begin(first, draw) for first, draw in reached.items()}
+        at = tuple(sorted(starts.items()))
+        if at not in self._spares:
+            self._spares[at] = one_batch(
+                self._turns_of(starts, self.distinct_batch), self.distinct_batch
+            )
+        found = self._spares[at]
+        if len(found) >= room:
+            return found
+        names = listed(shown(repr(name)) for name in schedule.names_at(step))
+        raise RecipeError(
+            f"no_duplicates=True cannot be kept: at step {step:,} a batch of all ranks has "
+            f"{room:,} samples, and what is drawn there ({names}) has different texts for "
+            f"{len(found):,}; lower batch_size so that a batch of all ranks has at most "
+            f"{len(found):,}"
+        )
+
+    def _reached(self, schedule: Schedule, step: int, draws: int) -> dict[int, int]:
+        """Return how many of the first so many draws each stream in force at a step gets."""
+        (totals,), found = schedule.totals([draws]), dict[int, int]()
+        for name in schedule.names_at(step):
+            indexes, recipes = self._recipes[schedule.numbers[name]]
+            found |= zip(indexes, recipes.counts(totals[schedule.numbers[name]]), strict=True)
+        return found
+
+    def _turns_of(self, starts: Mapping[int, int], count: int) -> Iterator[Drawn]:
+        """Yield samples of streams, one of each in turn, so many first and then ever more.
+
+        Each stream comes to its end when every chunk of its anchors was there, or very many were.
+
+        Args:
+            starts: Of every stream, the draw to begin with.
+            count: How many of each at first.
+        """
+        most = {first: self._visits(first, start) for first, start in starts.items()}
+        low, high, before = 0, count, 0
+        while low < max(most.values()):
+            turns = [np.arange(low, max(low, min(high, most[first]))) for first in starts]
+            place = np.argsort(np.argsort(np.concatenate(turns), kind="stable"))
+            shares, at = list[_Share](), 0
+            for (first, start), turn in zip(starts.items(), turns, strict=True):
+                for number, some in self.courses.cut(first, start + turn):
+                    mine = place[at : at + len(turn)][some]
+                    shares.append((first, number, mine, start + turn[some]))
+                at += len(turn)
+            numbers = np.arange(before, before + len(place))
+            yield self._drawn(numbers, [(numbers, shares)])
+            before += len(place)
+            low, high = high, high * _FURTHER
+
+    def _visits(self, first: int, draw: int) -> int:
+        """Return how many draws of a stream come to all that it has, from some draw on."""
+        stream = self.streams[self.courses.number_at(first, draw)]
+        pool, times = stream.pool, int(np.diff(stream.pool.anchors.starts).max())
+        if pool.positives is not None and not pool.compiled.own_positive:
+            times = max(times, int(pool.positives.counts.max()))
+        samples = min(len(stream) * times, max(len(stream), _FARTHEST))
+        return -(-samples // stream.anchors_a_draw)
+
+    def stretch(self, position: int) -> tuple[int, int]:
+        """Return the block, among whose positions samples change places, of one of them."""
+        return self._block(self._schedule, position)
+
+    def _block(self, schedule: Schedule, position: int) -> tuple[int, int]:
+        return schedule.stretch(position, self.distinct_batch * BLOCK_BATCHES, self.end)
+
+    @property
+    def schedule(self) -> Schedule:
+        """Deals draws to sources."""
+        return self._schedule
+
+    @schedule.setter
+    def schedule(self, schedule: Schedule) -> None:
+        self._schedule, self._known = schedule, None
+        self._turn()
+
+    def go_on_with(self, schedule: Schedule, position: int) -> None:
+        """Plan by a schedule that deals all before a position as the one so far."""
+        known, self._ahead = self._known, True
+        self._schedule, self._known = schedule, None
+        if known is not None and known[1][1] <= position:
+            self._known = (schedule, *known[1:])
+        if self.steps and position < self.steps[-1] * schedule.batch:
+            self._turn()
+
+    def next_change(self, position: int) -> int:
+        """Return the first step from a position on at which what is drawn may change."""
+        if self.distinct_batch:
+            low, high = self.stretch(position)
+            position = low if low == position else high
+        return -(-position // self._schedule.batch)
+
+    def first_change(self, before: Schedule, end_of: Callable[[int], int | None]) -> int | None:
+        """Return the first position whose sample differs from that by a schedule before.
+
+        Args:
+            before: Of the same sources, with the same events.
+            end_of: Returns where the last epoch ends, if an epoch has so many positions.
+        """
+        end = end_of(sum(self.length_of(name) for name in before.planned))
+        if not self.distinct_batch:
+            changed = self.schedule.first_change(before)
+            if self._apart_batch and end != self.end:  # the batch that it ends in is another
+                least = min(e for e in (end, self.end) if e is not None)
+                least -= least % self._apart_batch
+                changed = least if changed is None else min(changed, least)
+            return changed
+        length = self.distinct_batch * BLOCK_BATCHES
+        return self.schedule.first_change_of_stretches(before, length, self.end, end)
+
+    def _apart(self, start: int, stop: int) -> Plan:
+        """Plan positions with whole batches around them, whose negatives differ within each."""
+        size = self._apart_batch
+        low, high = start - start % size, stop + -stop % size
+        if self.end is not None and stop <= self.end:
+            high = min(high, self.end)
+        drawn = self._samples(np.arange(low, high, dtype=np.int64))
+        plan, batch = drawn.plan, drawn.plan.positions // size
+        rows, columns = redraw(drawn, batch)
+        for number in np.unique(batch[rows[drawn.free[columns, rows]]]).tolist():
+            (members,) = np.nonzero(batch == number)
+            if (lacking := settle(drawn, members)) is not None:
+                raise self._refused(drawn, number, members, *lacking)
+        return plan.part(slice(start - low, stop - low))
+
+    def _refused(
+        self, drawn: Drawn, number: int, rows: Integers, row: int, seen: int
+    ) -> RecipeError:
+        free, stream = drawn.free[:, rows], drawn.stream_of(row)
+        others = len({text for row in rows.tolist() for text in drawn.fixed[row]})
+        return RecipeError(
+            f"no_duplicates='negatives' cannot be kept: batch {number} wants {free.sum()} "
+            f"different negatives that are none of the {others} texts of its anchors and "
+            f"positives, and {seen + 1} of them (recipe {stream.recipe.name!r}, source "
+            f"{stream.source!r}) have only {seen} texts to choose from; lower batch_size or "
+            f"negatives"
+        )
+
+    def _samples(self, positions: Integers, schedule: Schedule | None = None) -> Drawn:
+        """Plan samples one by one, whatever others there are."""
+        schedule = schedule or self._schedule
+        per_draw = self._per_draw
+        numbers = positions
+        if per_draw > 1:
+            numbers = positions // per_draw
+            numbers = numbers[np.diff(numbers, prepend=-1) > 0]
+        starts = range(0, max(1, len(numbers)), MAX_SPAN)
+        spans = (numbers[at : at + MAX_SPAN] for at in starts)
+        drawn = self._drawn(numbers, [(span, self._shares(schedule, span)) for span in spans])
+        if per_draw == 1:
+            return drawn
+        of_pair = np.searchsorted(numbers, positions // per_draw) * per_draw + positions % per_draw
+        return drawn.part(of_pair)
+
+    def _drawn(
+        self, numbers: Integers, spans: Sequence[tuple[Integers, Iterable[_Share]]]
+    ) -> Drawn:
+        """Draw, and spread draws over their pairs.
+
+        Args:
+            numbers: Of the draws.
+            spans: The same, some at a time, with what each stream gets of these.
+        """
+        asked: list[Asked] = []
+        parts, offset = [], 0
+        for some, shares in spans:
+            parts.append(self._draws(some, shares, asked, offset))
+            offset += len(some)
+        plan, draws, per_draw = joined(parts), np.arange(len(numbers)), self._per_draw
+        if self.kind == "pairs":
+            plan, draws = spread(plan, per_draw, graded=self.is_graded), np.repeat(draws, per_draw)
+        return Drawn(plan, draws, plan.positions % per_draw - 2, asked, len(numbers))
+
+    def _draws(
+        self, numbers: Integers, shares: Iterable[_Share], asked: list[Asked], offset: int
+    ) -> Plan:
+        """Plan draws: positions, unless several samples share a draw.
+
+        Where negatives may be drawn again, note in ``asked`` for whom: rows count from ``offset``.
+        """
+        length = len(numbers)
+        slots = 1 if self.kind in SINGLE else 2 + self.streams[0].negatives
+        judged, drawn_slots = None, slots
+        if any(stream.pool.labels is not None for stream in self.streams):
+            judged, slots = Judged(length, self._per_draw), slots + self._per_draw - 1
+        streams = np.zeros(length, dtype=np.int64)
+        chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
+        hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
+        tells = any(stream.tells for stream in self.streams)
+        candidates = [np.full(length, AT_RANDOM) for _ in range(drawn_slots - 2)] if tells else None
+        for first, number, at, index in shares:
+            streams[at] = number
+            of = self.streams[number]
+            if judged is None:
+                draw = of.drawn_ahead(index) if self._ahead else of.draw_at(index)
+                keys, texts = draw.chunks, draw.hashes
+            else:
+                keys, texts, draw = judged.draw(of, index, at, self.courses.drawing(first))
+            if self.needs_all and draw.wanting is not None:
+                asked.append(Asked(at + offset, of, draw.wanting))
+            for slot in range(slots):
+                chunks[slot][at] = keys[slot]
+                hashes[slot][at] = texts[slot]
+            if candidates is not None and draw.candidates is not None:
+                for column, drawn in zip(candidates, draw.candidates, strict=True):
+                    column[at] = drawn
+        if judged is not None:
+            coins = np.zeros_like(judged.given)
+            if self._swap:
+                coins = judged.swap(self._swap_key, numbers, (chunks, hashes))
+            told = judged.labels, candidates, judged.given
+            return Plan(numbers, streams, chunks, hashes, coins, *told)
+        swapped = np.zeros(length, dtype=bool)
+        if self._swap:
+            coin = hashed(self._swap_key, numbers)
+            swapped = (coin >> np.uint64(63)).astype(bool)
+            for columns in (chunks, hashes):
+                columns[0], columns[1] = (
+                    np.where(swapped, columns[1], columns[0]),
+                    np.where(swapped, columns[0], columns[1]),
+                )
+        return Plan(numbers, streams, chunks, hashes, swapped, candidates=candidates)
+
+    def _shares(self, schedule: Schedule, numbers: Integers) -> Iterator[_Share]:
+        """Yield what each stream gets of some draws."""
+        for share in schedule.deal(numbers):
+            indexes, recipes = self._recipes[share.leaf]
+            for part in recipes.deal(share.indexes):
+                first, at = indexes[part.leaf], share.offsets[part.offsets]
+                for number, some in self.courses.cut(first, part.indexes):
+                    yield first, number, at[some], part.indexes[some]

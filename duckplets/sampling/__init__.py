@@ -1,1 +1,0 @@
-"""From pools and positions to batches: streams, plans, fetched blocks, runs and their state."""

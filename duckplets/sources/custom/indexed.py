@@ -1,0 +1,222 @@
+"""Fetch records one by one, by number, in a shuffled order and by several threads, for ingest.
+
+ranks(seed) ─→ numbers in order ─Lookahead→ get(i), get(j), … ─in order→ as any custom source
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from duckplets.base.prefetch import Lookahead
+from duckplets.errors import SourceError
+from duckplets.order.permute import key, ranks
+from duckplets.sources.custom.marked_rows import opened
+from duckplets.sources.custom.protocol import settings_of
+from duckplets.sources.custom.record_keys import RefusedError
+from duckplets.sources.mapping import Mapped
+from duckplets.sources.rows import Rows, checked_cursor
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+_MOST_THREADS = 256
+_PLACE = {"done": range(1 << 63), "size": range(1 << 63)}
+_BLOCK = 4_096  # numbers that are put in order at once
+# A thread is given several numbers at a time, as many as take about so long and so much memory.
+_MOST_NUMBERS = 256
+_SECONDS = 0.01
+_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndexedSource(Mapped):
+    """Anything with a length from which the i-th record can be had.
+
+    A record is a dictionary; with no mapping at all each is mapped by the keys it has, as
+    ``PagedSource`` says. None in its place leaves it out, counted as ``dropped by the source``.
+    An ingest that stops half-way goes on where it stopped.
+    """
+
+    rows: Any = None
+    """Object with ``len(rows)``, and ``rows.get(i)`` or else ``rows[i]``; a list, say."""
+    name: str = field(kw_only=True)
+    """The source's name."""
+    get: Callable[[int], Any] | None = field(default=None, kw_only=True)
+    """Instead of ``rows``: a function that returns the i-th record."""
+    size: int | None = field(default=None, kw_only=True)
+    """How many records ``get`` can return."""
+    seed: int = field(default=42, kw_only=True)
+    """Another seed gives another order."""
+    shuffle: bool = field(default=True, kw_only=True)
+    """Whether to read in a shuffled order, each record exactly once, or from 0 on."""
+    threads: int = field(default=4, kw_only=True)
+    """How many threads fetch records at once; 1 where that is not safe."""
+
+    kind: ClassVar[str] = "indexed"
+
+    def __post_init__(self) -> None:
+        super(IndexedSource, self).__post_init__()
+        if not isinstance(self.name, str) or not self.name:
+            raise SourceError(f"IndexedSource: name={self.name!r}: give a text")
+        self._check_rows()
+        for what in ("seed", "threads"):
+            value = getattr(self, what)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise self._error(f"{what}={value!r}: give a whole number")
+        if not 1 <= self.threads <= _MOST_THREADS:
+            raise self._error(f"threads={self.threads}: give from 1 to {_MOST_THREADS}")
+
+    def _check_rows(self) -> None:
+        if (self.rows is None) == (self.get is None):
+            raise self._error("give either rows, or get= and size=")
+        if self.rows is not None and self.size is not None:
+            raise self._error("size= goes with get=; of rows it is their length")
+        if self.rows is not None and not hasattr(type(self.rows), "__len__"):
+            raise self._error(f"{type(self.rows).__name__} has no length; give get= and size=")
+        if hasattr(self.rows, "iloc"):  # its get() would look for a column of that name
+            raise self._error("of a data frame give get=lambda i: frame.iloc[i].to_dict(), size=…")
+        if self.rows is not None and self._getter() is None:
+            raise self._error(f"{type(self.rows).__name__} has neither get(i) nor [i]")
+        if self.get is not None and not callable(self.get):
+            raise self._error(f"get={self.get!r} is no function")
+        size = self.size
+        if self.get is not None and (
+            isinstance(size, bool) or not isinstance(size, int) or size < 0
+        ):
+            raise self._error(f"size={size!r}: say how many records get() can return")
+
+    def _error(self, message: str) -> SourceError:
+        return SourceError(f"source {self.name!r}: {message}")
+
+    def _getter(self) -> Callable[[int], Any] | None:
+        if self.get is not None:
+            return self.get
+        own = None if isinstance(self.rows, dict) else getattr(self.rows, "get", None)
+        if callable(own):
+            return own  # type: ignore[no-any-return]
+        return self.rows.__getitem__ if hasattr(self.rows, "__getitem__") else None
+
+    def _size(self) -> int:
+        if self.size is not None:
+            return self.size
+        try:
+            return len(self.rows)
+        except Exception as error:
+            raise self._error(f"its length: {type(error).__name__}: {error}") from error
+
+    @property
+    def uri(self) -> str | None:
+        """None: there is no place to read it again from."""
+        return None
+
+    def default_name(self) -> str:
+        """Return the source's name."""
+        return self.name
+
+    def settings(self) -> dict[str, Any]:
+        """Return what must agree for a cursor to mean the same place; the size is in the cursor."""
+        return settings_of(self, self.name) | {"seed": self.seed, "shuffle": self.shuffle}
+
+    def open(self, reader: Database) -> Rows:
+        """Start reading at the beginning."""
+        return self.open_at(reader, None)
+
+    def open_at(self, reader: Database, cursor: Any) -> Rows:
+        """Start reading at a place.
+
+        Raises:
+            SourceError: There are more or fewer records than when the ingest began.
+        """
+        size = self._size()
+        checked_cursor(cursor, {"cursor": _PLACE}, f"source {self.name!r}")
+        if cursor is not None and cursor["cursor"]["size"] != size:
+            raise self._error(
+                f"it had {cursor['cursor']['size']} records when its ingest began, and now has "
+                f"{size}: the order is another; begin anew with restart=True"
+            )
+        return opened(reader, self, self.name, self._batches(size), cursor, size)
+
+    def _batches(self, size: int) -> Callable[[Any], Iterator[Any]]:
+        getter = self._getter()
+        stream = key(self.seed, "indexed source") if self.shuffle else None
+
+        def batches(cursor: Any) -> Iterator[tuple[list[Any], Any]]:
+            done = cursor["done"] if cursor else 0
+            portions = _Portions(getter, _numbers(stream, done, size))
+            most = 2 * self.threads - 1
+            fetched = Lookahead(portions, "duckplets-get", most=most, threads=self.threads)
+            with closing(fetched):
+                for found in fetched:
+                    portions.learn(found)
+                    done += len(found.records)
+                    yield found.records, {"done": done, "size": size}
+                    if found.error is not None:
+                        raise found.error
+
+        return batches
+
+
+def _numbers(stream: int | None, start: int, size: int) -> Iterator[int]:
+    """Yield the numbers of the records from a place in the order on; each comes once."""
+    if stream is None:
+        yield from range(start, size)
+        return
+    for first in range(start, size, _BLOCK):
+        yield from ranks(stream, size, first, min(first + _BLOCK, size))[0].tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """What a thread has fetched: records, until an error, and what that took."""
+
+    records: list[Any]
+    error: Exception | None
+    seconds: float
+
+
+class _Portions:
+    """Calls that fetch records by their numbers, several at a time; iterate once."""
+
+    def __init__(self, get: Any, numbers: Iterator[int]) -> None:
+        self._get = get
+        self._numbers = numbers
+        self._size = 1
+
+    def __iter__(self) -> Iterator[Callable[[], _Fetched]]:
+        while some := list(islice(self._numbers, self._size)):
+            yield partial(_fetch, self._get, some)
+
+    def learn(self, found: _Fetched) -> None:
+        """Let portions grow, as far as time and memory of the last one allow."""
+        count = max(len(found.records), 1)
+        by_time = count * _SECONDS / max(found.seconds, 1e-6)
+        by_size = count * _BYTES / max(sum(map(_size_of, found.records)), 1)
+        self._size = max(1, int(min(2 * self._size, by_time, by_size, _MOST_NUMBERS)))
+
+
+def _fetch(get: Callable[[int], Any], numbers: Sequence[int]) -> _Fetched:
+    records: list[Any] = []
+    started = time.monotonic()
+    for number in numbers:
+        try:
+            records.append(get(number))
+        except Exception as error:
+            fault = RefusedError(f"get({number}): {type(error).__name__}: {error}")
+            fault.__cause__ = error
+            return _Fetched(records, fault, 0.0)
+    return _Fetched(records, None, time.monotonic() - started)
+
+
+def _size_of(value: Any) -> int:
+    """Return about how many bytes a record takes."""
+    if isinstance(value, (str, bytes)):
+        return len(value)
+    if isinstance(value, dict):
+        return 64 + sum(map(_size_of, value.values()))
+    return 64 + sum(map(_size_of, value)) if isinstance(value, (list, tuple)) else 64

@@ -1,0 +1,1 @@
+"""Readers of file formats: each knows the rows of its files."""

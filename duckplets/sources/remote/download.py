@@ -1,0 +1,388 @@
+"""Ask a hub what a repository holds, and bring its files to disk, whole and checked.
+
+The session, the headers and the errors are those of ``huggingface_hub``. Its ``hf_hub_download``
+(2.4.0, tried on a file of 5 MB) deletes what has arrived when it fails, checks sizes and never
+content, and sleeps as long as a hub asks for, where nothing can wake it. Its ``list_repo_tree``
+sleeps likewise, and sends the token to whatever host the next page is on.
+
+A request is tried several times, waiting twice as long each time, or as long as the hub asks for.
+Nothing of the client's own errors is passed on: they hold requests, and those hold the token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from duckplets.base.documents import DocumentLimits, Unreadable, decoded
+from duckplets.base.plain import Shape, from_json, misfit
+from duckplets.base.sanitize import shown
+from duckplets.errors import PassingError, SourceError
+
+T = TypeVar("T")
+Sleep = Callable[[float], Any]
+
+TRIES = 5
+_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 0.5, 8.0, 300.0  # seconds
+_TIMEOUT = 60.0  # seconds without a byte
+_PASSING = (408, 425, 429, 500, 502, 503, 504)
+
+_LARGEST_ANSWER = 16 << 20  # bytes; a page of a listing has a thousand files
+_MOST_ENTRIES = 2_000_000
+_TOLD = ("x-error-code", "x-error-message", "retry-after")  # headers that say what failed
+_ENTRY = {"type": str, "path": str}
+_FILE = _ENTRY | {"size": range(1 << 63), "oid": str, "lfs?": (None, {"oid?": (str, None)})}
+_COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
+_SHA256 = re.compile("[0-9a-f]{64}")
+_NO_PATH = re.compile("[\\0\ud800-\udfff]")
+
+_AGAIN = "running the same command again goes on where it stopped"
+_LOGIN = "log in with: hf auth login"
+_TOKEN = f"give another as token= or HF_TOKEN, or {_LOGIN}"
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of a repository at a revision.
+
+    Attributes:
+        path: Within the repository.
+        size: In bytes.
+        oid: Git's SHA-1 of it, or of what stands for it where the content is kept elsewhere.
+        sha256: Of its content, where the hub says so.
+    """
+
+    path: str
+    size: int
+    oid: str
+    sha256: str | None = None
+
+    @property
+    def checksum(self) -> str:
+        """What ``digest`` comes to once it was fed the content."""
+        return self.sha256 or self.oid
+
+    def digest(self) -> Any:
+        """Return a hash to be fed the content."""
+        if self.sha256:
+            return hashlib.sha256()
+        return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error: nobody wants the file any more
+    """A download was broken off because what it is for has been closed."""
+
+
+class _Odd(Exception):  # noqa: N818 - it becomes an error that names the address
+    """An answer that no hub gives."""
+
+
+class _Broken(Exception):  # noqa: N818 - it becomes an error, or is got over
+    """What arrived is not the file."""
+
+
+class Hub:
+    """One repository of a hub.
+
+    Args:
+        repo: Its name, ``org/name``.
+        token: To show to the hub; None for ``HF_TOKEN`` or the hub's own login.
+        sleep: Waits that many seconds; by default until it is no longer wanted.
+    """
+
+    def __init__(self, repo: str, token: str | None, sleep: Sleep | None = None) -> None:
+        self._client = imported("huggingface_hub")
+        self._utils = imported("huggingface_hub.utils")
+        # Read now, not when the package was imported: a notebook sets it afterwards.
+        default = imported("huggingface_hub.constants").ENDPOINT
+        self.endpoint = (os.environ.get("HF_ENDPOINT") or default).rstrip("/")
+        self.repo = repo
+        self.stop = threading.Event()
+        self._token = _checked(token)
+        self._sleep = sleep or self.stop.wait
+
+    def revision(self) -> str:
+        """Return the commit that the main branch stands at."""
+        found, _ = self._asked_for(self._api, {"sha": str})
+        if not _COMMIT.fullmatch(found["sha"]):
+            raise self._odd(self._api, f"sha is {found['sha']!r}, no commit")
+        return str(found["sha"])
+
+    def files(self, revision: str) -> list[HubFile]:
+        """Return the files of a revision, by path."""
+        listing = f"{self._api}/tree/{revision}"
+        found: list[HubFile] = []
+        page, seen, entries = "recursive=true", {""}, 0
+        while page not in seen:  # asked for here, wherever the link to the next one leads
+            seen.add(page)
+            address = f"{listing}?{page}"
+            listed, page = self._asked_for(address, [_ENTRY])
+            entries += len(listed)
+            if entries > _MOST_ENTRIES or (page and not listed):
+                raise self._odd(address, f"it lists no end of files, {entries:,} so far")
+            try:
+                found += [_file(entry) for entry in listed if entry["type"] == "file"]
+            except _Odd as error:
+                raise self._odd(address, str(error)) from None
+        if page:
+            raise self._odd(listing, "its pages lead back to where they began")
+        return sorted(found, key=lambda file: file.path)
+
+    def text(self, file: HubFile, revision: str, most: int) -> str:
+        """Return the beginning of a text file, ``most`` bytes or all that it is listed with."""
+        size = min(file.size, most)
+
+        def read() -> str:
+            with self._opened(file, revision) as response:
+                content = _beginning(response, size + 1)
+            if len(content) > size == file.size:
+                raise _Broken("more arrived than the hub lists")
+            return content[:size].decode("utf-8", "replace")
+
+        return self._tried(read, file.path)
+
+    def fetch(self, file: HubFile, revision: str, part: Path) -> None:
+        """Bring a file whole to ``part``, going on with what is there of it already.
+
+        Raises:
+            SourceError: It cannot be had, unless ``stop`` was set meanwhile.
+        """
+        self._tried(lambda: self._fetch(file, revision, part), file.path)
+
+    @property
+    def _api(self) -> str:
+        return f"{self.endpoint}/api/datasets/{self.repo}"
+
+    def _asked_for(self, address: str, shape: Shape) -> tuple[Any, str]:
+        """Return what is answered at an address, and the query for the next page of it.
+
+        Raises:
+            SourceError: The answer is too long, no JSON, or of another shape.
+        """
+
+        def ask() -> tuple[bytes, str]:
+            with self._stream(address, {}) as response:
+                content = _beginning(response, _LARGEST_ANSWER + 1)
+                following = response.links.get("next", {}).get("url", "")
+            return content, following
+
+        content, following = self._tried(ask)
+        try:
+            found = from_json(decoded(content, DocumentLimits(max_bytes=_LARGEST_ANSWER)))
+            query = urlsplit(following).query
+        except Unreadable as error:
+            raise self._odd(address, f"it {error}") from None
+        except ValueError as error:
+            raise self._odd(address, f"its link leads to {following!r}: {error}") from None
+        if wrong := misfit(found, shape):
+            raise self._odd(address, wrong)
+        return found, query
+
+    def _odd(self, address: str, why: str) -> SourceError:
+        """Return the error for an answer that no hub gives."""
+        return SourceError(
+            f"what answers at {self.endpoint} is no hub: its answer about {self.repo} makes no "
+            f"sense: {shown(why)} ({shown(address)})"
+        )
+
+    @contextmanager
+    def _stream(self, url: str, more: dict[str, str]) -> Iterator[Any]:
+        """Give the streamed answer to a request, as it comes, if it is one of success.
+
+        Of a failure the status and headers say all: its body, of any length, is never read.
+        """
+        headers = self._headers() | {"Accept-Encoding": "identity"} | more
+        session = self._utils.get_session()
+        with session.stream("GET", url, headers=headers, timeout=_TIMEOUT) as response:
+            told = response
+            if response.status_code >= 400:
+                kept = {name: response.headers[name] for name in _TOLD if name in response.headers}
+                made = {"headers": kept, "request": response.request, "content": b"{}"}
+                told = type(response)(response.status_code, **made)
+            self._utils.hf_raise_for_status(told)
+            yield response
+
+    def _fetch(self, file: HubFile, revision: str, part: Path) -> None:
+        with part.open("r+b") as out:
+            digest = hashlib.file_digest(out, file.digest)
+            start = out.tell()
+            if start < file.size:
+                with self._opened(file, revision, start) as response:
+                    given = response.headers.get("Content-Range", "")
+                    if start and not given.startswith(f"bytes {start}-"):  # all of it comes anew
+                        digest = file.digest()
+                        out.seek(out.truncate(0))
+                    for block in response.iter_raw():
+                        left = file.size - out.tell()
+                        out.write(block[:left])
+                        digest.update(block)
+                        if self.stop.is_set():
+                            raise Stopped
+                        if len(block) > left:
+                            break
+            if out.tell() < file.size:
+                raise _Broken("it broke off")
+            if digest.hexdigest() != file.checksum:
+                out.truncate(0)
+                raise _Broken("what arrived is not what the hub lists")
+
+    @contextmanager
+    def _opened(self, file: HubFile, revision: str, start: int = 0) -> Iterator[Any]:
+        """Give the streamed answer to a request for a file's bytes from ``start`` on."""
+        url = self._client.hf_hub_url(
+            self.repo, file.path, repo_type="dataset", revision=revision, endpoint=self.endpoint
+        )
+        # Lengths and ranges are of the file itself, since it comes uncompressed.
+        with self._stream(url, {"Range": f"bytes={start}-"} if start else {}) as response:
+            yield response
+
+    def _headers(self) -> dict[str, str]:
+        return dict(self._utils.build_hf_headers(token=self._token))
+
+    def _tried(self, act: Callable[[], T], path: str = "") -> T:
+        """Return what ``act`` does, trying again where that may help."""
+        if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+            raise SourceError(
+                f"{self.repo} is on the Hub and HF_HUB_OFFLINE is set; unset it to read data sets"
+            )
+        tries, wait = 1, _FIRST_WAIT
+        while True:
+            try:
+                return act()
+            except self._errors() as error:
+                what = f"{path} of {self.repo}" if path else self.repo
+                if refusal := self._refusal(error, what):
+                    raise SourceError(refusal) from None
+                if tries == TRIES:
+                    failure = self._failure(error, what)
+                    raise PassingError(f"{failure} ({TRIES} tries); {_AGAIN}") from None
+                asked = _asked(error)
+            self._sleep(min(asked, _LONGEST_ASKED) or wait)
+            if self.stop.is_set():
+                raise Stopped
+            tries, wait = tries + 1, min(2 * wait, _LONGEST_WAIT)
+
+    def _errors(self) -> tuple[type[Exception], ...]:
+        """Return what a request can raise; what a disk raises is not among it."""
+        # httpx, or the name it goes by in the installed version of the client.
+        http = imported(type(self._utils.get_session()).__module__.partition(".")[0])
+        own = (_Broken, ConnectionError, TimeoutError)
+        return (http.HTTPError, http.InvalidURL, http.StreamError, *own)
+
+    def _refusal(self, error: Exception, what: str) -> str:
+        """Return why it is no use to try again; nothing where it may be of use."""
+        repo, hub, has_token = self.repo, self.endpoint, "authorization" in self._headers()
+        kind, status = type(error).__name__, _status(error)
+        if kind == "OfflineModeIsEnabled":
+            return f"{what} is on the Hub and HF_HUB_OFFLINE is set"
+        if kind in ("InvalidURL", "UnsupportedProtocol"):
+            return f"HF_ENDPOINT={hub} is no http(s) address"
+        if kind == "GatedRepoError":
+            ways = (f", then {_LOGIN} or set HF_TOKEN", " with the account of the token")
+            return f"{repo} is gated: ask for access at {hub}/datasets/{repo}{ways[has_token]}"
+        if kind == "DisabledRepoError":
+            return f"{repo} is disabled on {hub}: nobody can read it"
+        if kind == "RevisionNotFoundError":
+            return f"{repo} has no such revision (any more); begin the ingest anew"
+        if kind == "RemoteEntryNotFoundError":
+            return f"{what} is listed on {hub} and is not there"
+        if status == 401 and has_token:
+            return f"{hub} refuses the token; {_TOKEN}"
+        if status in (401, 404):
+            way = "and that the account of the token may read it" if has_token else f"or {_LOGIN}"
+            return f"{repo} is no data set on {hub}, or it is private; check the name, {way}"
+        if status == 403:
+            way = f"the token has no right to it: {_TOKEN}" if has_token else _LOGIN
+            return f"{hub} denies access to {what}; {way}"
+        return self._failure(error, what) if status and status not in _PASSING else ""
+
+    def _failure(self, error: Exception, what: str) -> str:
+        """Return what went wrong."""
+        kind, status = type(error).__name__, _status(error)
+        if kind in ("ConnectError", "ConnectTimeout", "ProxyError"):
+            why = f"{_reason(error)}; check the network and HF_ENDPOINT"
+            return f"cannot reach {self.endpoint}: {why}"
+        why = str(error) if isinstance(error, _Broken) else "the connection broke off"
+        if status:
+            why = "too many requests" if status == 429 else f"the hub answers with status {status}"
+        elif "Timeout" in kind:
+            why = "no answer came in time"
+        return f"{what} cannot be read from {self.endpoint}: {why}"
+
+
+def imported(name: str) -> Any:
+    """Return a module that an extra installs.
+
+    Raises:
+        SourceError: It is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package = str(error.name or name).split(".")[0]
+        raise SourceError(
+            f"data sets on the Hub need {package}: pip install 'duckplets[hub]'"
+        ) from error
+
+
+def _checked(token: str | None) -> str | None:
+    token = token.strip() if isinstance(token, str) else token
+    if token is None or (isinstance(token, str) and re.fullmatch(r"[!-~]+", token)):
+        return token
+    raise SourceError("token= is no token: give the text that begins with hf_")
+
+
+def _beginning(response: Any, most: int) -> bytes:
+    """Return the first bytes of an answer; what comes after them is not waited for."""
+    content = bytearray()
+    for block in response.iter_raw():
+        content += block
+        if len(content) >= most:
+            break
+    return bytes(content[:most])
+
+
+def _file(entry: dict[str, Any]) -> HubFile:
+    """Return the file of an entry of a listing."""
+    if wrong := misfit(entry, _FILE):
+        raise _Odd(wrong)
+    lfs = entry.get("lfs") or {}
+    sha256 = lfs.get("oid")
+    if not _COMMIT.fullmatch(entry["oid"]) or not (sha256 is None or _SHA256.fullmatch(sha256)):
+        raise _Odd(f"{entry['path']!r} has a checksum that is none")
+    if not entry["path"] or _NO_PATH.search(entry["path"]):
+        raise _Odd(f"{entry['path']!r} is no path")
+    return HubFile(entry["path"], entry["size"], entry["oid"], sha256)
+
+
+def _status(error: Any) -> int:
+    """Return the status of the answer that is an error; 0 where there was no answer."""
+    return int(getattr(getattr(error, "response", None), "status_code", 0))
+
+
+def _asked(error: Any) -> float:
+    """Return how many seconds an answer asks to wait, 0 where it does not say."""
+    given = error.response.headers.get("Retry-After", "").strip() if _status(error) else ""
+    if re.fullmatch("[0-9]{1,9}", given):
+        return float(given)
+    try:
+        return max(parsedate_to_datetime(given).timestamp() - time.time(), 0.0)
+    except (ArithmeticError, OSError, TypeError, ValueError):
+        return 0.0
+
+
+def _reason(error: Exception) -> str:
+    """Return what the system says of a connection, in small letters and without its number."""
+    text = re.sub(r"\[(Errno|WinError) -?\d+\]\s*", "", str(error)).strip().rstrip(".")
+    return text[:1].lower() + text[1:200] if text else "no connection"

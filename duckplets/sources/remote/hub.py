@@ -1,0 +1,217 @@
+"""Turn a line that names a data set on a hub into a source of its rows, from any row on.
+
+    line ─grammar→ URI ─layout→ files ─cache→ shards on disk ─reading→ rows and marks
+
+Order is that of the files' paths and of the rows in them; nothing is shuffled. A mark names the
+revision, so an ingest that goes on reads what it began with, even where the data set has changed
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from duckplets.base.documents import DEFAULT, DocumentLimits
+from duckplets.errors import SourceError, several
+from duckplets.sources.mapping import Mapped
+from duckplets.sources.mapping_checks import null_words
+from duckplets.sources.remote import grammar
+from duckplets.sources.remote.cache import LIMIT, ShardCache, default_folder, size_of
+from duckplets.sources.remote.card import parse_card
+from duckplets.sources.remote.download import Hub, Sleep
+from duckplets.sources.remote.layout import choose
+from duckplets.sources.remote.reading import Reading, Start
+from duckplets.sources.rows import Begun, Rows
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class HubSource(Mapped):
+    """A data set on the Hugging Face Hub, or on the hub that ``HF_ENDPOINT`` names.
+
+    Shards are brought to a cache, one ahead of reading. Parquet, Arrow, JSON and CSV are read
+    here; what has other forms goes through the streams of ``datasets``. An ingest that stops
+    half-way goes on at the row it stopped at. Columns that are a ``ClassLabel`` hold the names of
+    the classes.
+    """
+
+    line: str
+    """``hf://org/name``, perhaps with ``/config`` and ``/split``, and with keys as in a list:
+    ``hf://org/name/config/split anchor=question positive=answer trust=0.9``. Without a
+    configuration ``default`` is meant, without a split all of them."""
+    source_id: str | None = field(default=None, kw_only=True)
+    """The source's name, instead of one made of the URI."""
+    weight: float | None = field(default=None, kw_only=True)
+    """Of the source in the mixture that a list declares; kept with the source."""
+    cache: str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    """Folder for shards, of its own; else ``DUCKPLETS_CACHE``, else one in the user's cache
+    folder."""
+    cache_limit: int | str = field(default=LIMIT, kw_only=True)
+    """Bytes, or a text such as ``"10GB"``: how much the shards may take there; the longest unused
+    make room for others."""
+    token: str | None = field(default=None, kw_only=True)
+    """For private and gated data sets; else ``HF_TOKEN``, else the hub's own login. It is sent to
+    the hub only, and neither stored nor shown."""
+
+    limits: DocumentLimits | None = field(default=None, kw_only=True)
+    """How large the card may be; by default as large as a card ever is."""
+
+    _uri: grammar.HubUri = field(init=False)
+    _sleep: Sleep | None = field(init=False, default=None)  # None: in real time
+
+    kind: ClassVar[str] = "hub"
+
+    def __post_init__(self) -> None:
+        uri, options = _parsed(self.line, self._options())
+        for name, value in {"_uri": uri, **options}.items():
+            object.__setattr__(self, name, value)
+        Mapped.__post_init__(self)
+        if self.source_id is not None:
+            grammar.check_name(self.source_id)
+        grammar.check_weight(self.weight)
+        size_of(self.cache_limit)
+
+    def __repr__(self) -> str:
+        options = [f"{name}={value!r}" for name, value in self._options().items()]
+        return f"HubSource({', '.join([repr(self.uri), *options])})"
+
+    @property
+    def uri(self) -> str:
+        """Which data set."""
+        return str(self._uri)
+
+    def default_name(self) -> str:
+        """Return ``source_id``, else a name made of the URI."""
+        return self.source_id or self._uri.slug()
+
+    def settings(self) -> dict[str, Any]:
+        """Return which data set is read and how; neither the hub's address nor a token."""
+        read = {part: list(names) for part, names in self.parts() if names}
+        converted = {"converter": self.converter, "on_error": self.on_error or "raise"}
+        text_of = {"text_of": "json"} if self.text_of == "json" else {}
+        words = list(null_words(self.null_values))
+        nulls = {"null_values": words} if words else {}
+        return {"uri": self.uri, "mapping": read, **converted, **text_of, **nulls}
+
+    def open(self, reader: Database) -> Rows:
+        """Look at what the repository holds, and return the rows from the first on.
+
+        Raises:
+            SourceError: The hub cannot be reached or denies access, there is no such data set,
+                configuration or split, or a column is not there.
+        """
+        return self.open_at(reader, None)
+
+    def open_at(self, reader: Database, cursor: Any) -> Rows:
+        """Open at a place; see ``open``.
+
+        Args:
+            reader: An instance to run statements in.
+            cursor: Of a ``Mark``, or None for the beginning.
+        """
+        start = Start.of(cursor, self.uri)
+        hub = Hub(self._uri.repo, self.token, self._sleep)
+        revision = start.revision or hub.revision()
+        files = hub.files(revision)
+        readme = next((file for file in files if file.path == "README.md"), None)
+        limits = self.limits or DEFAULT
+        text = hub.text(readme, revision, limits.max_bytes) if readme else ""
+        whole = readme is None or readme.size <= limits.max_bytes
+        card = parse_card(text, self.uri, limits, whole=whole)
+        layout = choose(self._uri, files, card)
+        folder = default_folder() if self.cache is None else Path(self.cache).expanduser()
+        cache = ShardCache(folder, size_of(self.cache_limit))
+        reading = Reading(self.uri, self, card.labels(layout.config), start)
+        batches = reading.batches(reader, hub, cache, revision, layout.files)
+        total = card.rows(layout.config, self._uri.split)
+        return Rows(Begun(batches, hub.stop.set), self.defaults(), total)
+
+    def _options(self) -> dict[str, Any]:
+        """Return the values of the keys that a line may have, without those that were not given."""
+        usual: dict[str, Any] = {"source_id": None, "weight": None}
+        usual |= {part.name: part.default for part in fields(Mapped)}
+        given = {name: getattr(self, name) for name in usual}
+        return {name: value for name, value in given.items() if value != usual[name]}
+
+
+def read_hub_list(
+    path: str | os.PathLike[str],
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = LIMIT,
+    token: str | None = None,
+) -> list[HubSource]:
+    """Return the sources that a list names, one a line, as ``HubSource`` takes them.
+
+    Blank lines and what follows a ``#`` do not count.
+
+    Args:
+        path: Of the list.
+        cache: As in ``HubSource``, for all of them.
+        cache_limit: As in ``HubSource``.
+        token: As in ``HubSource``.
+
+    Raises:
+        SourceError: The list cannot be read, names nothing, or has lines that are wrong: all of
+            them, each as ``FILE:LINE: what is wrong``.
+    """
+    found, problems = read_hub_lines(path, cache=cache, cache_limit=cache_limit, token=token)
+    if problems:
+        raise SourceError(several(problems))
+    return [source for _, source in found]
+
+
+def read_hub_lines(
+    path: str | os.PathLike[str],
+    *,
+    cache: str | os.PathLike[str] | None = None,
+    cache_limit: int | str = LIMIT,
+    token: str | None = None,
+) -> tuple[list[tuple[int, HubSource]], list[str]]:
+    """Return the sources that a list names with their lines, and what is wrong with other lines.
+
+    The arguments are those of ``read_hub_list``.
+
+    Raises:
+        SourceError: The list cannot be read, or names nothing.
+    """
+    found: list[tuple[int, HubSource]] = []
+    lines: dict[str, int] = {}
+    problems: list[str] = []
+    for number, line in grammar.read_lines(path):
+        try:
+            if grammar.parse_line(line) is None:
+                continue
+            source = HubSource(line, cache=cache, cache_limit=cache_limit, token=token)
+            name = source.default_name()
+            if lines.setdefault(name, number) != number:
+                raise SourceError(
+                    f"the name {name!r} is taken by line {lines[name]}; give a source_id="
+                )
+            found.append((number, source))
+        except SourceError as error:
+            problems += [f"{path}:{number}: {problem}" for problem in str(error).splitlines()]
+    if not found and not problems:
+        raise SourceError(f"{path} names no data set; a line of it is {grammar.EXAMPLE}")
+    return found, problems
+
+
+def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:
+    """Return what a line and arguments say together."""
+    if not isinstance(line, str):
+        raise SourceError(
+            f"{line!r} is no data set on the Hub; give a text such as {grammar.EXAMPLE}"
+        )
+    parsed = grammar.parse_line(line, complete=any(key in given for key in grammar.TEXTS))
+    if parsed is None:
+        raise SourceError(f"{line!r} names no data set; write {grammar.EXAMPLE}")
+    uri, options = parsed
+    for key in given:
+        if key in options:
+            raise SourceError(f"{key}= is given in the line and as an argument: leave out one")
+    return uri, {**options, **given}

@@ -1,0 +1,242 @@
+"""Choose the files of a repository that make up a configuration and a split of a data set.
+
+Where the card lists ``configs`` with their ``data_files``, it
+says so. Otherwise names do:
+
+    data/train-00000-of-00003.parquet   train/shard-00001.parquet   train.jsonl
+    config/train-00000-of-00003.parquet   config/train/shard-00001.parquet
+
+A table that is one file is asked for by the file's exact stem. What matches nothing is an error
+that lists what there is; nothing is ever read in place of what was asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.sanitize import listed
+from duckplets.errors import SourceError, nearest
+from duckplets.sources.remote.cache import suffix_of
+from duckplets.sources.remote.card import Card, CardConfig
+from duckplets.sources.remote.download import HubFile
+from duckplets.sources.remote.grammar import HubUri
+
+# Suffixes by the form that reads them, the best first: of several copies of the same data in one
+# repository only the first form is read.
+FORMS = {
+    "parquet": (".parquet",),
+    "arrow": (".arrow", ".feather"),
+    "lines": (".jsonl", ".ndjson"),
+    "json": (".json",),
+    "csv": (".csv", ".tsv"),
+}
+_NO_DATA = {
+    *("dataset_info.json", "dataset_infos.json"),
+    *("config.json", "dataset_dict.json", "state.json"),
+}
+_PAPERS = (
+    *(".md", ".py", ".ipynb", ".yaml", ".yml", "license", "license.txt"),
+    *(".png", ".svg", ".bib"),
+)
+_GENERIC = re.compile(r"(shard|part|data|file|chunk)?[-_.]?\d*")
+_COUNTED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?.*")
+_GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|\{[^}]+\}")
+_WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The files of a data set.
+
+    Attributes:
+        config: The configuration's name.
+        files: Data files in the order they are read.
+    """
+
+    config: str
+    files: tuple[HubFile, ...]
+
+
+def form_of(path: str) -> str | None:
+    """Return the form of a file, a key of ``FORMS``; None for one that is not read here."""
+    suffix = suffix_of(path)
+    inner = suffix.removesuffix(".gz").removesuffix(".zst")
+    form = next((form for form, ends in FORMS.items() if inner in ends), None)
+    return None if inner != suffix and form in ("parquet", "arrow") else form
+
+
+def stem_of(path: str) -> str:
+    """Return a file's name without that end."""
+    name = path.rsplit("/", 1)[-1]
+    return name[: len(name) - len(suffix_of(path))]
+
+
+def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> Layout:
+    """Return the files that a URI means.
+
+    Raises:
+        SourceError: There is no such configuration, split or table, or no data at all.
+    """
+    data = [file for file in files if _is_data(file.path)]
+    if not data:
+        raise SourceError(_no_data(uri, files))
+    config = _card_config(uri, card, data)
+    if config is None:
+        within = _of_folder(uri, data)
+        return Layout(uri.config, _ordered(_of_split(uri, within, uri.config)))
+    within = [file for file in data if file.path.startswith(config.folder)]
+    if config.splits:
+        found = _of_patterns(uri, config, within)
+    else:
+        found = _ordered(_of_split(uri, within, config.name))
+    if not found:
+        where = f" in {config.folder}" if config.folder else ""
+        raise SourceError(f"{uri}: its card lists no file of {config.name!r}{where}")
+    return Layout(config.name, found)
+
+
+def _card_config(uri: HubUri, card: Card, data: list[HubFile]) -> CardConfig | None:
+    """Return the configuration a card has under the name; None where names of files decide."""
+    if not card.configs:
+        return None
+    named = {config.name: config for config in card.configs}
+    if uri.config in named:
+        return named[uri.config]
+    shown = ", ".join(named)
+    if uri.config != "default":
+        raise SourceError(
+            f"{uri}: no configuration {uri.config!r}{nearest(uri.config, named)}; "
+            f"there are: {shown}"
+        )
+    defaults = [config for config in card.configs if config.is_default]
+    if len(defaults) == 1 or len(named) == 1:
+        return (defaults or list(named.values()))[0]
+    if any(stem_of(file.path) == uri.split for file in data):
+        return None
+    raise SourceError(
+        f"{uri} has several configurations; name one of {shown}, as in "
+        f"hf://{uri.repo}/{next(iter(named))}"
+    )
+
+
+def _of_patterns(uri: HubUri, config: CardConfig, files: list[HubFile]) -> tuple[HubFile, ...]:
+    wanted = [uri.split] if uri.split is not None else list(config.splits)
+    if uri.split is not None and uri.split not in config.splits:
+        table = [file for file in files if stem_of(file.path) == uri.split]
+        if table:
+            return _ordered(table)
+        raise _unknown_split(uri, list(config.splits))
+    found: set[HubFile] = set()
+    for pattern in [pattern for split in wanted for pattern in config.splits[split]]:
+        matched = _matching(uri, pattern, files)
+        if not matched:
+            raise SourceError(f"{uri}: its card lists {pattern!r}, and there is no such file")
+        found.update(matched)
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
+    """Return the files in a folder of the configuration's name."""
+    within = [file for file in files if uri.config in file.path.split("/")[:-1]]
+    if within or uri.config == "default":
+        return within or files
+    folders = sorted({part for file in files for part in file.path.split("/")[:-1]} - {"data"})
+    shown = f"there are: {listed(folders)}" if folders else "it has none: write 'default'"
+    raise SourceError(
+        f"{uri}: no configuration {uri.config!r}{nearest(uri.config, folders)}; {shown}"
+    )
+
+
+def _of_split(uri: HubUri, files: list[HubFile], config: str) -> list[HubFile]:
+    """Return the files whose whole stem is the split's name, else those whose path holds it."""
+    if uri.split is None:
+        return files
+    named = [file for file in files if stem_of(file.path) == uri.split]
+    found = named or [file for file in files if uri.split in _parts(file.path)]
+    if not found:
+        raise _unknown_split(uri, sorted({_split_name(file.path, config) for file in files}))
+    return found
+
+
+def _parts(path: str) -> list[str]:
+    """Return the folders of a path, and what its stem holds between hyphens."""
+    return [*path.split("/")[:-1], *stem_of(path).split("-")]
+
+
+def _unknown_split(uri: HubUri, splits: list[str]) -> SourceError:
+    known = nearest(str(uri.split), splits)
+    shown = ", ".join(splits[:40]) + (", …" if len(splits) > 40 else "")
+    return SourceError(f"{uri}: no split or table {uri.split!r}{known}; there are: {shown}")
+
+
+def _split_name(path: str, config: str) -> str:
+    """Return the split or table that a file's name speaks of, to be shown."""
+    stem = stem_of(path)
+    folders = [part for part in path.split("/")[:-1] if part not in ("data", config)]
+    if _GENERIC.fullmatch(stem.split("-of-")[0]) and folders:
+        return folders[-1]
+    return _COUNTED.sub("", stem) or stem
+
+
+def _ordered(files: Sequence[HubFile]) -> tuple[HubFile, ...]:
+    """Return the files of the best form among them, by path.
+
+    Where none is of a form that is read here, those of the most frequent suffix.
+    """
+    kinds = [form_of(file.path) or suffix_of(file.path) for file in files]
+    known = [form for form in FORMS if form in kinds]
+    count = Counter(kinds)
+    best = known[0] if known else min(count, key=lambda kind: (-count[kind], kind), default="")
+    found = [file for file, kind in zip(files, kinds, strict=True) if kind == best]
+    return tuple(sorted(found, key=lambda file: file.path))
+
+
+def _is_data(path: str) -> bool:
+    parts = path.split("/")
+    hidden = any(part.startswith((".", "_")) for part in parts)
+    return not hidden and parts[-1] not in _NO_DATA and not parts[-1].lower().endswith(_PAPERS)
+
+
+def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
+    script = f"{uri.name}.py"
+    if any(file.path == script for file in files):
+        return (
+            f"{uri} is made by a script, {script}, and scripts are never run; it has no data files"
+        )
+    return f"{uri} has no data files"
+
+
+def _matching(uri: HubUri, glob: str, files: list[HubFile]) -> list[HubFile]:
+    """Return the files that a pattern means, or that lie in the folder it names.
+
+    By RE2, whose time is that of the length of a path: a card may hold any pattern.
+    """
+    folder = glob.rstrip("/") + "/"
+    try:
+        fits = pc.match_substring_regex(pa.array([f.path for f in files], pa.string()), _re2(glob))
+    except (pa.ArrowException, UnicodeError) as error:
+        raise SourceError(f"{uri}: its card lists {glob!r}, which is no pattern") from error
+    pairs = zip(files, fits.to_pylist(), strict=True)
+    return [file for file, fit in pairs if fit or file.path.startswith(folder)]
+
+
+def _re2(glob: str) -> str:
+    """Return the expression for a glob: ``**`` any folders, ``*`` and ``?`` within a name."""
+    made, end = "", 0
+    for found in _GLOB.finditer(glob):
+        made += re.escape(glob[end : found.start()])
+        end, part = found.end(), found[0]
+        inner = part[1:-1]
+        if part[0] == "[":
+            made += "[" + inner.replace("\\", "\\\\").replace("!", "^", 1) + "]"
+        elif part[0] == "{":
+            made += "(?:" + "|".join(map(re.escape, inner.split(","))) + ")"
+        else:
+            made += _WILD[part]
+    return rf"(?s)\A(?:{made}{re.escape(glob[end:])})\z"

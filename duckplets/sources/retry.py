@@ -1,0 +1,225 @@
+"""Read a source on, from its last mark, where reading it failed by something that may pass.
+
+    open at the mark → pass over the rows that were given before, compared with them → go on
+
+What may pass is a network, a server, a disk that does not answer. A mistake in a mapping, a row
+that cannot be used, a file that is not there or not what it was are raised at once. Rows are
+passed over by their numbers, and a digest of what was given since the mark tells whether they are
+the same: a source that gives others the second time would lose rows or repeat them.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.sanitize import counted, harmless, shown
+from duckplets.errors import PassingError, SourceError
+from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.rows import Mark, Rows
+
+log = logging.getLogger("duckplets")
+
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds; each is twice the one before
+_BITS = (1 << 64) - 1
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+# Errors of the system that say "not now": of a network, or of a disk on one.
+_NOT_NOW = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("EAGAIN", "EBUSY", "ECONNABORTED", "ECONNREFUSED", "ECONNRESET", "EHOSTDOWN"),
+        *("EHOSTUNREACH", "EINTR", "EIO", "ENETDOWN", "ENETRESET", "ENETUNREACH", "ENOTCONN"),
+        *("EPIPE", "EREMOTEIO", "ESTALE", "ETIMEDOUT"),
+    )
+    if hasattr(errno, name)
+)
+_FOR_GOOD = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_STATUSES = (408, 425, 429, 500, 502, 503, 504)
+# Of packages that need not be installed; those that are an OSError are not among them.
+_OF_NETWORKS = frozenset(
+    {
+        *("httpx.TransportError", "httpcore.NetworkError", "httpcore.TimeoutException"),
+        *("aiohttp.client_exceptions.ClientError", "http.client.HTTPException"),
+        *("urllib3.exceptions.HTTPError", "httpx._exceptions.TransportError"),
+    }
+)
+
+
+class Rereading:
+    """The rows and marks of a source, read again from the last mark where that may help.
+
+    Args:
+        name: Of the source, for messages.
+        opened: Opens it in a reader, at a cursor or at the beginning.
+        cursor: Where to begin.
+        limits: Of its reader.
+        retries: How often it is read again without one more row.
+        is_local: Whether it reads files of this machine, of which fewer failures may pass.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        opened: Callable[[Reader, Any], Rows],
+        cursor: Any,
+        limits: Limits,
+        *,
+        retries: int,
+        is_local: bool,
+    ) -> None:
+        self.rows: Rows | None = None  # as it was opened last
+        self.notes: list[str] = []
+        self._name, self._opened, self._limits = name, opened, limits
+        self._cursor = cursor  # of the last mark
+        self._retries, self._is_local = retries, is_local
+        self._stopped = threading.Event()
+        self._last = 0  # the last row that was given
+        self._given = 0  # a digest of the rows since the mark
+        self._tried = 0  # how often it was read again since that row
+
+    def items(self) -> Generator[Rows | pa.RecordBatch | Mark, None, None]:
+        """Yield the opened source, once, and then what it holds.
+
+        Raises:
+            SourceError: It cannot be read, also not again.
+        """
+        is_told = False
+        while True:
+            try:
+                with closing(Reader.within(self._limits)) as reader:
+                    self.rows = self._opened(reader, self._cursor)
+                    with _ended(self.rows.batches) as items:
+                        if not is_told:
+                            is_told = True
+                            yield self.rows
+                        yield from self._fresh(items)
+                return
+            except Exception as error:
+                if self._stopped.is_set() or not may_pass(error, is_local=self._is_local):
+                    raise
+                self._wait(error)
+
+    def stop(self) -> None:
+        """Make the item that is waited for come to its end; from any thread."""
+        self._stopped.set()
+        if self.rows is not None:
+            getattr(self.rows.batches, "stop", lambda: None)()
+
+    def _wait(self, error: Exception) -> None:
+        why = _reason(error)
+        if self._tried >= self._retries:
+            times = counted(self._tried + 1, "attempt")
+            raise SourceError(
+                f"source {self._name!r}: {times} to read on after row {self._last:,} failed, the "
+                f"last with {why}; the same again goes on where it stopped"
+            ) from error
+        self._tried += 1
+        seconds = min(FIRST_WAIT * 2 ** (self._tried - 1), LONGEST_WAIT)
+        told = f"{self._name}: after row {self._last:,}: {why}"
+        self.notes.append(f"read again (attempt {self._tried + 1}): {told}")
+        log.warning(
+            "%s; reading goes on there in %g s (%d of %d retries)",
+            *(harmless(told), seconds, self._tried, self._retries),
+        )
+        if self._stopped.wait(seconds):
+            raise error
+
+    def _fresh(self, items: Iterator[pa.RecordBatch | Mark]) -> Iterator[pa.RecordBatch | Mark]:
+        """Yield what was not given before."""
+        last, seen, again = self._last, 0, 0  # ``again``: a digest of the rows passed over
+        is_behind = last > 0 and self._tried > 0
+        for item in items:
+            if isinstance(item, Mark):
+                if is_behind and seen < last:
+                    continue
+                is_behind = is_behind and self._compare(again)
+                self._cursor, self._given = item.cursor, 0
+                yield item
+            elif item.num_rows:
+                if is_behind:
+                    passed = int(np.searchsorted(item["row"].to_numpy(), last, side="right"))
+                    again = again + digest_of(item.slice(0, passed)) & _BITS
+                    seen, item = int(item["row"][-1].as_py()), item.slice(passed)
+                    if not item.num_rows:
+                        continue
+                    is_behind = self._compare(again)
+                self._given = self._given + digest_of(item) & _BITS
+                self._last, self._tried = int(item["row"][-1].as_py()), 0
+                yield item
+        if is_behind:
+            self._compare(again)
+
+    def _compare(self, again: int) -> bool:
+        """Refuse rows that are not those that were given before; else they are behind us."""
+        if again != self._given:
+            raise SourceError(
+                f"source {self._name!r}: when it was read again its rows up to {self._last:,} were "
+                f"others than before: it has changed meanwhile, or gives its rows in no fixed order"
+            )
+        return False
+
+
+@contextmanager
+def _ended(items: Iterator[Any]) -> Iterator[Iterator[Any]]:
+    """Give items, and end what makes them."""
+    try:
+        yield items
+    finally:
+        for way in ("stop", "close"):
+            getattr(items, way, lambda: None)()
+
+
+def digest_of(batch: pa.RecordBatch) -> int:
+    """Return a digest of numbers and contents of rows; those of parts add up, modulo 2^64."""
+    contents = pc.fill_null(batch["content_hash"], 0).to_numpy(zero_copy_only=False)
+    mixed = batch["row"].to_numpy().astype(np.uint64) * _ODD ^ contents.astype(np.uint64)
+    return int(mixed.sum(dtype=np.uint64))
+
+
+# -- what may pass --------------------------------------------------------------------------------
+
+
+def may_pass(error: BaseException, *, is_local: bool) -> bool:
+    """Return whether reading again may help after an error.
+
+    Args:
+        error: What was raised, of which the first cause decides.
+        is_local: Whether files of this machine were read: then an error of the system has to say
+            so itself, since a damaged file is one as well.
+    """
+    first: BaseException = error
+    while True:
+        if isinstance(first, PassingError):
+            return True
+        if first.__cause__ is None:
+            break
+        first = first.__cause__
+    response = getattr(first, "response", None)
+    status = getattr(response, "status_code", None) or getattr(first, "status", None)
+    if isinstance(status := status or getattr(first, "code", None), int):
+        return status in _STATUSES
+    if isinstance(first, ConnectionError | TimeoutError | InterruptedError):
+        return True
+    if isinstance(first, OSError) and not isinstance(first, _FOR_GOOD):
+        return first.errno in _NOT_NOW or (first.errno is None and not is_local)
+    names = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(first).__mro__}
+    return bool(names & _OF_NETWORKS)
+
+
+def _reason(error: BaseException) -> str:
+    first = error
+    while first.__cause__ is not None and not isinstance(first, PassingError):
+        first = first.__cause__
+    said = str(first).strip()
+    if isinstance(first, PassingError):
+        return shown(said, 300)
+    return shown(f"{type(first).__name__}: {said}" if said else type(first).__name__, 300)

@@ -1,0 +1,412 @@
+"""Open a folder of token shards, and runs over it: ``duckplets.TokenShards``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from duckplets.base.checks import integer
+from duckplets.base.dropped import Held
+from duckplets.base.object_store import is_address
+from duckplets.base.sanitize import counted, listed
+from duckplets.errors import (
+    EmptyPoolError,
+    SamplerError,
+    ShardError,
+    StateMismatchError,
+    nearest,
+)
+from duckplets.order.buckets import BucketSchedule
+from duckplets.order.mixture import Mixture, differences, mixture_of
+from duckplets.order.permute import ORDER_VERSION
+from duckplets.order.schedule import Events, Schedule
+from duckplets.runs import state as states
+from duckplets.runs.cautions import behind, omitted, unsavable
+from duckplets.runs.fingerprint import differing, refuse_mismatch
+from duckplets.runs.opening import accept_edited
+from duckplets.runs.reader import Reader
+from duckplets.runs.settings import saved_settings
+from duckplets.runs.weight_events import written
+from duckplets.tokens.arrays import array_manifest, check_rows
+from duckplets.tokens.fetch import TokenFetcher
+from duckplets.tokens.local import local_order, note, region_of
+from duckplets.tokens.locations import mirror
+from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.memmap import NoRoomError, TokenFile
+from duckplets.tokens.mixtures import load_mixture
+from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
+from duckplets.tokens.row_groups import RowGroups
+from duckplets.tokens.rows import PackedRows, Rows, SingleRows
+from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
+from duckplets.tokens.spans import TextSpan
+
+_BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
+
+
+class TokenShards:
+    """A folder of token shards, opened to read.
+
+    The first sampler decodes the shards into one file of 4 bytes a token, ``NAME.tokens`` beside
+    the folder, which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
+    beside it.
+
+    Where there is no room for that file, or with ``cache=False``, tokens are read from the row
+    groups of the shards. New runs have a local order then: an epoch shuffles blocks of 4 million
+    tokens, and rows within regions of up to 11 blocks, so that few row groups are read for many
+    rows. That is said, is part of the run, and stays when it is resumed where there is room. A run
+    that was begun with a token file keeps its order as well, at a small part of the rate.
+
+    A folder of token arrays, ``.npy`` files of integers, is read as well, as one split ``train``;
+    sources are the folders in it, or itself. Of one dimension an array is one text, of two each row
+    is; ``sampler`` takes ``pack=True, eos=None`` then, and fills up the last row of a source by 0.
+
+    Args:
+        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays. Of
+            shards in a store, ``s3://bucket/prefix``, what is missing in ``cache`` is brought there
+            first.
+        cache: A folder for the decoded tokens, where they cannot lie beside it, or False: none.
+            Where there is no room several ranks or workers have to be given False, all of them.
+        memory_mb: Of row groups that a process keeps where there is no token file, in 10^6 bytes.
+
+    Attributes:
+        path: The folder; of shards in a store the one in ``cache``.
+        manifest: What is in it.
+
+    Raises:
+        ShardError: It is no such folder.
+        DamagedFileError: Its manifest is not as it was written.
+        SamplerError: ``memory_mb`` is no positive integer.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        cache: str | Path | Literal[False] | None = None,
+        memory_mb: int = 384,
+    ) -> None:
+        self.path = mirror(str(folder), cache or None) if is_address(folder) else Path(folder)
+        self._cache = cache if cache is None or cache is False else Path(cache)
+        self._memory = 10**6 * integer("memory_mb", memory_mb, 1)
+        self._no_room = ""  # why there is none
+        self.manifest = array_manifest(self.path) or Manifest.read(self.path)
+        self._samplers: Held[TokenSampler] = Held()
+
+    @cached_property
+    def file(self) -> TokenFile | RowGroups:
+        """The decoded tokens, made now if they are not there; else what reads row groups."""
+        if self._cache is not False:
+            try:
+                return TokenFile.of(self.path, self.manifest, self._cache)
+            except NoRoomError as error:
+                self._no_room = str(error)
+        return RowGroups(self.path, self.manifest, self._memory)
+
+    def agree(self, readers: int) -> None:
+        """Refuse to let the room that there is decide on the order, where several read one run.
+
+        Raises:
+            ShardError: There is no room for the token file.
+        """
+        if readers > 1 and isinstance(self.file, RowGroups) and self._no_room:
+            raise ShardError(
+                f"{self._no_room}. Without it a run has a local order, which all of its "
+                f"{readers} readers have to have: give cache=False to all of them"
+            )
+
+    def sources(self, split: str = "train") -> list[str]:
+        """Return the names of the sources that have texts in a split."""
+        names = (shard.source for shard in self.manifest.shards if shard.split == split)
+        return list(dict.fromkeys(names))
+
+    def sampler(
+        self,
+        split: str = "train",
+        *,
+        mixture: Mixture | Mapping[str, float] | str | Path | None = None,
+        batch_size: int = 8,
+        seq_length: int = 1024,
+        pack: bool = False,
+        by_bucket: bool = False,
+        eos: str | None = "</s>",
+        seed: int = 42,
+        steps: int | None = None,
+        epochs: int | None = None,
+        remainder: str = "keep",
+        rank: int = 0,
+        world_size: int = 1,
+        prefetch: int = 2,
+        run: str = "default",
+        state: str | Path | None = None,
+        log: str | Path | None = None,
+    ) -> TokenSampler:
+        """Open a new run at its first position.
+
+        Args:
+            split: Texts of this split only.
+            mixture: Shares of the sources, counted in rows: weights by name, a ``Mixture``,
+                ``"equal"``, or the path of a file, such as the folder's ``mixtures.json``; by
+                default ``"proportional"``: an epoch is a pass over the rows of each.
+            batch_size: Rows a batch, of each rank.
+            seq_length: Tokens a row.
+            pack: Whether rows are cut from the texts of a source laid end to end, in the order of
+                its shards, so that only its last row is filled up; else each is one text, cut there
+                or filled up.
+            by_bucket: Whether each batch is of one length class of the folder, with rows as wide
+                as its longest texts can be, if ``pack`` does not make them ``seq_length`` wide.
+            eos: Name of the token after each text of packed rows, or None for none.
+            seed: Another seed gives another order.
+            steps: Number of batches; without it and ``epochs`` the run is endless.
+            epochs: Number of times that as many rows come as there are.
+            remainder: What becomes of a last batch that is not full: ``keep``, ``drop``, ``pad``.
+            rank: Which of the ranks this is.
+            world_size: Number of ranks.
+            prefetch: Blocks to prepare in the background.
+            run: Name to save under.
+            state: The state file; by default beside the folder.
+            log: A folder in which every save adds the ids of what was served, as Parquet.
+
+        Raises:
+            EmptyPoolError: There is no text to draw from.
+            SamplerError, MixtureError: An argument is wrong.
+            ShardError: It is one of several ranks, and there is no room for the token file.
+        """
+        path = self._state_path(state)
+        notes = unsavable(path, asked=state is not None)
+        arguments: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "steps": steps}
+        arguments |= {"remainder": remainder, "rank": rank, "world_size": world_size}
+        arguments |= {"epochs": epochs}
+        arguments |= {"prefetch": prefetch, "run": run, "log": log, "split": split}
+        rows = {"seq_length": seq_length, "pack": pack, "eos": eos, "by_bucket": by_bucket}
+        sources = self.sources(self._checked_split(split))
+        given = self._mixture(mixture)
+        given.check(sources)
+        settings = new_settings(
+            arguments,
+            rows,
+            sources=sorted(sources),
+            mixture=given.to_dict(),
+            folder={"name": self.path.name, "fingerprint": self.manifest.fingerprint},
+            version=int(self.manifest.corpus.get("version", 0)),
+        )
+        check_rows(self.manifest, settings.rows)
+        settings = settings.ordered(self._local(settings))
+        return self._opened(settings, path, [*notes, *omitted(given, sources)], None)
+
+    def resume(
+        self,
+        run: str = "default",
+        tag: str | None = None,
+        state: str | Path | None = None,
+        save_to: str | Path | None = None,
+        *,
+        allow_drift: Collection[str] = (),
+        **overrides: Any,
+    ) -> TokenSampler:
+        """Open a saved run where it was saved; see ``duckplets.resume``."""
+        path = self._state_path(state)
+        written(path)
+        saved, cursor = states.load(path, run, tag)
+        if saved.kind != "tokens" or saved.order_version != ORDER_VERSION:
+            raise StateMismatchError(
+                f"run {run!r} of {path} serves {saved.kind} in order version "
+                f"{saved.order_version}, and this would be tokens in order version {ORDER_VERSION}"
+            )
+        before = cast(TokenSettings, saved_settings(saved, TokenSettings))
+        if "mixture" in overrides:
+            overrides["mixture"] = self._mixture(overrides["mixture"]).to_dict()
+        folder = {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
+        now = replace(overridden(before, overrides), folder=folder)
+        self._checked_split(now.split)
+        check_rows(self.manifest, now.rows)
+        was, edited = None, {}
+        if now.mixture != before.mixture and "mixture" not in allow_drift:
+            Mixture.from_dict(now.mixture).check(now.sources)
+            was = self.schedule(replace(now, mixture=before.mixture), saved.events)
+            edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
+        found = now.fingerprint()
+        told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
+        refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
+        target = path if save_to is None else Path(save_to)
+        notes = unsavable(target, asked=save_to is not None)
+        sampler = self._opened(now, target, notes, saved.events, cursor.position)
+        try:
+            if was is not None:
+                accept_edited(sampler, was, cursor.position, edited["mixture"])
+            sampler.go_on(cursor, saved.events, drifted_from=saved.fingerprint)
+        except BaseException:
+            sampler.close()
+            raise
+        return sampler
+
+    def schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
+        """Return how a run deals rows to sources, by its settings and weights that were set."""
+        mixture = Mixture.from_dict(settings.mixture)
+        dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
+        if not settings.rows["by_bucket"]:
+            return Schedule(mixture, settings.sources, events=events, **dealt)
+        buckets = range(len(self.manifest.buckets) + 1)
+        rows = {source: self._rows(settings, source) for source in settings.sources}
+        items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
+        return BucketSchedule(mixture, items, events=events, **dealt)
+
+    # -- opening ------------------------------------------------------------------------------
+
+    def _opened(
+        self,
+        settings: TokenSettings,
+        path: Path,
+        notes: Sequence[str],
+        events: Events | None,
+        position: int = 0,
+    ) -> TokenSampler:
+        schedule = self.schedule(settings, events)
+
+        def open_source(name: str) -> list[Any]:
+            return self._streams(settings, [name])
+
+        streams = self._streams(settings, sorted(schedule.drawn))
+        planner = TokenPlanner(streams, schedule, seed=settings.seed)
+        mixture = schedule.mixture
+        if isinstance(mixture.weights, str) and not mixture.lengths:
+            mixture = replace(mixture, lengths=planner.lengths(settings.sources))
+            settings = replace(settings, mixture=mixture.to_dict())
+            planner.schedule = self.schedule(settings, events)
+        fetcher = TokenFetcher(
+            planner.rows,
+            self.file,
+            self.path,
+            self.manifest,
+            padded_from=settings.padded_from(planner.epoch_length),
+            pads=settings.remainder == "pad",
+        )
+        reader = Reader(
+            planner,
+            cast(Any, fetcher),  # what a reader asks of one, of rows of tokens
+            settings.rank_part(),
+            end=settings.end(planner.epoch_length),
+            prefetch=settings.prefetch,
+            block_bytes=_BLOCK_BYTES,
+        )
+        sampler = TokenSampler(settings, reader, path, open_source)
+        if not settings.rank:
+            saved = behind(self.path, settings, path, position)
+            sampler.notes += [*notes, *saved, *_cut(streams)]
+            if isinstance(self.file, RowGroups):
+                rows, local = (stream.rows for stream in streams), settings.rows.get("local")
+                sampler.notes.append(note(self.file, rows, local, self._no_room))
+        self._samplers.add(sampler)
+        return sampler
+
+    def _local(self, settings: TokenSettings) -> dict[str, int] | None:
+        """Return the local order of a new run, if it has one: it follows from the manifest."""
+        if isinstance(self.file, TokenFile):
+            return None
+        self.agree(settings.world_size)
+        by_bucket = settings.rows["by_bucket"]
+        return local_order(self.manifest, settings.split, by_bucket=by_bucket)
+
+    def _streams(self, settings: TokenSettings, sources: Sequence[str]) -> list[TokenStream]:
+        """Return the streams of some sources.
+
+        Raises:
+            EmptyPoolError: One has no row.
+        """
+        found = []
+        for source in sources:
+            rows = {b: of for b, of in self._rows(settings, source).items() if len(of)}
+            if not rows:
+                raise EmptyPoolError(
+                    f"source {source!r} has no tokens in split {settings.split!r} of {self.path}; "
+                    f"leave it out of mixture="
+                )
+            name = settings.recipes[source][0]["name"]
+            for bucket, of in rows.items():
+                recipe = RowRecipe(name if bucket is None else f"{name}, bucket {bucket}")
+                region = region_of(of, settings.rows.get("local"))
+                found.append(TokenStream(source, bucket, of, recipe, settings.seed, region))
+        return found
+
+    def _rows(self, settings: TokenSettings, source: str) -> dict[int | None, Rows]:
+        """Return the rows of a source, by bucket where batches are of one, else under None."""
+        how, found = settings.rows, dict[int | None, Rows]()
+        for bucket, texts in self._texts(settings.split, source, how["by_bucket"]).items():
+            width, tokenizer = how["seq_length"], self.manifest.tokenizer
+            pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0
+            if how["pack"]:
+                end = None if how["eos"] is None else tokenizer.id_of(how["eos"], self.path)
+                found[bucket] = PackedRows(texts, width, end, tokenizer.eos_id, pad)
+            else:
+                if bucket is not None and bucket < len(self.manifest.buckets):
+                    width = min(width, self.manifest.buckets[bucket])
+                found[bucket] = SingleRows(texts, width, pad)
+        return found
+
+    def _texts(self, split: str, source: str, by_bucket: bool) -> dict[int | None, TextSpan]:
+        """Return where the texts of a source lie in the token file, by bucket or as a whole."""
+        found, first = dict[int | None, TextSpan](), 0
+
+        def place(shard: Any) -> tuple[str, str, int | None]:
+            return shard.split, shard.source, shard.bucket if by_bucket else None
+
+        for at, shards in groupby(self.manifest.shards, place):
+            stop = first + sum(shard.records for shard in shards)
+            if at[:2] == (split, source):
+                found[at[2]] = TextSpan(self.file, first, stop)
+            first = stop
+        return found
+
+    # -- arguments ----------------------------------------------------------------------------
+
+    def _checked_split(self, split: str) -> str:
+        known = [name for name in self.manifest.splits if self.sources(name)]
+        if split in self.manifest.splits and split not in known:
+            raise EmptyPoolError(f"split {split!r} has no text in {self.path}")
+        if split not in known:
+            raise SamplerError(
+                f"split={split!r}{nearest(str(split), known)}: {self.path} has "
+                f"{listed(known) or 'none'}"
+            )
+        return split
+
+    def _mixture(self, given: Mixture | Mapping[str, float] | str | Path | None) -> Mixture:
+        if isinstance(given, str | Path) and Path(given).suffix == ".json":
+            return load_mixture(given)
+        return mixture_of(given)
+
+    def _state_path(self, given: str | Path | None) -> Path:
+        return states.state_path(self.path) if given is None else Path(given)
+
+    def close(self) -> None:
+        """Close the samplers of this folder."""
+        for sampler in self._samplers:
+            sampler.close()
+
+    def __enter__(self) -> TokenShards:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        counts = self.manifest.shards
+        texts, tokens = sum(s.records for s in counts), sum(s.tokens for s in counts)
+        return f"TokenShards({str(self.path)!r}): {texts:,} texts, {tokens:,} tokens"
+
+
+def _cut(streams: Sequence[TokenStream]) -> list[str]:
+    """Say which sources have texts that are longer than a row."""
+    found = Counter[str]()
+    for stream in streams:
+        if isinstance(stream.rows, SingleRows) and stream.rows.cut:
+            found[stream.source] += stream.rows.cut
+    return [
+        f"source {name!r}: {counted(cut, 'text')} longer than a row are cut; pack=True serves all "
+        f"tokens"
+        for name, cut in found.items()
+    ]

@@ -1,0 +1,280 @@
+"""Search a corpus by vector, exactly, or by text and vectors together.
+
+    text ─encoder→ vector ─·→ a score a text ─the best→ their chunks ─in scope→ sections
+    ranks of bm25, ranks of sets ─reciprocal rank fusion→ sections
+
+Every vector of the set is compared, block by block. A section is as near as the nearest of its
+chunks. The best texts are looked up in the corpus, more of them while too few lie in the scope.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from duckplets.base.arrays import Floats, Integers
+from duckplets.base.checks import integer
+from duckplets.base.sanitize import shown
+from duckplets.db.database import Database
+from duckplets.errors import VectorError
+from duckplets.search import index
+from duckplets.search.search import SCHEMA, beginning, search
+from duckplets.vectors.embed import BM25
+from duckplets.vectors.encoder_calls import Calls
+from duckplets.vectors.encoders import encoder_of
+from duckplets.vectors.opened import OpenedVectors, opened
+from duckplets.vectors.sets import VectorSet
+from duckplets.vectors.store import VectorStore
+
+SearchBy = str | Sequence[str]
+Singles = NDArray[np.float32]
+
+QUERY_ROLE = "anchor"  # what is looked for has the prompt of this role
+
+_FUSION = 60  # the constant of reciprocal rank fusion
+_DEPTH = 100  # ranks of each list that are fused, at least; more for a large k
+_FIRST_TEXTS = 256  # looked up in the corpus, at least; then more
+_GROWTH = 32
+_AT_ONCE = 1 << 18  # numbers that are compared at once: more of them take several times as long
+
+
+def search_by(
+    database: Database,
+    asked: Any,
+    k: int = 10,
+    *,
+    by: SearchBy,
+    source: str | None = None,
+    split: str | None = None,
+    encoder: Any = None,
+) -> pa.Table:
+    """Return the k sections that are nearest to a text or vector; see ``Corpus.search``.
+
+    Raises:
+        VectorError: There is no such set, or the vector or text does not fit it.
+        SamplerError, SplitError: An argument is wrong.
+    """
+    k = integer("k", k, 1)
+    names = _names(by)
+    if source is not None or split is not None:
+        index.check_scope(database, source, split)
+    if encoder is not None and names == [BM25]:
+        raise VectorError(f"encoder= makes vectors of texts, and by={BM25!r} compares none")
+    if BM25 in names and not isinstance(asked, str):
+        raise VectorError(f"by={BM25!r} looks for a text, and a vector is given")
+    depth = k if isinstance(by, str) else max(_DEPTH, k)
+    scope = {"source": source, "split": split}
+    store = VectorStore(Path(str(database.path)))
+    # All that may be refused comes before an index is built.
+    sets = {name: store.need(name) for name in names if name != BM25}
+    queries = {name: _unit(_query(of, asked, encoder)) for name, of in sets.items()}
+    found = {
+        name: search(database, asked, depth, **scope)
+        if name == BM25
+        else _by_vector(database, sets[name], queries[name], depth, **scope)
+        for name in names
+    }
+    return found[by] if isinstance(by, str) else _fused(found, k)
+
+
+def _names(by: Any) -> list[str]:
+    """Return what to search by, as a list."""
+    names = [by] if isinstance(by, str) else list(by) if isinstance(by, list | tuple) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise VectorError(
+            f"by={shown(repr(by), 80)}: give {BM25!r}, the name of a set of vectors, or a list of "
+            f"these to fuse their ranks"
+        )
+    if len(set(names)) < len(names):
+        raise VectorError(f"by={shown(repr(by), 80)}: name each once")
+    return names
+
+
+# -- one set --------------------------------------------------------------------------------------
+
+
+def _by_vector(
+    database: Database,
+    of: VectorSet,
+    query: Singles,
+    k: int,
+    *,
+    source: str | None,
+    split: str | None,
+) -> pa.Table:
+    compared = _opened(database, of)
+    hashes, scores = compared.vectors.hashes, compared.cosines(query)
+    scope = {"source": source, "split": split, "k": k}
+    wanted = max(_FIRST_TEXTS, 4 * k)
+    while True:
+        rows = _best(scores, wanted)
+        given = {"text_hash": hashes[rows], "score": scores[rows].astype(np.float64)}
+        with database.registered(wanted=pa.table(given)):
+            found = database.table("vectors/knn/sections", scope)
+        if found.num_rows >= k or len(rows) == len(scores):
+            break
+        wanted *= _GROWTH
+    snippets = pa.array([beginning(text) for text in found["beginning"].to_pylist()], pa.string())
+    found = found.drop_columns("beginning").append_column("snippet", snippets)
+    return found.cast(SCHEMA)
+
+
+def _query(of: VectorSet, asked: Any, encoder: Any) -> Floats:
+    """Return the vector that is looked for, (dimension,)."""
+    if isinstance(asked, str):
+        return _encoded(of, asked, encoder)
+    if encoder is not None:
+        raise VectorError("encoder= makes a vector of a text, and a vector is given")
+    try:
+        vector = np.asarray(asked, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise VectorError(
+            f"{shown(repr(asked), 80)}: give a text or {of.dimension} numbers"
+        ) from None
+    if vector.shape != (of.dimension,):
+        raise VectorError(
+            f"the vector has shape {vector.shape}, and those of {of.name!r} have {of.dimension} "
+            f"numbers: give ({of.dimension},)"
+        )
+    if not np.isfinite(vector).all():
+        raise VectorError("the vector has numbers that are not finite")
+    return vector
+
+
+def _encoded(of: VectorSet, text: str, encoder: Any) -> Floats:
+    """Return the vector of a text as the set would have it."""
+    made_by = of.made_by
+    prompts = made_by.get("prompts") or {}
+    if encoder is None and "model" not in made_by:
+        told = ", ".join(f"{key} {value!r}" for key, value in made_by.items() if value)
+        raise VectorError(
+            f"the vectors {of.name!r} are of no model that can be loaded by its name "
+            f"({shown(told) or 'nothing is known of it'}): give encoder=, what made them"
+            f"{_call_of(made_by)}, or a vector"
+        )
+    model = made_by["model"] if encoder is None else encoder
+    own = encoder_of(model, prompts=prompts, made_by=None if _is_model(model) else "query")
+    if own.made_by.get("digest") != made_by.get("digest", own.made_by.get("digest")):
+        raise VectorError(
+            f"the vectors {of.name!r} were made by another state of {made_by.get('model')!r} than "
+            f"the one that is there now: give encoder=, what made them, or a vector"
+        )
+    prompt = prompts.get(QUERY_ROLE, "") if prompts else None
+    calls = Calls(own, dtype="float32", dimension=of.dimension)
+    return np.asarray(calls.one(text, prompt), np.float64)
+
+
+def _call_of(made_by: Mapping[str, Any]) -> str:
+    """Return how the command line names the function that made a set, where it has such a name."""
+    module, _, function = str(made_by.get("function")).rpartition(".")
+    is_named = function.isidentifier() and module.replace(".", "").isidentifier()
+    return f" (--encoder {module}:{function})" if is_named and module != "__main__" else ""
+
+
+def _is_model(model: Any) -> bool:
+    """Whether a model says itself what it is."""
+    return isinstance(model, str) or hasattr(model, "encode")
+
+
+def _unit(vector: Floats) -> Singles:
+    length = np.linalg.norm(vector)
+    if not length:
+        raise VectorError("the vector has no direction: all its numbers are 0")
+    return np.asarray(vector / length, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """An opened set with what every search needs of it.
+
+    Attributes:
+        state: Which vectors these are.
+        vectors: The set.
+        lengths: Of the vectors by row, 1 for those of zeros; None where all have length 1.
+    """
+
+    state: VectorSet
+    vectors: OpenedVectors
+    lengths: Singles | None
+
+    @classmethod
+    def of(cls, path: Path, state: VectorSet) -> _Compared:
+        vectors = opened(path, state.name)
+        if vectors.of.made_by.get("normalised", False):
+            return cls(vectors.of, vectors, None)
+        lengths = np.empty(_rows(vectors), np.float32)
+        for first, matrix in _blocks(vectors):
+            found = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
+            lengths[first : first + len(matrix)] = np.where(found > 0, found, 1)
+        return cls(vectors.of, vectors, lengths)
+
+    def cosines(self, query: Singles) -> Singles:
+        """Return the cosine of a vector of length 1 and each of the set, by ``vectors.hashes``."""
+        found = np.empty(_rows(self.vectors), np.float32)
+        for first, matrix in _blocks(self.vectors):
+            np.matmul(matrix, query, out=found[first : first + len(matrix)])
+        if self.lengths is not None:
+            found /= self.lengths
+        return np.asarray(found[self.vectors.order])
+
+
+def _opened(database: Database, of: VectorSet) -> _Compared:
+    # Kept as long as the corpus is: opening a set takes longer than searching it.
+    kept: dict[str, _Compared] = database.kept.setdefault("vectors", {})
+    found = kept.get(of.name)
+    if found is None or found.state != of:
+        found = kept[of.name] = _Compared.of(Path(str(database.path)), of)
+    return found
+
+
+def _rows(vectors: OpenedVectors) -> int:
+    return max((each.first + each.rows for each in vectors.stretches), default=0)
+
+
+def _blocks(vectors: OpenedVectors) -> Iterator[tuple[int, Singles]]:
+    """Yield the vectors in blocks with the number of the first row, in single precision."""
+    for each in vectors.stretches:
+        ends = np.append(each.firsts[1:], each.rows)
+        step = max(1, _AT_ONCE // each.dimension)
+        for first, end, start in zip(each.firsts, ends, each.starts, strict=True):
+            run = each.flat[start : start + (end - first) * each.dimension]
+            matrix = run.reshape(-1, each.dimension)
+            for low in range(0, len(matrix), step):
+                part = matrix[low : low + step].astype(np.float32, copy=False)
+                yield int(each.first + first + low), part
+
+
+def _best(scores: Singles, count: int) -> Integers:
+    """Return the places of the highest scores, with all that tie with the last of them."""
+    if count >= len(scores):
+        return np.arange(len(scores))
+    least = np.partition(scores, len(scores) - count)[len(scores) - count]
+    return np.flatnonzero(scores >= least)
+
+
+# -- several --------------------------------------------------------------------------------------
+
+
+def _fused(found: dict[str, pa.Table], k: int) -> pa.Table:
+    """Return the k best by the sum of 1 / (60 + rank), with the rank in each list."""
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    ranks: dict[tuple[str, int], dict[str, int]] = defaultdict(dict)
+    for name, table in found.items():
+        for rank, row in enumerate(table.to_pylist(), start=1):
+            key = (row["record_id"], row["section"])
+            rows.setdefault(key, row)
+            ranks[key][name] = rank
+    score = {key: sum(1 / (_FUSION + rank) for rank in of.values()) for key, of in ranks.items()}
+    order = sorted(rows, key=lambda key: (-score[key], key))[:k]
+    table = pa.Table.from_pylist([rows[key] | {"score": score[key]} for key in order], SCHEMA)
+    for name in found:
+        own = pa.array([ranks[key].get(name) for key in order], pa.int32())
+        table = table.append_column(f"rank_{name}", own)
+    return table

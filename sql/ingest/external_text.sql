@@ -1,0 +1,159 @@
+-- name: inside
+-- The sections whose texts are in the corpus.
+SELECT section_key, record_key, position, role, heading, text, token_count
+FROM stored_sections
+
+-- name: comments
+-- The comments of the view `sections`, which making it anew erases.
+-- Rows: one a column, and one for the view itself (name NULL).
+SELECT column_name AS name, comment
+FROM duckdb_columns()
+WHERE database_name = current_database() AND table_name = 'sections' AND comment IS NOT NULL
+UNION ALL
+SELECT NULL AS name, comment
+FROM duckdb_views()
+WHERE database_name = current_database() AND view_name = 'sections' AND comment IS NOT NULL
+
+-- name: outside
+-- The sections whose texts lie in files with the same columns, whose keys adjoin.
+-- duckplets/ingest/external_text.py puts in its place: `cells`, the rows of these files, `paths`, the
+-- list of them, `first_key` and `last_key` of them, and `cell_text`, by heading.
+SELECT
+    stored.section_key,
+    stored.record_key,
+    stored.position,
+    stored.role,
+    stored.heading,
+    cell_text AS text,
+    stored.token_count
+FROM stored_sections AS stored
+-- DuckDB learns from the left side which files and row groups it need not look at.
+LEFT JOIN cells
+    ON cells.file_row_number = stored.file_row
+    AND cells.filename = list_extract(paths, stored.file_key - first_key + 1)
+WHERE stored.file_key BETWEEN first_key AND last_key
+
+-- name: files
+-- The files that texts of sources are left in.
+-- Rows: by file_key.
+SELECT file_key, source_id, path, size, modified, footer, columns
+FROM placed_files
+ORDER BY file_key
+
+-- name: of_source
+-- How many files texts of a source are left in.
+-- Parameters: $name (of the source).
+SELECT count(*)
+FROM placed_files
+JOIN sources ON sources.source_id = placed_files.source_id
+WHERE sources.name = $name AND sources.removed_version IS NULL
+
+-- name: add_files
+-- Note the files new_files (Arrow), with the keys they have there.
+-- Parameters: $source_id.
+INSERT INTO placed_files BY NAME
+SELECT file_key, $source_id AS source_id, path, size, modified, footer, columns
+FROM new_files
+
+-- name: append
+-- Append new_sections (Arrow), whose texts stay in their files.
+INSERT INTO stored_sections BY NAME
+SELECT
+    section_key, record_key, position, role, heading, token_count, file_key, file_row,
+    row_number() OVER (PARTITION BY record_key, role, heading ORDER BY position)::INTEGER AS item
+FROM new_sections
+ORDER BY section_key
+
+-- name: move
+-- Note where sections are found again whose texts were in the corpus, or in a file that has changed
+-- (Arrow moved: record_id, position, role, heading, file_key, file_row).
+-- Parameters: $gone (keys of files that have changed), $unpublished.
+UPDATE stored_sections
+SET
+    text = NULL,
+    heading = found.heading,
+    file_key = found.file_key,
+    file_row = found.file_row,
+    item = found.item
+FROM (
+    SELECT
+        records.record_key, moved.position, moved.heading, moved.file_key, moved.file_row,
+        row_number() OVER (
+            PARTITION BY records.record_key, moved.file_key, moved.file_row, moved.role, moved.heading
+            ORDER BY moved.position
+        )::INTEGER AS item
+    FROM moved
+    JOIN records ON records.record_id = moved.record_id
+    WHERE records.removed_version IS NULL OR records.removed_version = $unpublished
+    -- Of rows with one content the first is it.
+    QUALIFY
+        rank() OVER (PARTITION BY records.record_key ORDER BY moved.file_key, moved.file_row) = 1
+) AS found
+WHERE
+    stored_sections.record_key = found.record_key
+    AND stored_sections.position = found.position
+    AND (stored_sections.file_key IS NULL OR list_contains($gone, stored_sections.file_key))
+
+-- name: lost
+-- How many live records have texts in files that have changed and were not found again, and the
+-- first of them.
+-- Parameters: $gone (keys of files).
+SELECT
+    count(DISTINCT records.record_key),
+    arg_min(records.record_id, records.record_key),
+    arg_min(placed_files.path, records.record_key)
+FROM stored_sections
+JOIN records ON records.record_key = stored_sections.record_key
+JOIN placed_files ON placed_files.file_key = stored_sections.file_key
+WHERE list_contains($gone, stored_sections.file_key) AND records.removed_version IS NULL
+
+-- name: mark_lost
+-- Let no run that is pinned to an earlier version take removed records for what they were: their
+-- texts are gone with the files.
+-- Parameters: $gone (keys of files).
+UPDATE records
+SET content_hash = 0
+WHERE
+    record_key IN (SELECT record_key FROM stored_sections WHERE list_contains($gone, file_key))
+
+-- name: empty_lost
+-- Keep the keys of sections whose texts are gone, without texts.
+-- Parameters: $gone (keys of files).
+UPDATE stored_sections
+SET text = '', file_key = NULL, file_row = NULL, item = NULL
+WHERE list_contains($gone, file_key)
+
+-- name: forget_files
+-- Forget files.
+-- Parameters: $gone (their keys).
+DELETE FROM placed_files
+WHERE list_contains($gone, file_key)
+
+-- name: forget_unused
+-- Forget files in which no text is any more.
+DELETE FROM placed_files
+WHERE file_key NOT IN (SELECT file_key FROM stored_sections WHERE file_key IS NOT NULL)
+
+-- name: ends
+-- The first and the last section whose texts are in files from one on.
+-- Parameters: $first (key of a file).
+SELECT min(section_key), max(section_key)
+FROM stored_sections
+WHERE file_key >= $first
+
+-- name: wrong
+-- How many chunks of such sections are read from their files otherwise than they were ingested, and
+-- the first of them.
+-- Parameters: $first (key of a file), $low, $high (section keys, both included).
+SELECT count(*), arg_min(records.record_id, chunks.chunk_key)
+FROM chunks
+JOIN stored_sections AS placed ON placed.section_key = chunks.section_key
+JOIN sections ON sections.section_key = chunks.section_key
+JOIN records ON records.record_key = chunks.record_key
+WHERE
+    placed.file_key >= $first
+    AND placed.section_key BETWEEN $low AND $high
+    AND sections.section_key BETWEEN $low AND $high
+    AND chunks.section_key BETWEEN $low AND $high
+    AND md5_number_lower(substring(sections.text, chunks.start + 1, chunks.length))
+    IS DISTINCT FROM chunks.text_hash

@@ -1,0 +1,562 @@
+"""Text comes in by an engine: the same tables, errors and notes as one process makes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import resource
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import parts_of_tests
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from corpora import WORDS
+from effort import THOROUGH, often, some
+from gated_rows import QUALITY, check, contents, lines_of
+from gated_sources import Pages, assert_nothing_is_left
+from local_engine import Shuffled
+from programs import python
+from worker_processes import kill_one, killed, workers_of
+
+import duckplets as dp
+from duckplets.engine.local import LocalEngine, local
+from duckplets.engine.protocol import Part
+from duckplets.sources import paths, row_batches
+from duckplets.sources.partitions import cuts_of
+from duckplets.sources.resumable import Resumable
+
+COLUMNS: dict[str, Any] = {"id": "id", "anchor": "title", "positive": "body"}
+COUNT = often(120, less=60)  # rows of a source
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of two files or two row groups, and rows that wait in files."""
+    monkeypatch.setattr(paths, "AT_ONCE", 6_000)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
+    monkeypatch.setattr("duckplets.ingest.streams.MAX_ROWS", 30)
+    monkeypatch.setattr("duckplets.sources.partitions._GROUPS", 4_000)
+    monkeypatch.setattr("duckplets.ingest.workers._SMALL", 3_000)
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
+
+
+def rows_of(draw: random.Random, count: int, first: int = 0) -> list[dict[str, Any]]:
+    """Return rows, some without an anchor, with a text twice, or a date that is none."""
+    found: list[dict[str, Any]] = []
+    for number in range(first, first + count):
+        body = " ".join(draw.choices(WORDS, k=draw.randrange(8, 60))).capitalize() + "."
+        if found and draw.random() < 0.1:
+            body = draw.choice(found)["body"]
+        found.append(
+            {
+                "id": f"r{number}",
+                "title": draw.choice(["", *[" ".join(body.split()[:3])] * 9]),
+                "body": draw.choice([" ", *[body] * 19]),
+                "other": " ".join(draw.choices(WORDS, k=3)),
+                "day": draw.choice(["2024-02-30", "soon", *["2024-02-29"] * 18]),
+                "group": draw.choice(["a", "b", None]),
+                "trust": draw.choice([0.1, 0.9]),
+                "same": draw.choice(["1", "0", "1", "yes"]),
+                "set": {"pos": [body[:20]], "kind": draw.choice(["x", None])},
+            }
+        )
+    return found
+
+
+def files_of(
+    folder: Path, form: str, seed: int, count: int = COUNT, several: int = 5, first: int = 0
+) -> str:
+    """Write rows to several files of very different sizes; return a glob for them."""
+    draw = random.Random(seed)
+    rows = rows_of(draw, count, first)
+    bounds = [0, *sorted(draw.choices(range(count), k=several - 1)), count]
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (start, end) in enumerate(pairwise(bounds)):
+        part = rows[start:end] or rows[:1]
+        path = folder / f"{number:02}.{form}"
+        if form == "parquet":
+            pq.write_table(pa.Table.from_pylist(part), path, row_group_size=11)
+        elif form == "arrow":
+            table = pa.Table.from_pylist(part)
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+                file.write_table(table, max_chunksize=17)
+        elif form == "csv":
+            names = [name for name in part[0] if name != "set"]
+            lines = [",".join(json.dumps(row[n] or "") for n in names) for row in part]
+            path.write_text("\n".join([",".join(names), *lines]) + "\n")
+        elif form == "txt":
+            path.write_text("\n".join(row["body"] for row in part) + "\n")
+        else:
+            lines = [json.dumps(row) + "\n" for row in part]
+            lines.insert(1, "\n")  # a line without a row
+            data = "".join(lines).encode()
+            path.write_bytes(gzip.compress(data) if form.endswith("gz") else data)
+    return str(folder / f"*.{form}")
+
+
+def texts_of(folder: Path, seed: int) -> Path:
+    """Write a folder of texts, with files in it that are none."""
+    draw = random.Random(seed)
+    for row in rows_of(draw, COUNT // 2):
+        place = folder / draw.choice(["a", "b/c", "2024-03-04", "."])
+        place.mkdir(parents=True, exist_ok=True)
+        heading = draw.choice(["# A heading\n\n", ""])
+        more = "\n\n## More\n\nof it" if heading else ""
+        (place / f"{row['id']}.md").write_text(heading + row["body"] + more)
+    (folder / "broken.md").write_bytes(b"\xff\xfe\x00" * 400)
+    (folder / "page.html").write_text("<p>one</p>")
+    (folder / "other.bin").write_text("none")
+    return folder
+
+
+Case = tuple[Callable[[Path], Any], dict[str, Any]]
+GATED: dict[str, Any] = {"quality": QUALITY}
+CASES: dict[str, Case] = {
+    "jsonl": (lambda at: dp.JsonSource(files_of(at, "jsonl", 1), **COLUMNS, date="day"), {}),
+    "gz": (lambda at: dp.JsonSource(files_of(at, "jsonl.gz", 2), **COLUMNS), GATED),
+    "csv": (
+        lambda at: dp.CsvSource(
+            files_of(at, "csv", 3), **COLUMNS, date="day", group="group", trust="trust"
+        ),
+        {},
+    ),
+    "csv fails": (
+        lambda at: dp.CsvSource(files_of(at, "csv", 4), **COLUMNS, date="day", on_bad_date="fail"),
+        {"on_error": "quarantine"},
+    ),
+    "parquet": (
+        lambda at: dp.ParquetSource(
+            files_of(at, "parquet", 5), id="id", anchor="set.pos[0]", positive="body",
+            meta=["set.kind", "other"],
+        ),
+        {},
+    ),
+    "parquet gated": (
+        lambda at: dp.ParquetSource(files_of(at, "parquet", 6), text="body", meta="group"),
+        {**GATED, "where": "meta['group'] = 'a'", "limit": 15},
+    ),
+    "arrow": (
+        lambda at: dp.ArrowSource(
+            files_of(at, "arrow", 7), **COLUMNS, label="same", negative="other"
+        ),
+        {"on_error": "quarantine"},
+    ),
+    "lines": (lambda at: dp.TextLinesSource(files_of(at, "txt", 8)), {**GATED, "size_mb": 0.01}),
+    "texts": (
+        lambda at: dp.TextFileSource(texts_of(at, 9), pattern=["*.md", "*.html"], date="path"),
+        {"on_error": "quarantine"},
+    ),
+    "sections": (
+        lambda at: dp.TextFileSource(texts_of(at, 15), pattern="*.md", by_heading=True),
+        {"on_error": "quarantine"},
+    ),
+    "resumable": (lambda at: Resumable(dp.JsonSource(files_of(at, "jsonl", 10), text="body")), {}),
+    "late key": (lambda at: dp.JsonSource(late(at), text="body", meta="rare"), GATED),
+    "memory": (
+        lambda at: dp.MemorySource(rows_of(random.Random(11), COUNT), text="body", id="id"),
+        GATED,
+    ),
+    "pages": (
+        lambda at: Pages(
+            "own", [{"id": r["id"], "text": r["body"]} for r in rows_of(random.Random(12), COUNT)]
+        ),
+        {**GATED, "on_conflict": "skip"},
+    ),
+}  # fmt: skip
+
+
+def late(folder: Path) -> str:
+    """Write files of which only the last has a key that is mapped."""
+    found = files_of(folder, "jsonl", 13)
+    (folder / "99.jsonl").write_text(json.dumps({"body": "The last of all.", "rare": "x"}) + "\n")
+    return found
+
+
+def cleaned(corpus: dp.Corpus) -> None:
+    """Have texts of a corpus cleaned, some of them dropped, by what is built in and by a user's."""
+    dp.register_preprocessor("no ants", without_ants)
+    corpus.chunk(dp.Chunking(max_tokens=12, preprocessors=(dp.Denoiser(), without_ants)))
+
+
+def without_ants(text: str) -> str | None:
+    """Drop texts that begin so, and change the others."""
+    return None if text.lower().startswith("a") else text.replace("e", "3")
+
+
+def told(corpus: dp.Corpus, report: Any) -> dict[str, Any]:
+    """Return all that is stored and said of an ingest, but times."""
+    found = contents(corpus)
+    said = {name: value for name, value in vars_of(report).items() if name != "seconds"}
+    said["notes"] = [n for n in said["notes"] if "this process" not in n]
+    check(corpus)
+    return found | {"report": said}
+
+
+def vars_of(report: Any) -> dict[str, Any]:
+    return {name: getattr(report, name) for name in report.__dataclass_fields__}
+
+
+def ingested(
+    path: Path, source: Any, engine: Any, *, clean: bool = False, **asked: Any
+) -> dict[str, Any]:
+    """Return what an ingest into a new corpus leaves and says, or its error."""
+    with dp.Corpus(path) as corpus:
+        if clean:
+            cleaned(corpus)
+        try:
+            report = corpus.ingest(source, name="s", engine=engine, **{"progress": False} | asked)
+        except dp.DuckpletsError as error:
+            return contents(corpus) | {"error": (type(error), str(error))}
+        return told(corpus, report)
+
+
+BOTH = [(case, clean) for clean in (False, True) for case in CASES]
+
+
+@pytest.mark.parametrize(("case", "clean"), some(BOTH, less=6))
+def test_tables_are_the_same(case: str, clean: bool, tmp_path: Path) -> None:
+    make, asked = CASES[case]
+    alone = ingested(tmp_path / "a.duckdb", make(tmp_path / "in"), None, clean=clean, **asked)
+    assert "error" not in alone
+    for seed in range(often(6, less=1)):
+        engine = Shuffled(seed)
+        path = tmp_path / f"{seed}.duckdb"
+        found = ingested(path, make(tmp_path / "in"), engine, clean=clean, **asked)
+        for table in alone:
+            assert found[table] == alone[table], (table, seed)
+        assert bool(engine.labels)
+    assert_nothing_is_left(tmp_path)
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+@pytest.mark.parametrize("case", some(CASES, less=1))
+@pytest.mark.parametrize(
+    "by", ["local:1", "local:2", "local:4", "cluster"] if THOROUGH else ["processes", "cluster"]
+)
+def test_tables_are_the_same_by_workers(
+    case: str, by: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    make, asked = CASES[case]
+    alone = ingested(tmp_path / "a.duckdb", make(tmp_path / "in"), None, clean=True, **asked)
+    engine = by if ":" in by else request.getfixturevalue(by)
+    found = ingested(tmp_path / "b.duckdb", make(tmp_path / "in"), engine, clean=True, **asked)
+    assert found == alone
+
+
+WRONG: dict[str, tuple[Callable[[Path], Any], dict[str, Any]]] = {
+    "row": (
+        lambda at: dp.JsonSource(files_of(at, "jsonl", 20), **COLUMNS), {"on_error": "raise"}
+    ),
+    "row of a converter": (
+        lambda at: dp.CsvSource(files_of(at, "csv", 21), converter="alpaca"), {}
+    ),
+    "date": (
+        lambda at: dp.CsvSource(
+            files_of(at, "csv", 22), text="body", date="day", on_bad_date="fail"
+        ),
+        {"on_error": "raise"},
+    ),
+    "path": (
+        lambda at: dp.ParquetSource(files_of(at, "parquet", 23), text="body", meta="set.pos[7]"),
+        {},
+    ),
+    "no path": (
+        lambda at: dp.ParquetSource(files_of(at, "parquet", 24), text="body", meta="set.gone"),
+        {},
+    ),
+    "column": (lambda at: dp.CsvSource(files_of(at, "csv", 25), text="gone"), {}),
+    "key": (lambda at: dp.JsonSource(files_of(at, "jsonl", 26), text="gone"), {}),
+    "cut": (lambda at: dp.JsonSource(cut_short(at), text="body"), {}),
+    "limit": (
+        lambda at: dp.CsvSource(files_of(at, "csv", 27), text="body"),
+        {"limits": dp.Limits(field=200)},
+    ),
+    "conflict": (lambda at: dp.CsvSource(files_of(at, "csv", 28), text="body", id="group"), {}),
+    "no rows": (lambda at: dp.JsonSource(blank(at), text="body"), {}),
+}  # fmt: skip
+
+
+def cut_short(folder: Path) -> str:
+    found = files_of(folder, "jsonl.gz", 29)
+    last = sorted(folder.glob("*.gz"))[-1]
+    last.write_bytes(last.read_bytes()[:-20])
+    return found
+
+
+def blank(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "a.jsonl").write_text("\n\n\n")
+    return folder / "a.jsonl"
+
+
+@pytest.mark.parametrize("case", some(WRONG, less=6))
+def test_errors_are_the_same(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, asked = WRONG[case]
+    make(tmp_path / "in")
+    monkeypatch.chdir(tmp_path)  # paths are told as they were given
+    source = make(Path("in"))
+    alone = ingested(tmp_path / "a.duckdb", source, None, **asked)
+    found = ingested(tmp_path / "b.duckdb", source, Shuffled(1), **asked)
+    assert found == alone
+    assert "error" in alone
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+def failing(text: str) -> str:
+    raise ValueError(text[:5])
+
+
+def test_an_error_of_a_preprocessor_names_the_row(tmp_path: Path) -> None:
+    dp.register_preprocessor("failing", failing)
+    found = []
+    for engine in (None, Shuffled(3)):
+        with dp.Corpus(tmp_path / f"{engine is None}.duckdb") as corpus:
+            corpus.chunk(dp.Chunking(preprocessors=(failing,)))
+            source = dp.CsvSource(files_of(tmp_path / "in", "csv", 30), **COLUMNS)
+            with pytest.raises(dp.ChunkingError) as error:
+                corpus.ingest(source, engine=engine, progress=False)
+            found.append(str(error.value))
+    assert found[0] == found[1]
+
+
+class Stopped(Exception):  # noqa: N818
+    """Stands for Ctrl-C."""
+
+
+@pytest.mark.parametrize("form", some(["parquet", "jsonl", "csv"], less=1))
+def test_what_stopped_goes_on_where_it_was(form: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"name": "s", "quality": QUALITY, "where": "text <> ''"}
+    source = _SOURCES[form](files_of(tmp_path / "in", form, 31, 120), text="body", id="id")
+    for seed in range(often(8, less=1)):
+        draw = random.Random(seed)
+        found = []
+        for engine in (None, Shuffled(seed)):
+            (tmp_path / "in" / f"99.{form}").unlink(missing_ok=True)
+            with dp.Corpus(tmp_path / f"{seed}-{engine is None}.duckdb") as corpus:
+                corpus.denoise()
+                stops = sorted(draw.choices(range(60, 110), k=often(2, less=1))) if engine else []
+                for stop in stops:
+                    with pytest.raises(Stopped):
+                        corpus.ingest(source, engine=engine, progress=_stop_at(stop), **given)
+                _labels(engine)
+                corpus.ingest(source, engine=engine, progress=False, **given)
+                again = _labels(engine)
+                if form == "parquet" and stops and stops[-1] > 60:
+                    assert 0 < len(again) < len(cuts_of(source, numbered=True))
+                append(tmp_path / "in", form)
+                corpus.ingest(source, engine=engine, progress=False, **given)
+                check(corpus)
+                found.append(contents(corpus))
+        assert found[0] == found[1], seed
+
+
+_SOURCES: dict[str, Any] = {
+    "jsonl": dp.JsonSource, "parquet": dp.ParquetSource, "csv": dp.CsvSource
+}  # fmt: skip
+
+
+def append(folder: Path, form: str) -> None:
+    """Add a file of rows, the same each time."""
+    files_of(folder / "more", form, 32, count=20, several=1, first=1000)
+    (folder / "more" / f"00.{form}").replace(folder / f"99.{form}")
+
+
+def _labels(engine: Any) -> list[str]:
+    found = list(engine.labels) if engine else []
+    if engine:
+        engine.labels.clear()
+    return found
+
+
+def _stop_at(row: int) -> Callable[[int, int | None], None]:
+    def progress(done: int, total: int | None) -> None:
+        if done >= row:
+            raise Stopped
+
+    return progress
+
+
+def test_several_sources_are_as_by_one_process(tmp_path: Path) -> None:
+    for seed in range(often(10, less=1)):
+        found = []
+        for engine in (None, Shuffled(seed)):
+            draw = random.Random(seed)
+            place = tmp_path / f"in-{seed}"
+            wanted: dict[str, Any] = {
+                "a": dp.CsvSource(files_of(place / "a", "csv", seed), text="body"),
+                "b": Pages(
+                    "b", [{"id": r["id"], "text": r["body"]} for r in rows_of(draw, COUNT // 2)]
+                ),
+                "c": dp.JsonSource(files_of(place / "c", "jsonl", seed + 1), text="gone"),
+                "d": dp.ParquetSource(files_of(place / "d", "parquet", seed + 1), text="body"),
+                "e": dp.TextFileSource(texts_of(place / "e", seed), pattern="*.md"),
+            }
+            cap: dict[str, Any] = draw.choice([{}, {"limit": 9}, {"size_mb": 0.002}])
+            with dp.Corpus(tmp_path / f"{seed}-{engine is None}.duckdb") as corpus:
+                with pytest.raises(
+                    dp.SourceError, match=r"1 source of 5 failed\n.*no column 'gone'"
+                ):
+                    corpus.acquire(
+                        wanted, quality=QUALITY, jsonl=tmp_path / f"{seed}-{engine is None}.jsonl",
+                        keep_going=True, engine=engine, progress=False, **cap,
+                    )  # fmt: skip
+                check(corpus)
+                found.append(contents(corpus))
+                for row in found[-1]["json_lines"]:
+                    del row["path"]
+        for table in found[0].keys() - {"json_lines_files"}:
+            assert found[0][table] == found[1][table], (seed, table)
+        lines = [lines_of(tmp_path / f"{seed}-{alone}.jsonl") for alone in (True, False)]
+        assert lines[0] == lines[1]
+    assert_nothing_is_left(tmp_path)
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+def notes_of(tmp_path: Path, source: Any, engine: Any, **asked: Any) -> str:
+    with dp.Corpus(tmp_path / "n.duckdb") as corpus:
+        return "\n".join(corpus.ingest(source, engine=engine, progress=False, **asked).notes)
+
+
+def test_what_an_engine_did_not_do_is_said(tmp_path: Path) -> None:
+    engine = Shuffled()
+    memory = dp.MemorySource(rows_of(random.Random(1), 5), text="body")
+    said = notes_of(tmp_path, memory, engine, name="m")
+    assert "the engine had nothing to do: only this process can read" in said
+    assert not engine.labels
+    said = notes_of(
+        tmp_path, dp.JsonSource(late(tmp_path / "in"), text="body", meta="rare"), engine
+    )
+    assert "read by this process, not by the engine's workers: not all keys" in said
+    assert not engine.labels
+
+    def changed(given: Any) -> None:
+        for file in given.cut.files:
+            file.write_text(file.read_text().rstrip() + "\n\n")
+
+    csv = dp.CsvSource(files_of(tmp_path / "csv", "csv", 2, several=1), text="body")
+    said = notes_of(tmp_path, csv, Shuffled(before=changed), name="c")
+    assert "as a worker could not: " in said
+    assert "00.csv changes while it is read" in said
+
+
+def test_workers_have_to_see_files_and_folders(tmp_path: Path) -> None:
+    def unseen(given: Any) -> None:
+        given.cut.files[0].rename(given.cut.files[0].with_suffix(".gone"))
+
+    def no_folder(given: Any) -> None:
+        given.file.parent.rmdir()
+
+    refused = {
+        r"00.csv: the worker on .* does not see it": unseen,
+        r"rows are to wait in .*\.parts, which the worker": no_folder,
+    }
+    for wanted, before in refused.items():
+        source = dp.CsvSource(files_of(tmp_path / "in", "csv", 3, several=1), text="body")
+        with pytest.raises(dp.EngineError, match=wanted):
+            notes_of(tmp_path, source, Shuffled(before=before))
+        assert not list(tmp_path.glob(".*.parts"))
+
+
+# -- workers that end, are full, or fail ----------------------------------------------------------
+
+
+def done(engine: LocalEngine, function: Callable[[Any, Any], Any], job: Any) -> None:
+    """Have a function called by the one process of an engine."""
+    assert list(engine.map(function, job, [Part("one", 1)])) == [1]
+
+
+def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+    source = dp.CsvSource(files_of(tmp_path / "in", "csv", 4, count=9_000, several=1), text="body")
+    with local(1) as engine:
+        done(engine, parts_of_tests.limited, 100_000)
+        wanted = r"00\.csv: its rows cannot wait in .* File too large; make room there"
+        with pytest.raises(dp.EngineError, match=wanted):
+            notes_of(tmp_path, source, engine)
+        done(engine, parts_of_tests.limited, resource.RLIM_INFINITY)
+        notes_of(tmp_path, source, engine)
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+def test_a_part_that_fails_thrice_is_named(tmp_path: Path) -> None:
+    source = dp.CsvSource(files_of(tmp_path / "in", "csv", 5, several=1), text="body")
+    with local(1) as engine:
+        done(engine, parts_of_tests.broken, "_SMALL")  # no function
+        with pytest.raises(dp.EngineError, match=r"00\.csv failed 3 times: TypeError: 'int' obj"):
+            notes_of(tmp_path, source, engine)
+        done(engine, parts_of_tests.broken, "kept")
+        notes_of(tmp_path, source, engine)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4] if THOROUGH else [2])
+def test_workers_killed_all_the_time_change_nothing(workers: int, tmp_path: Path) -> None:
+    count, several = often(60_000, less=100), often(24, less=10)
+    source = dp.JsonSource(files_of(tmp_path / "in", "jsonl", 6, count, several), **COLUMNS)
+    alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
+    gone: list[int] = []
+    before = workers_of()
+
+    def kill_at_first(done: int, total: int | None) -> None:
+        gone.extend([] if gone else kill_one(before))  # while others of its parts are made
+
+    with killed() if THOROUGH else nullcontext(), local(workers) as engine:
+        found = ingested(tmp_path / "b.duckdb", source, engine, progress=kill_at_first, **GATED)
+    assert gone
+    assert found == alone
+
+
+DRIVER = """
+import sys
+sys.path[:0] = {path!r}
+import duckplets as dp
+from duckplets.ingest import ingest, streams
+from duckplets.sources import row_batches
+from gated_rows import QUALITY
+from local_engine import Shuffled
+ingest._ROWS_A_COMMIT = 0
+ingest._TIMES_A_COMMIT = 0
+feed.MAX_ROWS = streams.MAX_ROWS = 30
+with dp.Corpus({corpus!r}) as corpus:
+    source = dp.JsonSource({files!r}, id="id", anchor="title", positive="body")
+    engine = "local:2" if {workers!r} else Shuffled()
+    def progress(done, total):
+        print(done, flush=True)
+    corpus.ingest(source, name="s", quality=QUALITY, engine=engine, progress=progress)
+"""
+
+
+def test_a_killed_driver_goes_on(tmp_path: Path) -> None:
+    count, several = often(20_000, less=100), often(12, less=5)
+    files = files_of(tmp_path / "in", "jsonl", 7, count, several)
+    source = dp.JsonSource(files, **COLUMNS)
+    alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
+    there = tmp_path / "b.duckdb"
+    given = {"path": sys.path, "corpus": str(there), "files": files, "workers": THOROUGH}
+    for kill in range(often(4, less=1)):
+        with python("-c", DRIVER.format(**given)) as child:
+            for _ in range(1 + kill):
+                assert child.stdout.readline()
+            child.kill()
+    found = ingested(there, source, Shuffled(), **GATED)
+    del found["report"], alone["report"]
+    assert found == alone
+    assert not list(tmp_path.glob(".*.parts"))
+
+
+def test_texts_that_are_left_in_place_are_those_of_their_rows(tmp_path: Path) -> None:
+    source = dp.ParquetSource(files_of(tmp_path / "in", "parquet", 9), text="body")
+    found = []
+    for name, engine in (("a", None), ("b", Shuffled(3))):
+        with dp.Corpus(tmp_path / f"{name}.duckdb") as corpus:
+            corpus.ingest(source, name="s", in_place=True, engine=engine, progress=False)
+            texts = "SELECT record_id, text FROM section_texts ORDER BY ALL"
+            found.append((corpus.sql(texts).to_pylist(), contents(corpus)["records"]))
+    assert found[0] == found[1]
+    assert len(found[0][0]) > 20

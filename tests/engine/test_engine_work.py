@@ -1,0 +1,181 @@
+"""The same work by an engine and without one: the same tables, the same shards."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import WORDS
+from effort import THOROUGH, often, some
+from gated_rows import contents
+from prebuilt import prebuilt
+from worker_processes import killed
+
+import duckplets as dp
+from duckplets.engine.local import local
+
+Work = Callable[[dp.Corpus, Any], Any]
+
+
+@prebuilt
+def corpus_of(path: Path, count: int, seed: int) -> dp.Corpus:
+    """Two sources of titles and bodies, some of them nearly equal, with splits."""
+    draw = random.Random(seed)
+    corpus = dp.Corpus(path)
+    for name in ("one", "two"):
+        rows = []
+        for number in range(count):
+            body = " ".join(draw.choices(WORDS, k=draw.randrange(1, 60)))
+            if rows and number % 5 == 0:
+                body = rows[draw.randrange(len(rows))]["body"] + " again"
+            rows.append({"id": f"{number}", "title": " ".join(body.split()[:4]), "body": body})
+        source = dp.MemorySource(rows, id="id", anchor="title", positive="body")
+        corpus.ingest(source, name=name, progress=False)
+    corpus.split(0.8, *((0.1, 0.1) if THOROUGH else (0.2, 0)), seed=seed)
+    return corpus
+
+
+def short(texts: list[str]) -> list[bool]:
+    """Judge texts; defined here, so workers have it from the session only."""
+    return [len(text) < 300 for text in texts]
+
+
+def index(corpus: dp.Corpus, engine: Any) -> None:
+    corpus.index(engine=engine, progress=False)
+
+
+def mine(corpus: dp.Corpus, engine: Any) -> None:
+    corpus.mine(["anchor_context"], top_k=5, engine=engine, progress=False)
+
+
+def deduplicate(corpus: dp.Corpus, engine: Any) -> None:
+    assert corpus.deduplicate(0.7, ngram=2, engine=engine, progress=False).clusters
+
+
+def judge(corpus: dp.Corpus, engine: Any) -> None:
+    dp.register_gate("short", short)
+    gates = dp.Quality(
+        language=None, gates=("short",), min_characters=20, pii=None, duplicates=False
+    )
+    assert corpus.judge(gates, engine=engine).rejected
+
+
+SAME: dict[str, Work] = {
+    "index": index, "mine": mine, "deduplicate": deduplicate, "judge": judge
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("count", "seed", "by"),
+    some(
+        [(40, 1, "processes"), (3, 2, "processes"), (2000, 3, "processes"), (40, 4, "cluster")],
+        less=2,
+    ),
+)
+def test_tables_are_the_same(
+    count: int, seed: int, by: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    found = []
+    for name, engine in (("alone", None), ("engine", request.getfixturevalue(by))):
+        with corpus_of(tmp_path / f"{name}.duckdb", count, seed) as corpus:
+            for work in SAME.values() if count > 10 else [index]:  # so few have nothing to mine
+                work(corpus, engine)
+            found.append(told(corpus))
+    assert found[0] == found[1]
+
+
+def told(corpus: dp.Corpus) -> dict[str, Any]:
+    """Return what is in all tables but times."""
+    found = contents(corpus)
+    for rows in found.values():
+        for row in rows:
+            for name in ("seconds", "finished_at", "built_at"):
+                row.pop(name, None)
+    return found
+
+
+@pytest.mark.parametrize("buckets", some([(8, 16), (64,)], less=1))
+def test_shards_are_the_same(
+    processes: Any, tmp_path: Path, buckets: tuple[int, ...], tokenizer: Path
+) -> None:
+    found = []
+    with corpus_of(tmp_path / "c.duckdb", often(2000, less=80), 5) as corpus:
+        for name, engine in (("alone", None), ("engine", processes)):
+            out = tmp_path / name
+            settings: dict[str, Any] = {"buckets": buckets, "shard_mb": 0.01, "offsets": True}
+            corpus.shard(
+                out, tokenizer=tokenizer, longer="cut", **settings, engine=engine, progress=False
+            )
+            found.append(digests(out))
+    assert found[0] == found[1]
+    assert len(found[0]) > 4
+
+
+def digests(folder: Path) -> dict[str, str]:
+    found = shard_digests(folder)
+    manifest = (folder / "manifest.json").read_text(encoding="utf-8")
+    return found | {"manifest": manifest.replace(folder.name, "")}
+
+
+def shard_digests(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".parquet", ".tsv")
+    }
+
+
+@pytest.fixture(scope="session")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("tokenizers")
+    folder = tmp_path_factory.mktemp("tokenizer")
+    with corpus_of(folder / "c.duckdb", 40, 6) as corpus:
+        dp.train_tokenizer(corpus, folder / "t", vocab_size=300, progress=False)
+    return folder / "t"
+
+
+@pytest.mark.skipif(not THOROUGH, reason="takes a minute: DUCKPLETS_THOROUGH=1")
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_workers_killed_all_the_time_change_nothing(
+    workers: int, tmp_path: Path, tokenizer: Path
+) -> None:
+    found = []
+    count = 20_000
+    for engine in (None, workers):
+        folder = tmp_path / ("alone" if engine is None else "engine")
+        folder.mkdir()
+        with corpus_of(folder / "c.duckdb", count, 7) as corpus:
+            if engine is None:
+                everything(corpus, None, folder / "shards", tokenizer)
+            else:
+                with local(workers) as own, killed() as gone:
+                    everything(corpus, own, folder / "shards", tokenizer)
+                    assert gone
+            found.append(told(corpus))
+    assert found[0] == found[1]
+    # A manifest has when the versions of its corpus were made.
+    alone, by_engine = (shard_digests(tmp_path / n / "shards") for n in ("alone", "engine"))
+    assert alone == by_engine
+    assert alone
+
+
+def everything(corpus: dp.Corpus, engine: Any, out: Path, tokenizer: Path) -> None:
+    for work in SAME.values():
+        work(corpus, engine)
+    corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
+
+
+def test_snapshots_are_the_same(processes: Any, tmp_path: Path) -> None:
+    found = []
+    for name, engine in (("alone", None), ("engine", processes)):
+        with corpus_of(tmp_path / f"{name}.duckdb", 60, 9) as corpus:
+            corpus.chunk(dp.Chunking(max_tokens=5, overlap=(2,)))
+            assert corpus.prepare(engine=engine, progress=False).chunks > 500
+        files = (tmp_path / f"{name}.snapshot").rglob("*.arrow")
+        found.append(sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))
+    assert found[0] == found[1]
+    assert len(found[0]) >= 3

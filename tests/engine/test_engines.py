@@ -1,0 +1,429 @@
+"""Engines: what runs on workers, in which order it comes back, and what becomes of lost ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import parts_of_tests
+import pyarrow as pa
+import pytest
+from effort import THOROUGH, often
+from prebuilt import prebuilt
+from programs import python
+from worker_processes import kill, wait_for_end, watched, workers_of
+
+import duckplets as dp
+from duckplets.base.arrays import Lists
+from duckplets.engine import dask, opened
+from duckplets.engine import local as of_processes
+from duckplets.engine.dask import DaskEngine
+from duckplets.engine.local import LocalEngine, local
+from duckplets.engine.protocol import Engine, Part, mapped, versions
+from duckplets.engine.serialization import packed, unpacked
+
+HERE = Path(__file__).parent
+
+
+def parts(count: int) -> Iterator[Part]:
+    return (Part(f"part {n}", n) for n in range(count))
+
+
+@pytest.fixture(params=["local", "dask"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param == "local":
+        return request.getfixturevalue("processes")
+    return dask.of_client(request.getfixturevalue("cluster"))
+
+
+class Doubled:
+    """An engine in as few lines as it takes."""
+
+    workers = 1
+
+    def map(self, function: Any, job: Any, parts: Any) -> Iterator[Any]:
+        return (function(job, part.input) for part in parts)
+
+
+def test_what_an_engine_is(cluster: Any) -> None:
+    own = Doubled()
+    with opened(own) as found:
+        assert found is own
+    assert isinstance(own, Engine)
+    with opened(None) as found:
+        assert found is None
+    with opened(cluster) as found:
+        assert isinstance(found, DaskEngine)
+        assert found.workers == 2
+
+
+def test_processes_have_the_variables_of_this_one_and_one_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    wanted = {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "3", "HOME": os.environ.get("HOME")}
+    with opened("local:1") as engine:
+        assert engine is not None
+        found = engine.map(parts_of_tests.environment, None, (Part(n, n) for n in wanted))
+        assert list(found) == list(wanted.values())
+
+
+@pytest.mark.parametrize(
+    "engine", ["local", "local:0", "local:x", "dask", "tcp://127.0.0.1:1", 4, Doubled, True]
+)
+def test_what_is_no_engine(engine: Any) -> None:
+    with pytest.raises(dp.EngineError, match="give None, 'local:4' for four"), opened(engine):
+        pass
+
+
+def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask, "_CONNECTING", 1)
+    wanted = r"engine='dask://127.0.0.1:9': no scheduler of Dask answers there"
+    with pytest.raises(dp.EngineError, match=wanted), opened("dask://127.0.0.1:9"):
+        pass
+
+
+@pytest.mark.parametrize(("count", "work"), [(0, 1), (1, 1), (5, 7), (6, 1), (7, 7), (60, 7)])
+def test_results_come_in_the_order_of_the_parts(count: int, work: int, engine: Engine) -> None:
+    drawn = []
+
+    def asked() -> Iterator[Part]:
+        for part in parts(count):
+            drawn.append(part)
+            yield part
+
+    found = engine.map(parts_of_tests.waited, {"modulus": work}, asked())
+    for number, result in enumerate(found):
+        assert result == 2 * number
+        assert len(drawn) <= number + 1 + 3 * engine.workers  # no more are drawn than are needed
+    assert len(drawn) == count
+
+
+def test_items_come_with_their_results(engine: Engine) -> None:
+    items = [f"{n}" for n in range(20)]
+    found = mapped(engine, parts_of_tests.waited, {}, items, lambda each: Part(each, int(each)))
+    assert list(found) == [(each, 2 * int(each)) for each in items]
+
+
+def test_who_takes_no_more_leaves_no_part_running(processes: LocalEngine, tmp_path: Path) -> None:
+    other = processes.map(parts_of_tests.waited, {}, parts(20))
+    assert next(other) == 0
+
+    def failing() -> Iterator[Part]:
+        for name in ("one", "two"):
+            yield Part(name, str(tmp_path))
+        while len(list(tmp_path.glob("*.pid"))) < 2:
+            time.sleep(0.01)
+        raise OSError("no more parts")
+
+    with pytest.raises(OSError, match="no more parts"):
+        list(processes.map(parts_of_tests.lasting, None, failing()))
+    left = set(tmp_path.iterdir())
+    time.sleep(0.1)
+    assert set(tmp_path.iterdir()) == left
+    assert list(other) == [2 * n for n in range(1, 20)]
+
+
+def test_who_takes_no_more_leaves_no_task_behind(cluster: Any) -> None:
+    found = dask.of_client(cluster).map(parts_of_tests.waited, {}, parts(100))
+    assert next(found) == 0
+    found.close()
+    for _ in range(100):
+        if not cluster.run_on_scheduler(_keys):
+            return
+        time.sleep(0.05)
+    raise AssertionError(cluster.run_on_scheduler(_keys))
+
+
+def _keys(dask_scheduler: Any) -> list[str]:
+    return [key for key in map(str, dask_scheduler.tasks) if "duckplets" in key]
+
+
+def test_a_part_that_raises_thrice_is_named(engine: Engine, tmp_path: Path) -> None:
+    job = {"at": 5, "times": 2, "folder": str(tmp_path)}
+    assert list(engine.map(parts_of_tests.failing, job, parts(9))) == list(range(9))
+    assert len(list(tmp_path.iterdir())) == 3
+    with pytest.raises(dp.EngineError, match=r"part 5 failed 3 times: OSError: \[Errno 28\] No sp"):
+        list(engine.map(parts_of_tests.failing, job | {"times": 99}, parts(9)))
+
+
+def test_arrays_come_where_processors_like_them() -> None:
+    """A transport puts them wherever they fall; whoever reads them warns of it, or is slow."""
+    off = np.frombuffer(b"x" + np.arange(5).tobytes(), np.int64, offset=1)
+    assert not off.flags.aligned
+    sent = (Lists(off, off), [1, 2], ("a", off))
+    lists, numbers, (name, array) = unpacked(packed(sent))
+    for found in (lists.starts, lists.values, array):
+        assert found.flags.aligned
+        assert found.tolist() == [0, 1, 2, 3, 4]
+    assert (numbers, name) == ([1, 2], "a")
+    table = pa.table({"x": list(range(100))}).slice(3, 2)
+    assert unpacked(packed((table, 1))) == (table, 1)
+    source = dp.TextFileSource("x.txt")
+    assert unpacked(packed((source,)))[0] is source
+
+
+def test_errors_of_ours_come_as_they_are(engine: Engine) -> None:
+    with pytest.raises(dp.SourceError, match=r"^row 3 is wrong$"):
+        list(engine.map(parts_of_tests.refusing, {}, parts(9)))
+
+
+def test_lost_workers_cost_time_only(engine: Engine, tmp_path: Path) -> None:
+    job = {"at": 5, "times": often(3, less=1), "folder": str(tmp_path)}
+    assert list(engine.map(parts_of_tests.deadly, job, parts(12))) == list(range(12))
+    assert len(list(tmp_path.iterdir())) == job["times"] + 1
+
+
+LETHAL = r"part 5: {} workers ended while they worked at it, so it is likely what ends them"
+
+
+def test_what_ends_twenty_workers_is_named(tmp_path: Path) -> None:
+    most = often(20, less=1)
+    job = {"at": 5, "times": 99, "folder": str(tmp_path)}
+    with local(2, most_losses=most) as engine:
+        with pytest.raises(dp.EngineError, match=LETHAL.format(most + 1)):
+            list(engine.map(parts_of_tests.deadly, job, parts(9)))
+        assert len(list(tmp_path.iterdir())) == most + 1
+        assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
+
+
+@pytest.mark.skipif(not THOROUGH, reason="takes half a minute: DUCKPLETS_THOROUGH=1")
+def test_what_ends_workers_of_a_cluster_is_named(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dask, "MOST_LOSSES", 3)
+    cluster.run_on_scheduler(_allowing, allowed=1)
+    job = {"at": 5, "times": 99, "folder": str(tmp_path)}
+    with pytest.raises(dp.EngineError, match=LETHAL.format(4)):
+        list(dask.of_client(cluster).map(parts_of_tests.deadly, job, [Part("part 5", 5)]))
+    cluster.run_on_scheduler(_allowing, allowed=dask.MOST_LOSSES)
+    assert len(list(tmp_path.iterdir())) == 4  # the scheduler gave up twice
+
+
+def _allowing(dask_scheduler: Any, allowed: int) -> None:
+    dask_scheduler.allowed_failures = allowed
+
+
+@pytest.mark.parametrize("kind", ["local", "dask"])
+def test_a_worker_of_another_version_is_refused(
+    kind: str, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = versions() | {"duckplets": "9.9.9"}
+    for module in (dask, of_processes):
+        monkeypatch.setattr(module, "versions", lambda: others)
+    with opened(cluster if kind == "dask" else "local:1") as engine:
+        wanted = r"has duckplets .* \(wanted: 9\.9\.9\); .* install"
+        with pytest.raises(dp.EngineError, match=wanted):
+            list(engine.map(parts_of_tests.waited, {}, parts(3)))
+
+
+# -- processes of this machine --------------------------------------------------------------------
+
+
+def _listening() -> set[str]:
+    """Return the sockets of the machine that somebody can connect to."""
+    rows = [
+        (line.split(), of)
+        for of in ("tcp", "tcp6", "unix")
+        for line in Path(f"/proc/net/{of}").read_text().splitlines()[1:]
+    ]
+    unix = {row[6] for row, of in rows if of == "unix" and int(row[3], 16) & 0x10000}
+    return {
+        f"socket:[{each}]"
+        for each in unix | {row[9] for row, of in rows if of != "unix" and row[3] == "0A"}
+    }
+
+
+def _sockets(pid: int) -> set[str]:
+    """Return the sockets that a process has open, as the system names them."""
+    links = (os.readlink(place) for place in Path(f"/proc/{pid}/fd").iterdir() if place.exists())
+    return {link for link in links if link.startswith("socket:")}
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
+def test_nothing_listens() -> None:
+    """A socket would be open to every user of the machine, and what runs there runs as this one."""
+    before, others = workers_of(), _sockets(os.getpid()) & _listening()
+    with opened("local:2") as engine:
+        assert engine is not None
+        found = engine.map(parts_of_tests.waited, {}, parts(12))
+        assert next(found) == 0
+        for _ in range(100):
+            if len(workers := workers_of() - before) == 2:
+                break
+            time.sleep(0.05)
+        assert len(workers) == 2
+        assert _sockets(os.getpid()) & _listening() <= others
+        assert [_sockets(pid) for pid in workers] == [set(), set()]
+        found.close()
+
+
+def test_no_package_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cloudpickle", "dask", "distributed"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with opened("local:1") as engine:
+        assert engine is not None
+        assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
+        with pytest.raises(dp.EngineError, match=r"cannot be sent .*lambda.* install cloudpickle"):
+            list(engine.map(parts_of_tests.called, lambda n: 3 * n, parts(3)))
+        gate = _of_a_script()
+        with pytest.raises(dp.EngineError, match=r"gate is defined in the script itself"):
+            list(engine.map(parts_of_tests.called, gate, parts(3)))
+
+
+def _of_a_script() -> Any:
+    """Return a function as one that a script defines."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec("def gate(number):\n    return 3 * number", names)
+    return names["gate"]
+
+
+def test_functions_of_a_script_go_with_the_work(processes: LocalEngine) -> None:
+    for function in (_of_a_script(), lambda n: 3 * n):
+        assert list(processes.map(parts_of_tests.called, function, parts(3))) == [0, 3, 6]
+
+
+def test_processes_that_are_killed_as_they_begin_cost_time_only() -> None:
+    seen: set[int] = set()
+
+    def look(pids: set[int]) -> None:
+        for pid in pids - seen:
+            if len(seen) < often(12, less=4):
+                seen.add(pid)
+                kill(pid)
+
+    with opened("local:2") as engine, watched(look, every=0.005):
+        assert engine is not None
+        found = list(engine.map(parts_of_tests.waited, {"modulus": 3}, parts(12)))
+    assert found == [2 * n for n in range(12)]
+    assert len(seen) == often(12, less=4)
+
+
+def test_processes_that_cannot_begin_are_no_fault_of_a_part(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(of_processes, "_PROGRAM", "import nothing_of_that_name")
+    with opened("local:2") as engine:
+        assert engine is not None
+        wanted = r"engine='local:2': its processes end \(with 1\) before they begin; what they say"
+        with pytest.raises(dp.EngineError, match=wanted):
+            list(engine.map(parts_of_tests.waited, {}, parts(3)))
+    assert "nothing_of_that_name" in capfd.readouterr().err
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with opened("local:1") as engine:
+        assert engine is not None
+        with pytest.raises(dp.EngineError, match=r"no process can be started: FileNotFoundError"):
+            list(engine.map(parts_of_tests.waited, {}, parts(3)))
+
+
+def test_two_works_at_a_time(processes: LocalEngine) -> None:
+    one = processes.map(parts_of_tests.waited, {}, parts(20))
+    other = processes.map(parts_of_tests.called, abs, parts(20))
+    assert list(zip(one, other, strict=True)) == [(2 * n, n) for n in range(20)]
+
+
+def test_what_a_part_prints_is_no_answer(
+    processes: LocalEngine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with opened("local:1") as engine:
+        assert engine is not None
+        assert list(engine.map(parts_of_tests.called, print, parts(2))) == [None, None]
+    said = capfd.readouterr()
+    assert (said.out, said.err.split()) == ("", ["0", "1"])
+
+
+def test_work_too_small_for_processes_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with opened("local:1") as engine:
+        assert engine is not None
+        list(engine.map(parts_of_tests.waited, {}, parts(2)))
+    (said,) = caplog.messages
+    assert said.startswith("engine='local:1': 1 process worked for ")
+    caplog.clear()
+    with opened("local:1"):
+        pass
+    assert not caplog.messages
+
+
+NOTHING_TO_DO: dict[str, tuple[str, Any]] = {
+    "index": ("no splits yet", lambda corpus: corpus.index(engine="local:2")),
+    "mine": ("no splits yet", lambda corpus: corpus.mine(engine="local:2")),
+    "shard": ("tokenizer='t'", lambda corpus: corpus.shard("o", tokenizer="t", engine="local:2")),
+    "deduplicate": ("near=7", lambda corpus: corpus.deduplicate(7, engine="local:2")),
+    "judge": ("none such", lambda corpus: corpus.judge("none such", engine="local:2")),
+    "ingest": (
+        "gone", lambda corpus: corpus.ingest(dp.CsvSource("a.csv", text="gone"), engine="local:2")
+    ),
+    "acquire": (
+        "gone",
+        lambda corpus: corpus.acquire({"x": dp.CsvSource("a.csv", text="gone")}, engine="local:2"),
+    ),
+    "prepare again": ("", lambda corpus: corpus.prepare(engine="local:2")),
+}  # fmt: skip
+
+
+@prebuilt
+def unsplit(path: Path) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    rows = [{"q": f"question {n}", "a": f"answer {n}"} for n in range(20)]
+    corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False)
+    return corpus
+
+
+@pytest.mark.parametrize("verb", NOTHING_TO_DO)
+def test_what_is_refused_starts_no_process(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.csv").write_text("body\na text\n")
+    wanted, call = NOTHING_TO_DO[verb]
+    with unsplit(tmp_path / "c.duckdb") as corpus:
+        if not wanted:
+            corpus.prepare(progress=False)
+        monkeypatch.setattr(subprocess, "Popen", None)  # which nobody can call
+        with nullcontext() if not wanted else pytest.raises(dp.DuckpletsError, match=wanted):
+            call(corpus)
+
+
+# -- the end of whoever started them --------------------------------------------------------------
+
+SCRIPT = """
+import sys
+sys.path.append(sys.argv[1])  # workers look for modules where this program does
+import parts_of_tests
+from duckplets.engine.protocol import Part
+from duckplets.engine import opened
+
+try:
+    with opened("local:2") as engine:  # and no if __name__ == "__main__"
+        endless = (Part("one", sys.argv[2]) for _ in range(9))
+        list(engine.map(parts_of_tests.lasting, None, endless))
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_workers_end_with_whoever_started_them(sent: signal.Signals, tmp_path: Path) -> None:
+    script, folder = tmp_path / "script.py", tmp_path / "out"
+    script.write_text(SCRIPT, encoding="utf-8")
+    folder.mkdir()
+    with python(script, HERE, folder) as driver:
+        while len(found := list(folder.glob("*.pid"))) < 2:
+            assert driver.poll() is None, driver.communicate()
+            time.sleep(0.05)
+        if sent == signal.SIGINT:
+            os.killpg(driver.pid, sent)  # as a terminal does
+            assert driver.communicate() == ("stopped\n", "")
+            assert driver.returncode == 0
+        else:
+            driver.kill()
+        wait_for_end({int(file.stem) for file in found})

@@ -1,0 +1,445 @@
+"""Runs that are resumed with something else: another future, and what may not be another."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import cli, error
+from effort import often, some
+from prebuilt import copied, prebuilt
+
+import duckplets as dp
+from duckplets.runs import state
+from duckplets.testing import toy_records
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+SOURCES = {"a": 37, "b": 50, "c": 8}
+PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
+
+
+@prebuilt
+def three_sources(path: Path) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    for name, count in SOURCES.items():
+        source = dp.MemorySource(
+            toy_records(count, seed=name), anchor="title", positive="body", id="id"
+        )
+        corpus.ingest(source, name=name, progress=False)
+    corpus.split(1, 0, 0)
+    corpus.add_recipe(PAIR)
+    return corpus
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    copied(tmp_path / "c.duckdb", three_sources.__wrapped__)
+    return tmp_path / "c.duckdb"
+
+
+@pytest.fixture
+def corpus(path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(path, read_only=True) as corpus:
+        yield corpus
+
+
+def rows(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
+    return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
+
+
+# ---- another mixture from here on
+
+
+def weights(draw: random.Random, *, distinct: bool = False) -> dict[str, float]:
+    if distinct:  # a small source would have to repeat itself within 64 batches
+        return {"a": draw.choice([0.3, 1]), "b": draw.choice([0.5, 1]), "c": 0}
+    found = {name: draw.choice([0, 0.3, 1, 2.5]) for name in draw.sample("abc", draw.randint(1, 3))}
+    return found if any(found.values()) and len(found) == 3 else found | {"a": 1}
+
+
+def changes(draw: random.Random, first: int, distinct: bool) -> list[dp.Phase]:
+    steps = sorted(draw.sample(range(first, first + 30), draw.randint(0, 3)))
+    return [
+        dp.Phase(step, weights(draw, distinct=distinct), draw.choice([1, 0.5])) for step in steps
+    ]
+
+
+def case(draw: random.Random, step: int, distinct: bool) -> tuple[dp.Mixture, dp.Mixture]:
+    """Return two mixtures that are the same before a step."""
+    declared, temperature = weights(draw, distinct=distinct), draw.choice([1, 1, 2.5])
+    early = [phase for phase in changes(draw, 0, distinct) if phase.start_step < step]
+
+    def mixture() -> dp.Mixture:
+        if early or draw.random() < 0.5:
+            return dp.Mixture(
+                declared, temperature, [*early, *changes(draw, step, distinct)], omitted=1
+            )
+        start = draw.randint(step, step + 9)
+        end = draw.choice([None, start + draw.randint(1, 12)])
+        return dp.Mixture(
+            declared,
+            temperature,
+            anneal=dp.Anneal(start, weights(draw, distinct=distinct), end),
+            omitted=1,
+        )
+
+    return mixture(), mixture()
+
+
+@pytest.mark.parametrize("seed", range(often(60, less=1)))
+def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
+    corpus: dp.Corpus, path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    kind, distinct = draw.choice(["triplets", "pairs", "texts"]), draw.random() < 0.3
+    arguments: dict[str, Any] = {"kind": kind, "batch_size": 4, "recipes": ["pair"], "seed": seed}
+    arguments |= {
+        "columns": ["position", "source", "recipe"],
+        "prefetch": 0,
+        "no_duplicates": distinct,
+    }
+    stands = draw.randint(0, 20)
+    old, new = case(draw, stands + (300 if distinct else 0), distinct)
+    events = {
+        step: weights(draw, distinct=distinct)
+        for step in draw.sample(range(stands + 1), min(2, stands))
+    }
+
+    def with_events(mixture: dp.Mixture) -> Iterator[dict[str, Any]]:
+        sampler = corpus.sampler(mixture=mixture, run="whole", **arguments)
+        for step in range(stands + 40):
+            if step in events:
+                sampler.set_weights(events[step])
+            yield from next(sampler).to_pylist()
+
+    sampler = corpus.sampler(mixture=old, **arguments)
+    try:
+        for step in range(stands):
+            if step in events:
+                sampler.set_weights(events[step])
+            next(sampler)
+        if stands in events:
+            sampler.set_weights(events[stands])
+        sampler.save()
+        rest = list(with_events(new))[stands * 4 :]
+    except dp.RecipeError:
+        assert distinct  # too little lies between two changes for samples to change places in
+        return
+    edited = corpus.resume(mixture=new)
+    assert rows(edited, 10) == rest[:40]
+    edited.save()
+    assert dp.Mixture.from_dict(corpus.resume().settings.mixture) == new
+    assert rows(corpus.resume(), 10) == rest[40:80]
+    ranks = [corpus.resume(rank=rank, world_size=2, mixture=new) for rank in range(2)]
+    found = [rows(rank, 10) for rank in ranks]
+    sliced = [row for step in range(10) for rank in found for row in rank[step * 2 : step * 2 + 2]]
+    assert sliced == rest[40:80]
+
+
+def test_another_past_is_refused_with_both_values_phase_by_phase(corpus: dp.Corpus) -> None:
+    old = dp.Mixture(
+        {"a": 3}, phases=[dp.Phase(4, {"b": 2}), dp.Phase(9, {"c": 0}, 0.5)], omitted=1
+    )
+    sampler = corpus.sampler(mixture=old, batch_size=4)
+    rows(sampler, 6)
+    sampler.save()
+    for new, told in [
+        (
+            dp.Mixture({"a": 3}, phases=[dp.Phase(5, {"b": 2})], omitted=1),
+            "would change samples from step 4, but the run is at step 6",
+        ),
+        (
+            dp.Mixture({"a": 3}, omitted=1),
+            "from step 4 (saved: {'b': 2.0}, lr_scale 1, now: none); from step 9 (saved",
+        ),
+        (
+            dp.Mixture({"a": 3}, 2, old.phases, omitted=1),
+            "from step 0, but the run is at step 6; use set_weights or a Phase from step 6",
+        ),
+        (
+            dp.Mixture({"a": 3}, anneal=dp.Anneal(4, {"b": 2}, 9), omitted=1),
+            "from step 4 step by step to st",
+        ),
+    ]:
+        with pytest.raises(dp.StateMismatchError) as caught:
+            corpus.resume(mixture=new)
+        assert told in str(caught.value), caught.value
+        corpus.resume(mixture=new, allow_drift=("mixture",)).close()
+    with pytest.raises(dp.StateMismatchError, match=r"seed \(saved.*; from step 4 \(saved"):
+        corpus.resume(mixture={"a": 3}, seed=1)
+    for wrong in ({"d": 1}, 7, dp.Mixture({"a": 0, "b": 0, "c": 0}), {"a": -1}, "none.toml"):
+        with pytest.raises(dp.MixtureError):
+            corpus.resume(mixture=wrong)
+    with pytest.raises(dp.SamplerError, match="did you mean 'mixture'"):
+        corpus.resume(mixtur=old)
+    # Equal samples are accepted, however they are written down.
+    again = dp.Mixture({"a": 6, "b": 2, "c": 2}, phases=[dp.Phase(4, {"b": 4})])
+    assert corpus.resume(mixture=again).changed_from == 36
+
+
+def test_with_no_duplicates_a_stretch_that_is_served_in_part_is_past(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(
+        no_duplicates=True, batch_size=2, mixture=dp.Mixture({"a": 2}, omitted=1), epochs=8
+    )
+    rows(sampler, 10)
+    sampler.save()
+    soon = dp.Mixture({"a": 2}, phases=[dp.Phase(12, {"a": 0})], omitted=1)
+    with pytest.raises(dp.StateMismatchError, match="would change samples from step 0, "):
+        corpus.resume(mixture=soon)
+    later = dp.Mixture({"a": 2}, phases=[dp.Phase(160, {"b": 0})], omitted=1)
+    edited = corpus.resume(mixture=later)
+    whole = corpus.sampler(no_duplicates=True, batch_size=2, mixture=later, epochs=8, run="w")
+    assert rows(edited, 200) == rows(whole, 210)[20:]
+
+
+def test_a_save_over_checkpoints_of_another_future_is_refused(
+    corpus: dp.Corpus, path: Path, tmp_path: Path
+) -> None:
+    sampler = corpus.sampler(batch_size=4)
+    for tag in ("one", "two", "three"):
+        rows(sampler, 2)
+        sampler.save(tag=tag)
+    sampler.save()
+    new = dp.Mixture(phases=[dp.Phase(3, {"b": 0})])
+    edited = corpus.resume(tag="one", mixture=new)
+    expected = rows(edited, 3)
+    with pytest.raises(dp.StateMismatchError, match=r"position 12,.*'two', 'three'.*--after 3$"):
+        edited.save()
+    assert "--after 3" in error(
+        "sample", path, "--resume", "--tag", "one", "--save", "--mixture", _toml(path)
+    )
+    other = tmp_path / "other.duckdb"
+    apart = corpus.resume(tag="one", mixture=new, save_to=other)
+    rows(apart, 3)
+    assert apart.save() == other
+    assert dp.resume(path, state=other).step == 5
+    assert dp.resume(path).step == 6
+    assert (
+        "forgot 3 cursors"
+        in cli("cursor", "reset", path, "--run", "default", "--after", "3").stderr
+    )
+    edited.save()
+    assert [row["tag"] for row in state.cursors(state.state_path(path))] == [None, "one"]
+    assert rows(corpus.resume(tag="one"), 3) == expected
+    with pytest.raises(dp.SamplerError, match="after=-1"):
+        state.reset(state.state_path(path), "default", after=-1)
+    assert state.reset(state.state_path(path), "default", after=0) == 2
+    with pytest.raises(dp.StateMismatchError, match="no run 'default'"):
+        corpus.resume()
+
+
+def _toml(path: Path) -> Path:
+    file = path.with_name("m.toml")
+    file.write_text("[[data.phases]]\nstart_step = 3\ndataset_weights = { b = 0 }\n")
+    return file
+
+
+def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -> None:
+    corpus.sampler(batch_size=4).save()
+    new = dp.Mixture(phases=[dp.Phase(3, {"b": 0})])
+    whole = rows(corpus.sampler(batch_size=4, mixture=new), 6)
+    assert rows(dp.resume(path, mixture=_toml(path)), 6) == whole
+    assert rows(dp.resume(path, mixture=str(_toml(path))), 6) == whole
+    assert corpus.sampler(mixture=_toml(path)).mixture.phases == new.phases
+    result = cli("sample", path, "--resume", "--mixture", _toml(path), "--steps", "6", "--save")
+    assert result.stdout.count("\n") == 24
+    assert corpus.resume().mixture.phases == new.phases
+    assert corpus.resume().step == 6
+    assert "would change samples from" in error("sample", path, "--resume", "--mixture", "a=2")
+
+
+# ---- what else is given anew
+
+
+def test_equal_recipes_are_equal_and_columns_follow(corpus: dp.Corpus, path: Path) -> None:
+    corpus.sampler(recipes=["pair"], batch_size=4).save()
+    for same in ([PAIR], ["pair"], PAIR, None):
+        corpus.resume(recipes=same).close()
+    other = dp.TripletRecipe("pair", dp.role("context"), dp.role("anchor"), dp.role("anchor"))
+    with pytest.raises(dp.StateMismatchError, match="recipes"):
+        corpus.resume(recipes=[other])
+    with pytest.raises(dp.RecipeError, match="neither a recipe"):
+        corpus.resume(recipes=[3])
+    more = corpus.resume(negatives=3, allow_drift=("negatives",))
+    expected = corpus.sampler(recipes=["pair"], batch_size=4, negatives=3)
+    assert rows(more, 3) == rows(expected, 3)
+    corpus.sampler(batch_size=4, run="own", columns=["negative"]).save()
+    with pytest.raises(dp.SamplerError, match="columns: triplets have no 'negative'"):
+        corpus.resume("own", negatives=3, allow_drift=("negatives",))
+    corpus.resume("own", negatives=3, columns=["negative_3"], allow_drift=["negatives"]).close()
+    corpus.close()
+    with dp.Corpus(path) as own:
+        own.remove_recipe("pair")
+    with dp.resume(path, recipes=["pair"]) as sampler:
+        assert sampler.settings.columns[:2] == ["anchor", "positive"]
+    with pytest.raises(dp.SamplerError, match="no argument 'records'"):
+        dp.resume(path, records=[1])
+
+
+def test_a_log_is_not_followed_by_itself(
+    corpus: dp.Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = tmp_path / "log"
+    corpus.sampler(log=log, batch_size=4).save()
+    sampler = corpus.resume()
+    rows(sampler, 3)
+    sampler.save()
+    assert not log.exists()
+    assert caplog.text.count("kept a log in") == 1
+    caplog.clear()
+    corpus.sampler(log=log, batch_size=4, run="r").save()
+    for given in (None, log):
+        sampler = corpus.resume("r", log=given)
+        rows(sampler, 3)
+        sampler.save()
+        assert log.exists() == (given is not None)
+    rows(corpus.sampler(log=log), 1)
+    assert not caplog.text
+
+
+# ---- where runs are kept
+
+
+def test_a_run_that_cannot_be_saved_is_known_at_once(
+    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    (tmp_path / "file").touch()
+    for place, why in [
+        (tmp_path / "none" / "s.duckdb", "does not exist; make it first"),
+        (tmp_path / "file" / "s.duckdb", "does not exist"),
+        (tmp_path, "it is a folder"),
+    ]:
+        with pytest.raises(dp.SamplerError, match=why):
+            corpus.sampler(state=place)
+    corpus.sampler().save()
+    with pytest.raises(dp.SamplerError, match="does not exist; make it first"):
+        corpus.resume(save_to=tmp_path / "none" / "s.duckdb")
+    before = set(tmp_path.iterdir())
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(dp.SamplerError, match="nothing may be written in"):
+        corpus.sampler(state=tmp_path / "s.duckdb")
+    assert not caplog.text
+    sampler = corpus.sampler(batch_size=4)  # maybe only to look at: it is read all the same
+    rows(sampler, 2)
+    assert caplog.text.count("this run cannot be saved in") == 1
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_a_corpus_opened_by_a_link_has_its_state_beside_itself(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "faq.duckdb"
+    link.symlink_to(path)
+    with dp.Corpus(link, read_only=True) as corpus:
+        assert corpus.sampler().save() == path.with_name("c.state.duckdb")
+    with dp.resume(link) as sampler:
+        assert sampler.step == 0
+    assert "default" in cli("cursor", "list", link).stdout
+    loop = tmp_path / "loop.duckdb"
+    loop.symlink_to(loop)
+    assert state.state_path(loop).parent == tmp_path
+
+
+# ---- numbers without end, samplers that are closed, samplers that are sent away
+
+
+def calls_of(sampler: dp.Sampler) -> list[Callable[[int], Any]]:
+    return [
+        sampler.batch_at,
+        sampler.set_epoch,
+        lambda n: sampler.served(n - 3, n),
+        lambda n: next(sampler.peek(n), None),
+        lambda n: sampler.plan(n) if n > 2**30 else None,
+        sampler.move,
+    ]
+
+
+@pytest.mark.parametrize("kind", some(["triplets", "pairs", "texts"], less=1))
+def test_numbers_near_powers_of_two_are_right_or_refused(corpus: dp.Corpus, kind: Any) -> None:
+    near = [2**k + d for k in some(range(70), less=4) for d in (-1, 0, 1)]
+    near += [2**53 - 1, 2**53, 2**53 + 1, 10**5000]
+    recipes = [PAIR] if kind != "texts" else None
+    sampler = corpus.sampler(kind, recipes=recipes, batch_size=4, prefetch=0, columns=["position"])
+    for n in near:
+        accepted = True
+        for call in calls_of(sampler):
+            try:
+                call(n)
+            except dp.SamplerError:
+                accepted = False
+        if accepted:  # what can be saved can be resumed
+            found = sampler.state_dict()
+            batch = next(sampler, None)
+            sampler.load_state_dict(found)
+            assert sampler.position == found["position"] == n
+            assert batch is None or batch["position"][0] == n
+
+
+def test_arguments_of_a_sampler_have_bounds(corpus: dp.Corpus) -> None:
+    for name in ("batch_size", "negatives", "prefetch", "world_size", "rank", "seed"):
+        for number in (2**64, 2**70 + 1, 10**5000, -(2**70)):
+            with pytest.raises(dp.SamplerError, match=f"^{name}="):
+                corpus.sampler(**{name: number})
+    for name in ("steps", "epochs"):
+        with pytest.raises(dp.SamplerError, match=f"{name}=.*: (give|this run would end)"):
+            corpus.sampler(**{name: 2**53})
+    with pytest.raises(dp.SamplerError, match="a batch of all ranks has at most"):
+        corpus.sampler(batch_size=2**20, world_size=8)
+
+
+DAMAGED = [
+    {"position": 2**70},
+    {"position": -1},
+    {"position": "x"},
+    {"counts": {"a": [2**70, 1]}},
+    {"counts": {"a": [float("inf"), 1]}},
+    {"counts": {"a": [-1, 1]}},
+    {"counts": 3},
+    {"events": [[-3, {"a": 1}]]},
+    {"events": [[2**70, {"a": 1}]]},
+    {"events": [[3, {"z": 1}]]},
+    {"events": [[3, 4]]},
+    {"events": 5},
+    {"fingerprint": 7},
+]
+
+
+def test_a_damaged_state_is_refused_whole(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(batch_size=4)
+    rows(sampler, 2)
+    good = sampler.state_dict()
+    for damage in DAMAGED:
+        with pytest.raises(dp.DuckpletsError):
+            sampler.load_state_dict(good | damage)
+    sampler.load_state_dict(good)
+    assert sampler.position == 8
+
+
+@pytest.mark.parametrize(("prefetch", "first"), some([(0, 2), (0, 0), (2, 0), (2, 2)], less=2))
+def test_a_closed_sampler_does_not_end_in_silence(path: Path, prefetch: int, first: int) -> None:
+    for of in ("sampler", "corpus"):
+        corpus = dp.Corpus(path, read_only=True)
+        sampler = corpus.sampler(batch_size=4, prefetch=prefetch)
+        rows(sampler, first)
+        (sampler if of == "sampler" else corpus).close()
+        for use in (next, lambda s: s.batch_at(1), lambda s: s.served(0, 4), lambda s: s.plan(1)):
+            with pytest.raises(dp.SamplerError, match=r"this sampler is closed.*duckplets.resume"):
+                use(sampler)
+        with pytest.raises(dp.SamplerError, match="this sampler is closed"):
+            list(sampler.peek(2))
+        assert sampler.step == first
+        sampler.close()
+        corpus.close()
+
+
+def test_samplers_and_corpora_are_not_sent_away(corpus: dp.Corpus) -> None:
+    for what in (corpus, corpus.sampler()):
+        for send in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(dp.SamplerError, match=r"duckplets.torch.SamplerDataset"):
+                send(what)

@@ -1,0 +1,525 @@
+"""What a run says that it draws, against what it draws."""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from html.parser import HTMLParser
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+from corpora import odd_corpus
+from effort import often, some
+from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
+from prebuilt import toy_corpus
+
+import duckplets as dp
+from duckplets.order.apportion import Ramp
+from duckplets.order.weights import exact_shares
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    path = tmp_path_factory.mktemp("forecast") / "c.duckdb"
+    with toy_corpus(path, 60, sources=("a", "b", "c")) as corpus:
+        yield corpus
+
+
+# -- samples ----------------------------------------------------------------------------------
+
+PHASES = [dp.Phase(0, {"a": 2}), dp.Phase(7, {"a": 0, "c": 1.009}), dp.Phase(31, {"b": 0})]
+MIXTURES: dict[str, tuple[Any, list[int]]] = {  # and where their shares change
+    "alike": (None, []),
+    "one": ({"c": 1}, []),
+    "hot": (dp.Mixture({"a": 9, "b": 1, "c": 0.01}, temperature=2.5), []),
+    "phases": (dp.Mixture({"a": 1, "b": 3}, phases=PHASES, omitted=1), [7, 31]),
+    "at once": (dp.Mixture({}, omitted=1, anneal=dp.Anneal(11, {"a": 7})), [11]),
+    "ramp": (
+        dp.Mixture({}, omitted=1, anneal=dp.Anneal(5, {"a": 7, "b": 0}, end_step=29)),
+        [5, 29],
+    ),
+    "ramp first": (
+        dp.Mixture({"c": 0}, anneal=dp.Anneal(0, {"c": 5}, end_step=400), omitted=1),
+        [],
+    ),
+}
+KINDS: list[dict[str, Any]] = [
+    {"batch_size": 8},
+    {"kind": "pairs", "negatives": 2, "batch_size": 7},
+    {"kind": "texts", "batch_size": 3, "world_size": 3, "rank": 1},
+    {"negatives": 3, "swap": False, "batch_size": 5},
+]
+
+
+def counted(
+    sampler: dp.Sampler, stop: int, starts: list[int], per_draw: int
+) -> dict[tuple[int, str, str], int]:
+    """Samples by where shares set in, source and recipe, of what is served."""
+    table, batch = sampler.served(0, stop), sampler.settings.global_batch
+    steps = [position // per_draw * per_draw // batch for position in range(stop)]
+    begun = [starts[bisect_right(starts, step) - 1] for step in steps]
+    names = zip(begun, table["source"].to_pylist(), table["recipe"].to_pylist(), strict=True)
+    return dict(Counter(names))
+
+
+def forecast(sampler: dp.Sampler, steps: int | None) -> dict[tuple[int, str, str], int]:
+    rows = sampler.forecast(steps).table.to_pylist()
+    return {(r["start_step"], r["source"], r["recipe"]): r["samples"] for r in rows if r["samples"]}
+
+
+@pytest.mark.parametrize(("name", "kind"), some(product(MIXTURES, KINDS), less=5), ids=str)
+def test_samples_are_those_that_are_served(
+    corpus: dp.Corpus, name: str, kind: dict[str, Any]
+) -> None:
+    mixture, changes = MIXTURES[name]
+    per_draw = 1 + kind["negatives"] if kind.get("kind") == "pairs" else 1
+    draw = random.Random(f"{name} {kind}")
+    for seed in range(often(6, less=1)):
+        sampler = corpus.sampler(mixture=mixture, seed=seed, **kind)
+        for steps in [1, 7, 8, 30, draw.randrange(60)]:
+            found = sampler.forecast(steps)
+            expected = counted(
+                sampler, steps * sampler.settings.global_batch, [0, *changes], per_draw
+            )
+            assert forecast(sampler, steps) == expected
+            assert found.exact
+            assert pc.sum(found.table["samples"]).as_py() == steps * sampler.settings.global_batch
+
+
+def test_it_begins_at_the_start_with_the_weights_that_were_set(corpus: dp.Corpus) -> None:
+    mixture, _ = MIXTURES["ramp"]
+    sampler = corpus.sampler(mixture=mixture, batch_size=8)
+    for weights in ({"a": 5, "b": 0}, {"c": 9}):
+        for _ in range(10):
+            next(sampler)
+        sampler.set_weights(weights)
+    assert forecast(sampler, 40) == counted(sampler, 320, [0, 5, 10, 20, 29], 1)
+    again = corpus.sampler(mixture=mixture, batch_size=8)
+    again.load_state_dict(sampler.state_dict())
+    assert again.forecast(40).table.equals(sampler.forecast(40).table)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "positions"),
+    [
+        ({"steps": 9}, 72),
+        ({"epochs": 1}, None),
+        ({"epochs": 2, "remainder": "drop"}, None),
+        ({"epochs": 1, "remainder": "pad"}, None),
+        ({"steps": 0}, 0),
+    ],
+    ids=str,
+)
+def test_by_default_it_goes_to_the_end(
+    corpus: dp.Corpus, bounds: dict[str, Any], positions: int | None
+) -> None:
+    sampler = corpus.sampler(batch_size=8, **bounds)
+    served = sum(len(batch) for batch in sampler)
+    assert positions in (None, served)
+    assert forecast(sampler, None) == counted(sampler, served, [0], 1)
+    assert forecast(sampler, 10**6) == forecast(sampler, None)
+
+
+def test_an_endless_run_is_seen_for_an_epoch_of_its_last_phase(corpus: dp.Corpus) -> None:
+    mixture, _ = MIXTURES["phases"]
+    sampler = corpus.sampler(mixture=mixture, batch_size=8)
+    end = 31 * 8 + sampler.epoch_length
+    assert forecast(sampler, None) == counted(sampler, end, [0, 7, 31], 1)
+
+
+def test_samples_that_change_places_are_counted_as_they_are_served(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler = corpus.sampler(batch_size=4, no_duplicates=True, mixture=MIXTURES["at once"][0])
+    for steps in (3, 11, 40, 75):
+        assert sampler.forecast(steps).exact
+        assert forecast(sampler, steps) == counted(sampler, steps * 4, [0, 11], 1)
+    monkeypatch.setattr("duckplets.runs.outlook._PLANNED", 100)
+    long = sampler.forecast(75)
+    assert not long.exact
+    assert "may be off by a few" in str(long)
+    assert pc.sum(long.table["samples"]).as_py() == 300
+
+
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_a_run_of_two_recipes_that_ends_within_a_block_is_counted(
+    tmp_path: Path, seed: int
+) -> None:
+    """Samples of it may have changed places with such as come after its end."""
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        rows = [{"id": str(i), "q": f"q {i // 2}", "a": f"a {i}"} for i in range(200)]
+        source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(1, 0, 0)
+        roles = (dp.role("anchor"), dp.role("context"), dp.role("context"))
+        sampler = corpus.sampler(
+            recipes=[dp.TripletRecipe("r", *roles), dp.TripletRecipe("r2", *roles, weight=0.5)],
+            no_duplicates=True, batch_size=8, steps=70, seed=seed,
+        )  # fmt: skip
+        found = sampler.forecast()
+        assert found.exact
+        expected = Counter(row["recipe"] for row in sampler.served(0, 560).to_pylist())
+        assert {row["recipe"]: row["samples"] for row in found.table.to_pylist()} == expected
+
+
+def floor_of(batch: int, draws: Any) -> Any:
+    return draws // batch
+
+
+def test_a_long_ramp_is_summed_up_within_three_of_what_is_dealt() -> None:
+    draw = random.Random(0)
+    for _ in range(often(200, less=5)):
+        weights = [[draw.choice([0, 1, draw.random()]) for _ in range(draw.randint(2, 20))]]
+        weights.append([draw.random() for _ in weights[0]])
+        batch, steps = draw.randint(1, 300), draw.randint(2, 3000)
+        weights[0][0] = 1.0
+        start, end = (exact_shares(w, 1) for w in weights)
+        ramp = Ramp(
+            start,
+            end,
+            steps,
+            purpose=draw.getrandbits(60),
+            edges=partial(operator.mul, batch),
+            step_of=partial(floor_of, batch),
+        )
+        items = draw.randrange(steps * batch)
+        dealt = [ramp.count(leaf, items) for leaf in range(len(start))]
+        assert ramp.counts(items) == dealt
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("duckplets.order.apportion._AT_ONCE", 0)
+            found = ramp.counts(items)
+        assert sum(found) == items
+        assert max(abs(a - b) for a, b in zip(found, dealt, strict=True)) <= 3
+
+
+def test_a_billion_samples_are_counted_not_drawn(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    anneal = dp.Anneal(1000, {"a": 9}, end_step=3_000_000)
+    sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, anneal=anneal), batch_size=256)
+    monkeypatch.setattr("duckplets.samples.stream.Stream.draw", None)
+    monkeypatch.setattr("duckplets.order.apportion.Ramp._deal", None)
+    found = sampler.forecast(4_000_000)
+    assert not found.exact
+    assert pc.sum(found.table["samples"]).as_py() == 4_000_000 * 256
+    assert set(found.table["start_step"].to_pylist()) == {0, 1000, 3_000_000}
+
+
+def test_shares_and_visits_are_those_of_the_samples(corpus: dp.Corpus) -> None:
+    mixture, _ = MIXTURES["ramp"]
+    for kind in KINDS:
+        sampler = corpus.sampler(mixture=mixture, **kind)
+        per_draw = 1 + kind["negatives"] if kind.get("kind") == "pairs" else 1
+        rows = sampler.forecast(60).table.to_pylist()
+        for start, stop in ((0, 5), (5, 29), (29, 60)):
+            of_stretch = [row for row in rows if row["start_step"] == start]
+            total = (stop - start) * sampler.settings.global_batch
+            assert sum(row["share"] for row in of_stretch) == pytest.approx(1)
+            for row in of_stretch:
+                assert abs(row["samples"] - row["share"] * total) < 5 * per_draw
+                assert row["visits"] == row["samples"] / per_draw / row["anchors"]
+                assert row["phase"] == (start >= 5)
+        assert {row["swap"] for row in rows} == {False}
+        swapped = corpus.sampler(mixture=mixture, **kind | {"swap": True}).forecast(60).table
+        assert set(swapped["swap"].to_pylist()) == {kind.get("kind") != "texts"}
+
+
+# -- tokens -----------------------------------------------------------------------------------
+
+
+def tokens_taken(sampler: dp.Sampler) -> int:
+    for _ in sampler:
+        pass
+    return int(sum(v for k, v in sampler.metrics().items() if k.endswith("/tokens")))
+
+
+def tokens(sampler: dp.Sampler) -> int:
+    return int(pc.sum(sampler.forecast().table["tokens"]).as_py())
+
+
+def test_tokens_of_texts_are_exact_over_whole_epochs(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 30, 1) as corpus:
+        chunks = dp.TextRecipe("chunks", dp.any_section(), per="chunk")
+        for epochs in (1, 3):
+            sampler = corpus.sampler("texts", recipes=[chunks], epochs=epochs, batch_size=8)
+            assert tokens(sampler) == tokens_taken(sampler) > 0
+        records = dp.TextRecipe("records", dp.position(1))
+        counts = corpus.sql(
+            "SELECT count(*) AS n FROM chunks JOIN sections USING (section_key) "
+            "WHERE position = 1 GROUP BY chunks.record_key"
+        )["n"].to_pylist()
+        cycle = math.lcm(*counts)  # after which all chunks of each came equally often
+        assert 1 < cycle < 500
+        sampler = corpus.sampler("texts", recipes=[records], epochs=cycle, batch_size=512)
+        assert tokens(sampler) == tokens_taken(sampler)
+
+
+NEGATIVES: list[dict[str, Any]] = [
+    dict(strategy="other_record"),
+    dict(strategy="other_date"),
+    dict(strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']")),
+]
+
+
+@pytest.mark.parametrize(("how", "kind"), some(product(range(3), ("triplets", "pairs")), less=2))
+def test_tokens_of_triplets_are_near(tmp_path: Path, kind: Any, how: int) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 2) as corpus:
+        recipe = dp.TripletRecipe(
+            "r", dp.role("anchor"), dp.role("context"), dp.role("context"), **NEGATIVES[how]
+        )
+        sampler = corpus.sampler(kind, recipes=[recipe], negatives=2, epochs=60, batch_size=99)
+        assert tokens(sampler) == pytest.approx(tokens_taken(sampler), rel=0.03)
+        sampler = corpus.sampler(kind, recipes=[recipe], negatives=2, steps=3, batch_size=99)
+        longest = corpus.sql("SELECT max(token_count) n FROM chunks")["n"][0].as_py()
+        assert abs(tokens(sampler) - tokens_taken(sampler)) < 0.5 * 297 * 4 * longest
+
+
+def test_a_partial_epoch_is_within_the_spread_of_what_is_left(corpus: dp.Corpus) -> None:
+    recipe = dp.TextRecipe("bodies", dp.role("context"), sources=("a",))
+    given: dict[str, Any] = dict(recipes=[recipe], mixture={"a": 1}, batch_size=1)
+    sizes = corpus.sql(
+        "SELECT token_count AS n FROM section_texts "
+        "WHERE source = 'a' AND split = 'train' AND role = 'context'"
+    )["n"].to_pylist()
+    spread = max(sizes) - min(sizes)
+    for steps in some(range(1, 2 * len(sizes)), less=4):
+        sampler = corpus.sampler("texts", steps=steps, **given)
+        left = min(steps % len(sizes), -steps % len(sizes))
+        assert abs(tokens(sampler) - tokens_taken(sampler)) <= left * spread
+
+
+# -- negatives --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("negatives", "rotation"), [(1, None), (3, None), (2, 4)])
+def test_anchors_that_fall_back_are_counted(
+    tmp_path: Path, negatives: int, rotation: int | None
+) -> None:
+    with guarded_corpus(tmp_path / "c.duckdb", 60, 60) as corpus:
+        given = dict(CASES["plain"]["recipe"], sources=("s0",))
+        recipe = dp.TripletRecipe("plain", **given, by=dp.bm25(rotation=rotation))
+        rules = rules_of(corpus, CASES["plain"], "s0", "train")
+        rows = some_candidates(rules, 1)
+        for number, section in enumerate(rows):
+            if number % 3 == 0:  # drawn at random when they were mined
+                rows[section] = [(n, None) for n, _ in rows[section]]
+        write_mining(corpus, recipe, rows)
+        own = {
+            section: sum(score is not None for _, score in list(found)[: rotation or 99])
+            for section, found in rows.items()
+        }
+        short: dict[int, bool] = {}
+        for piece in rules.pieces:
+            if rules.is_anchor(piece):
+                lacks = own.get(piece.section, 0) < negatives
+                short[piece.record] = short.get(piece.record, False) or lacks
+        sampler = corpus.sampler(recipes=[recipe], mixture={"s0": 1}, negatives=negatives)
+        found = sampler.forecast().table.to_pylist()[0]
+        served = sampler.served(0, 4 * sampler.epoch_length)["anchor_record_id"].to_pylist()
+        drawn = set(served)
+        records = {p.record: p.record_id for p in rules.pieces}
+        expected = sum(lacks for record, lacks in short.items() if records[record] in drawn)
+        assert (found["negatives"], found["fallback_anchors"]) == ("mined", expected)
+        assert 0 < expected < found["anchors"]
+        part = f"({expected:,} of {found['anchors']:,}) have fewer mined negatives"
+        assert any(part in warning for warning in sampler.forecast().warnings)
+        assert f"negatives mined, for {expected:,} anchors random ones" in sampler.describe()
+
+
+def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:
+    with guarded_corpus(tmp_path / "c.duckdb", 60, 60) as corpus:
+        roles = dict(CASES["plain"]["recipe"], sources=("s0",))
+        recipe = dp.TripletRecipe("plain", **roles)
+        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s0": 1}}
+        corpus.sampler(**how).save()
+        corpus.sampler(**how, by="random", run="chosen").save()
+        rules = rules_of(corpus, CASES["plain"], "s0", "train")
+        write_mining(corpus, recipe, some_candidates(rules, 1))
+        for run, told in (("default", True), ("chosen", False)):
+            sampler = corpus.resume(run)
+            left = [w for w in sampler.forecast().warnings if "are not used" in w]
+            assert bool(left) == told
+            assert all("source 's0', recipe 'plain'" in warning for warning in left)
+        assert not [w for w in corpus.sampler(**how).forecast().warnings if "not used" in w]
+
+
+# -- warnings ---------------------------------------------------------------------------------
+
+
+def warned(sampler: dp.Sampler, word: str, steps: int | None = None) -> list[str]:
+    return [warning for warning in sampler.forecast(steps).warnings if word in warning]
+
+
+def test_a_stream_visited_far_more_often_than_its_neighbour_is_told(
+    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = "length(text) < 40"
+    few = corpus.sql(
+        f"SELECT count(*) AS n FROM section_texts WHERE source = 'a' AND split = 'train' "
+        f"AND role = 'context' AND {where}"
+    )["n"][0].as_py()
+    assert 0 < few < 10
+    anchor, context = dp.role("anchor"), dp.role("context")
+    every = dp.TripletRecipe("every", anchor, context, context)
+    sparse = dp.TripletRecipe("sparse", anchor, dp.role("context", where=where), context)
+    one = {"a": 1}
+    sampler = corpus.sampler(recipes=[every, sparse], mixture=one)
+    (told,) = warned(sampler, "times as often")
+    assert f"recipe 'sparse' comes to each of its {few} anchors" in told
+    assert told in sampler.notes
+    next(sampler)
+    assert told in [record.getMessage() for record in caplog.records]
+    assert told in sampler.describe()
+    fair = dp.TripletRecipe(
+        "sparse", anchor, dp.role("context", where=where), context, weight=few / 60
+    )
+    assert not warned(corpus.sampler(recipes=[every, fair], mixture=one), "times as often")
+    assert not warned(corpus.sampler(), "times as often")
+
+
+@pytest.mark.parametrize(
+    ("mixture", "told"),
+    [
+        (None, None),
+        ({"a": 1, "b": 1, "c": 1}, None),
+        ("equal", None),
+        (dp.Mixture({"a": 9}, omitted=1), None),
+        (dp.Mixture(anneal=dp.Anneal(5, {"b": 1, "c": 2})), None),
+        ({"a": 9}, "does not name 'b', 'c': nothing is drawn from there; omitted=1 gives"),
+        (dp.Mixture({"a": 9}, phases=[dp.Phase(5, {"b": 1})]), "does not name 'c': nothing is"),
+        (dp.Mixture({"a": 9, "b": 1}, omitted=0), "does not name 'c': nothing is drawn"),
+    ],
+    ids=str,
+)
+def test_a_source_that_a_mixture_leaves_out_is_told(
+    corpus: dp.Corpus, mixture: Any, told: str | None
+) -> None:
+    found = warned(corpus.sampler(mixture=mixture), "does not name")
+    assert [told in warning for warning in found if told] == [True] * (told is not None)
+    assert bool(found) == (told is not None)
+
+
+def test_a_source_that_is_used_up_is_told(corpus: dp.Corpus) -> None:
+    mixture = dp.Mixture({"a": 8, "b": 1, "c": 1}, phases=[dp.Phase(20, {"a": 0, "c": 9})])
+    sampler = corpus.sampler(mixture=mixture, batch_size=8, preset="crate")
+    assert not warned(sampler, "used up", 5)
+    (told,) = warned(sampler, "used up", 100)
+    table = sampler.served(0, 800)
+    for name in "ac":
+        anchors = sum(
+            row["anchors"] for row in sampler.forecast(1).table.to_pylist() if row["source"] == name
+        )
+        at = [i for i, s in enumerate(table["source"].to_pylist()) if s == name][anchors - 1] // 8
+        assert any(f"'{name}' at about step {at + d} " in told for d in (-2, -1, 0, 1)), (told, at)
+    assert "'b'" not in told
+    alike = corpus.sampler(mixture={"a": 1, "b": 1, "c": 1}, epochs=3, batch_size=8)
+    assert not warned(alike, "used up")
+
+
+# -- shown ------------------------------------------------------------------------------------
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_it_is_shown_as_a_table_and_as_html_that_does_nothing(tmp_path: Path) -> None:
+    odd = "<script>x"
+    with toy_corpus(tmp_path / "c.duckdb", 30, sources=(odd,)) as corpus:
+        found = corpus.sampler(batch_size=4, preset="crate").forecast()
+        text = str(found)
+        assert repr(found) == text
+        assert len(found) == 2 == found.table.num_rows
+        for word in (odd, "anchor_context", "anchor_anchor", "75 %", "25 %", "visits", "random"):
+            assert word in text
+        assert "swap on: anchor and positive change places in half of the samples" in text
+        tags = Tags()
+        tags.feed(found._repr_html_())
+        assert set(tags.seen) == {"p", "table", "tr", "th", "td"}
+        assert odd in tags.texts
+        assert "anchor_context" in tags.texts
+
+
+def test_a_long_table_is_cut_and_says_so(corpus: dp.Corpus) -> None:
+    mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(i, {"a": i}) for i in range(1, 30)])
+    found = corpus.sampler(mixture=mixture, batch_size=4, preset="crate").forecast(40)
+    assert len(found) == 180
+    assert "and 120 more rows, in .table" in str(found)
+    assert len(str(found).splitlines()) < 75
+
+
+@pytest.mark.parametrize("swap", [True, False])
+def test_a_run_describes_itself(corpus: dp.Corpus, swap: bool) -> None:
+    how: dict[str, Any] = {"mixture": {"a": 3, "b": 1, "c": 0}, "preset": "crate"}
+    sampler = corpus.sampler(**how, swap=swap, batch_size=8)
+    told = sampler.describe().splitlines()
+    assert "batches of 8" in told[0]
+    lines = {tuple(line.split()[:2]): line for line in told}
+    for source, recipe, share in [
+        ("a", "anchor_context", "56.2 %"),
+        ("a", "anchor_anchor", "18.8 %"),
+        ("b", "anchor_context", "18.8 %"),
+        ("b", "anchor_anchor", "6.25 %"),
+    ]:
+        assert f" {share} " in lines[source, recipe]
+        assert "anchors" in lines[source, recipe]
+        assert lines[source, recipe].endswith("negatives random")
+    assert ("c", "anchor_context") not in lines
+    assert ("swap on" if swap else "swap off") in lines["swap", "on:" if swap else "off:"]
+    assert repr(sampler).splitlines()[1:] == told
+    assert "swap" not in corpus.sampler("texts").describe()
+
+
+def test_it_describes_what_comes_from_where_it_stands(corpus: dp.Corpus) -> None:
+    mixture = dp.Mixture({"a": 1}, phases=[dp.Phase(3, {"b": 0, "c": 0})])
+    sampler = corpus.sampler(mixture=mixture, batch_size=8, preset="crate")
+    assert "other shares from step 3 on" in sampler.describe()
+    assert " 25 % " in sampler.describe()
+    for _ in range(3):
+        next(sampler)
+    assert "other shares" not in sampler.describe()
+    assert " 75 % " in sampler.describe()
+
+
+def test_a_closed_sampler_can_still_be_shown(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler()
+    sampler.close()
+    assert "anchor_context" in repr(sampler)
+
+
+def test_steps_have_bounds(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler()
+    for steps in (-1, 2**62, 1.5, True):
+        with pytest.raises(dp.SamplerError, match="steps"):
+            sampler.forecast(steps)  # type: ignore[arg-type]
+
+
+def test_a_forecast_is_drawn_with_its_phases(tmp_path: Path) -> None:
+    phases = [dp.Phase(20, {"a": 0, "b": 1}), dp.Phase(40, {"a": 1, "b": 0})]
+    with toy_corpus(tmp_path / "toy.duckdb", 20, sources=("a", "b")) as corpus:
+        sampler = corpus.sampler(
+            mixture=dp.Mixture({"a": 3, "b": 1}, phases=phases, omitted=1), batch_size=8
+        )
+        drawn = sampler.forecast(60).plot()
+    assert sorted(drawn.series) == ["a", "b"]
+    assert [label for _, label in drawn.marks] == ["phase 1", "phase 2"]
+    assert "<svg" in drawn.svg()

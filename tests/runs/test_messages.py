@@ -1,0 +1,343 @@
+"""Samples of messages: whole conversations, each once an epoch of its source."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from commands import ok
+from corpora import counts_of
+from effort import often, some
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.runs.messages import shape_of, type_of
+from duckplets.testing import assert_resumes_everywhere
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+INSERT = """
+    INSERT INTO conversations (record_key, messages, rejected_messages, has_tools)
+    SELECT record_key, messages, rejected_messages, FALSE FROM told
+"""
+
+
+def conversation(question: str, *answers: str) -> list[dict[str, Any]]:
+    """A conversation of one turn or several."""
+    turns = [("system", f"be short – “{question}”", 0.0)]
+    for answer in answers:
+        turns += [("user", question, 0.0), ("assistant", answer, 1.0)]
+    return [
+        {"role": role, "content": [{"type": "text", "text": value}], "loss_weight": weight}
+        for role, value, weight in turns
+    ]
+
+
+def chosen(name: str) -> list[dict[str, Any]]:
+    """What record ``name`` holds."""
+    return conversation(f"what is {name}?", *(f'"{name}"\n{i}' for i in range(len(name) % 3 + 1)))
+
+
+def rejected(name: str) -> list[dict[str, Any]] | None:
+    """The rejected messages of every other record of source ``pairs``."""
+    is_pair = name.startswith("pairs/") and int(name.rpartition("r")[2]) % 2
+    return conversation(f"what is {name}?", "no idea") if is_pair else None
+
+
+def tell(corpus: dp.Corpus, source: str, *, every: int = 1) -> None:
+    """Store conversations for every n-th record of a source."""
+    rows = corpus.sql(
+        "SELECT record_key, record_id FROM live_records WHERE source = $s ORDER BY record_key",
+        {"s": source},
+    ).to_pylist()[::every]
+    names = [row["record_id"] for row in rows]
+    others = [rejected(name) for name in names]
+    table = pa.table(
+        {
+            "record_key": [row["record_key"] for row in rows],
+            "messages": [json.dumps(chosen(name)) for name in names],
+            "rejected_messages": pa.array(
+                [None if other is None else json.dumps(other) for other in others], pa.string()
+            ),
+        }
+    )
+    with corpus._database.transaction(), corpus._database.registered(told=table):
+        corpus._database.rows(INSERT)
+
+
+@prebuilt
+def make(path: Path, sizes: dict[str, int]) -> dp.Corpus:
+    corpus = dp.Corpus(path)
+    for name, size in sizes.items():
+        records = [{"id": f"r{i}", "q": f"question {i}", "a": f"answer {i}"} for i in range(size)]
+        source = dp.MemorySource(records, anchor="q", positive="a", id="id")
+        corpus.ingest(source, name=name, trust=0.5 if name != "pairs" else 0.05)
+    corpus.split(train=0.8, validation=0.1, test=0.1)
+    return corpus
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with make(tmp_path / "c.duckdb", {"chat": 90, "pairs": 60, "plain": 40}) as corpus:
+        tell(corpus, "chat")
+        tell(corpus, "pairs")
+        yield corpus
+
+
+def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler("messages", batch_size=32, epochs=1)
+    names = ["messages", "rejected_messages", "weight", "instruction", "recipe", "source"]
+    asked = corpus.sampler("messages", batch_size=32, epochs=1, columns=[*names, "record_id"])
+    pairs = 0
+    for batch, told in zip(sampler, asked, strict=True):
+        assert batch.keys() == names
+        assert batch.table["messages"].type == type_of(shape_of(corpus._database, 1))
+        assert told.table.select(names).equals(batch.table)
+        for row in told.to_pylist():
+            assert row["messages"] == chosen(row["record_id"])
+            assert row["rejected_messages"] == rejected(row["record_id"])
+            assert row["source"] == row["record_id"].split("/")[0]
+            assert row["weight"] == (0.5 if row["source"] == "chat" else 0.1)  # the floor
+            assert (row["recipe"], row["instruction"]) == ("messages", None)
+            pairs += row["rejected_messages"] is not None
+    assert pairs > 10
+
+
+def test_columns_of_messages(corpus: dp.Corpus) -> None:
+    only = corpus.sampler("messages", mixture=dp.Mixture({"pairs": 0}, omitted=1), batch_size=8)
+    assert "rejected_messages" in next(only).keys()  # noqa: SIM118 - a source of the run has some
+    columns = ["record_id", "rejected_messages_json", "messages_json", "position", "trust", "meta"]
+    sampler = corpus.sampler("messages", columns=columns, batch_size=64)
+    for batch in itertools.islice(sampler, 3):
+        assert batch.keys() == columns
+        for row in batch.to_pylist():
+            assert json.loads(row["messages_json"]) == chosen(row["record_id"])
+            other = row["rejected_messages_json"]
+            assert (other and json.loads(other)) == rejected(row["record_id"])
+    with pytest.raises(dp.SamplerError, match=r"messages have no 'message' \(did you mean"):
+        corpus.sampler("messages", columns=["message"])
+
+
+def test_without_pairs_there_are_no_rejected_messages(tmp_path: Path) -> None:
+    with make(tmp_path / "c.duckdb", {"chat": 30}) as corpus:
+        tell(corpus, "chat")
+        assert "rejected_messages" not in next(corpus.sampler("messages")).keys()  # noqa: SIM118
+        rows = next(corpus.sampler("messages", columns=["rejected_messages"]))
+        assert set(rows["rejected_messages"]) == {None}
+        assert rows.table["rejected_messages"].type == type_of(shape_of(corpus._database, 1))
+
+
+@pytest.mark.parametrize("size", [1, 7, 200])
+def test_every_conversation_comes_once_an_epoch(corpus: dp.Corpus, size: int) -> None:
+    tell(corpus, "plain", every=3)
+    for split in ("train", "validation"):
+        sampler = corpus.sampler(
+            "messages", split=split, epochs=3, batch_size=size, columns=["record_id"]
+        )
+        met = Counter(name for batch in sampler for name in batch["record_id"])
+        told = corpus.sql(
+            "SELECT record_id FROM live_records JOIN conversations USING (record_key) "
+            "WHERE split = $split",
+            {"split": split},
+        )
+        # Weights are equal by source, so what is exact is each source's own epochs.
+        by_source: dict[str, Counter[str]] = {}
+        for name in told["record_id"].to_pylist():
+            by_source.setdefault(name.split("/")[0], Counter())[name] = met[name]
+        assert set(met) <= set(told["record_id"].to_pylist())
+        assert sum(met.values()) == 3 * told.num_rows == 3 * sampler.epoch_length
+        for counts in by_source.values():
+            assert max(counts.values()) - min(counts.values()) <= 1
+
+
+RUNS: list[dict[str, Any]] = [
+    {},
+    {"batch_size": 7, "mixture": {"chat": 0.9, "pairs": 0.1}},
+    {"batch_size": 16, "epochs": 2},
+    {"batch_size": 5, "no_duplicates": True},
+]
+
+
+@pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
+def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
+    assert_resumes_everywhere(corpus.sampler("messages", **run, prefetch=0), steps=often(9, less=2))
+
+
+def test_ranks_share_a_batch(corpus: dp.Corpus) -> None:
+    whole = corpus.sampler("messages", batch_size=12)
+    ranks = [corpus.sampler("messages", batch_size=4, rank=r, world_size=3) for r in range(3)]
+    for batch in itertools.islice(whole, 15):
+        assert [row for rank in ranks for row in next(rank).to_pylist()] == batch.to_pylist()
+
+
+def test_a_snapshot_serves_the_same_messages(corpus: dp.Corpus) -> None:
+    columns = [*("messages", "rejected_messages", "messages_json", "rejected_messages_json")]
+    columns += ["weight", "record_id"]
+
+    def served(**run: Any) -> pa.Table:
+        with corpus.sampler("messages", columns=columns, batch_size=7, **run) as sampler:
+            return pa.concat_tables([next(sampler).table for _ in range(6)])
+
+    for size in (0, 9):
+        if size:
+            rows = [{"id": f"new{i}", "q": f"{i}?", "a": f"{i}!"} for i in range(size)]
+            source = dp.MemorySource(rows, anchor="q", positive="a", id="id")
+            corpus.ingest(source, name="late", progress=False)
+            tell(corpus, "late", every=2)
+        before = [served(snapshot=False), served(snapshot=False, no_duplicates=True)]
+        corpus.prepare(progress=False)
+        for _ in range(2):  # the second finds what the first one kept
+            assert [served(), served(no_duplicates=True)] == before
+
+
+def test_runs_are_saved_and_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with make(path, {"chat": 60, "plain": 20}) as corpus:
+        tell(corpus, "chat")
+        whole = [b.table for b in itertools.islice(corpus.sampler("messages", batch_size=9), 30)]
+        sampler = corpus.sampler("messages", batch_size=9)
+        for _ in range(4):
+            next(sampler)
+        sampler.save()
+        metrics = counts_of(sampler)
+        corpus.ingest(dp.MemorySource([{"text": "new"}], text="text"), name="new")
+        tell(corpus, "plain")
+    with dp.resume(path) as sampler:
+        assert counts_of(sampler) == metrics
+        for batch in itertools.islice(sampler, 26):
+            assert batch.table.equals(whole[batch.step])
+
+
+def test_what_was_served_and_counted(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler("messages", batch_size=10, columns=["record_id", "source"])
+    rows = [row for batch in itertools.islice(sampler, 6) for row in batch.to_pylist()]
+    served = sampler.served(0, 60)
+    assert served.column_names == ["step", "position", "source", "recipe", "record_id"]
+    assert served["record_id"].to_pylist() == [row["record_id"] for row in rows]
+    metrics = sampler.metrics()
+    counts = Counter(row["source"] for row in rows)
+    assert {s: metrics[f"data/{s}/samples"] for s in counts} == counts
+    assert metrics["data/chat/tokens"] == 4 * counts["chat"]  # of the record's sections
+    assert sampler.text_columns == []
+    assert sampler.loss_by_source(next(sampler), [1.0] * 10).keys() == {"loss/chat", "loss/pairs"}
+
+
+def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
+    same = json.dumps(conversation("the same", "twice"))
+    chats = "record_key IN (SELECT record_key FROM live_records WHERE source = 'chat' LIMIT 9)"
+    corpus._database.rows(
+        f"UPDATE conversations SET messages = $same WHERE {chats}", {"same": same}
+    )
+    sampler = corpus.sampler(
+        "messages", batch_size=6, no_duplicates=True, columns=["messages_json"]
+    )
+    for batch in itertools.islice(sampler, 40):
+        assert len(set(batch["messages_json"])) == 6
+
+
+def test_hugging_face_datasets_hold_them(corpus: dp.Corpus) -> None:
+    pytest.importorskip("datasets")
+    sampler = corpus.sampler("messages", batch_size=10)
+    expected = sampler.batch_at(0).to_pylist()
+    both = ("messages", "rejected_messages")
+    whole = sampler.to_hf_dataset(steps=1)
+    assert whole.column_names == list(both)
+    assert [dict(row) for row in whole] == [{n: row[n] for n in both} for row in expected]
+    rows = list(itertools.islice(sampler.to_hf(), 10))
+    assert rows == [{n: row[n] for n in both} for row in expected]
+
+
+# ---- faults
+
+
+def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler("messages", batch_size=50)
+    assert {s for b in itertools.islice(sampler, 5) for s in b["source"]} == {"chat", "pairs"}
+    corpus.sampler("messages", mixture={"plain": 0, "pairs": 2})
+    with pytest.raises(dp.EmptyPoolError) as caught:
+        corpus.sampler("messages", mixture={"plain": 1})
+    assert "source 'plain' has no conversation in split 'train'" in str(caught.value)
+    with pytest.raises(dp.MixtureError, match="plane"):
+        corpus.sampler("messages", mixture={"plane": 1})
+
+
+def test_a_corpus_without_conversations_says_so(tmp_path: Path) -> None:
+    with make(tmp_path / "c.duckdb", {"a": 20, "b": 20}) as corpus:
+        with pytest.raises(dp.EmptyPoolError) as caught:
+            corpus.sampler("messages")
+        assert "no source has conversations to draw messages from; there are 'a', 'b'" in str(
+            caught.value
+        )
+
+
+def test_a_split_without_conversations_says_so(tmp_path: Path) -> None:
+    with make(tmp_path / "c.duckdb", {"a": 40}) as corpus:
+        tell(corpus, "a")
+        corpus._database.rows("UPDATE splits SET split = 'train'")
+        said = "source 'a' has no conversation in split 'test'"
+        with pytest.raises(dp.EmptyPoolError, match=said):
+            corpus.sampler("messages", split="test")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"negatives": 2}, "negatives: messages have none"),
+        ({"recipes": ["anchor_context"]}, "recipes: messages have none"),
+    ],
+)
+def test_arguments_that_messages_do_not_have(
+    corpus: dp.Corpus, arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(dp.SamplerError) as caught:
+        corpus.sampler("messages", **arguments)
+    assert said in str(caught.value)
+
+
+def test_a_removed_record_is_not_drawn_any_more(corpus: dp.Corpus) -> None:
+    before = corpus.sampler("messages", columns=["source"])
+    corpus.remove("pairs")
+    after = corpus.sampler("messages", columns=["source"])
+    assert {s for b in itertools.islice(before, 3) for s in b["source"]} == {"chat", "pairs"}
+    assert {s for b in itertools.islice(after, 3) for s in b["source"]} == {"chat"}
+
+
+@pytest.mark.parametrize("form", some(["jsonl", "parquet"], less=1))
+def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) -> None:
+    texts = [(f"what is {i}?", f"line\n“{i}” \\n", f"and {i}?", f"{i}!") for i in range(30)]
+    told = [
+        [
+            {"role": role, "content": [{"type": "text", "text": text}], "loss_weight": weight}
+            for role, text, weight in zip(
+                ["user", "assistant"] * 2, four, [0.0, i % 2, 0.5 * (i % 3), 1.0], strict=True
+            )
+        ]
+        for i, four in enumerate(texts)
+    ]
+    out = tmp_path / f"out.{form}"
+
+    def drawn(path: Path, source: Any) -> list[Any]:
+        with dp.Corpus(path) as corpus:
+            corpus.ingest(source, name="s", progress=False)
+            corpus.split(1, 0, 0)
+        ok("sample", path, "--kind", "messages", "--epochs", "1", "--out", out)
+        with dp.resume(saved(path), columns=["messages"]) as sampler:
+            return sorted((m for batch in sampler for m in batch["messages"]), key=str)
+
+    rows = [{"messages": messages} for messages in told]
+    first = drawn(tmp_path / "a.duckdb", dp.MemorySource(rows, converter="openai"))
+    assert first == sorted(told, key=str)
+    read: Any = dp.JsonSource if form == "jsonl" else dp.ParquetSource
+    assert drawn(tmp_path / "b.duckdb", read(out, converter="openai")) == first
+
+
+def saved(path: Path) -> Path:
+    with dp.Corpus(path, read_only=True) as corpus:
+        corpus.sampler("messages", epochs=1).save()
+    return path

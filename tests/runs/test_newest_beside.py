@@ -1,0 +1,238 @@
+"""What stands beside text that joins a run: labels, prefixes, vectors, weights, older files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from commands import ok
+from prebuilt import prebuilt
+from text_vectors import DIMENSION, hashed, texts_of, vector, vectors
+
+import duckplets as dp
+from duckplets.db import probe
+from duckplets.runs.state import state_path
+from duckplets.vectors.store import VectorStore
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+SIZES = (14, 25)  # records of the source at the first version, and at the second
+NEW = 6  # of the source that comes with it
+SLOTS = ("anchor", "positive", "negative")
+
+
+def source(name: str, low: int, high: int, **more: Any) -> dp.MemorySource:
+    rows = [
+        {"id": str(i), "a": f"{name} asks {i}", "p": f"{name} says {i}", "l": i % 2, "t": i}
+        for i in range(low, high)
+    ]
+    table = pa.Table.from_pylist(rows)
+    return dp.MemorySource(table, anchor="a", positive="p", id="id", meta=["t"], **more)
+
+
+def ingest(corpus: dp.Corpus, name: str, low: int, high: int, **more: Any) -> None:
+    prefix = dp.Prefix(1, [[dp.Field("from", [name], 1)]])
+    corpus.ingest(source(name, low, high, **more), name=name, prefix=prefix, progress=False)
+
+
+@prebuilt
+def first(path: Path, /) -> dp.Corpus:
+    """A corpus with prefixes, of one source with labels and one without."""
+    corpus = dp.Corpus(path)
+    corpus.split(1, 0, 0)
+    ingest(corpus, "judged", 0, SIZES[0], label="l")
+    ingest(corpus, "plain", 0, SIZES[0])
+    return corpus
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with first(tmp_path / "c.duckdb") as corpus:
+        yield corpus
+
+
+def grow(corpus: dp.Corpus) -> None:
+    ingest(corpus, "judged", *SIZES, label="l")
+    ingest(corpus, "plain", *SIZES)
+    ingest(corpus, "new", 0, NEW)
+
+
+def rows_of(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
+    return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
+
+
+def test_judged_pairs_and_prefixes_of_both_versions(corpus: dp.Corpus) -> None:
+    columns = ["anchor", "other", "label", "anchor_record_id", "other_record_id", "source"]
+    how: dict[str, Any] = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
+    steps, more = 3, 30
+    with corpus.sampler("pairs", **how) as sampler:
+        before = rows_of(sampler, steps)
+        sampler.save()
+    grow(corpus)
+    with corpus.resume(version="newest") as sampler:
+        after = rows_of(sampler, more)
+        sampler.save()
+    with corpus.resume() as sampler:  # replays
+        sampler.move(0)
+        assert rows_of(sampler, steps + more) == before + after
+    rows = before + after
+    for row in rows:
+        assert row["anchor"].startswith(row["anchor_prefix"])
+        assert f"from={row['source']}" in row["anchor_prefix"]
+    assert "new" in {row["source"] for row in after} - {row["source"] for row in before}
+    judged = [row for row in rows if row["source"] == "judged"]
+    for row in judged:
+        assert row["anchor_record_id"] == row["other_record_id"]
+        assert row["label"] == int(row["anchor_record_id"].split("/")[1]) % 2
+    ids = [row["anchor_record_id"] for row in judged]
+    begun = next(i for i, name in enumerate(ids) if int(name.split("/")[1]) >= SIZES[0])
+    low = begun - begun % SIZES[0]  # the epoch in which the new ones come begins here
+    for start in range(0, low, SIZES[0]):
+        assert len({*ids[start : start + SIZES[0]]}) == SIZES[0]
+    assert low > 0
+    for start in range(low, len(ids) - SIZES[1], SIZES[1]):
+        assert len({*ids[start : start + SIZES[1]]}) == SIZES[1]
+
+
+def embed(corpus: dp.Corpus, name: str, lacking: str = "no such text") -> None:
+    """Give texts that have none their vector, but for those that hold some words."""
+    store = VectorStore(corpus.path)
+    of = store.begin(name, DIMENSION, "float32", {"by": "a test"})
+    known = {*store.known(of).tolist()}
+    texts = sorted({t for t in texts_of(corpus).values() if lacking not in t})
+    texts = [text for text in texts if hashed(text) not in known]
+    store.append(of, np.array([hashed(text) for text in texts], np.uint64), vectors(texts))
+
+
+LACKING = ("judged asks 1", "new asks 2")  # before, and after the second version has joined
+SET_OF = {"error": "all", "drop": "some", "null": "some"}
+
+
+def test_vectors_of_both_versions(corpus: dp.Corpus) -> None:
+    embed(corpus, "all")
+    embed(corpus, "some", LACKING[0])  # 1, 10, 11, …
+    before: dict[str, list[Any]] = {}
+    for missing, name in SET_OF.items():
+        how: dict[str, Any] = {"columns": [*SLOTS, *(f"{slot}_vector:{name}" for slot in SLOTS)]}
+        how |= {"vectors": missing, "batch_size": 20, "prefixes": False, "run": missing}
+        with corpus.sampler(mixture=dp.Mixture({"judged": 3}, omitted=1), **how) as sampler:
+            before[missing] = rows_of(sampler, 2)
+            sampler.save()
+    grow(corpus)
+    with pytest.raises(dp.VectorError, match="of source new have none in 'all'"):
+        corpus.resume("error", version="newest")
+    with corpus.resume("error", version="newest", vectors="null") as sampler:
+        assert any("their vectors are null" in note for note in sampler.notes)
+    embed(corpus, "all")
+    embed(corpus, "some", LACKING[1])
+    after: dict[str, list[Any]] = {}
+    for missing in SET_OF:
+        with corpus.resume(missing, version="newest") as sampler:
+            assert sum("vectors" in note for note in sampler.notes) <= 1
+            after[missing] = rows_of(sampler, 12)
+            sampler.save()
+    embed(corpus, "some")  # comes too late
+    for missing, name in SET_OF.items():
+        with corpus.resume(missing) as sampler:
+            sampler.move(0)
+            assert rows_of(sampler, 14) == before[missing] + after[missing]
+        for rows, lacking in zip((before[missing], after[missing]), LACKING, strict=True):
+            found = [(row[slot], row[f"{slot}_vector:{name}"]) for row in rows for slot in SLOTS]
+            texts = {text for text, _ in found}
+            absent = {text for text in texts if lacking in text}
+            assert bool(absent) == (missing != "drop")
+            null = absent if missing == "null" else set()
+            assert {text for text, got in found if got is None} == null
+            assert all(got == vector(text).tolist() for text, got in found if text not in null)
+        assert any(text.startswith("new") for text in texts)
+
+
+def test_a_recipe_that_finds_nothing_any_more_is_told(corpus: dp.Corpus) -> None:
+    names = {"few": "meta['t'] = '3'", "some": None, "late": "meta['t'] = '20'"}
+    text = dp.role("context")
+    recipes = [dp.TripletRecipe(n, dp.role("anchor", w), text, text) for n, w in names.items()]
+    how: dict[str, Any] = {"mixture": dp.Mixture({"judged": 0}, omitted=1), "batch_size": 4}
+    with corpus.sampler(recipes=recipes, empty="skip", **how) as sampler:
+        sampler.save()
+    grow(corpus)
+    with corpus.resume(version="newest") as sampler:
+        assert any("'late' found no anchor when the run was opened" in n for n in sampler.notes)
+        assert not any("finds no anchor" in note for note in sampler.notes)
+    row = pa.table({"id": ["3"], "a": ["x"], "p": ["y"], "t": [0]})
+    other = dp.MemorySource(row, anchor="a", positive="p", id="id", meta=["t"])
+    corpus.ingest(other, name="plain", on_conflict="replace", progress=False)
+    with corpus.resume(version="newest") as sampler:
+        told = [note for note in sampler.notes if "'few' finds no anchor in the version" in note]
+        assert "(1 anchor), records that were removed since among it" in told[0]
+        assert {row["recipe"] for row in rows_of(sampler, 20)} >= {"few", "some"}
+        sampler.save()
+    with corpus.resume() as sampler:
+        assert told[0] in sampler.notes
+
+
+class Weighed(dp.MemorySource):
+    """A source with a weight, as a list of sources may give it."""
+
+    weight = 4.0
+
+
+def test_weights_that_were_declared_since_are_told_and_may_be_given(corpus: dp.Corpus) -> None:
+    with corpus.sampler(mixture=dp.Mixture({"judged": 2}, omitted=1), batch_size=7) as sampler:
+        rows_of(sampler, 2)
+        sampler.save()
+    rows = source("new", 0, NEW).records
+    corpus.ingest(Weighed(rows, anchor="a", positive="p", id="id"), name="new", progress=False)
+    ingest(corpus, "listed", 0, NEW)
+    corpus.set_index_controls("listed", size=4, weight=3)
+
+    def shares(sampler: dp.Sampler) -> Counter[str]:
+        return Counter(sampler.served(14 + 14 * 7, 14 + 24 * 7)["source"].to_pylist())
+
+    with corpus.resume(version="newest") as sampler:
+        told = "\n".join(sampler.notes)
+        assert "'listed' 1 (" in told
+        assert "'new' 1 (" in told
+        assert "give other weights with mixture=" in told
+        assert "weights declared with sources do not hold: new 4" in told
+        assert "mixture= takes the place of the shares that index controls give" in told
+        assert "anchors are of the listed records: listed 4 of 6" in told
+        assert shares(sampler) == {"judged": 28, "plain": 14, "listed": 14, "new": 14}
+    mixture = dp.Mixture({"judged": 2, "new": 4, "listed": 0}, omitted=1)
+    with corpus.resume(version="newest", mixture=mixture) as sampler:
+        assert "'new' 4 (" in "\n".join(sampler.notes)
+        assert shares(sampler) == {"judged": 20, "plain": 10, "new": 40}
+
+
+def test_a_state_file_of_an_earlier_version_goes_on(corpus: dp.Corpus) -> None:
+    with corpus.sampler(batch_size=7) as sampler:
+        rows_of(sampler, 2)
+        sampler.save(tag="two")
+        sampler.save()
+        expected = rows_of(sampler, 4)
+    path = state_path(corpus.path)
+    with duckdb.connect(path) as connection:
+        (settings,) = connection.execute("SELECT settings FROM runs").fetchall()[0]
+        known = json.loads(settings)
+        later = ("eras", "index", "by", "structural_negatives", "vectors")  # fields that came late
+        earlier = {name: value for name, value in known.items() if name not in later}
+        connection.execute("UPDATE runs SET settings = ?", [json.dumps(earlier)])
+    probe.trust(path)
+    with corpus.resume() as sampler:
+        assert sampler.settings.eras == []
+        assert rows_of(sampler, 4) == expected
+        sampler.save()
+    grow(corpus)
+    assert corpus.status()["runs"][0]["later_versions"] == []
+    with corpus.resume(tag="two", version="newest") as sampler:
+        joined = rows_of(sampler, 20)
+        assert "new" in {row["source"] for row in joined}
+    corpus.close()
+    assert "two" in ok("cursor", "list", corpus.path)

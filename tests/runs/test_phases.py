@@ -1,0 +1,626 @@
+"""Mixtures in a run: weights that change repeat nothing, skip nothing, and are replayed."""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from corpora import counts_of
+from effort import often, some
+
+import duckplets as dp
+from duckplets.runs import weight_events
+from duckplets.testing import assert_resumes_everywhere, toy_records
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+ROWS = {"a": 37, "b": 50, "c": 8}
+TITLE = dp.TextRecipe("title", dp.role("anchor"))
+PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
+TEXTS: dict[str, Any] = {
+    "kind": "texts",
+    "recipes": [TITLE],
+    "batch_size": 8,
+    "prefetch": 0,
+    "columns": ["text_record_id", "source", "position"],
+}
+MIXTURES = {
+    "phases": dp.Mixture(
+        {"a": 3, "b": 1, "c": 0},
+        phases=[dp.Phase(5, {"a": 0.1, "c": 0.2}, 0.5), dp.Phase(21, {"b": 0}, 0.25)],
+        omitted=1,
+    ),
+    "from the start": dp.Mixture({"a": 0}, phases=[dp.Phase(0, {"a": 1, "b": 0}, 2)], omitted=1),
+    "at once": dp.Mixture(
+        {"c": 0}, anneal=dp.Anneal(13, {"a": 0, "c": 1}, lr_scale=0.1), omitted=1
+    ),
+    "ramp": dp.Mixture({"a": 9, "c": 0}, anneal=dp.Anneal(4, {"a": 0, "c": 2}, 30, 0.3), omitted=1),
+    "temperature": dp.Mixture({"a": 100, "c": 0}, 4, phases=[dp.Phase(9, {"c": 16})], omitted=1),
+}
+EVERY = pytest.mark.parametrize("name", MIXTURES)
+SOME = pytest.mark.parametrize("name", some(MIXTURES, less=2))
+
+
+def fill(corpus: dp.Corpus, rows: dict[str, int] = ROWS) -> dp.Corpus:
+    for name, count in rows.items():
+        records = toy_records(count, seed=name)
+        corpus.ingest(
+            dp.MemorySource(records, anchor="title", positive="body", id="id"),
+            name=name,
+            progress=False,
+        )
+    corpus.split(1, 0, 0)
+    return corpus
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("phases") / "toy.duckdb"
+    fill(dp.Corpus(path)).close()
+    return path
+
+
+@pytest.fixture
+def corpus(path: Path, tmp_path: Path) -> Iterator[dp.Corpus]:
+    with dp.Corpus(path, read_only=True, threads=1) as corpus:
+        yield corpus
+
+
+@pytest.fixture
+def own(path: Path, tmp_path: Path) -> Iterator[dp.Corpus]:
+    shutil.copy(path, tmp_path)
+    with dp.Corpus(tmp_path / path.name, threads=1) as corpus:
+        yield corpus
+
+
+def taken(sampler: dp.Sampler, steps: int) -> list[dict[str, list[Any]]]:
+    return [batch.to_pydict() for batch in islice(sampler, steps)]
+
+
+def nothing_is_repeated_or_skipped(batches: Sequence[dict[str, list[Any]]]) -> Counter[str]:
+    """Check that each source's rows come as whole permutations; return how many of each."""
+    ids: dict[str, list[str]] = defaultdict(list)
+    for batch in batches:
+        for source, record in zip(batch["source"], batch["text_record_id"], strict=True):
+            ids[source].append(record)
+    for source, records in ids.items():
+        n = ROWS[source]
+        for start in range(0, len(records), n):
+            epoch = records[start : start + n]
+            assert len(set(epoch)) == len(epoch), f"{source}: repeated before its epoch ends"
+    return Counter({source: len(records) for source, records in ids.items()})
+
+
+# -- phases -----------------------------------------------------------------------------------
+
+
+@SOME
+def test_a_change_in_mid_epoch_repeats_and_skips_nothing(corpus: dp.Corpus, name: str) -> None:
+    sampler = corpus.sampler(mixture=MIXTURES[name], **TEXTS)
+    counts = nothing_is_repeated_or_skipped(taken(sampler, 60))
+    assert counts.total() == 480
+    assert len(counts) > 1 or name == "from the start"
+    assert {n: m for n, m in sampler.metrics().items() if n.endswith("samples") and m} == {
+        f"data/{source}/samples": count for source, count in counts.items()
+    }
+
+
+@EVERY
+def test_every_step_is_drawn_by_its_weights(corpus: dp.Corpus, name: str) -> None:
+    sampler = corpus.sampler(mixture=MIXTURES[name], **TEXTS | {"batch_size": 400})
+    found = [Counter(batch["source"]) for batch in islice(sampler, 40)]
+
+    def shares(step: int) -> dict[str, float]:
+        return {source: found[step][source] / 400 for source in ROWS}
+
+    def near(step: int, *expected: float) -> None:
+        for got, due in zip(shares(step).values(), expected, strict=True):
+            assert abs(got - due) < (0.015 if due else 1e-9)
+
+    if name == "phases":
+        near(4, 3 / 4, 1 / 4, 0)
+        near(5, 0.1 / 1.3, 1 / 1.3, 0.2 / 1.3)
+        near(20, 0.1 / 1.3, 1 / 1.3, 0.2 / 1.3)
+        near(21, 1, 0, 0)  # of the declared weights: the phase before is no more
+    elif name == "from the start":
+        near(0, 0.5, 0, 0.5)
+    elif name == "at once":
+        near(12, 0.5, 0.5, 0)
+        near(13, 0, 0.5, 0.5)
+    elif name == "ramp":
+        near(4, 0.9, 0.1, 0)
+        near(17, 0.45, (0.1 + 1 / 3) / 2, 1 / 3)
+        near(30, 0, 1 / 3, 2 / 3)
+    else:
+        near(8, 100**0.25 / (100**0.25 + 1), 1 / (100**0.25 + 1), 0)
+        whole = 100**0.25 + 1 + 2
+        near(9, 100**0.25 / whole, 1 / whole, 2 / whole)
+
+
+def test_a_source_drawn_at_a_tenth_covers_its_rows_before_it_repeats_one(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(mixture={"a": 0.1, "b": 0.9, "c": 0}, **TEXTS)
+    batches = taken(sampler, 150)
+    assert nothing_is_repeated_or_skipped(batches)["a"] in (119, 120, 121)
+    mine = [
+        record
+        for batch in batches
+        for record, source in zip(batch["text_record_id"], batch["source"], strict=True)
+        if source == "a"
+    ]
+    assert len(set(mine[:37])) == len(set(mine[37:74])) == len(set(mine[74:111])) == 37
+    assert mine[:37] != mine[37:74]
+
+
+@SOME
+def test_lr_scale_is_that_of_the_batch_taken_last(corpus: dp.Corpus, name: str) -> None:
+    mixture = MIXTURES[name]
+    sampler = corpus.sampler(mixture=mixture, **TEXTS)
+    changes: list[Any] = [*mixture.phases, *([mixture.anneal] if mixture.anneal else [])]
+
+    def expected(step: int) -> float:
+        scales: list[float] = [c.lr_scale for c in changes if c.start_step <= step]
+        return scales[-1] if scales else 1.0
+
+    assert sampler.lr_scale == expected(0)
+    states = []
+    for step in range(35):
+        states.append(sampler.state_dict())
+        assert next(sampler).step == step
+        assert sampler.lr_scale == expected(step)
+        sampler.batch_at(0 if step > 15 else 30)  # looking elsewhere changes nothing
+        assert sampler.lr_scale == expected(step)
+    for step in (0, 4, 5, 6, 13, 21, 34):
+        sampler.load_state_dict(states[step])
+        assert sampler.lr_scale == expected(step)  # of the next one, before any is taken
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        *((name, {}) for name in some(MIXTURES, less=1)),
+        *some(
+            [
+                ("ramp", {"kind": "pairs", "negatives": 2}),
+                ("phases", {"kind": "pairs", "negatives": 3}),
+                ("at once", {"kind": "triplets", "negatives": 2}),
+                ("phases", {"kind": "triplets", "batch_size": 3, "no_duplicates": True}),
+            ],
+            less=1,
+        ),
+    ],
+    ids=str,
+)
+def test_a_run_of_phases_resumes_everywhere(
+    corpus: dp.Corpus, name: str, more: dict[str, Any]
+) -> None:
+    arguments = TEXTS | ({"recipes": [PAIR], "columns": None} if more else {}) | more
+    sampler = corpus.sampler(mixture=MIXTURES[name], **arguments)
+    assert_resumes_everywhere(sampler, often(6, less=3))
+    sampler.load_state_dict(sampler.state_dict() | {"position": 11 * arguments["batch_size"]})
+    assert_resumes_everywhere(sampler, often(3, less=2))
+    if "no_duplicates" not in more:
+        sampler.set_epoch(1)
+        assert_resumes_everywhere(sampler, often(3, less=2))
+
+
+# -- the line in the log ----------------------------------------------------------------------
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+    caplog.clear()
+    return [line.partition(", shares: ")[0] for line in found]
+
+
+def test_each_transition_is_told_once(corpus: dp.Corpus, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "duckplets")
+    sampler = corpus.sampler(mixture=MIXTURES["phases"], **TEXTS)
+    for step in range(30):
+        next(sampler)
+        expected = {
+            5: ["Phase transition at step 5: phase=1, lr_scale=0.5"],
+            21: ["Phase transition at step 21: phase=2, lr_scale=0.25"],
+        }
+        assert lines(caplog) == expected.get(step, [])
+        sampler.batch_at(0)
+    other = corpus.sampler(mixture=MIXTURES["from the start"], **TEXTS)
+    assert lines(caplog) == []
+    taken(other, 3)
+    assert lines(caplog) == ["Phase transition at step 0: phase=1, lr_scale=2"]
+    taken(corpus.sampler(mixture=MIXTURES["phases"], rank=1, world_size=2, **TEXTS), 30)
+    assert lines(caplog) == []
+
+
+def test_shares_are_told_with_a_transition(
+    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "duckplets")
+    phase = dp.Phase(2, {"a": 3, "b": 1, "c": 0})
+    sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, phases=[phase]), **TEXTS)
+    taken(sampler, 3)
+    sampler.set_weights({"a": 0, "c": 0})
+    taken(sampler, 1)
+    state = sampler.state_dict()
+    sampler.load_state_dict(state)
+    assert [record.getMessage() for record in caplog.records] == [
+        "Phase transition at step 2: phase=1, lr_scale=1, shares: a 75 %, b 25 %",
+        "Resumed at step 4: phase=1, lr_scale=1, shares: b 100 %",
+    ]
+
+
+@pytest.mark.parametrize("stop", some([5, 0, 1, 4, 6, 12], less=2))
+def test_a_transition_is_told_once_across_a_resume(
+    path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stop: int
+) -> None:
+    caplog.set_level(logging.INFO, "duckplets")
+    told = "Phase transition at step 5: phase=1, lr_scale=0.5"
+    with dp.Corpus(path, read_only=True) as corpus:
+        sampler = corpus.sampler(mixture=MIXTURES["phases"], state=tmp_path / "s.duckdb", **TEXTS)
+        taken(sampler, stop)
+        sampler.save()
+    before = [told] if stop > 5 else []
+    assert lines(caplog) == before
+    with dp.resume(path, state=tmp_path / "s.duckdb") as sampler:
+        scale = "phase=1, lr_scale=0.5" if stop > 5 else "phase=0, lr_scale=1"
+        resumed = [f"Resumed at step {stop}: {scale}"] if stop else []
+        assert lines(caplog) == resumed
+        taken(sampler, 15 - stop)
+        assert lines(caplog) == ([] if stop > 5 else [told])
+        sampler.save()
+    with dp.resume(path, state=tmp_path / "s.duckdb") as sampler:
+        assert lines(caplog) == ["Resumed at step 15: phase=1, lr_scale=0.5"]
+        taken(sampler, 3)
+        assert lines(caplog) == []
+    quiet = dp.resume(path, state=tmp_path / "s.duckdb", rank=1, world_size=2)
+    taken(quiet, 10)
+    assert lines(caplog) == []
+    quiet.close()
+
+
+# -- set_weights ------------------------------------------------------------------------------
+
+
+def test_set_weights_is_in_force_from_the_next_step(corpus: dp.Corpus) -> None:
+    for prefetch in (0, 2):
+        how = TEXTS | {"prefetch": prefetch, "batch_size": 40}
+        sampler = corpus.sampler(mixture=dict.fromkeys("abc", 1), **how)
+        before = taken(sampler, 3)
+        assert sampler.set_weights({"a": 0, "c": 3}) == 3
+        after = taken(sampler, 4)
+        assert all(Counter(b["source"]) == {"b": 10, "c": 30} for b in after)
+        assert sampler.set_weights({"a": 1}) == 7  # of the declared weights, not of those before
+        last = taken(sampler, 6)
+        assert all(Counter(b["source"])["c"] in (13, 14) for b in last)
+        nothing_is_repeated_or_skipped([*before, *after, *last])
+        assert [sampler.batch_at(t).to_pydict() for t in range(13)] == [*before, *after, *last]
+
+
+def test_set_weights_at_the_start_and_twice_at_one_step(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(**TEXTS)
+    assert sampler.set_weights({"a": 0}) == 0
+    assert sampler.set_weights({"b": 0}) == 0
+    assert set(next(sampler)["source"]) == {"a", "c"}
+    assert sampler.set_weights({"b": 0}) == sampler.set_weights({"a": 0, "b": 0}) == 1
+    assert set(next(sampler)["source"]) == {"c"}
+    assert [e[0] for e in sampler.state_dict()["events"]] == [0, 1]
+
+
+def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus: dp.Corpus) -> None:
+    """The first position of an epoch may lie in one."""
+    sampler = corpus.sampler(**TEXTS)
+    sampler.set_epoch(1)
+    position = sampler.position
+    assert position % 8
+    plain = sampler.served(position, (position // 8 + 1) * 8)["source"].to_pylist()
+    assert sampler.set_weights({"a": 0, "b": 0}) == position // 8 + 1
+    sources = [s for batch in taken(sampler, 4) for s in batch["source"]]
+    edge = 8 - position % 8
+    assert sources[:edge] == plain
+    assert set(sources[edge:]) == {"c"}
+
+
+@SOME
+def test_set_weights_holds_until_the_next_phase(corpus: dp.Corpus, name: str) -> None:
+    sampler, plain = (corpus.sampler(mixture=MIXTURES[name], **TEXTS) for _ in range(2))
+    before = taken(sampler, 3)
+    assert before == taken(plain, 3)
+    sampler.set_weights({"a": 1, "b": 0, "c": 0})
+    batches = before + taken(sampler, 50)
+    nothing_is_repeated_or_skipped(batches)
+    change = {"phases": 5, "from the start": 99, "at once": 13, "ramp": 4, "temperature": 9}[name]
+    assert all(set(batch["source"]) == {"a"} for batch in batches[3:change])
+    after = {source for batch in batches[change : change + 5] for source in batch["source"]}
+    assert after - {"a"} or change == 99
+
+
+def test_a_source_of_weight_0_is_brought_in(own: dp.Corpus) -> None:
+    arguments = TEXTS | {"mixture": dp.Mixture({"c": 0}, omitted=1), "batch_size": 10}
+    sampler = own.sampler(**arguments)
+    length = sampler.epoch_length
+    assert length == 87
+    assert "data/c/samples" not in sampler.metrics()
+    taken(sampler, 2)
+    sampler.save()
+    assert sampler.set_weights({"a": 0, "b": 0, "c": 1}) == 2
+    assert sampler.epoch_length == length
+    after = taken(sampler, 3)
+    assert {s for batch in after for s in batch["source"]} == {"c"}
+    nothing_is_repeated_or_skipped(after)
+    assert sampler.metrics()["data/c/samples"] == 30
+    for other in (own.resume(), own.sampler(**arguments)):
+        other.load_state_dict(sampler.state_dict())
+        assert other.batch_at(4).to_pydict() == after[2]
+        assert counts_of(other) == counts_of(sampler)
+        assert next(other).table.equals(sampler.batch_at(5).table)
+
+
+def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
+    tmp_path: Path,
+) -> None:
+    with fill(dp.Corpus(tmp_path / "toy.duckdb"), {"a": 300, "b": 300}) as corpus:
+        mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(100, {"a": 3})])
+        arguments: dict[str, Any] = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}
+        sampler = corpus.sampler(mixture=mixture, **arguments)
+        unchanged = taken(corpus.sampler(mixture=mixture, **arguments), 64)
+        before = taken(sampler, 10)
+        assert sampler.set_weights({"a": 0}) == 64
+        batches = before + taken(sampler, 54)
+        assert batches == unchanged  # those of the block go on as they were
+        assert sampler.set_weights({"b": 0}) == 64
+        batches += taken(sampler, 46)
+        assert all(set(batch["source"]) == {"a"} for batch in batches[64:100])
+        assert all(set(batch["source"]) == {"a", "b"} for batch in batches[100:])
+        for batch in batches:
+            slots = (batch[slot] for slot in ("anchor", "positive", "negative"))
+            texts = [set(row) for row in zip(*slots, strict=True)]
+            assert sum(map(len, texts)) == len(set().union(*texts))
+        assert [sampler.batch_at(t).to_pydict() for t in (0, 63, 64, 99, 100, 109)] == [
+            batches[t] for t in (0, 63, 64, 99, 100, 109)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"aa": 1}, "no source 'aa'"),
+        ({"a": -1}, "'a' has weight -1"),
+        ({"a": float("nan")}, "nan"),
+        ({"a": "much"}, "'a' has weight 'much'"),
+        ({"a": 0, "b": 0, "c": 0}, "every source has weight 0"),
+        (["a"], "a weight for each name"),
+    ],
+)
+def test_wrong_weights_are_refused_and_nothing_changes(
+    corpus: dp.Corpus, weights: Any, message: str
+) -> None:
+    sampler = corpus.sampler(**TEXTS)
+    next(sampler)
+    state = sampler.state_dict()
+    with pytest.raises(dp.MixtureError, match=message):
+        sampler.set_weights(weights)
+    assert sampler.state_dict() == state
+    assert next(sampler).table.equals(corpus.sampler(**TEXTS).batch_at(1).table)
+
+
+@pytest.mark.parametrize(
+    "mixture",
+    [
+        {"d": 1},
+        dp.Mixture(phases=[dp.Phase(3, {"d": 1})]),
+        dp.Mixture(anneal=dp.Anneal(3, {"d": 1})),
+        dp.Mixture({"a": 0, "b": 0}, phases=[dp.Phase(3, {"c": 0})], omitted=1),
+        dp.Mixture({"a": 0, "b": 0}, anneal=dp.Anneal(3, {"c": 0}, 9), omitted=1),
+    ],
+)
+def test_wrong_mixtures_are_refused_before_any_sample(corpus: dp.Corpus, mixture: Any) -> None:
+    with pytest.raises(dp.MixtureError, match=r"no source 'd'|every source has weight 0"):
+        corpus.sampler(mixture=mixture, **TEXTS)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    some(
+        [
+            {"steps": 65},
+            {"steps": 129},
+            {"epochs": 2, "batch_size": 16},
+            {"mixture": dp.Mixture({}, omitted=1, phases=[dp.Phase(65, {"a": 3})]), "steps": 90},
+            {
+                "mixture": dp.Mixture({}, omitted=1, anneal=dp.Anneal(66, {"a": 3}, 131)),
+                "steps": 140,
+            },
+        ],
+        less=2,
+    ),
+    ids=str,
+)
+def test_no_duplicates_goes_on_up_to_an_end_or_a_change(
+    tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    """However few batches lie before it: most texts of these come again within a few."""
+    with fill(dp.Corpus(tmp_path / "toy.duckdb"), {"a": 260, "b": 260}) as corpus:
+        base: dict[str, Any] = {"recipes": [PAIR], "batch_size": 32, "no_duplicates": True}
+        sampler = corpus.sampler(**base | arguments)
+        batches = [batch.to_pydict() for batch in sampler]
+        assert len(batches) == len(sampler) >= 65
+        for batch in batches:
+            slots = (batch[slot] for slot in ("anchor", "positive", "negative"))
+            texts = [set(row) for row in zip(*slots, strict=True)]
+            assert sum(map(len, texts)) == len(set().union(*texts))
+        if "mixture" not in arguments and "steps" in arguments:
+            longer = corpus.sampler(**base)
+            assert taken(longer, len(batches)) == batches
+
+
+# -- replay -----------------------------------------------------------------------------------
+
+
+def unbroken(corpus: dp.Corpus, told: dict[int, dict[str, float]], steps: int) -> list[Any]:
+    sampler = corpus.sampler(mixture=MIXTURES["phases"], **TEXTS)
+    found = []
+    for step in range(steps):
+        if step in told:
+            assert sampler.set_weights(told[step]) == step
+        found += taken(sampler, 1)
+    return found
+
+
+TOLD: dict[int, dict[str, float]] = {3: {"a": 0.5}, 5: {"c": 4}, 9: {"b": 0}, 23: {"a": 0, "c": 1}}
+
+
+def test_a_run_saved_before_its_weights_were_set_replays_them(own: dp.Corpus) -> None:
+    expected = unbroken(own, TOLD, 30)
+    sampler = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
+    taken(sampler, 2)
+    sampler.save()
+    for step in range(2, 30):
+        if step in TOLD:
+            sampler.set_weights(TOLD[step])
+        assert taken(sampler, 1) == [expected[step]]
+    # There was no save since; the file knows nevertheless.
+    resumed = own.resume()
+    assert resumed.step == 2
+    assert taken(resumed, 28) == expected[2:]
+
+
+@pytest.mark.parametrize("seed", range(often(2, less=1)))
+def test_a_run_cut_anywhere_replays_what_it_was_told(own: dp.Corpus, seed: int) -> None:
+    draw = random.Random(seed)
+    expected = unbroken(own, TOLD, 28)
+    sampler, step = own.sampler(mixture=MIXTURES["phases"], **TEXTS), 0
+    sampler.save()
+    while step < 28:
+        if step in TOLD and draw.random() < 0.7:
+            sampler.set_weights(TOLD[step])  # told again after a restart changes nothing
+        elif step in TOLD and step not in dict(sampler.state_dict()["events"]):
+            sampler.set_weights(TOLD[step])
+        assert taken(sampler, 1) == [expected[step]]
+        step += 1
+        what = draw.choice([*["go on"] * often(3, less=9), "save", "restart", "load"])
+        if what == "save":
+            sampler.save()
+        elif what == "restart":
+            sampler.close()
+            for _ in range(2):  # twice in a row
+                sampler = own.resume(prefetch=draw.choice([0, 1]))
+            step = sampler.step
+        elif what == "load":
+            state = sampler.state_dict()
+            sampler = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
+            sampler.load_state_dict(state)
+    assert [sampler.batch_at(t).to_pydict() for t in range(28)] == expected
+
+
+def test_a_tag_before_an_event_goes_on_into_it(own: dp.Corpus) -> None:
+    sampler = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
+    taken(sampler, 4)
+    sampler.save(tag="early")
+    taken(sampler, 4)
+    sampler.set_weights({"a": 0})
+    later = taken(sampler, 20)
+    sampler.save()
+    resumed = own.resume(tag="early")
+    assert resumed.step == 4
+    assert taken(resumed, 24)[4:] == later
+
+
+def test_the_state_file_lists_the_weights(own: dp.Corpus) -> None:
+    path = own.path.with_name("toy.state.duckdb")
+
+    def rows() -> list[tuple[str, int, str]]:
+        with duckdb.connect(path, read_only=True) as state:
+            query = "SELECT run, step, weights FROM weight_events ORDER BY step"
+            return state.execute(query).fetchall()
+
+    sampler = own.sampler(**TEXTS)
+    taken(sampler, 2)
+    sampler.set_weights({"a": 0})
+    assert not path.exists()  # nothing is saved yet
+    taken(sampler, 1)
+    sampler.save()
+    first = ("default", 2, '{"a": 0.0}')
+    assert rows() == [first]
+    sampler.set_weights({"b": 2, "c": 1.5})
+    weight_events.written(path)
+    assert rows() == [first, ("default", 3, '{"b": 2.0, "c": 1.5}')]
+    own.sampler(**TEXTS, run="other").save()
+    assert len(rows()) == 2
+
+
+def test_going_back_and_telling_otherwise_is_another_run(own: dp.Corpus) -> None:
+    sampler = own.sampler(**TEXTS)
+    start = sampler.state_dict()
+    sampler.save()
+    taken(sampler, 3)
+    sampler.set_weights({"a": 0})
+    taken(sampler, 3)
+    sampler.save(tag="after")
+    sampler.load_state_dict(start)
+    next(sampler)
+    before = sampler.state_dict()
+    # The checkpoint's past would be another one.
+    with pytest.raises(dp.StateMismatchError, match=r"'after' at step 6.*from step 1 on.*run="):
+        sampler.set_weights({"b": 0})
+    assert sampler.state_dict() == before
+    with pytest.raises(dp.StateMismatchError, match=r"'after' at step 6.*from step 3 on"):
+        sampler.save()
+    assert own.resume(tag="after").state_dict()["events"] == [[3, {"a": 0.0}]]
+    with own.sampler(**TEXTS, run="other") as other:
+        other.load_state_dict(before)
+        assert other.set_weights({"b": 0}) == 1
+        other.save()
+
+
+def test_a_later_event_is_forgotten_where_no_checkpoint_needs_it(own: dp.Corpus) -> None:
+    sampler = own.sampler(**TEXTS)
+    sampler.save(tag="start")
+    sampler.save()
+    taken(sampler, 3)
+    sampler.set_weights({"a": 0})
+    taken(sampler, 3)
+    sampler.save()
+    with own.resume(tag="start") as again:
+        assert again.state_dict()["events"] == [[3, {"a": 0.0}]]
+        next(again)
+        assert again.set_weights({"b": 0}) == 1
+        expected = taken(again, 5)
+        again.save()
+    with own.resume() as resumed:
+        assert resumed.state_dict()["events"] == [[1, {"b": 0.0}]]
+        assert [resumed.batch_at(t).to_pydict() for t in range(1, 6)] == expected
+
+
+# -- what happens to the corpus meanwhile -----------------------------------------------------
+
+
+def test_a_run_of_phases_goes_on_after_more_came_and_a_source_went(own: dp.Corpus) -> None:
+    expected = unbroken(own, TOLD, 40)
+    sampler = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
+    for step in range(6):
+        if step in TOLD:
+            sampler.set_weights(TOLD[step])
+        next(sampler)
+    sampler.save()
+    source = dp.MemorySource(toy_records(30, seed=9), anchor="title", positive="body", id="id")
+    own.ingest(source, name="new", progress=False)
+    own.remove("b")
+    own.split(1, 0, 0)
+    assert own.sampler(**TEXTS).settings.sources == ["a", "c", "new"]
+    for open_sampler in (sampler, own.resume()):
+        assert open_sampler.step == 6
+        found = []
+        for step in range(6, 40):
+            if step in TOLD:
+                open_sampler.set_weights(TOLD[step])
+            found += taken(open_sampler, 1)
+        assert found == expected[6:]
+    with pytest.raises(dp.MixtureError, match="no source 'new'"):
+        own.resume().set_weights({"new": 1})

@@ -1,0 +1,579 @@
+"""Runs: purity, bounds, resume, state files, pinning, arguments."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import odd_corpus, samples
+from effort import THOROUGH, often, some
+from prebuilt import kept, toy_corpus
+
+import duckplets as dp
+from duckplets import testing
+from duckplets.testing import assert_resumes_everywhere, toy_records
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Iterator[dp.Corpus]:
+    path = kept(testing.toy_corpus, 150, sources=("a", "b"))
+    with dp.Corpus(path, read_only=True) as corpus:
+        yield corpus
+
+
+CONFIGURATIONS: list[dict[str, Any]] = [
+    {},
+    {"kind": "pairs", "batch_size": 9},
+    {"kind": "texts", "batch_size": 31},
+    {"batch_size": 13, "no_duplicates": True},
+    {"batch_size": 5, "negatives": 3, "mixture": {"a": 0.9, "b": 0.1}},
+    {"batch_size": 16, "epochs": 2},
+    {"batch_size": 1, "prefetch": 0, "swap": False},
+]
+
+
+@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=2), ids=str)
+def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, configuration: dict[str, Any]) -> None:
+    ahead = {} if THOROUGH or not configuration else {"prefetch": 0}
+    assert_resumes_everywhere(corpus.sampler(**ahead | configuration), often(20, less=3))
+
+
+@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=2), ids=str)
+def test_any_step_that_was_passed_can_be_saved(
+    corpus: dp.Corpus, configuration: dict[str, Any], tmp_path: Path
+) -> None:
+    passed = corpus.sampler(**configuration)
+    states = [passed.state_dict()]
+    states += [passed.state_dict() for _ in itertools.islice(passed, 60)]
+    for step, expected in enumerate(states):
+        assert passed.state_dict(step=step) == expected
+    with pytest.raises(dp.SamplerError, match=f"step={len(states)}"):
+        passed.save(step=len(states))
+    middle, path = len(states) // 2, tmp_path / "middle.state.duckdb"
+    passed.save(path=path, step=middle)
+    with dp.resume(corpus.path, state=path) as resumed:
+        assert resumed.state_dict() == states[middle]
+
+
+STEPS = often(25, less=9)
+
+
+@pytest.mark.parametrize("configuration", some(CONFIGURATIONS[::-1], less=2), ids=str)
+def test_blocks_do_not_show(
+    corpus: dp.Corpus, configuration: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), STEPS)]
+    for sizes in some([[1], [5], [7, 30, 3]], less=2):
+
+        def follow(self: Any, start: int, sizes: list[int] = sizes) -> tuple[int, int] | None:
+            stop = start + sizes[start % len(sizes)] * self.part.stride
+            stop = stop if self.end is None else min(stop, self.end)
+            return (start, stop) if stop > start else None
+
+        monkeypatch.setattr("duckplets.runs.reader.BlockSizes.follow", follow)
+        cut = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), STEPS)]
+        assert cut == whole
+
+
+def test_the_order_does_not_depend_on_threads(tmp_path: Path) -> None:
+    odd_corpus(tmp_path / "c.duckdb", 300, 1, sources=2).close()
+    found = []
+    for threads in some((1, 2, 8), less=2):
+        with dp.Corpus(tmp_path / "c.duckdb", read_only=True, threads=threads) as corpus:
+            found.append([b.to_pydict() for b in itertools.islice(corpus.sampler(), 20)])
+    assert all(drawn == found[0] for drawn in found)
+
+
+def test_seeds_differ_and_repeat(corpus: dp.Corpus) -> None:
+    drawn = [list(samples(corpus.sampler(seed=seed), 100)) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_resume_from_the_file_after_any_batch(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        whole = [b.table for b in itertools.islice(corpus.sampler(batch_size=11), 60)]
+        corpus.sampler(batch_size=11).save()
+    draw = random.Random(1)
+    for _ in range(often(12, less=4)):
+        with dp.resume(path) as sampler:
+            start = sampler.step
+            for _ in range(draw.randint(0, 5)):
+                assert next(sampler).table.equals(whole[sampler.step - 1])
+            assert sampler.step >= start
+            sampler.save()
+
+
+def test_a_run_keeps_to_its_version(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 80) as corpus:
+        sampler = corpus.sampler(batch_size=16)
+        expected = [b.table for b in itertools.islice(corpus.sampler(batch_size=16), 40)]
+        next(sampler)
+        sampler.save()
+        changed = toy_records(80, seed="toy 0")
+        for record in changed[::3]:
+            record["body"] += " in other words"
+        source = {"anchor": "title", "positive": "body", "id": "id", "meta": ["topic"]}
+        source |= {"date": "date"}
+        corpus.ingest(dp.MemorySource(toy_records(50, seed=9), **source), name="more")
+        corpus.ingest(dp.MemorySource(changed, **source), name="toy", on_conflict="replace")
+        corpus.add_recipe(dp.TripletRecipe("new", *[dp.any_section()] * 3))
+        assert corpus.sampler(batch_size=16).settings.corpus_version == 3
+        for batch in itertools.islice(sampler, 10):
+            assert batch.table.equals(expected[batch.step])
+        corpus.remove("toy")
+    with dp.resume(path) as sampler:
+        assert sampler.step == 1
+        for batch in itertools.islice(sampler, 39):
+            assert batch.table.equals(expected[batch.step])
+
+
+@pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
+@pytest.mark.parametrize(("epochs", "size"), some([(1, 7), (3, 16), (1, 1), (2, 1000)], less=2))
+def test_bounded_runs(corpus: dp.Corpus, remainder: Any, epochs: int, size: int) -> None:
+    recipe = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
+    sampler = corpus.sampler(
+        recipes=[recipe],
+        mixture=dp.Mixture({"b": 0}, omitted=1),
+        epochs=epochs,
+        batch_size=size,
+        remainder=remainder,
+        swap=False,
+        columns=["anchor_record_id", "padded"],
+    )
+    batches = list(sampler)
+    assert len(batches) == len(sampler)
+    padded = [mark for batch in batches for mark in batch["padded"]]
+    real = epochs * sampler.epoch_length
+    assert padded == [False] * min(real, len(padded)) + [True] * max(0, len(padded) - real)
+    seen = Counter(i for batch in batches for i in batch["anchor_record_id"])
+    n = sampler.epoch_length
+    total = {"keep": epochs * n, "drop": epochs * n // size * size}.get(
+        remainder, -(-epochs * n // size) * size
+    )
+    assert seen.total() == total
+    if remainder == "keep":
+        assert set(seen.values()) == {epochs}
+        assert len(seen) == n
+    if remainder != "keep":
+        assert {len(batch) for batch in batches} <= {size}
+    assert next(sampler, None) is None
+
+
+def test_steps_bound_a_run(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(steps=5, batch_size=10)
+    assert len(sampler) == len(list(sampler)) == 5
+    with pytest.raises(TypeError, match="endless"):
+        len(corpus.sampler())
+    assert list(corpus.sampler(steps=0)) == []
+
+
+def test_set_epoch_goes_to_the_first_position(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(batch_size=10, columns=["anchor", "position"])
+    sampler.set_epoch(2)
+    assert sampler.position == 2 * sampler.epoch_length
+    assert sampler.epoch == 2
+    assert next(sampler)["position"][0] == 2 * sampler.epoch_length
+    with pytest.raises(dp.SamplerError, match="-1"):
+        sampler.set_epoch(-1)
+    apart = corpus.sampler(batch_size=7, no_duplicates=True)
+    apart.set_epoch(1)
+    assert 0 <= apart.position - apart.epoch_length < 7
+    assert apart.position % 7 == 0
+    bounded = corpus.sampler(epochs=1)
+    with pytest.raises(dp.SamplerError, match="beyond the end"):
+        bounded.set_epoch(5)
+
+
+def test_state_dict_is_small_and_plain(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler()
+    next(sampler)
+    text = json.dumps(sampler.state_dict())
+    assert len(text) < 600
+    other = corpus.sampler()
+    other.load_state_dict(json.loads(text))
+    assert next(other).table.equals(next(sampler).table)
+
+
+def test_a_mismatch_names_every_field(corpus: dp.Corpus) -> None:
+    state = corpus.sampler(seed=1, batch_size=8).state_dict()
+    with pytest.raises(dp.StateMismatchError, match=r"seed \(saved: 1, now: 2\).*batch_size"):
+        corpus.sampler(seed=2, batch_size=16).load_state_dict(state)
+    corpus.sampler(seed=1, batch_size=16).load_state_dict(state, allow_drift=("batch_size",))
+    with pytest.raises(dp.StateMismatchError, match="did you mean 'batch_size'"):
+        corpus.sampler().load_state_dict(state, allow_drift=("batchsize",))
+    with pytest.raises(dp.StateMismatchError, match="not a sampler's state"):
+        corpus.sampler().load_state_dict({"step": 3})
+
+
+def test_saves_tags_and_paths(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        sampler = corpus.sampler(batch_size=4)
+        next(sampler)
+        assert sampler.save() == tmp_path / "toy.state.duckdb"
+        sampler.save(tag="one")
+        next(sampler)
+        sampler.save()
+        with pytest.raises(dp.StateMismatchError, match="tagged 'one'"):
+            sampler.save(tag="one")
+        sampler.save(path=tmp_path / "copy.duckdb")
+        with pytest.raises(dp.StateMismatchError, match="exists"):
+            sampler.save(path=tmp_path / "copy.duckdb")
+        with pytest.raises(dp.StateMismatchError, match=r"another run 'default'.*seed"):
+            corpus.sampler(batch_size=4, seed=99).save()
+        corpus.sampler(batch_size=4, seed=99, run="second").save()
+    for arguments, step in [
+        ({}, 2),
+        ({"tag": "one"}, 1),
+        ({"state": tmp_path / "copy.duckdb"}, 2),
+        ({"run": "second"}, 0),
+    ]:
+        with dp.resume(path, **arguments) as sampler:
+            assert sampler.step == step
+    with pytest.raises(dp.StateMismatchError, match=r"no run 'secnd' \(did you mean 'second'"):
+        dp.resume(path, run="secnd")
+    with pytest.raises(dp.StateMismatchError, match="its tags: one"):
+        dp.resume(path, tag="two")
+    with pytest.raises(dp.StateMismatchError, match="does not exist"):
+        dp.resume(path, state=tmp_path / "none.duckdb")
+
+
+def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_saved(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, state = tmp_path / "c.duckdb", tmp_path / "elsewhere.state.duckdb"
+    with toy_corpus(path, 30) as corpus:
+
+        def opened(step: int, **how: Any) -> tuple[dp.Sampler, list[str]]:
+            sampler = corpus.sampler(batch_size=4, **how)
+            notes = [str(note) for note in sampler.notes]
+            sampler.move(4 * step)
+            return sampler, notes
+
+        def said() -> list[str]:
+            found = [record.getMessage() for record in caplog.records]
+            caplog.clear()
+            return found
+
+        first, notes = opened(30)
+        first.save()
+        first.save(tag="later")
+        assert notes == said() == []
+        again, notes = opened(2)
+        assert notes == [
+            f"run 'default' was saved at step 30; this run begins at step 0, and saving it "
+            f"replaces that save. To go on from there call duckplets.resume('{path}'), or run: "
+            f"duckplets sample {path} --resume"
+        ]
+        again.save(tag="earlier")  # replaces nothing
+        assert said() == []
+        again.save()
+        went_back = f"run 'default' is saved at step 2 in {corpus._state_path(None)}, which "
+        assert said() == [f"{went_back}replaces the save at step 30"]
+        again.move(12)
+        again.save()
+        assert said() == []
+        assert corpus.resume().notes == []
+        (note,) = corpus.resume(tag="earlier").notes
+        assert "was saved at step 3; this run begins at step 2, and saving" in note
+        # Other runs, other settings and the ranks that do not save have nothing to go back behind.
+        for how in ({"run": "other"}, {"seed": 2}, {"rank": 1, "world_size": 2, "batch_size": 2}):
+            assert corpus.sampler(**{"batch_size": 4, **how}).notes == []
+        other, _ = opened(5, run="b c", state=state)
+        other.save()
+        (note,) = opened(0, run="b c", state=state)[1]
+        assert note.endswith(
+            f"call duckplets.resume('{path}', 'b c', state='{state}'), or run: duckplets sample "
+            f"{path} --resume --run 'b c' --state {state}"
+        )
+        loaded = corpus.sampler(batch_size=4)
+        loaded.load_state_dict(first.state_dict())
+        assert loaded.notes == []
+        corpus._state_path(None).write_bytes(b"no database")
+        (note,) = corpus.sampler(batch_size=4).notes
+        assert note.startswith(f"this run cannot be saved in {corpus._state_path(None)}: ")
+
+
+def test_a_run_is_not_resumed_on_another_corpus(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "one.duckdb", 60) as corpus:
+        saved = corpus.sampler().save()
+    with toy_corpus(tmp_path / "same.duckdb", 60) as corpus:
+        corpus.resume(state=saved)
+    for name, records, seed in [("more", 61, 0), ("other", 60, 1)]:
+        other = toy_corpus(tmp_path / f"{name}.duckdb", records, seed=seed)
+        with other, pytest.raises(dp.StateMismatchError, match="records"):
+            other.resume(state=saved)
+
+
+def test_a_file_of_another_kind_is_no_corpus(tmp_path: Path) -> None:
+    path = tmp_path / "faq.csv"
+    path.write_text("q,a\n1,2\n")
+    for read_only in (True, False):
+        with pytest.raises(dp.MigrationError, match="is not a DuckDB file"):
+            dp.Corpus(path, read_only=read_only)
+    assert path.read_text() == "q,a\n1,2\n"
+
+
+def test_resume_refuses_what_changed_meanwhile(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        corpus.sampler().save()
+        corpus.split(0.5, 0.25, 0.25, seed=1, reassign=True)
+    with pytest.raises(dp.StateMismatchError, match="splits"):
+        dp.resume(path)
+    dp.resume(path, allow_drift=("splits",)).close()
+    with pytest.raises(dp.StateMismatchError, match=r"batch_size \(saved: 128, now: 64\)"):
+        dp.resume(path, allow_drift=("splits",), batch_size=64)
+    with pytest.raises(dp.SamplerError, match="did you mean 'prefetch'"):
+        dp.resume(path, prefech=1)
+    with dp.resume(path, allow_drift=("splits",), prefetch=0, steps=1) as sampler:
+        assert len(list(sampler)) == 1
+
+
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"kind": "triplet"}, dp.SamplerError, "did you mean 'triplets'"),
+    ({"split": "dev"}, dp.SplitError, "train, validation, test"),
+    ({"batch_size": 0}, dp.SamplerError, "batch_size=0"),
+    ({"batch_size": 2.5}, dp.SamplerError, "integer"),
+    ({"batch_size": True}, dp.SamplerError, "integer"),
+    ({"seed": "x"}, dp.SamplerError, "seed='x'"),
+    ({"steps": -1}, dp.SamplerError, "steps=-1"),
+    ({"epochs": 1.5}, dp.SamplerError, "epochs"),
+    ({"negatives": 0}, dp.SamplerError, "negatives=0"),
+    ({"prefetch": -1}, dp.SamplerError, "prefetch"),
+    ({"remainder": "wrap"}, dp.SamplerError, "keep, drop, pad"),
+    ({"columns": ["anchr"]}, dp.SamplerError, "did you mean 'anchor'"),
+    ({"run": ""}, dp.SamplerError, "run=''"),
+    ({"mixture": {"c": 1}}, dp.MixtureError, "no source 'c'"),
+    ({"mixture": ["a"]}, dp.MixtureError, "a weight for each name"),
+    ({"recipes": [1]}, dp.RecipeError, "neither a recipe nor the name"),
+    ({"mixture": {"a": -1}}, dp.MixtureError, "'a' has weight -1"),
+    ({"mixture": {"a": float("nan")}}, dp.MixtureError, "nan"),
+    ({"mixture": {"a": float("inf")}}, dp.MixtureError, "inf"),
+    ({"mixture": {"a": 0, "b": 0}}, dp.MixtureError, "weight 0"),
+    ({"recipes": ["anchor_contxt"]}, dp.RecipeError, "did you mean 'anchor_context'"),
+    ({"kind": "texts", "negatives": 2}, dp.SamplerError, "negatives"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), WRONG, ids=lambda x: str(x)[:40])
+def test_wrong_arguments(
+    corpus: dp.Corpus, arguments: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        corpus.sampler(**arguments)
+    assert isinstance(caught.value, ValueError)
+    assert isinstance(caught.value, dp.DuckpletsError)
+
+
+def test_an_empty_pool_says_why(tmp_path: Path) -> None:
+    records = [{"t": f"t{i}", "b": "same"} for i in range(20)]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        with pytest.raises(dp.SplitError, match="duckplets split"):
+            corpus.sampler()
+        corpus.split(1, 0, 0)
+        with pytest.raises(dp.EmptyPoolError, match="no sources"):
+            corpus.sampler()
+        corpus.ingest(dp.MemorySource(records, anchor="t", positive="b"), name="same")
+        with pytest.raises(
+            dp.EmptyPoolError, match=r"'anchor_context'.*'same'.*'train': 20 no negative"
+        ):
+            corpus.sampler()
+        with pytest.raises(dp.EmptyPoolError, match="the split has no records"):
+            corpus.sampler(split="test")
+
+
+def test_columns_are_what_was_asked_for(corpus: dp.Corpus) -> None:
+    batch = next(corpus.sampler(batch_size=3, columns=["negative", "anchor_meta", "source"]))
+    assert batch.keys() == ["negative", "anchor_meta", "source"]
+    assert dict(batch.to_pylist()[0]["anchor_meta"]).keys() == {"topic"}
+    default = next(corpus.sampler(batch_size=3))
+    assert default.keys() == [
+        *("anchor", "positive", "negative"),
+        *("weight", "instruction", "recipe", "source"),
+    ]
+    assert len(default) == 3
+    assert default["anchor"] == default.to_pydict()["anchor"]
+    assert next(corpus.sampler(epochs=1, remainder="pad")).keys()[-1] == "padded"
+    with pytest.raises(KeyError, match="this batch has anchor"):
+        default["anchr"]
+
+
+def test_closing_leaves_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with toy_corpus(tmp_path / "toy.duckdb", 60) as corpus:
+        closed = corpus.sampler()
+        next(closed)
+        closed.close()
+        dropped = corpus.sampler()
+        for _ in dropped:
+            break
+        del dropped
+        gc.collect()
+        forgotten = corpus.sampler()
+        next(forgotten)
+    assert threading.active_count() <= before
+    assert not list(tmp_path.glob("*.wal"))
+
+
+def test_many_samplers_share_a_corpus(corpus: dp.Corpus) -> None:
+    one, two = corpus.sampler(batch_size=8), corpus.sampler(batch_size=8)
+    train, test = corpus.sampler(split="train"), corpus.sampler(split="test", batch_size=4)
+    for _ in range(5):
+        assert next(one).table.equals(next(two).table)
+        assert not set(next(train)["anchor"]) & set(next(test)["anchor"])
+
+
+def test_chunking_anew_under_a_sampler_is_noticed(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 60, 1) as corpus:
+        sampler = corpus.sampler(prefetch=0, columns=["anchor", "anchor_record_id"])
+        next(sampler)
+        corpus.chunk(dp.Chunking(max_tokens=5, overlap=(0,)))
+        with pytest.raises(dp.StateMismatchError, match="chunked anew"):
+            sampler.batch_at(10_000)
+
+
+def test_a_save_keeps_what_the_run_is_opened_with_now(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        first = corpus.sampler(epochs=1, batch_size=16)
+        assert list(first)
+        first.save()
+        longer = corpus.resume(epochs=2, columns=["anchor"])
+        assert next(longer).keys() == ["anchor"]
+        longer.save()
+    with dp.resume(path) as sampler:
+        assert sampler.settings.epochs == 2
+        assert next(sampler).keys() == ["anchor"]
+
+
+def test_a_run_that_was_let_drift_can_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        corpus.sampler(batch_size=16).save()
+    with dp.resume(path, batch_size=8, allow_drift=("batch_size",)) as sampler:
+        next(sampler)
+        sampler.save()
+        sampler.save(tag="drifted")
+    with dp.resume(path) as sampler:
+        assert (sampler.settings.batch_size, sampler.position) == (8, 8)
+    with dp.resume(path, batch_size=4, allow_drift=("batch_size",)) as sampler:
+        # The checkpoint is of the other order, and must not be taken for one of this.
+        with pytest.raises(dp.StateMismatchError, match=r"another run.*path="):
+            sampler.save()
+        sampler.save(path=tmp_path / "other.duckdb")
+
+
+def test_whichever_rank_saves_it_is_resumed_as_the_first(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        whole = corpus.sampler(batch_size=8)
+        last = corpus.sampler(batch_size=2, rank=3, world_size=4)
+        for sampler in (whole, last):
+            next(sampler)
+        last.save()
+        expected = next(whole)["anchor"]
+    with dp.resume(path) as first, dp.resume(path, rank=3) as fourth:
+        assert next(first)["anchor"] == expected[:2]
+        assert next(fourth)["anchor"] == expected[6:]
+
+
+def test_the_bounds_of_a_run_without_duplicates_stay(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        corpus.sampler(no_duplicates=True, batch_size=4, epochs=1).save()
+        corpus.sampler(run="free", batch_size=4, epochs=1).save()
+    with pytest.raises(dp.StateMismatchError, match=r"bounds \(saved: \[1, 'keep'\]"):
+        dp.resume(path, epochs=2)
+    dp.resume(path, steps=3).close()
+    dp.resume(path, epochs=2, allow_drift=("bounds",)).close()
+    with dp.resume(path, run="free", epochs=2, remainder="pad") as sampler:
+        assert next(sampler).keys()[-1] == "padded"
+
+
+def test_the_corpus_is_no_state_file(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus, pytest.raises(dp.SamplerError, match="the corpus itself"):
+        corpus.sampler(state=path)
+
+
+def test_processes_spill_into_folders_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    toy_corpus(path, 60).close()
+    for read_only in (True, False):
+        with dp.Corpus(path, read_only=read_only) as corpus:
+            found = corpus.sql("SELECT current_setting('temp_directory') AS folder")
+            assert found["folder"].to_pylist() == [f"{path}.{os.getpid()}.tmp"]
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [{}, {"epochs": 1}, {"rank": 1, "world_size": 3, "steps": 13}, {"no_duplicates": True}],
+    ids=str,
+)
+def test_peeking_shows_what_comes_and_moves_nothing(
+    corpus: dp.Corpus, configuration: dict[str, Any]
+) -> None:
+    sampler = corpus.sampler(batch_size=16, **configuration)
+    other = corpus.sampler(batch_size=16, **configuration)
+    for _ in range(3):
+        next(sampler), next(other)
+    before = sampler.state_dict()
+    shown = list(sampler.peek(40))
+    assert sampler.state_dict() == before
+    for batch in shown:
+        for expected in (next(other), next(sampler)):
+            assert (batch.step, batch.position) == (expected.step, expected.position)
+            assert batch.table.equals(expected.table)
+    assert len(shown) == 40 or next(other, None) is None
+
+
+def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
+    toy_corpus(tmp_path / "toy.duckdb", 60).close()
+    query = "SELECT list(repeat('x', 1000) || i) FROM range(100_000) AS numbers(i)"
+    with (
+        dp.Corpus(tmp_path / "toy.duckdb", read_only=True, memory_limit="20MB") as corpus,
+        pytest.raises(dp.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
+    ):
+        corpus.sql(query)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"fingerprint": 3},
+        {"position": "x"},
+        {"position": -8},
+        {"events": [1]},
+        {"events": [["x", {}]]},
+        {"events": 5},
+        {"counts": [1]},
+        {"counts": {"a": 3}},
+    ],
+    ids=str,
+)
+def test_a_damaged_state_is_refused_and_changes_nothing(
+    corpus: dp.Corpus, damage: dict[str, Any]
+) -> None:
+    sampler, other = corpus.sampler(batch_size=8), corpus.sampler(batch_size=8)
+    next(sampler), next(other)
+    before = sampler.state_dict()
+    with pytest.raises((dp.StateMismatchError, dp.SamplerError)):
+        sampler.load_state_dict(before | damage)
+    assert sampler.state_dict() == before
+    assert next(sampler).table.equals(next(other).table)
+    with pytest.raises(dp.SamplerError, match="position=-1"):
+        sampler.move(-1)

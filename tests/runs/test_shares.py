@@ -1,0 +1,521 @@
+"""In which shares recipes and sources are drawn where nobody says so, and what is said of it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from corpora import all_windows, odd_corpus, samples
+from effort import often, some
+from prebuilt import prebuilt, toy_corpus
+
+import duckplets as dp
+from duckplets.runs import state
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
+TITLE = dp.TripletRecipe("title", ANCHOR, CONTEXT, CONTEXT)
+WORDS = " ".join(f"word{i}" for i in range(60))
+
+
+@prebuilt
+def sparse_corpus(path: Path, count: int, long: int) -> dp.Corpus:
+    """Records of a title and a short body, but for some whose body has several windows."""
+    rows = [
+        {"id": f"r{i}", "t": f"title {i}", "b": f"body {i} {WORDS if i < long else ''}"}
+        for i in range(count)
+    ]
+    corpus = dp.Corpus(path)
+    corpus.ingest(dp.MemorySource(rows, id="id", anchor="t", positive="b"), name="s")
+    corpus.split(1, 0, 0)
+    corpus.chunk(dp.Chunking(max_tokens=20, overlap=(5,), summary_tokens=0))
+    return corpus
+
+
+def drawn(sampler: dp.Sampler, count: int, *columns: str) -> Counter[Any]:
+    """How often which values of some columns come among the next samples."""
+    rows = samples(sampler, count)
+    return Counter(
+        tuple(row[c] for c in columns) if columns[1:] else row[columns[0]] for row in rows
+    )
+
+
+# -- recipes that few records can use --------------------------------------------------------------
+
+
+def test_a_long_document_has_about_its_own_share(tmp_path: Path) -> None:
+    records = often(5000, less=600)
+    with sparse_corpus(tmp_path / "c.duckdb", records, 2) as corpus:
+        for preset, recipes in ((None, 1), ("crate", 2)):
+            sampler = corpus.sampler(batch_size=1000, columns=["recipe"], preset=preset)
+            assert sampler.epoch_length == recipes * records + 2
+            seen = drawn(sampler, 2 * records, "recipe")
+            # 1 · 2/5000 beside 1, or .75 and .25: one sample in 2,501.
+            assert abs(seen["long_section"] - 2 * records * Fraction(2, records + 2)) < 2
+        assert abs(seen["anchor_context"] - 3 * seen["anchor_anchor"]) < 4
+        pools = {p["recipe"]: p for p in corpus.status()["pools"] if p["split"] == "train"}
+        assert pools["long_section"]["left_out"] == {"with a single window": records - 2}
+        assert pools["long_section"]["anchors"] == 2
+        (row,) = corpus.capacity().to_pylist()
+        assert (row["triplet_recipes"], row["triplets"]) == (2, (records + 2) * (records - 1))
+        assert row["texts"] == corpus.sampler("texts").epoch_length
+
+
+@pytest.mark.parametrize("long", some([3, 7, 1, 12], less=1))
+def test_the_share_of_long_sections_is_exact_and_their_weight_whole(
+    tmp_path: Path, long: int
+) -> None:
+    with sparse_corpus(tmp_path / "c.duckdb", 12, long) as corpus:
+        columns = ["recipe", "weight", "anchor_trust", "anchor_window", "positive_window"]
+        sampler = corpus.sampler(columns=columns, swap=False)
+        rows = list(samples(sampler, 1200))
+        counts, share = Counter(row["recipe"] for row in rows), Fraction(long, 12)
+        total = 1 + share
+        for name, weight in (("anchor_context", 1), ("long_section", share)):
+            assert abs(counts[name] - 1200 * Fraction(weight) / total) < 3
+        first = next(r for r in rows if r["recipe"] == "long_section")
+        assert first["weight"] > first["anchor_trust"] * 0.1  # as of weight 1, not of its share
+        alone = corpus.sampler(recipes=["long_section"], columns=columns, swap=False)
+        assert {r["weight"] for r in rows if r["recipe"] == "long_section"} <= {
+            r["weight"] for r in samples(alone, 400)
+        }
+
+
+def test_any_recipe_may_go_by_its_anchors(tmp_path: Path) -> None:
+    law = dp.role("anchor", where="meta['topic'] = 'law'")
+    with odd_corpus(tmp_path / "c.duckdb", 60, 3, repeats=0.0) as corpus:
+        sparse = dp.TripletRecipe("law", law, CONTEXT, CONTEXT, weight=0.5, share="anchors")
+        sampler = corpus.sampler(recipes=[TITLE, sparse], columns=["recipe"])
+        windows = [w for w in all_windows(corpus) if w.split == "train"]
+        anchors = len({w.record for w in windows if w.topic == "law"})
+        records = len({w.record for w in windows})
+        assert 0 < anchors < records
+        seen = drawn(sampler, 1000, "recipe")
+        share = Fraction(1, 2) * Fraction(anchors, records)
+        assert abs(seen["law"] - 1000 * share / (1 + share)) < 1
+
+
+# -- texts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(often(12, less=1)))
+def test_texts_are_every_chunk_exactly_once_an_epoch(tmp_path: Path, seed: int) -> None:
+    epochs = 1 + seed % 3
+    with odd_corpus(tmp_path / "c.duckdb", 20 + seed, seed) as corpus:
+        sampler = corpus.sampler(
+            "texts", epochs=epochs, batch_size=7 + seed, seed=seed, columns=["recipe", *PLACE]
+        )
+        rows = list(samples(sampler, epochs * sampler.epoch_length))
+        found = Counter(tuple(row[c] for c in PLACE) for row in rows)
+        assert set(found.values()) == {epochs}
+        windows = [w for w in all_windows(corpus) if w.split == "train"]
+        assert len(found) == len(windows) == sampler.epoch_length
+        assert {row["recipe"] for row in rows} == {"texts"}
+
+
+PLACE = ("text_record_id", "text_section", "text_window", "text")
+BODY = dp.role("context", where="position = 1")
+# Stored triplet recipes, and which windows their texts are.
+UNIONS: dict[str, tuple[list[dp.TripletRecipe], Any]] = {
+    "titles alone": (
+        [dp.TripletRecipe("a", ANCHOR, ANCHOR, ANCHOR, allow_same_anchor_positive=True)],
+        lambda w: w.role == "anchor",
+    ),
+    "overlapping conditions": (
+        [
+            dp.TripletRecipe("a", BODY, CONTEXT, dp.position(1), weight=0.1),
+            dp.TripletRecipe("b", dp.position(1), BODY, dp.role("context", "kind = 'summary'")),
+        ],
+        lambda w: w.role == "context",
+    ),
+    "two of three": (
+        [dp.TripletRecipe("a", ANCHOR, BODY, BODY)],
+        lambda w: w.position in (0, 1),
+    ),
+    "by topic": (
+        [dp.TripletRecipe("a", ANCHOR, dp.any_section("meta['topic'] = 'law'"), ANCHOR)],
+        lambda w: w.role == "anchor" or w.topic == "law",
+    ),
+    "dates": (
+        [dp.TripletRecipe("a", ANCHOR, dp.near_date(2, "trust > 0"), ANCHOR)],
+        lambda w: True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", some(UNIONS, less=2))
+def test_texts_are_the_union_of_what_triplets_take(tmp_path: Path, case: str) -> None:
+    recipes, taken = UNIONS[case]
+    with odd_corpus(tmp_path / "c.duckdb", 30, 9) as corpus:
+        for recipe in recipes:
+            corpus.add_recipe(recipe)
+        windows = [w for w in all_windows(corpus) if w.split == "train" and taken(w)]
+        pool = corpus.pool("texts")["anchors"].to_pylist()
+        assert sorted(key for keys in pool for key in keys) == sorted(w.key for w in windows)
+        sampler = corpus.sampler("texts", epochs=1, columns=["text"])
+        assert drawn(sampler, len(windows), "text") == Counter(w.text for w in windows)
+        assert corpus.sql(corpus.runnable_sql("texts"))["anchors"].to_pylist() == pool
+
+
+def test_texts_are_known_by_name_and_those_of_before_by_their_runs(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 20) as corpus:
+        assert corpus.pool("texts", "train", "toy").num_rows == corpus.sampler("texts").epoch_length
+        with pytest.raises(dp.RecipeError, match=r"no recipe 'anchor_context_anchor'.*texts"):
+            corpus.pool("anchor_context_anchor")
+        own = dp.TextRecipe("anchor_context_anchor", ANCHOR, weight=0.75)
+        with corpus.sampler("texts", recipes=[own], columns=["text", "recipe"]) as old:
+            old.save()
+            following = next(old)
+        with corpus.resume(recipes=["anchor_context_anchor"]) as resumed:
+            assert next(resumed).to_pydict() == following.to_pydict()
+        corpus.add_recipe(dp.TextRecipe("texts", CONTEXT))
+        assert drawn(corpus.sampler("texts", columns=["recipe"]), 30, "recipe") == {"texts": 30}
+        assert corpus.pool("texts").num_rows == corpus.sampler("texts").epoch_length
+
+
+# -- recipes that a source brings ------------------------------------------------------------------
+
+
+class Shop:
+    """A user's source with recipes of its own."""
+
+    name = "shop"
+    recipes: Any = (dp.TripletRecipe("own", ANCHOR, CONTEXT, CONTEXT, instruction="find"),)
+
+    def batches(self, cursor: Any) -> Any:
+        yield (
+            [{"id": f"{i}", "anchor": f"a {i}", "positive": f"b {i} {WORDS}"} for i in range(9)],
+            1,
+        )
+
+
+def test_a_source_may_bring_recipes(tmp_path: Path) -> None:
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.chunk(dp.Chunking(max_tokens=20))
+        corpus.ingest(Shop())
+        rows = [{"id": f"{i}", "a": f"c {i}", "b": f"d {i}"} for i in range(9)]
+        corpus.ingest(dp.MemorySource(rows, id="id", anchor="a", positive="b"), name="plain")
+        corpus.split(1, 0, 0)
+        sampler = corpus.sampler(mixture="equal", columns=["source", "recipe"])
+        seen = drawn(sampler, 800, "source", "recipe")
+        assert seen == {
+            ("shop", "own"): 400,
+            ("plain", "anchor_context"): 400,
+        }
+        recipes = {r["source"]: r["triplet_recipes"] for r in corpus.capacity().to_pylist()}
+        assert recipes == {"shop": 1, "plain": 1}
+        texts = drawn(corpus.sampler("texts", columns=["source", "instruction"]), 90, *SAID)
+        assert set(texts) == {("shop", "find"), ("plain", None)}
+        assert corpus.pool("own").num_rows == 9  # of the source that brings it
+        again = Shop()
+        again.recipes = None  # says nothing, so they stay
+        corpus.ingest(again)
+        assert "own" in drawn(corpus.sampler(columns=["recipe"]), 20, "recipe")
+        again.recipes = []
+        corpus.ingest(again)
+        assert "own" not in drawn(corpus.sampler(columns=["recipe"]), 20, "recipe")
+        given = corpus.sampler(recipes=[TITLE], columns=["recipe"])
+        assert drawn(given, 20, "recipe") == {"title": 20}
+
+
+SAID = ("source", "instruction")
+
+
+@pytest.mark.parametrize(
+    ("recipes", "told"),
+    [
+        ("own", "recipes='own'.*give a list"),
+        ([TITLE, 3], "recipes: 3 is no recipe"),
+        ([TITLE, TITLE], "recipes: two are named 'title'"),
+    ],
+)
+def test_what_a_source_brings_are_recipes(tmp_path: Path, recipes: Any, told: str) -> None:
+    shop = Shop()
+    shop.recipes = recipes
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        with pytest.raises(dp.RecipeError, match=f"source 'shop': {told}"):
+            corpus.ingest(shop)
+        assert corpus.sources().num_rows == 0
+
+
+# -- sources with index controls -------------------------------------------------------------------
+
+NAMES = ("a", "b", "c")
+# Controls, the mixture that is given, and the weights that come of it beside the listed records.
+SIZES: dict[str, tuple[dict[str, dict[str, Any]], Any, str]] = {
+    "a size": ({"a": {"size": 3}}, None, "no mixture= is given.*a 3, b 40, c 40"),
+    "a sample": ({"a": {"size": 3, "size_mode": "sample", "seed": 5}}, None, "a 3, b 40"),
+    "a weight": ({"a": {"weight": 2.5}, "b": {"weight": 0.25}}, None, "a 100, b 10, c 40"),
+    "never": ({"b": {"weight": 0}, "c": {"size": 0}}, None, r"b 0 \(never\), c 0 \(never\)"),
+    "more than there are": ({"a": {"size": 90, "weight": 0.5}}, None, "a 45, b 40"),
+    "a mixture replaces shares": (
+        {"a": {"size": 4, "weight": 3}, "b": {"weight": 0}},
+        {"a": 1, "b": 1, "c": 0},
+        "mixture= takes the place of the shares.*sizes hold.*a 4 of 40",
+    ),
+}
+
+
+@prebuilt
+def three_sources(path: Path, count: int) -> dp.Corpus:
+    """Sources of so many records each, all of them of one split."""
+    corpus = toy_corpus(path, count, sources=NAMES)
+    corpus.split(1, 0, 0, reassign=True)
+    return corpus
+
+
+@pytest.mark.parametrize(
+    ("case", "kind"), some([(c, k) for c in SIZES for k in ("triplets", "texts")], less=2)
+)
+def test_shares_and_anchors_are_those_that_index_controls_list(
+    tmp_path: Path, case: str, kind: Any
+) -> None:
+    controls, mixture, told = SIZES[case]
+    with three_sources(tmp_path / "c.duckdb", 40) as corpus:
+        for name, control in controls.items():
+            corpus.set_index_controls(name, **control)
+        index = corpus.data_index("train")
+        counts = index.counts() if mixture is None else mixture
+        if mixture is not None:  # which replaces weights, not sizes
+            for name, control in controls.items():
+                corpus.set_index_controls(name, **{**control, "weight": 1.0})
+            index = corpus.data_index("train")
+            for name, control in controls.items():
+                corpus.set_index_controls(name, **control)
+        text = "text" if kind == "texts" else "anchor"
+        columns = ["source", f"{text}_record_id"]
+        sampler = corpus.sampler(
+            kind, mixture=mixture, recipes=[TITLE], columns=columns, swap=False, batch_size=50
+        )
+        (note,) = sampler.notes
+        assert re.search(told, note)
+        rows = list(samples(sampler, 1200))
+        seen = Counter(row["source"] for row in rows)
+        total = sum(counts.values())
+        for name, count in counts.items():
+            assert abs(seen[name] - 1200 * count / total) < 3
+        records = corpus.sql("SELECT record_id FROM live_records ORDER BY record_key")
+        ids = [i for i in records["record_id"].to_pylist() if i]
+        every = {name: [i for i in ids if i.startswith(f"{name}/")] for name in NAMES}
+        listed = {every[name][row] for name, row in index if counts[name]}
+        assert {row[columns[1]] for row in rows} == listed
+
+
+def test_a_saved_run_keeps_what_its_controls_were(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 40) as corpus:
+        corpus.set_index_controls("a", size=7, size_mode="sample")
+        columns = ["source", "anchor_record_id"]
+        sampler = corpus.sampler(columns=columns, batch_size=20)
+        next(sampler)
+        sampler.save()
+        following = [next(sampler).to_pydict() for _ in range(5)]
+        corpus.set_index_controls("a", size=20)
+        with corpus.resume() as resumed:
+            assert [next(resumed).to_pydict() for _ in range(5)] == following
+        other = corpus.sampler(columns=columns, batch_size=20)
+        with pytest.raises(dp.StateMismatchError, match="index "):
+            other.load_state_dict(sampler.state_dict())
+        corpus.set_index_controls("a")
+        assert "index" not in corpus.sampler().state_dict()["fingerprint"]
+
+
+def test_an_unlisted_source_that_a_mixture_asks_for_is_told(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        corpus.set_index_controls("a", size=0)
+        with pytest.raises(dp.EmptyPoolError, match=r"source 'a'.*controls list 0 of its records"):
+            corpus.sampler(mixture={"a": 1})
+
+
+def test_a_declared_mixture_holds_where_none_is_given(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        assert corpus.sampler().notes == []
+        _declare(corpus, a=3, b=0)
+        sampler = corpus.sampler(columns=["source"])
+        assert sampler.notes == [
+            "no mixture= is given, so the one declared with the sources holds: a 3, b 0; each of "
+            "the others counts 1"
+        ]
+        assert drawn(sampler, 400, "source") == {"a": 300, "c": 100}
+        weights = {row["name"]: row["weight"] for row in corpus.status()["sources"]}
+        assert weights == {"a": 3, "b": 0, "c": None}
+        given = corpus.sampler(mixture={"c": 1, "a": 0, "b": 0}, columns=["source"])
+        assert given.notes == []
+        assert drawn(given, 40, "source") == {"c": 40}
+
+
+def _declare(corpus: dp.Corpus, **weights: float) -> None:
+    """Store the weights of a list of sources."""
+    for name, weight in weights.items():
+        given = {"name": name, "weight": weight}
+        corpus._database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
+
+
+LEFT_OUT = "does not name {}: nothing is drawn from there; omitted=1 gives sources that"
+PARTIAL: dict[str, tuple[Any, str]] = {
+    "one named": ({"a": 0.9}, LEFT_OUT.format("'b', 'c'")),
+    "all but one": ({"a": 0.9, "c": 3}, LEFT_OUT.format("'b'")),
+    "others never": (dp.Mixture({"a": 1}, omitted=0), LEFT_OUT.format("'b', 'c'")),
+    "others twice": (dp.Mixture({"a": 1}, phases=[dp.Phase(3, {"b": 5})], omitted=2), ""),
+    "all": ({"a": 1, "b": 0, "c": 2}, ""),
+    "all in the end": (dp.Mixture({"a": 1}, anneal=dp.Anneal(4, {"b": 1, "c": 1})), ""),
+    "a word": ("equal", ""),
+}
+
+
+@pytest.mark.parametrize("case", some(PARTIAL, less=2))
+def test_who_is_left_out_is_told(tmp_path: Path, case: str) -> None:
+    mixture, told = PARTIAL[case]
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        notes = corpus.sampler(mixture=mixture).notes
+        assert [told in note for note in notes] == [True] * bool(told)
+
+
+# -- what finds no anchor --------------------------------------------------------------------------
+
+
+def test_all_that_is_empty_is_named_at_once(tmp_path: Path) -> None:
+    other = dp.TripletRecipe("topic", ANCHOR, dp.role("context", "date is null"), CONTEXT)
+    with three_sources(tmp_path / "c.duckdb", 5) as corpus:
+        with pytest.raises(dp.EmptyPoolError) as error:
+            corpus.sampler(recipes=[TITLE, other], split="test")
+        told = str(error.value)
+        for recipe in ("title", "topic"):
+            for name in NAMES:
+                what = f"recipe {recipe!r} finds no anchor in source {name!r}, split 'test'"
+                assert told.count(f"{what}: the split has no records") == 1
+        with pytest.raises(dp.EmptyPoolError, match="5 no positive") as error:
+            corpus.sampler(recipes=[TITLE, other], mixture=dp.Mixture({"c": 0}, omitted=1))
+        assert "'title'" not in str(error.value)
+        assert "source 'c'" not in str(error.value)
+        limited = replace(TITLE, sources=("a",))
+        with pytest.raises(dp.EmptyPoolError, match=r"'b' has no recipe.*'c' has no recipe"):
+            corpus.sampler(recipes=[limited], empty="error")
+        with pytest.raises(dp.SamplerError, match="empty='skp'"):
+            corpus.sampler(empty="skp")  # type: ignore[arg-type]
+
+
+def test_what_is_empty_may_be_left_out(tmp_path: Path) -> None:
+    law = dp.TripletRecipe("law", dp.role("anchor", "source = 'a'"), CONTEXT, CONTEXT)
+    limited = replace(TITLE, sources=("a", "b"))
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        arguments: dict[str, Any] = {"recipes": [limited, law], "columns": ["source", "recipe"]}
+        mixture = dp.Mixture({"a": 1, "b": 3}, phases=[dp.Phase(4, {"c": 9})])
+        sampler = corpus.sampler(**arguments, mixture=mixture, batch_size=40, empty="skip")
+        (note,) = sampler.notes
+        assert note.startswith("what has no anchor is left out: ")
+        for name in ("b", "c"):
+            assert f"recipe 'law' finds no anchor in source {name!r}" in note
+        assert sampler.mixture.declared(NAMES) == {"a": 1, "b": 3, "c": 0}
+        seen = drawn(sampler, 400, "source", "recipe")
+        assert seen == {("a", "title"): 50, ("a", "law"): 50, ("b", "title"): 300}
+        sampler.save()
+        following = next(sampler).to_pydict()
+        with corpus.resume() as resumed:
+            assert resumed.notes == []
+            assert next(resumed).to_pydict() == following
+            with pytest.raises(dp.EmptyPoolError, match="source 'c'"):
+                resumed.set_weights({"c": 1})
+        with pytest.raises(dp.EmptyPoolError, match="law"):
+            corpus.sampler(recipes=[replace(law, sources=("b",))], mixture={"b": 1}, empty="skip")
+
+
+@pytest.mark.parametrize("negatives", [12, 900])
+def test_too_many_negatives_are_told_with_how_many_there_are(
+    tmp_path: Path, negatives: int
+) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        told = rf"12 no negative \(negatives={negatives} are asked for.*more than 11 legal"
+        with pytest.raises(dp.EmptyPoolError, match=told):
+            corpus.sampler(recipes=[TITLE], negatives=negatives)
+        assert corpus.sampler(recipes=[TITLE], negatives=11).epoch_length == 36
+
+
+# -- weights that are set at every step ------------------------------------------------------------
+
+
+def test_weights_of_every_step_are_in_the_file_and_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+    save_events = state.save_events
+
+    def counted(path: Path, run: str, fingerprint: Any, events: Any) -> None:
+        written.append(len(events))
+        save_events(path, run, fingerprint, events)
+
+    monkeypatch.setattr(state, "save_events", counted)
+    steps = often(30, less=9)
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        sampler = corpus.sampler(batch_size=8, columns=["source", "anchor_record_id"])
+        sampler.save(tag="start")
+        batches = []
+        for step in range(steps):
+            assert sampler.set_weights({"a": step % 3, "b": step % 2}) == step
+            batches.append(next(sampler).to_pydict())
+        with corpus.resume(tag="start") as resumed:  # which waits for what is being written
+            assert written[-1] == steps
+            assert len(written) < steps
+            assert [next(resumed).to_pydict() for _ in range(steps)] == batches
+            assert resumed.state_dict()["events"] == sampler.state_dict()["events"]
+        sampler.save(tag="end")
+        sampler.load_state_dict({**sampler.state_dict(), "position": 0})
+        with pytest.raises(dp.StateMismatchError, match=f"checkpoint 'end' at step {steps}"):
+            sampler.set_weights({"a": 7})
+
+
+def test_setting_weights_waits_for_no_block(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        sampler = corpus.sampler(batch_size=8, columns=["source"], prefetch=2)
+        begun, go = threading.Event(), threading.Event()
+        fetch = sampler._reader.fetcher.fetch
+
+        def slow(plan: Any, tally: Any, *, start: int, stop: int) -> Any:
+            if threading.current_thread().name == "duckplets-prefetch" and start:
+                begun.set()
+                assert go.wait(60)
+            return fetch(plan, tally, start=start, stop=stop)
+
+        sampler._reader.fetcher.fetch = slow  # type: ignore[method-assign]
+        next(sampler)
+        assert begun.wait(60)
+        for step in range(1, 4):  # while the thread is still at the block after the first
+            assert sampler.set_weights({"a": step}) == step
+            assert len(next(sampler)) == 8
+        go.set()
+
+
+# -- drift -----------------------------------------------------------------------------------------
+
+
+def test_drift_shows_the_values_that_differ(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        corpus.sampler(recipes=[TITLE], mixture={"a": 2}).save()
+        other = replace(TITLE, weight=0.5, per="chunk")
+        with pytest.raises(dp.StateMismatchError) as error:
+            corpus.resume(recipes=[other], mixture={"a": 3})
+        told = str(error.value)
+        assert "source 'a', recipe 'title': weight (saved: 1.0, now: 0.5), per (saved:" in told
+        assert "weights (saved: {'a': 2.0}, now: {'a': 3.0})" in told
+        with pytest.raises(dp.StateMismatchError, match=r"recipe 'title': saved only.*'x': now"):
+            corpus.resume(recipes=[replace(TITLE, name="x")])
+        with pytest.raises(dp.StateMismatchError, match=r"mixture: weights \(saved: {'a': 2.0}, n"):
+            corpus.sampler(recipes=[TITLE], mixture={"a": 3}).save()
+
+
+def test_a_copy_of_the_state_gets_its_folders(tmp_path: Path) -> None:
+    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
+        sampler = corpus.sampler(columns=["source"])
+        path = tmp_path / "a" / "b" / "copy.duckdb"
+        assert sampler.save(path=path) == path
+        assert next(corpus.resume(state=path)).to_pydict() == next(sampler).to_pydict()
+        inside = path / "c.duckdb"
+        with pytest.raises(dp.DuckpletsError, match=re.escape(f"{inside}: its folder cannot be")):
+            sampler.save(path=inside)

@@ -1,0 +1,373 @@
+"""Blocks in which no batch has a text twice, arranged of plans made up by hand."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from effort import often
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from duckplets.base.arrays import Integers
+from duckplets.order.permute import below, hashed, key, mix
+from duckplets.samples.no_duplicates import BLOCK_BATCHES, arranged
+from duckplets.samples.planned import Plan
+from duckplets.samples.redrawn import Drawn
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+
+def plan_of(texts: Integers, start: int = 0) -> Plan:
+    """Make a plan of a row of texts (small integers) for every sample, a column a slot.
+
+    Chunk keys number samples and slots, so that where a sample went can be read off them.
+    """
+    samples, slots = texts.shape
+    row = np.arange(samples)
+    return Plan(
+        start + row,
+        row % 3,
+        [row * slots + slot for slot in range(slots)],
+        [mix(texts[:, slot].astype(np.uint64)) for slot in range(slots)],
+        row % 2 == 0,
+        labels=np.ones(samples, dtype=np.int64) if slots > 1 else None,  # so nothing is drawn again
+    )
+
+
+def drawn(name: str, samples: int, slots: int, texts: int) -> Integers:
+    """Draw texts at random; the slots of one sample differ, as those of a triplet do."""
+    cells = np.arange(samples * slots).reshape(samples, slots)
+    found = below(hashed(key("distinct", name), cells), texts)
+    for slot in range(1, slots):
+        while (same := (found[:, slot, None] == found[:, :slot]).any(axis=1)).any():
+            found[same, slot] = (found[same, slot] + 1) % texts
+    return found
+
+
+def batches_of(plan: Plan, size: int) -> list[list[set[int]]]:
+    rows = [set(map(int, row)) for row in zip(*plan.hashes, strict=True)]
+    return [rows[at : at + size] for at in range(0, len(rows), size)]
+
+
+def has_repeats(plan: Plan, size: int) -> bool:
+    return any(
+        max(Counter(text for texts in batch for text in texts).values()) > 1
+        for batch in batches_of(plan, size)
+    )
+
+
+def arrange(plan: Plan, size: int) -> Plan:
+    """Arrange a block; where it has too few texts, there are others that nobody has."""
+    slots = len(plan.chunks)
+
+    def drawn(plan: Plan) -> Drawn:
+        row = np.arange(len(plan))
+        return Drawn(plan, row, row * 0, [], len(plan))
+
+    def others(start: int, count: int) -> Drawn:
+        return drawn(plan_of(10**6 + start + np.arange(count * slots).reshape(count, slots)))
+
+    def further() -> Iterator[Drawn]:
+        for tier in range(3):
+            yield others(1000 * tier, 2)
+
+    return arranged(drawn(plan), size, further, lambda count: others(10**5, count))
+
+
+def check(plan: Plan, size: int, *, displaced: int | None = 0) -> Plan:
+    """Arrange a block, and check everything that is promised of every arrangement.
+
+    So many samples give their places; None for any number.
+    """
+    found, again = arrange(plan, size), arrange(plan, size)
+    assert found.displaced is not None
+    assert not has_repeats(found, size)
+    assert found.positions.tolist() == again.positions.tolist() == plan.positions.tolist()
+    for column, twice in zip(columns(found), columns(again), strict=True):
+        assert column.tolist() == twice.tolist()
+    gave = found.displaced >= 0
+    assert displaced in (None, gave.sum())
+    order = found.chunks[0] // len(plan.chunks)
+    own = np.unique(order[~gave])
+    assert len(own) == len(plan) - gave.sum()  # each at one place, but those that were displaced
+    missing = np.setdiff1d(np.arange(len(plan)), own)
+    assert sorted(found.displaced[gave]) == sorted(plan.streams[missing])
+    for column, expected in zip(columns(found), columns(plan), strict=True):
+        assert column[~gave].tolist() == expected[order[~gave]].tolist()
+    return found
+
+
+def columns(plan: Plan) -> list[npt.NDArray[Any]]:
+    return [plan.streams, *plan.chunks, *plan.hashes, plan.swapped]
+
+
+def moved(plan: Plan, found: Plan, size: int) -> int:
+    """How many samples came into another batch."""
+    home = plan.chunks[0] // len(plan.chunks) // size
+    return int((found.chunks[0] // len(plan.chunks) // size != home).sum())
+
+
+# ---- nothing to do
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 32, 64, 100])
+def test_a_block_without_repeats_stays_as_it_is(size: int) -> None:
+    plan = plan_of(np.arange(64 * 3).reshape(64, 3), start=640)
+    assert columns(check(plan, size))[1].tolist() == columns(plan)[1].tolist()
+
+
+def test_a_text_may_come_in_every_batch_once() -> None:
+    texts = np.arange(40).reshape(40, 1) + 1
+    texts[::10] = 0
+    plan = plan_of(texts)
+    assert moved(plan, check(plan, 10), 10) == 0
+
+
+def test_the_slots_of_one_sample_may_share_a_text() -> None:
+    texts = np.repeat(np.arange(30)[:, None], 2, axis=1)  # SimCSE: the same text twice
+    plan = plan_of(texts)
+    assert moved(plan, check(plan, 10), 10) == 0
+    check(plan_of(np.repeat(texts, 4, axis=0)), 12)
+
+
+def test_an_empty_block() -> None:
+    assert len(arrange(plan_of(np.zeros((0, 3), dtype=np.int64)), 8)) == 0
+
+
+# ---- something to do
+
+
+def test_a_repeat_in_another_slot_counts() -> None:
+    texts = np.arange(24).reshape(8, 3)
+    texts[1, 2] = texts[0, 0]
+    check(plan_of(texts), 4)
+
+
+def test_only_what_must_move_moves() -> None:
+    texts = np.arange(64 * 32 * 3).reshape(-1, 3)
+    texts[5, 0] = texts[4, 1]
+    texts[900, 2] = texts[899, 0]
+    plan = plan_of(texts)
+    assert moved(plan, check(plan, 32), 32) == 2
+
+
+def test_who_repeats_only_a_text_of_a_moving_sample_stays() -> None:
+    texts = np.arange(36).reshape(18, 2)
+    texts[1] = texts[0, 0], 100
+    texts[2] = 100, 101
+    texts[[6, 12], 0] = 101  # so sample 2 fits nowhere else, and chooses before sample 1
+    found = check(plan_of(texts), 6)
+    assert found.chunks[0][2] // 2 == 2
+    assert moved(plan_of(texts), found, 6) == 2
+
+
+def test_labels_go_with_their_samples() -> None:
+    texts = np.arange(40).reshape(20, 2)
+    texts[3] = texts[2]
+    labels = np.arange(20) % 3
+    plan = replace(plan_of(texts), labels=labels, given=labels >= 0)
+    found = check(plan, 5)
+    assert found.labels is not None
+    assert found.labels.tolist() == labels[found.chunks[0] // 2].tolist()
+
+
+def test_a_single_repeat_changes_places_with_a_sample_that_has_none() -> None:
+    texts = np.arange(20).reshape(20, 1)
+    texts[3] = texts[2]
+    plan = plan_of(texts)
+    assert moved(plan, check(plan, 5), 5) == 2
+
+
+@pytest.mark.parametrize("last", [1, 2, 5, 15])
+def test_the_last_batch_may_be_short(last: int) -> None:
+    for trial in range(10):
+        texts = drawn(f"short {last} {trial}", 16 * 10 + last, 3, 1500)
+        plan = plan_of(texts)
+        assert has_repeats(plan, 16)
+        check(plan, 16)
+
+
+def test_a_repeat_in_the_short_last_batch() -> None:
+    texts = np.arange(13).reshape(13, 1)
+    texts[12] = texts[11]
+    check(plan_of(texts), 5)
+
+
+def test_one_batch_alone_takes_what_comes_after_it() -> None:
+    texts = np.arange(8).reshape(8, 1)
+    texts[7] = texts[0]
+    found = check(plan_of(texts), 8, displaced=1)
+    assert found.displaced is not None
+    assert found.displaced.tolist() == [-1] * 7 + [1]
+
+
+# ---- much to do
+
+
+@pytest.mark.parametrize("repeated", [0.2, 0.3, 0.4, 0.5])
+@pytest.mark.parametrize("size", [8, 32, 128])
+def test_heavy_duplicates_are_placed(repeated: float, size: int) -> None:
+    """Of all samples so many have a text of another sample, some of them often."""
+    samples = BLOCK_BATCHES * size
+    texts = np.arange(samples * 3).reshape(samples, 3)
+    draw = hashed(key("heavy", size), np.arange(samples))
+    which = np.flatnonzero(below(draw, 1000) < repeated * 1000)
+    common = max(40, len(which) // 20)  # each of these texts comes about twenty times
+    texts[which, which % 3] = samples * 3 + below(mix(draw[which]), common)
+    plan = plan_of(texts)
+    assert has_repeats(plan, size)
+    check(plan, size)
+
+
+@pytest.mark.parametrize("size", [4, 16, 64])
+def test_negatives_from_a_small_pool_are_placed(size: int) -> None:
+    """Every anchor and positive is unique, but negatives come from ever so few texts."""
+    samples = BLOCK_BATCHES * size
+    texts = np.arange(samples * 3).reshape(samples, 3)
+    texts[:, 2] = samples * 3 + below(hashed(key("few", size), texts[:, 2]), 3 * size)
+    check(plan_of(texts), size)
+
+
+def test_a_text_of_every_batch_is_spread_over_all_of_them() -> None:
+    texts = np.arange(64 * 16).reshape(-1, 1)
+    texts[:64] = -1 % 2**63
+    found = check(plan_of(texts), 16)
+    common = mix(texts[0].astype(np.uint64))[0]
+    assert [int((found.hashes[0][at : at + 16] == common).sum()) for at in range(0, 1024, 16)] == (
+        [1] * 64
+    )
+
+
+@pytest.mark.parametrize("times", [65, 100, 500, 64 * 15 + 1])
+def test_a_text_in_more_samples_than_there_are_batches_gives_places(times: int) -> None:
+    """To samples of other texts, each of which comes twice before one comes a third time."""
+    texts = np.arange(64 * 16).reshape(-1, 1)
+    texts[np.argsort(hashed(key("gives", times), texts[:, 0]))[:times]] = -1 % 2**63
+    found = check(plan_of(texts), 16, displaced=times - 64)
+    times_of = Counter(found.hashes[0].tolist())
+    assert times_of.pop(int(mix(np.array([-1 % 2**63], dtype=np.uint64))[0])) == 64
+    often = math.ceil((64 * 16 - 64) / len(times_of))
+    assert max(times_of.values()) in (often, often + 1)
+
+
+def test_the_next_sample_that_fits_takes_a_place() -> None:
+    texts = np.arange(12).reshape(12, 1)
+    texts[[0, 2, 5, 6, 9]] = 100  # twice in the second batch; in the last it is missing
+    texts[1] = 100
+    found = check(plan_of(texts), 4, displaced=3)
+    assert found.chunks[0].tolist() == [0, 4, 7, 3, 4, 5, 8, 7, 8, 9, 10, 11]
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_any_block_is_mended(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 8), label="size")
+    samples = data.draw(st.integers(1, 48), label="samples")
+    slots = data.draw(st.integers(1, 4), label="slots")
+    vocabulary = data.draw(st.integers(1, 300), label="vocabulary")
+    rows = st.lists(st.integers(0, vocabulary), min_size=slots, max_size=slots)
+    texts = data.draw(st.lists(rows, min_size=samples, max_size=samples), label="texts")
+    plan = plan_of(np.array(texts, dtype=np.int64))
+    check(plan, size, displaced=None)
+
+
+@pytest.mark.parametrize("size", [4, 32, 256])
+def test_every_other_sample_moves_where_all_anchors_come_twice_in_a_row(size: int) -> None:
+    """As in pairs: an anchor with its positive, then with its negative."""
+    pairs = BLOCK_BATCHES * size // 2
+    others = below(hashed(key("others", size), np.arange(2 * pairs)), 20 * pairs)
+    texts = np.stack([np.repeat(np.arange(pairs), 2) + 100 * pairs, others], axis=1)
+    plan = plan_of(texts)
+    assert moved(plan, check(plan, size), size) < 1.1 * pairs
+
+
+@pytest.mark.parametrize("size", [32, 256])
+@pytest.mark.parametrize("common", [1, 5, 20])
+@pytest.mark.parametrize("last", [0, 7])
+def test_texts_that_have_to_be_in_every_batch_are_dealt_to_nearly_all(
+    size: int, common: int, last: int
+) -> None:
+    samples = BLOCK_BATCHES * size - (size - last if last else 0)
+    texts = np.arange(samples * 3).reshape(samples, 3) + 100
+    for text in range(min(common, last or common)):
+        at = np.argsort(hashed(key("everywhere", size, text), np.arange(samples)))[:BLOCK_BATCHES]
+        texts[at, text % 3] = text
+    found = check(plan_of(texts), size, displaced=None)
+    assert found.displaced is not None
+    assert (found.displaced >= 0).sum() <= 0.01 * common * BLOCK_BATCHES
+
+
+@pytest.mark.parametrize("vocabulary", [600, 1000, 3000])
+def test_random_triplets_of_few_texts_are_placed(vocabulary: int) -> None:
+    for trial in range(5):
+        texts = drawn(f"random {vocabulary} {trial}", BLOCK_BATCHES * 16, 3, vocabulary)
+        plan = plan_of(texts)
+        assert has_repeats(plan, 16)
+        check(plan, 16)
+
+
+# ---- against all arrangements
+
+
+def can_be_arranged(texts: list[list[int]], size: int) -> bool:
+    """Try everything: samples with the fewest batches left first, batches that are alike once."""
+    left = [size] * (len(texts) // size) + [len(texts) % size] * (len(texts) % size > 0)
+    had: list[frozenset[int]] = [frozenset()] * len(left)
+
+    def all_placed(waiting: dict[int, frozenset[int]]) -> bool:
+        if not waiting:
+            return True
+        fitting = {
+            sample: [b for b in range(len(left)) if left[b] and not had[b] & mine]
+            for sample, mine in waiting.items()
+        }
+        sample = min(fitting, key=lambda s: len(fitting[s]))
+        others = {s: mine for s, mine in waiting.items() if s != sample}
+        for batch in {(left[b], had[b]): b for b in fitting[sample]}.values():
+            before = had[batch]
+            left[batch], had[batch] = left[batch] - 1, before | waiting[sample]
+            if all_placed(others):
+                return True
+            left[batch], had[batch] = left[batch] + 1, before
+        return False
+
+    return all_placed({sample: frozenset(row) for sample, row in enumerate(texts)})
+
+
+def small_block(draw: random.Random) -> tuple[list[list[int]], int]:
+    """Draw texts of a few small batches, half of them mixed from batches without repeats."""
+    batches, size, slots = draw.randint(2, 4), draw.randint(2, 5), draw.randint(1, 3)
+    samples = (batches - 1) * size + draw.randint(1, size)
+    if draw.random() < 0.5:
+        vocabulary = range(draw.randint(max(slots, size * slots // 2), 3 * size * slots))
+        return [draw.choices(vocabulary, k=slots) for _ in range(samples)], size
+    vocabulary = range(size * slots + draw.randint(0, size * slots))
+    dealt = [draw.sample(vocabulary, size * slots) for _ in range(batches)]
+    rows = [row[at : at + slots] for row in dealt for at in range(0, len(row), slots)][:samples]
+    draw.shuffle(rows)
+    return rows, size
+
+
+@pytest.mark.parametrize("seed", range(often(10, less=1)))
+def test_hardly_a_place_is_given_where_all_could_be_arranged(seed: int) -> None:
+    draw = random.Random(seed)
+    arranged = gave = samples = 0
+    for _ in range(150):
+        texts, size = small_block(draw)
+        plan = plan_of(np.array(texts))
+        found = check(plan, size, displaced=None)
+        if can_be_arranged(texts, size):
+            assert found.displaced is not None
+            arranged += has_repeats(plan, size)
+            gave += int((found.displaced >= 0).sum())
+            samples += len(plan)
+    assert arranged > 50
+    assert gave < 0.1 * samples

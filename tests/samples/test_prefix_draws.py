@@ -1,0 +1,433 @@
+"""Prefixes of samples: their frequencies, purity, the length of what is served, whose they are."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from conftest import Golden
+from corpora import counts_of, odd_corpus
+from effort import often, some
+from prebuilt import toy_corpus
+
+import duckplets as dp
+from duckplets.ingest import prefixes as prefix_store
+from duckplets.runs.settings import RunSettings
+from duckplets.testing import assert_resumes_everywhere
+from duckplets.text.prefix import Field, Prefix
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+NAMES = Prefix.from_columns("source, date, topic")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with toy_corpus(tmp_path / "toy.duckdb", 120, sources=("a", "b")) as corpus:
+        yield corpus
+
+
+def set_source(
+    corpus: dp.Corpus, prefix: Prefix | None, source: int = 1, version: int | None = None
+) -> None:
+    version = corpus.version if version is None else version
+    with corpus._database.transaction():
+        prefix_store.set_source(corpus._database, source, version, prefix)
+
+
+def give(corpus: dp.Corpus, own: Mapping[str, Prefix]) -> None:
+    """Give records prefixes of their own."""
+    keys = corpus.sql("SELECT record_id, record_key FROM live_records").to_pylist()
+    by_id = {row["record_id"]: row["record_key"] for row in keys}
+    definitions = [json.dumps(prefix.to_dict()) for prefix in own.values()]
+    with corpus._database.transaction():
+        record_keys = np.array([by_id[name] for name in own])
+        prefix_store.append(corpus._database, record_keys, pa.array(definitions))
+
+
+def bare(text: str, line: str | None) -> str:
+    """Take a line off a text again."""
+    return text if line is None else text.removeprefix(line + "\n")
+
+
+# ---- frequencies
+
+
+def agree(found: Counter[Any], expected: Mapping[Any, float]) -> bool:
+    """Whether counts fit probabilities: chi-square below its 99.99 % quantile (Wilson-Hilferty)."""
+    assert set(found) <= set(expected), set(found) - set(expected)
+    total = found.total()
+    assert all(share * total > 5 for share in expected.values())
+    square = sum((found[x] - share * total) ** 2 / (share * total) for x, share in expected.items())
+    free = len(expected) - 1
+    quantile = free * (1 - 2 / (9 * free) + 3.719 * math.sqrt(2 / (9 * free))) ** 3
+    return square < quantile
+
+
+VARIED = Prefix(
+    0.7,
+    [
+        [
+            Field("a", ["1", "2", "3"], 0.5),
+            Field("b", ["x", "y"], 0.25),
+            Field("c", "only"),
+        ],
+        [Field("d", ["p", "q"], 0.75)],
+    ],
+)
+
+
+def drawn_of_varied(corpus: dp.Corpus, seed: int) -> list[tuple[str, str | None]]:
+    """Slot and line of about 100,000 texts, or of 37,000."""
+    set_source(corpus, VARIED)
+    slots = ("anchor", "positive", "negative")
+    columns = [f"{slot}_prefix" for slot in slots]
+    sampler = corpus.sampler(
+        batch_size=4096,
+        columns=columns,
+        seed=seed,
+        mixture=dp.Mixture({"b": 0}, omitted=1),
+        prefetch=0,
+    )
+    tables = [batch.table for batch in itertools.islice(sampler, often(9, less=3))]
+    return [
+        (slot, line)
+        for slot in slots
+        for table in tables
+        for line in table[f"{slot}_prefix"].to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("seed", some([3, 20], less=1))
+def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) -> None:
+    drawn = drawn_of_varied(corpus, seed)
+    assert len(drawn) > often(100_000, less=35_000)
+    # Of the second variant a quarter is without its only field: those are no prefix at all.
+    expected = {None: 0.3 + 0.35 * 0.25, "abc": 0.35, "d": 0.35 * 0.75}
+    for slot in ("anchor", "positive", "negative"):
+        kinds = Counter(
+            "d" if line and " d=" in line else line and "abc" for s, line in drawn if s == slot
+        )
+        assert agree(kinds, expected)
+    lines = [line.removeprefix("meta: ").split(" | ") for _, line in drawn if line is not None]
+    first = [
+        dict(f.split("=") for f in fields) for fields in lines if not fields[0].startswith("d=")
+    ]
+    presence = Counter("".join(sorted(fields)) for fields in first)
+    assert agree(presence, {"abc": 0.125, "ac": 0.375, "bc": 0.125, "c": 0.375})
+    for key, values in {"a": "123", "b": "xy"}.items():
+        found = Counter(fields[key] for fields in first if key in fields)
+        assert agree(found, dict.fromkeys(values, 1 / len(values)))
+    assert agree(Counter(f[0] for f in lines if f[0].startswith("d=")), {"d=p": 0.5, "d=q": 0.5})
+    orders = Counter("".join(fields) for fields in first if len(fields) == 3)
+    assert agree(orders, {"".join(order): 1 / 6 for order in itertools.permutations("abc")})
+    pairs = Counter("".join(fields) for fields in first if set(fields) == {"a", "c"})
+    assert agree(pairs, {"ac": 0.5, "ca": 0.5})
+
+
+def test_draws_of_slots_and_fields_do_not_depend_on_each_other(corpus: dp.Corpus) -> None:
+    drawn = drawn_of_varied(corpus, 5)
+    third = len(drawn) // 3
+    shown = [[line is not None for _, line in drawn[i * third : (i + 1) * third]] for i in range(3)]
+    share = 0.7 * (1 - 0.5 * 0.25)
+    for one, other in itertools.combinations(shown, 2):
+        both = Counter(zip(one, other, strict=True))
+        expected = {
+            (a, b): (share if a else 1 - share) * (share if b else 1 - share)
+            for a in (True, False)
+            for b in (True, False)
+        }
+        assert agree(both, expected)
+    values = Counter(
+        (found["a"], found["b"])
+        for _, line in drawn
+        if line and " | " in line
+        for found in [dict(f.split("=") for f in line.removeprefix("meta: ").split(" | "))]
+        if {"a", "b"} <= set(found)
+    )
+    assert agree(values, dict.fromkeys(itertools.product("123", "xy"), 1 / 6))
+
+
+def test_always_and_never(corpus: dp.Corpus) -> None:
+    for probability, presence in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
+        set_source(corpus, Prefix(probability, [[Field("k", "v", presence)]]))
+        sampler = corpus.sampler(
+            "texts", columns=["text_prefix"], mixture=dp.Mixture({"b": 0}, omitted=1)
+        )
+        lines = {line for b in itertools.islice(sampler, 20) for line in b["text_prefix"]}
+        assert lines == ({"meta: k=v"} if probability * presence else {None})
+
+
+# ---- a function of the position
+
+SHOWN = often(30, less=9)  # batches
+RUNS: list[dict[str, Any]] = [
+    {},
+    {"kind": "pairs", "batch_size": 9},
+    {"kind": "texts", "batch_size": 31},
+    {"batch_size": 13, "no_duplicates": True},
+    {"batch_size": 5, "negatives": 3},
+]
+
+
+@pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
+def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
+    set_source(corpus, NAMES)
+    give(corpus, {"b/r3": VARIED, "b/r9": Prefix.from_columns("date", 1.0)})
+    assert_resumes_everywhere(corpus.sampler(**run, prefetch=0), steps=often(8, less=2))
+
+
+@pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
+def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -> None:
+    kind = run.get("kind", "triplets")
+    slots = {"pairs": ["anchor", "other"], "texts": ["text"]}.get(kind, ["anchor", "positive"])
+    ids = [*slots, *(f"{s}_{d}" for s in slots for d in ("prefix", "record_id", "tokens"))]
+    before = [b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), SHOWN)]
+    set_source(corpus, NAMES)
+    after = [b.table for b in itertools.islice(corpus.sampler(**run, columns=ids), SHOWN)]
+    several = 0
+    for one, other in zip(before, after, strict=True):
+        for slot in slots:
+            for detail in ("record_id", "tokens"):
+                assert one[f"{slot}_{detail}"].equals(other[f"{slot}_{detail}"])
+            lines = other[f"{slot}_prefix"].to_pylist()
+            texts = other[slot].to_pylist()
+            several += sum(line is not None for line in lines)
+            assert [bare(t, n) for t, n in zip(texts, lines, strict=True)] == one[slot].to_pylist()
+            assert all(t.startswith(n + "\n") for t, n in zip(texts, lines, strict=True) if n)
+    assert several > 20
+    off = corpus.sampler(**run, columns=ids)
+    assert counts_of(off) == counts_of(corpus.sampler(**run))
+
+
+def test_ranks_and_blocks_do_not_show(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_source(corpus, NAMES)
+    whole = [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), SHOWN)]
+    ranks = [corpus.sampler(batch_size=4, rank=r, world_size=3) for r in range(3)]
+    for expected in whole:
+        assert [row for rank in ranks for row in next(rank).to_pylist()] == expected
+
+    def follow(self: Any, start: int) -> tuple[int, int]:
+        return start, start + (1 + start % 5) * self.part.stride
+
+    monkeypatch.setattr("duckplets.runs.reader.BlockSizes.follow", follow)
+    assert [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), SHOWN)] == whole
+
+
+def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None:
+    set_source(corpus, VARIED)
+    set_source(corpus, NAMES, source=2)
+    columns = [f"{slot}_prefix" for slot in ("anchor", "positive", "negative")]
+    sampler = corpus.sampler(batch_size=50, columns=columns, preset="crate")
+    rows = [row for batch in itertools.islice(sampler, 20) for row in batch.to_pylist()]
+    lines = [" # ".join(line or "-" for line in row.values()) for row in rows]
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    golden("order/prefixes.txt", "\n".join([*lines[:20], f"0 to 999: sha256 {digest}"]) + "\n")
+
+
+def test_seeds_draw_other_prefixes(corpus: dp.Corpus) -> None:
+    set_source(corpus, NAMES)
+    found = []
+    for seed in (1, 1, 2):
+        sampler = corpus.sampler("texts", seed=seed, columns=["text_prefix"])
+        found.append(
+            [line is None for b in itertools.islice(sampler, 9) for line in b["text_prefix"]]
+        )
+    assert found[0] == found[1] != found[2]
+
+
+# ---- whose prefix
+
+
+def test_a_records_own_prefix_beats_that_of_its_source(corpus: dp.Corpus) -> None:
+    set_source(corpus, Prefix(1.0, [[Field("of", "source")]]))
+    own = {f"{s}/r{i}": Prefix(1.0, [[Field("own", f"{s}{i}")]]) for s in "ab" for i in range(50)}
+    give(corpus, own)
+    columns = ["text_record_id", "text_prefix", "text"]
+    sampler = corpus.sampler("texts", columns=columns)
+    met = Counter[str]()
+    for batch in itertools.islice(sampler, 20):
+        for row in batch.to_pylist():
+            name, line = row["text_record_id"], row["text_prefix"]
+            if name in own:
+                assert line == f"meta: own={name.replace('/r', '')}"
+            else:
+                assert line == ("meta: of=source" if name.startswith("a/") else None)
+            assert row["text"].startswith(f"{line}\n" if line else "")
+            met[str(line)[:9]] += 1
+    assert min(met.values()) > 100
+
+
+def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
+    records = [
+        {
+            "id": 1,
+            "text": "one",
+            "day": "2024-05-07",
+            "fam": " x  y ",
+            "lang": "en",
+            "tags": ["p", "q"],
+        },
+        {"id": 2, "text": "two", "day": None, "fam": None, "lang": " ", "tags": []},
+        {"id": 3, "text": "three", "day": "1999-12-31", "fam": "z", "lang": "a\nb", "tags": ["q"]},
+    ]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        source = dp.MemorySource(
+            records, text="text", id="id", date="day", group="fam", taxonomy="tags", meta=["lang"]
+        )
+        corpus.ingest(source, name="s", trust=0.25)
+        corpus.split(train=1.0, validation=0.0, test=0.0)
+        names = "source, date, group, taxonomy, trust, lang, none"
+        set_source(corpus, Prefix.from_columns(names, 1.0))
+        columns = ["text", "text_prefix", "text_prefix_meta"]
+        sampler = corpus.sampler(
+            "texts", columns=columns, recipes=[dp.TextRecipe("all", dp.any_section())], steps=200
+        )
+        rows = [row for batch in sampler for row in batch.to_pylist()]
+    shown: dict[str, set[str]] = {}
+    for row in rows:
+        line, text = row["text"].split("\n")
+        assert line == row["text_prefix"]
+        shown.setdefault(text, set()).update(line.removeprefix("meta: ").split(" | "))
+    declared = {row["text"].split("\n")[1]: dict(row["text_prefix_meta"]) for row in rows}
+    assert declared["one"] == {
+        "source": ["s"],
+        "date": ["2024-05-07", "May. 7, 2024", "May 7, 2024", "07.05.2024", "05/07/2024"],
+        "group": ["x y"],
+        "taxonomy": ["p", "q"],
+        "trust": ["0.25"],
+        "lang": ["en"],
+    }
+    assert declared["two"] == {"source": ["s"], "trust": ["0.25"]}
+    assert declared["three"]["date"][1] == "Dec. 31, 1999"
+    assert declared["three"]["lang"] == ["a b"]
+    for text, found in shown.items():
+        assert found == {f"{k}={v}" for k, values in declared[text].items() for v in values}
+
+
+def test_how_columns_are_read_does_not_show(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = [f"anchor_prefix{what}" for what in ("", "_meta")]
+
+    def drawn() -> list[Any]:
+        sampler = corpus.sampler(columns=columns, mixture=dp.Mixture({"b": 0}, omitted=1))
+        return [batch.to_pylist() for batch in itertools.islice(sampler, 8)]
+
+    set_source(corpus, Prefix(0.7, [NAMES.variants[0], VARIED.variants[0]]))
+    kept = drawn()
+    monkeypatch.setattr("duckplets.samples.prefixes.values._MOST_VALUES", 0)
+    assert drawn() == kept
+    # The same once more, of every record by itself, beside columns that others show.
+    own = Prefix(0.7, [NAMES.variants[0], VARIED.variants[0]])
+    set_source(corpus, Prefix.from_columns("trust, source"), source=2)
+    set_source(corpus, Prefix.from_columns("topic"))
+    give(corpus, {f"a/r{i}": own for i in range(120)})
+    assert drawn() == kept
+
+
+def test_all_keys_and_values_are_on_a_sample_that_shows_none(corpus: dp.Corpus) -> None:
+    never = Prefix(0.0, [[Field("k", ["1", "2"]), Field("j", "x", 0.0)], [Field("k", ["3", "2"])]])
+    set_source(corpus, never)
+    sampler = corpus.sampler(columns=["source", "anchor_prefix", "anchor_prefix_meta"])
+    for batch in itertools.islice(sampler, 5):
+        for row in batch.to_pylist():
+            declared = [("k", ["1", "2", "3"]), ("j", ["x"])] if row["source"] == "a" else []
+            assert (row["anchor_prefix"], row["anchor_prefix_meta"]) == (None, declared)
+
+
+def test_a_corpus_without_prefixes_has_the_columns(corpus: dp.Corpus) -> None:
+    row = next(corpus.sampler(columns=["other_prefix", "other_prefix_meta"], kind="pairs"))
+    assert set(row["other_prefix"]) == {None}
+    assert row["other_prefix_meta"] == [[]] * len(row)
+
+
+# ---- versions, and turning them off
+
+
+def test_a_run_keeps_the_prefixes_of_its_version(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 80) as corpus:
+        set_source(corpus, NAMES)
+        expected = [b.table for b in itertools.islice(corpus.sampler(batch_size=16), 30)]
+        sampler = corpus.sampler(batch_size=16)
+        next(sampler)
+        sampler.save()
+        corpus.ingest(dp.MemorySource([{"text": "new"}], text="text"), name="more")
+        set_source(corpus, Prefix(1.0, [[Field("k", "v")]]))
+        assert corpus.version == 2
+    with dp.resume(path) as sampler:
+        for batch in itertools.islice(sampler, 29):
+            assert batch.table.equals(expected[batch.step])
+        sampler.save()
+    with dp.Corpus(path) as corpus:
+        new = corpus.sampler(
+            mixture=dp.Mixture({"more": 0}, omitted=1),
+            recipes=["anchor_context"],
+            columns=["anchor"],
+        )
+        assert all(text.startswith("meta: k=v\n") for text in next(new)["anchor"])
+        set_source(corpus, None, version=1)
+    with pytest.raises(dp.StateMismatchError, match=r"prefixes \(saved: '\w+', now: None\)"):
+        dp.resume(path)
+
+
+def test_prefixes_can_be_turned_off(corpus: dp.Corpus) -> None:
+    before = corpus.sampler(prefixes=False)
+    bare = [b.table for b in itertools.islice(before, 5)]
+    assert "prefixes" not in before.state_dict()["fingerprint"]
+    set_source(corpus, NAMES)
+    on, off = corpus.sampler(), corpus.sampler(prefixes=False)
+    assert [b.table for b in itertools.islice(off, 5)] == bare
+    assert [b.table for b in itertools.islice(on, 5)] != bare
+    off.load_state_dict(before.state_dict())
+    with pytest.raises(dp.StateMismatchError, match="prefixes"):
+        on.load_state_dict(before.state_dict())
+    on.load_state_dict(before.state_dict() | {"fingerprint": on.state_dict()["fingerprint"]})
+
+
+def test_settings_saved_without_prefixes_open_as_before(corpus: dp.Corpus) -> None:
+    settings = corpus.sampler().settings
+    saved = asdict(settings)
+    del saved["prefixes"], saved["declared_prefixes"]
+    assert RunSettings(**saved) == settings
+    assert RunSettings(**saved).fingerprint() == settings.fingerprint()
+
+
+def test_no_duplicates_looks_at_the_bare_text(tmp_path: Path) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 200, 1, repeats=0.05) as corpus:
+        set_source(corpus, Prefix(0.9, [[Field("n", [str(i) for i in range(99)])]]))
+        slots = ("anchor", "positive", "negative")
+        columns = [*slots, *(f"{slot}_prefix" for slot in slots)]
+        recipe = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("anchor"))
+        sampler = corpus.sampler(
+            no_duplicates=True, batch_size=16, columns=columns, recipes=[recipe]
+        )
+        for batch in itertools.islice(sampler, 40):
+            texts = [
+                {bare(row[slot], row[f"{slot}_prefix"]) for slot in slots}
+                for row in batch.to_pylist()
+            ]
+            assert len(set().union(*texts)) == sum(map(len, texts))
+
+
+def test_lines_are_one_line_with_the_documented_signs(corpus: dp.Corpus) -> None:
+    set_source(corpus, NAMES)
+    sampler = corpus.sampler(
+        "texts", columns=["text_prefix"], mixture=dp.Mixture({"b": 0}, omitted=1)
+    )
+    field = r"(?:source=a|topic=(?:news|law|sport)|date=[A-Z0-9][\w., /-]*[0-9])"
+    lines = [line for b in itertools.islice(sampler, 9) for line in b["text_prefix"] if line]
+    assert len(lines) > 400
+    assert all(re.fullmatch(rf"meta: {field} \| {field} \| {field}", line) for line in lines)
