@@ -28,7 +28,7 @@ from quality_gates import documents
 
 import duckplets as dp
 from duckplets.engine import opened
-from duckplets.sources.limits import Reader
+from duckplets.sources.limits import FileReader
 from duckplets.sources.partitions import cuts_of
 
 FILES = 16
@@ -96,7 +96,7 @@ def planned(folder: Path, several: int) -> float:
         (folder / f"{number}.csv").write_text("id,body\n" + "1,a few words\n" * 10)
     source = dp.CsvSource(folder / "*.csv", id="id", text="body")
     begun = time.monotonic()
-    source.open(Reader.within(dp.Limits()))
+    source.open(FileReader.within(dp.Limits()))
     cuts_of(source, numbered=False)
     return time.monotonic() - begun
 

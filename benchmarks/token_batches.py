@@ -39,7 +39,7 @@ Found = dict[str, float]
 
 def make(folder: Path, tokens: int) -> None:
     """Write shards of about so many tokens."""
-    from duckplets.tokens.manifest import Manifest, TokenizerEntry, fingerprint_of
+    from duckplets.tokens.manifest import ShardManifest, TokenizerEntry, fingerprint_of
 
     generator, shards = np.random.default_rng(0), []
     for source, part in (("code", 0.3), ("web", 0.7)):
@@ -55,7 +55,7 @@ def make(folder: Path, tokens: int) -> None:
         path="tokenizer.json", sha256="", fingerprint="", vocab_size=VOCABULARY,
         eos="</s>", eos_id=2, pad="<pad>", pad_id=1,
     )  # fmt: skip
-    Manifest(
+    ShardManifest(
         shards=shards, tokenizer=entry, corpus={"name": "random", "version": 1}, splits=["train"],
         buckets=list(BUCKETS), longer="own", settings={}, seed=0, libraries={}, counts={},
         fingerprint=fingerprint_of([shard.sha256 for shard in shards]),

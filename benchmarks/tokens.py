@@ -26,11 +26,11 @@ import numpy as np
 
 import duckplets as dp
 from duckplets.base.prefetch import Lookahead
-from duckplets.tokens.encode import Encoder, encoded
-from duckplets.tokens.manifest import Manifest, ShardEntry
+from duckplets.tokens.encode import TokenEncoder, encoded
+from duckplets.tokens.manifest import ShardEntry, ShardManifest
 from duckplets.tokens.spool import Spool
-from duckplets.tokens.texts import Texts
-from duckplets.tokens.write import Form, plan, write_shard
+from duckplets.tokens.texts import SplitTexts
+from duckplets.tokens.write import ShardForm, plan, write_shard
 
 TEXTS = int(os.environ.get("TEXTS", "3000"))
 RUNS = int(os.environ.get("RUNS", "3"))
@@ -68,7 +68,7 @@ def measured(folder: Path) -> dict[str, float]:
         begun = time.perf_counter()
         dp.train_tokenizer(corpus, folder / "tokenizer", vocab_size=8000)
         found = {"train_s": time.perf_counter() - begun}
-        encoder, read = Encoder(folder / "tokenizer"), Texts(corpus._database, "train")
+        encoder, read = TokenEncoder(folder / "tokenizer"), SplitTexts(corpus._database, "train")
         count = len(read.places.keys)
         blocks = [block.texts for block in read.blocks(0, count)]
         size = sum(len(text.encode()) for block in blocks for text in block) / 1e6
@@ -88,11 +88,11 @@ def measured(folder: Path) -> dict[str, float]:
         begun = time.perf_counter()
         corpus.shard(folder / "shards", tokenizer=folder / "tokenizer")
         found["shard_s"] = time.perf_counter() - begun
-    found |= written(folder / "many", rows, count, Manifest.read(folder / "shards"))
+    found |= written(folder / "many", rows, count, ShardManifest.read(folder / "shards"))
     return found | verified(folder / "many")
 
 
-def written(folder: Path, rows: list[Any], count: int, like: Manifest) -> dict[str, float]:
+def written(folder: Path, rows: list[Any], count: int, like: ShardManifest) -> dict[str, float]:
     """Return the rate of writing shards from texts that are encoded, with two threads as it is."""
     folder.mkdir()
     spool = Spool(folder, [(n * count, (n + 1) * count) for n in range(REPEATS)])
@@ -108,7 +108,9 @@ def written(folder: Path, rows: list[Any], count: int, like: Manifest) -> dict[s
             seed=1,
         )
     )
-    form = Form(metrics=spool.metrics(), offsets=False, compression="zstd", row_group_size=8192)
+    form = ShardForm(
+        metrics=spool.metrics(), offsets=False, compression="zstd", row_group_size=8192
+    )
     size = sum(shard.tokens for shard in shards) * 4 / 1e6
     before = time.process_time()
 

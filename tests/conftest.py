@@ -20,7 +20,7 @@ from duckplets.db import database, files, fts, migrate, probe, sessions
 from duckplets.db.database import Database
 from duckplets.errors import ExtensionError
 from duckplets.runs import opening
-from duckplets.runs.reader import Reader
+from duckplets.runs.reader import BatchReader
 
 GOLDEN = Path(__file__).parent / "golden"
 DEFAULT_AHEAD = 2  # blocks, of Corpus.sampler
@@ -121,10 +121,12 @@ def _nothing_ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     if request.path.stem in ahead or "waits_for_no_block" in request.node.name:
         return
 
-    def reader(*arguments: Any, prefetch: int, **named: Any) -> Reader:
-        return Reader(*arguments, prefetch=0 if prefetch == DEFAULT_AHEAD else prefetch, **named)
+    def reader(*arguments: Any, prefetch: int, **named: Any) -> BatchReader:
+        return BatchReader(
+            *arguments, prefetch=0 if prefetch == DEFAULT_AHEAD else prefetch, **named
+        )
 
-    monkeypatch.setattr(opening, "Reader", reader)
+    monkeypatch.setattr(opening, "BatchReader", reader)
 
 
 @pytest.fixture(scope="session")

@@ -94,3 +94,12 @@ def test_the_design_names_modules_that_are_there() -> None:
     named = set(re.findall(r"\*([a-z]+/[a-z_]+)\*", page))
     assert len(named) > 50
     assert {name for name in named if not list(PACKAGE.glob(f"{name}*"))} == set()
+
+
+def test_no_two_classes_have_one_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for name, file in FILES.items():
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(name)
+    assert not {name: found for name, found in homes.items() if len(found) > 1}

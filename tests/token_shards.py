@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from duckplets.tokens.manifest import (
-    Manifest,
     ShardEntry,
+    ShardManifest,
     TokenizerEntry,
     TsvEntry,
     buckets_of,
@@ -63,7 +63,7 @@ def write_shards(
     tokenizer = json.dumps({"model": {"vocab": {"word": 7}}, "added_tokens": added}).encode()
     (folder / "tokenizer.json").write_bytes(tokenizer)
     digest = hashlib.sha256(tokenizer).hexdigest()
-    Manifest(
+    ShardManifest(
         shards=shards,
         tokenizer=TokenizerEntry(
             path="tokenizer.json",

@@ -1,8 +1,8 @@
 """Arrays that several rooms work with: names of their types, ragged lists, packed flags, and more.
 
-``Lists`` keeps a list of integers for each of many owners in two flat arrays, and looks up and
-chains them without a loop. ``Bits`` keeps flags 64 to a word: counting those before a place, and
-finding the n-th, takes the same time anywhere. ``Grown`` shares its items with others.
+``IntegerLists`` keeps a list of integers for each of many owners in two flat arrays, looks them up
+and chains them without a loop. ``Bits`` keeps flags 64 to a word: counting those before a place,
+and finding the n-th, takes the same time anywhere. ``Grown`` shares its items with others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class IntegerLists:
     """A list of integers for each of n owners.
 
     Attributes:
@@ -44,7 +44,7 @@ class Lists:
         return self.values[self.starts[owner] : self.starts[owner + 1]]
 
     @classmethod
-    def of(cls, owners: Integers, values: Integers, count: int) -> Lists:
+    def of(cls, owners: Integers, values: Integers, count: int) -> IntegerLists:
         """Group values by their owners, 0 to ``count - 1``, in ascending order, once each."""
         order = np.lexsort((values, owners))
         owners, values = owners[order], values[order]
@@ -62,18 +62,18 @@ class Lists:
         """Return the owner of every value."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
-    def take(self, owners: Integers) -> Lists:
+    def take(self, owners: Integers) -> IntegerLists:
         """Return the lists of some owners, in the order given."""
         counts = self.lengths[owners]
-        return Lists(_sums(counts), self.values[ranges(self.starts[:-1][owners], counts)])
+        return IntegerLists(_sums(counts), self.values[ranges(self.starts[:-1][owners], counts)])
 
-    def then(self, other: Lists) -> Lists:
+    def then(self, other: IntegerLists) -> IntegerLists:
         """Return for each owner the values that ``other`` has for its values, laid end to end."""
         further = other.take(self.values)
-        return Lists(further.starts[self.starts], further.values)
+        return IntegerLists(further.starts[self.starts], further.values)
 
 
-def merged(parts: Sequence[Lists]) -> tuple[Lists, Integers]:
+def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
     """Return the values of several lists of the same owners, ascending and once each.
 
     Returns:
@@ -87,7 +87,7 @@ def merged(parts: Sequence[Lists]) -> tuple[Lists, Integers]:
     fresh = np.ones(len(values), dtype=bool)
     fresh[1:] = (owners[1:] != owners[:-1]) | (values[1:] != values[:-1])
     starts = np.searchsorted(owners[fresh], np.arange(len(parts[0]) + 1))
-    return Lists(starts, values[fresh]), part[fresh]
+    return IntegerLists(starts, values[fresh]), part[fresh]
 
 
 def places(ascending: Integers, wanted: Integers) -> Integers:

@@ -12,7 +12,7 @@ _GROWTH = 4
 
 
 @dataclass(slots=True)
-class Pace:
+class BlockSize:
     """The size of blocks.
 
     Attributes:

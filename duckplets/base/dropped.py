@@ -24,7 +24,7 @@ T = TypeVar("T")
 _PATIENCE = 10.0  # seconds to wait for what is being ended
 
 
-class Held(Generic[T]):
+class LiveSet(Generic[T]):
     """Objects, each for as long as somebody else holds it."""
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ _OF_NETWORKS = {"ConnectionError", "HTTPClientError", "IncompleteReadError"}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredObject:
     """An object as a listing has it.
 
     Attributes:
@@ -146,7 +146,7 @@ class Store:
 
     # -- what is there ----------------------------------------------------------------------------
 
-    def listed(self, prefix: str, most: int | None = None) -> list[Stored]:
+    def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
         """Return the objects whose keys begin so, or the first, by key; none that marks a folder.
 
         The object of that very key is the first.
@@ -157,12 +157,12 @@ class Store:
                 Bucket=self.bucket, Prefix=prefix, PaginationConfig=bounds
             )
             entries = [entry for page in pages for entry in page.get("Contents", ())]
-        found = (Stored(self.bucket, e["Key"], e["Size"], e["ETag"]) for e in entries)
+        found = (StoredObject(self.bucket, e["Key"], e["Size"], e["ETag"]) for e in entries)
         return sorted((one for one in found if not one.path.endswith("/")), key=lambda o: o.path)
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def read(self, found: Stored, start: int = 0) -> Iterator[bytes]:
+    def read(self, found: StoredObject, start: int = 0) -> Iterator[bytes]:
         """Yield the bytes of an object from one on, until ``stop`` is set."""
         tries, wait = 0, _FIRST_WAIT
         while start < found.size and not self.stop.is_set():
@@ -180,7 +180,7 @@ class Store:
                 self.stop.wait(wait)
                 wait = min(2 * wait, _LONGEST_WAIT)
 
-    def _range(self, found: Stored, start: int) -> Iterator[bytes]:
+    def _range(self, found: StoredObject, start: int) -> Iterator[bytes]:
         end = min(start + _RANGE, found.size)
         answer = self._client.get_object(
             Bucket=self.bucket,
@@ -193,7 +193,7 @@ class Store:
         with closing(answer["Body"]) as body:
             yield from body.iter_chunks(_BLOCK)
 
-    def fetch(self, found: Stored, part: Path) -> None:
+    def fetch(self, found: StoredObject, part: Path) -> None:
         """Bring an object whole to a file, going on with what is there of it already."""
         with part.open("ab") as out:
             if out.tell() > found.size:

@@ -31,7 +31,7 @@ _STORED = DocumentLimits(max_bytes=1 << 40, max_depth=100, max_values=1 << 40)
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a pair, or alone
 
 
-class Stored:
+class StoredJson:
     """One place of a file where JSON is stored.
 
     Args:

@@ -20,7 +20,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Generic, TypeVar
 
-from duckplets.base.dropped import Held, forget, when_dropped
+from duckplets.base.dropped import LiveSet, forget, when_dropped
 from duckplets.base.fork_guard import Home
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class Lookahead(Iterator[T]):
     ) -> None:
         self._calls = iter(calls)
         self._most = most
-        self._work = _Work(most_bytes, weigh, stop, finish, patience)
+        self._work = _PrefetchQueue(most_bytes, weigh, stop, finish, patience)
         self._names = [name] * threads if most else []  # of the threads that are still to begin
         self._last: Exception | None = None  # what ended the calls
         self._ended = False
@@ -240,7 +240,7 @@ class _Item(Generic[T]):
         self.size = 0
 
 
-class _Work(Generic[T]):
+class _PrefetchQueue(Generic[T]):
     """The items between the threads that make them and the one that takes them."""
 
     def __init__(
@@ -370,7 +370,7 @@ class _Work(Generic[T]):
             self._made.notify_all()
 
 
-_AT_WORK: Held[_Work[Any]] = Held()
+_AT_WORK: LiveSet[_PrefetchQueue[Any]] = LiveSet()
 
 
 if hasattr(os, "register_at_fork"):

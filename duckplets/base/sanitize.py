@@ -94,7 +94,7 @@ class Reported:
         return html_report(type(self).__name__, _facts_of(self))
 
 
-class Facts(dict[str, Any]):
+class ShownDict(dict[str, Any]):
     """A dictionary that a notebook shows as a table; it is one like any other besides."""
 
     def _repr_html_(self) -> str:

@@ -8,13 +8,13 @@ import typer
 
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, in_options, say, tell
-from duckplets.cli.options import Opening, names_run
+from duckplets.cli.options import RunOptions, names_run
 
 
 @names_run
 def forecast(
     corpus: CORPUS,
-    how: Opening,
+    how: RunOptions,
     steps: Annotated[
         int | None,
         typer.Option(

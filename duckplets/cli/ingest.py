@@ -9,7 +9,7 @@ import typer
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say
 from duckplets.cli.options import ENGINE, NORMALISE
-from duckplets.cli.rows import Given, reads_rows
+from duckplets.cli.rows import SourceOptions, reads_rows
 from duckplets.cli.storing import remove_empty, store
 
 _SHARE = "from 0 to 1; those not given divide the rest as usual, 8 : 1 : 1."
@@ -28,7 +28,7 @@ def ingest(
         ),
     ] = None,
     *,
-    rows: Given,
+    rows: SourceOptions,
     denoise: Annotated[
         bool, typer.Option("--denoise", help="Clean texts from now on, as chunk --denoise does.")
     ] = False,

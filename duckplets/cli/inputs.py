@@ -207,7 +207,7 @@ def _number(trust: str | None) -> float | str | None:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSource:
     """A source to ingest.
 
     Attributes:
@@ -231,7 +231,7 @@ def found_in(
     options: Options,
     *,
     keep_going: bool,
-) -> tuple[list[Found], list[str]]:
+) -> tuple[list[FoundSource], list[str]]:
     """Return all sources that arguments and lists name, and what is wrong with the others.
 
     Raises:
@@ -255,7 +255,7 @@ def found_in(
     inputs = Inputs(others, form=form, name=name, options=options)
     problems: list[str] = []
     passed = problems if keep_going else None
-    found = [Found(each, source, each) for each, source in inputs.sources(passed)]
+    found = [FoundSource(each, source, each) for each, source in inputs.sources(passed)]
     listed: list[str] = []
     with as_written():
         for file in lists:
@@ -269,18 +269,18 @@ def found_in(
     return found, problems + listed
 
 
-def _listed(file: Path, problems: list[str]) -> list[Found]:
+def _listed(file: Path, problems: list[str]) -> list[FoundSource]:
     """Return the sources of a list, and note what is wrong with its lines."""
     from duckplets.sources.remote.hub import read_hub_lines
 
     sources, wrong = read_hub_lines(file)
     problems += wrong
-    return [Found(s.default_name(), s, f"{file}:{line}") for line, s in sources]
+    return [FoundSource(s.default_name(), s, f"{file}:{line}") for line, s in sources]
 
 
-def _data_sets(file: Path) -> list[Found]:
+def _data_sets(file: Path) -> list[FoundSource]:
     """Return the sources that a file of data sets describes."""
     from duckplets.records.data_sets import load_data_sets
 
     sets = load_data_sets(file)
-    return [Found(each.name, each.source(), f"{file}: {each.name}", each) for each in sets]
+    return [FoundSource(each.name, each.source(), f"{file}: {each.name}", each) for each in sets]

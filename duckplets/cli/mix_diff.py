@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
     from duckplets.runs.settings import RunSettings
-    from duckplets.runs.state_schema import Run
+    from duckplets.runs.state_schema import SavedRun
 
 _OR_RUN = "A mixture file, FILE.toml, or the name of a saved run of --corpus."
 _BATCH = 128  # samples, where no run says how many
@@ -81,7 +81,7 @@ class _Side:
     """
 
     mixture: Mixture
-    run: Run | None = None
+    run: SavedRun | None = None
     settings: RunSettings | None = None
 
 

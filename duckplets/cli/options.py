@@ -176,7 +176,7 @@ OUT = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Opening:
+class RunOptions:
     """How a run is opened: anew, or where it was saved.
 
     Attributes:
@@ -199,7 +199,7 @@ class Opening:
     mixture: Mixture | None
     arguments: Mapping[str, Any]
 
-    def also(self, **arguments: Any) -> Opening:
+    def also(self, **arguments: Any) -> RunOptions:
         """Return the same with more arguments, those that are None left out."""
         given = {name: value for name, value in arguments.items() if value is not None}
         return replace(self, arguments={**self.arguments, **given})
@@ -270,7 +270,7 @@ def opening(
     state: STATE = None,
     version: VERSION = None,
     allow_drift: ALLOW_DRIFT = None,
-) -> Opening:
+) -> RunOptions:
     """Return how to open the run that options mean; arguments that are None were not given.
 
     Its parameters are the options of every command that names a run so: see ``names_run``.
@@ -288,7 +288,7 @@ def opening(
         raise typer.BadParameter(f"{told[0]} is about a new run: leave it out with --resume")
     if remainder is not None and not (resume or epochs is not None):
         raise typer.BadParameter("--remainder is about the end of a run: give --epochs with it")
-    how = Opening(
+    how = RunOptions(
         run=run,
         resume=resume,
         tag=tag,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from duckplets.cli.inputs import Found
+    from duckplets.cli.inputs import FoundSource
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.splits import SplitReport
     from duckplets.sources.limits import Limits
@@ -113,7 +113,7 @@ def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) ->
 
 
 def show_records(
-    found: Sequence[Found], n: int, on_error: OnError | None, limits: Limits, *, json: bool
+    found: Sequence[FoundSource], n: int, on_error: OnError | None, limits: Limits, *, json: bool
 ) -> None:
     """Print the first records that sources would become."""
     from duckplets.ingest.preview import preview

@@ -14,7 +14,7 @@ from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, in_options, say
 from duckplets.cli.inputs import is_data_sets, names
 from duckplets.cli.options import ENGINE
-from duckplets.cli.rows import Given, reads_rows
+from duckplets.cli.rows import SourceOptions, reads_rows
 from duckplets.cli.storing import acquire_all, remove_empty
 from duckplets.errors import DuckpletsError
 
@@ -53,7 +53,7 @@ def acquire(
         ),
     ] = None,
     *,
-    rows: Given,
+    rows: SourceOptions,
     on_conflict: Annotated[
         Literal["error", "skip"], typer.Option(help="For known ids with new content.")
     ] = "error",

@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal
 import typer
 
 from duckplets.base.formats import FORMATS
-from duckplets.cli.inputs import Found, Options, found_in, names
+from duckplets.cli.inputs import FoundSource, Options, found_in, names
 from duckplets.cli.options import option, with_options
 
 _COLUMNS = "Repeat it, or separate by commas."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Given:
+class SourceOptions:
     """What options say of the sources of a command.
 
     Attributes:
@@ -36,7 +36,7 @@ class Given:
 
     def found(
         self, sources: Sequence[str], *, keep_going: bool, meta: Sequence[str] = ()
-    ) -> tuple[list[Found], list[str]]:
+    ) -> tuple[list[FoundSource], list[str]]:
         """Return the sources that arguments and lists name, and what is wrong with the others.
 
         Args:
@@ -179,7 +179,7 @@ def given(
     reader_memory: Annotated[
         str | None, typer.Option(metavar="SIZE", help="What reading may take. [default: 512MB]")
     ] = None,
-) -> Given:
+) -> SourceOptions:
     """Return what options say; its parameters are those of every command that reads sources."""
     from duckplets.sources.limits import Limits
 
@@ -216,7 +216,7 @@ def given(
     )
     sizes: dict[str, Any] = {"row": max_row, "field": max_field, "memory": reader_memory}
     limits = Limits(**{name: size for name, size in sizes.items() if size})
-    return Given(
+    return SourceOptions(
         lists=hub_list or [],
         form=format,
         name=name,

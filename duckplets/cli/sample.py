@@ -21,7 +21,7 @@ from duckplets.cli.options import (
     RUN,
     STATE,
     TAG,
-    Opening,
+    RunOptions,
     command,
     introduce,
     names_run,
@@ -40,7 +40,7 @@ _PIECE = 1 << 16  # positions worked out at once, however long the stretch
 @names_run
 def sample(
     corpus: CORPUS,
-    how: Opening,
+    how: RunOptions,
     steps: Annotated[
         int | None, typer.Option(min=0, help="Batches to write. [default: 1, or with --epochs all]")
     ] = None,
@@ -119,7 +119,7 @@ def sample(
 @names_run
 def plan(
     corpus: CORPUS,
-    how: Opening,
+    how: RunOptions,
     steps: Annotated[
         int | None, typer.Option(min=0, help="Batches to plan. [default: 1, or with --epochs all]")
     ] = None,
@@ -182,7 +182,7 @@ def served(
         _put_ids(_pieces(sampler, start, sampler.position if stop is None else stop), out)
 
 
-def _check(how: Opening, *, save: bool, metrics: Path | None, out: Path | None) -> None:
+def _check(how: RunOptions, *, save: bool, metrics: Path | None, out: Path | None) -> None:
     for option, value in (("--tag", how.tag), ("--state", how.state)):
         if value is not None and not (how.resume or save):
             raise typer.BadParameter(f"{option} is about a save: give --resume or --save with it")
@@ -196,7 +196,7 @@ def _check(how: Opening, *, save: bool, metrics: Path | None, out: Path | None) 
         output.check_folder(option, path)
 
 
-def _refuse_clash(sampler: Sampler, how: Opening, corpus: Path) -> None:
+def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
     """Refuse a name or a tag that is taken now, not after hours of writing."""
     from duckplets.runs import state
     from duckplets.runs.fingerprint import differing, refuse_mismatch
@@ -243,7 +243,7 @@ def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
     return islice(sampler, steps)
 
 
-def _save(sampler: Sampler, how: Opening) -> None:
+def _save(sampler: Sampler, how: RunOptions) -> None:
     settings = sampler.settings
     if settings.rank:
         say(f"rank {settings.rank} of {settings.world_size}: rank 0 saves the run for all")

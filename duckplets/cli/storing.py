@@ -12,7 +12,7 @@ import typer
 from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import as_written, in_options, say
-from duckplets.cli.inputs import Found
+from duckplets.cli.inputs import FoundSource
 from duckplets.errors import DuckpletsError, SourceError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def store(
     corpus: Corpus,
-    found: Sequence[Found],
+    found: Sequence[FoundSource],
     arguments: dict[str, Any],
     problems: list[str],
     *,
@@ -55,7 +55,7 @@ def store(
 
 def acquire_all(
     corpus: Corpus,
-    found: Sequence[Found],
+    found: Sequence[FoundSource],
     arguments: dict[str, Any],
     problems: list[str],
     *,
@@ -98,7 +98,7 @@ def acquire_all(
         raise typer.Exit(1)
 
 
-def _ingested(corpus: Corpus, found: Found, arguments: dict[str, Any]) -> IngestReport:
+def _ingested(corpus: Corpus, found: FoundSource, arguments: dict[str, Any]) -> IngestReport:
     with as_written() if found.data_set else nullcontext():
         own = {}
         if found.data_set:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duckplets.order.schedule import Schedule
     from duckplets.runs.run_status import OfSource, Save, Standing
     from duckplets.runs.settings import RunSettings
-    from duckplets.runs.state_schema import Run
+    from duckplets.runs.state_schema import SavedRun
 
 _SECOND = 1.0  # between two looks
 _PATIENCE = 10.0  # seconds that --once tries to find the file at rest
@@ -152,7 +152,7 @@ class _Watched:
         self._seen = seen
         return standing(run, cursor, schedule, last["saved_at"], self._saves)
 
-    def _schedule(self, run: Run) -> Schedule:
+    def _schedule(self, run: SavedRun) -> Schedule:
         """Return the schedule of a run over what is watched.
 
         Raises:
@@ -178,7 +178,7 @@ class _Watched:
             self._compare(run, of_corpus)
         return schedule_of(of_corpus, run.events)
 
-    def _compare(self, run: Run, settings: RunSettings) -> None:
+    def _compare(self, run: SavedRun, settings: RunSettings) -> None:
         """Compare the records of a run with those of the corpus, if that can be read now."""
         from duckplets.db.database import Database
         from duckplets.ingest.records import current_version
@@ -191,7 +191,7 @@ class _Watched:
                 same = same and fingerprint(database, version) == settings.records
             self._compared(run, same=same)
 
-    def _compared(self, run: Run, *, same: bool) -> None:
+    def _compared(self, run: SavedRun, *, same: bool) -> None:
         self._is_compared = True
         if not same:
             raise StateMismatchError(

@@ -20,7 +20,7 @@ _MB = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AcquireRequest:
     """A source to acquire, with what a data set says itself."""
 
     source: Source
@@ -36,7 +36,7 @@ class Wanted:
             check_cleaning([(self.data_set.name, self.data_set.clean)], current_chunking(database))
 
 
-def wanted_of(sources: Any) -> dict[str, Wanted]:
+def wanted_of(sources: Any) -> dict[str, AcquireRequest]:
     """Return what is to be acquired, by name, in order.
 
     Raises:
@@ -51,12 +51,12 @@ def wanted_of(sources: Any) -> dict[str, Wanted]:
         kind = type(sources).__name__
         raise SourceError(f"sources={kind}: give several in a list, or by name")
     by_name = sources.items() if isinstance(sources, Mapping) else ((None, s) for s in sources)
-    found: dict[str, Wanted] = {}
+    found: dict[str, AcquireRequest] = {}
     for name, each in by_name:
         if isinstance(each, DataSet):
-            one, own = Wanted(each.source(), each.gates, each), each.name
+            one, own = AcquireRequest(each.source(), each.gates, each), each.name
         else:
-            one = Wanted(adapted(each), {})
+            one = AcquireRequest(adapted(each), {})
             own = one.source.default_name()
         name = own if name is None else name
         if name in found:

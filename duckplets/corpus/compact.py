@@ -27,7 +27,7 @@ from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import next_keys
 from duckplets.runs import state
-from duckplets.runs.state_schema import Run
+from duckplets.runs.state_schema import SavedRun
 from duckplets.vectors import upkeep as vectors
 
 _BYTES = 32_000_000  # of rows that are handed over at once
@@ -121,7 +121,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
     )
 
 
-def _minings(run: Run) -> Iterator[int]:
+def _minings(run: SavedRun) -> Iterator[int]:
     """Yield the numbers of the minings that a run draws from."""
     for of in (run.settings, *run.settings.get("eras", [])):
         for of_source in of.get("candidates", {}).values():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
-from duckplets.base.dropped import Held
+from duckplets.base.dropped import LiveSet
 from duckplets.base.stages import stage
 from duckplets.corpus.ingest import TextIn
 from duckplets.corpus.maintenance import Upkeep
@@ -73,8 +73,8 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
         )
         database.statement_timeout = timeout
         super().__init__(database, path, read_only=read_only)
-        self._samplers: Held[Sampler] = Held()
-        self._readers: Held[Records] = Held()
+        self._samplers: LiveSet[Sampler] = LiveSet()
+        self._readers: LiveSet[Records] = LiveSet()
         try:
             if read_only:
                 migrate.check(self._database, "corpus")

@@ -42,7 +42,7 @@ _PROMISES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check(Reported):
+class CheckResult(Reported):
     """The outcome of one check.
 
     Attributes:
@@ -54,27 +54,27 @@ class Check(Reported):
     what: str
 
 
-def environment() -> Iterator[Check]:
+def environment() -> Iterator[CheckResult]:
     """Yield what is installed."""
-    yield Check(True, f"Python {platform.python_version()}, {platform.platform()}")
-    yield Check(True, f"duckplets {_installed('duckplets') or 'from a checkout'}")
+    yield CheckResult(True, f"Python {platform.python_version()}, {platform.platform()}")
+    yield CheckResult(True, f"duckplets {_installed('duckplets') or 'from a checkout'}")
     for package in _REQUIRED:
         found = _installed(package)
-        yield Check(
+        yield CheckResult(
             found is not None,
             f"{package} {found}" if found else f"{package} is missing: pip install {package}",
         )
     for package, (extra, purpose) in _EXTRAS.items():
         found = _installed(package)
         hint = f"not installed; for {purpose}: pip install 'duckplets[{extra}]'"
-        yield Check(True, f"{package} {found or hint}")
+        yield CheckResult(True, f"{package} {found or hint}")
     if _installed("duckdb") is not None:
         from duckplets.db import fts as extension
 
-        yield Check(True, f"DuckDB's extension fts: {extension.found()}")
+        yield CheckResult(True, f"DuckDB's extension fts: {extension.found()}")
 
 
-def corpus(path: Path) -> Iterator[Check]:
+def corpus(path: Path) -> Iterator[CheckResult]:
     """Yield the checks of a corpus file and its state file."""
     from duckplets.db import migrate, probe
     from duckplets.db.database import Database
@@ -84,18 +84,18 @@ def corpus(path: Path) -> Iterator[Check]:
 
     try:
         if path.is_file() and (why := probe.damage(path)):
-            yield Check(False, f"{path} is damaged: {why}")
+            yield CheckResult(False, f"{path} is damaged: {why}")
             return
         database = Database.open(path, read_only=True)
     except DuckpletsError as error:
-        yield Check(False, str(error))
+        yield CheckResult(False, str(error))
         return
     try:
         migrate.check(database, "corpus")
         version_of = records.current_version(database)
-        yield Check(True, f"{path}: schema is current, corpus version {version_of}")
+        yield CheckResult(True, f"{path}: schema is current, corpus version {version_of}")
         if (wal := wal_of(real_path(path))).exists():
-            yield Check(
+            yield CheckResult(
                 True,
                 f"{wal}: what was committed and is not in the file yet; a copy of the file alone "
                 f"lacks it, and the next opening for writing takes it in",
@@ -103,9 +103,9 @@ def corpus(path: Path) -> Iterator[Check]:
         yield from _promises(database)
         for found in checkpoint.overview(database):
             what = f"unfinished ingest of {found['source']}: {counted(found['rows'], 'row')} so far"
-            yield Check(True, f"{what}; the same ingest goes on from there")
+            yield CheckResult(True, f"{what}; the same ingest goes on from there")
     except DuckpletsError as error:
-        yield Check(False, str(error))
+        yield CheckResult(False, str(error))
         return
     finally:
         database.close()
@@ -114,7 +114,7 @@ def corpus(path: Path) -> Iterator[Check]:
     yield from _state(state.state_path(path), version_of)
 
 
-def _snapshot(path: Path) -> Iterator[Check]:
+def _snapshot(path: Path) -> Iterator[CheckResult]:
     """Compare every byte of a snapshot with what was written."""
     from duckplets.serving import snapshot
 
@@ -126,15 +126,15 @@ def _snapshot(path: Path) -> Iterator[Check]:
     except DuckpletsError as error:
         problems = [str(error)]
     if not problems:
-        yield Check(True, f"{folder}: every byte of the snapshot is as it was written")
+        yield CheckResult(True, f"{folder}: every byte of the snapshot is as it was written")
     for problem in problems:
-        yield Check(
+        yield CheckResult(
             False,
             f"{problem}; nothing is lost: delete {folder}, and the next run makes it anew",
         )
 
 
-def _vectors(path: Path) -> Iterator[Check]:
+def _vectors(path: Path) -> Iterator[CheckResult]:
     """Compare vectors with the digests of their commits, and say what runs cannot find."""
     from duckplets.runs import state
     from duckplets.vectors import upkeep
@@ -144,52 +144,54 @@ def _vectors(path: Path) -> Iterator[Check]:
     try:
         sets = {of.name: of for of in store.sets()}
         for problem in upkeep.verify(path):
-            yield Check(
+            yield CheckResult(
                 False, f"{store.path}: {problem}; put a copy in its place, or make them anew"
             )
         for of in sets.values():
             what = f"vectors {of.name!r}: {of.vectors:,} of {of.dimension} dimensions"
-            yield Check(True, f"{store.path}: {what}, last commit {of.number}")
+            yield CheckResult(True, f"{store.path}: {what}, last commit {of.number}")
         for run in state.runs(state.state_path(path)):
             lacking = sorted({*run.settings.get("vectors", {}).get("sets", {})} - sets.keys())
             if lacking:
-                yield Check(
+                yield CheckResult(
                     False,
                     f"run {run.name!r} is pinned to vectors {', '.join(lacking)}, which are not in "
                     f"{store.path}; put the file back",
                 )
     except DuckpletsError as error:
-        yield Check(False, str(error))
+        yield CheckResult(False, str(error))
 
 
-def _promises(database: Database) -> Iterator[Check]:
+def _promises(database: Database) -> Iterator[CheckResult]:
     from duckplets.db import external_files
 
     changed = list(external_files.changed(database).values())
-    yield from (Check(False, message) for message in changed)
+    yield from (CheckResult(False, message) for message in changed)
     for statement, (promise, broken) in _PROMISES.items():
         if changed and statement == "wrong_spans":  # which reads texts
             continue
         count = int(database.run(f"corpus/doctor/{statement}")[0][0])
-        yield Check(count == 0, f"{count:,} {broken}" if count else promise)
+        yield CheckResult(count == 0, f"{count:,} {broken}" if count else promise)
 
 
-def _state(path: Path, corpus_version: int) -> Iterator[Check]:
+def _state(path: Path, corpus_version: int) -> Iterator[CheckResult]:
     from duckplets.runs import state
 
     if not path.exists():
-        yield Check(True, f"{path}: not there yet, no run was saved")
+        yield CheckResult(True, f"{path}: not there yet, no run was saved")
         return
     try:
         cursors = state.cursors(path)
     except DuckpletsError as error:
-        yield Check(False, str(error))
+        yield CheckResult(False, str(error))
         return
     runs = {row["run"]: row["corpus_version"] for row in cursors}
-    yield Check(True, f"{path}: schema is current, saved runs: {len(runs):,}")
+    yield CheckResult(True, f"{path}: schema is current, saved runs: {len(runs):,}")
     for run, pinned in runs.items():
         if pinned > corpus_version:
-            yield Check(False, f"run {run} is of corpus version {pinned}; this is {corpus_version}")
+            yield CheckResult(
+                False, f"run {run} is of corpus version {pinned}; this is {corpus_version}"
+            )
 
 
 def _installed(package: str) -> str | None:

@@ -22,7 +22,7 @@ from duckplets.ingest import checkpoint, records
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.ingest.prepare import Prepared
+    from duckplets.ingest.prepare import PreparedIngest
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.store import OnConflict
     from duckplets.quality.decontaminate import DecontaminationReport
@@ -113,7 +113,7 @@ class Sifting:
             QualityError, DamagedFileError: As for ``ingest``.
         """
         from duckplets.ingest.concurrent import Beside, prepare_beside, store_beside
-        from duckplets.quality.json_lines import JsonLines
+        from duckplets.quality.json_lines import JsonLinesFile
         from duckplets.records.index_controls import keep_controls
         from duckplets.text.prefix import prefix_of
 
@@ -138,9 +138,12 @@ class Sifting:
             if each is not None:
                 each(name, report)
 
-        ready: list[Prepared] = []
+        ready: list[PreparedIngest] = []
         every: list[QualityGates] = []
-        with opened(engine) as by, nullcontext() if jsonl is None else JsonLines(jsonl) as lines:
+        with (
+            opened(engine) as by,
+            nullcontext() if jsonl is None else JsonLinesFile(jsonl) as lines,
+        ):
             for name, one in wanted.items():
                 try:
                     one.check_cleaning(self._database)

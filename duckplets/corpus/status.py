@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.sanitize import Facts, shown
+from duckplets.base.sanitize import ShownDict, shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint, records, splits
@@ -37,7 +37,7 @@ _COUNTED = ("records", "sections", "chunks", "tokens")
 _WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
 
 
-class Status(Facts):
+class Status(ShownDict):
     """The state of a corpus, as plain values by name."""
 
 

@@ -27,7 +27,7 @@ import duckdb
 import pyarrow as pa
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, deadline
-from duckplets.base.dropped import Held, settle
+from duckplets.base.dropped import LiveSet, settle
 from duckplets.base.fork_guard import Home
 from duckplets.base.sanitize import shown
 from duckplets.db import files, sessions
@@ -87,7 +87,7 @@ class Database:
         self._is_closed = False
         if self._threads is not None:
             self._threads.session = session
-        self._others: Held[Session] = Held()
+        self._others: LiveSet[Session] = LiveSet()
 
     @classmethod
     def open(
@@ -182,7 +182,7 @@ class Database:
         for session in own:
             session.close()
         self._first, self._threads = self._reopen(read_only=False, **asked), OfThread()
-        self._threads.session, self._others = self._first, Held()
+        self._threads.session, self._others = self._first, LiveSet()
 
     def interrupt(self) -> None:
         """Stop the statement that another thread is running here, on the first connection."""
@@ -215,7 +215,7 @@ class Database:
             self._home.need(str(self.path or "what reads a file"), _OPEN_HERE)
         else:
             self._first, self._home = self._reopen(read_only=True), Home()
-            self._threads, self._others = OfThread(), Held()
+            self._threads, self._others = OfThread(), LiveSet()
             self._threads.session = self._first
 
     @contextmanager

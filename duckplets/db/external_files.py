@@ -31,7 +31,7 @@ _MARK = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class FileState:
     """What a Parquet file is known again by.
 
     Attributes:
@@ -44,7 +44,7 @@ class State:
     modified: int
     footer: str
 
-    def differs(self, now: State) -> str:
+    def differs(self, now: FileState) -> str:
         """Say in what a file is no more what it was; nothing if it is."""
         if self.size != now.size:
             return f"has {now.size:,} bytes now, and had {self.size:,}"
@@ -59,7 +59,7 @@ def _time(modified: int) -> str:
     return f"{datetime.fromtimestamp(modified // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def state_of(file: str | Path) -> State:
+def state_of(file: str | Path) -> FileState:
     """Return what a file is known by.
 
     Raises:
@@ -72,7 +72,7 @@ def state_of(file: str | Path) -> State:
         length = int.from_bytes(end[:4], "little") if end.endswith(_MARK) else 0
         opened.seek(max(facts.st_size - _END - length, 0))
         footer = hashlib.sha256(opened.read(length + _END)).hexdigest()
-    return State(facts.st_size, facts.st_mtime_ns, footer)
+    return FileState(facts.st_size, facts.st_mtime_ns, footer)
 
 
 def folder_of(corpus: Path) -> str:
@@ -85,7 +85,7 @@ def located(path: str, corpus: Path) -> str:
     return path if os.path.isabs(path) else folder_of(corpus) + path
 
 
-def change(path: str, was: State) -> str:
+def change(path: str, was: FileState) -> str:
     """Say in what a file has changed; nothing if it is as it was."""
     try:
         return was.differs(state_of(path))
@@ -128,7 +128,7 @@ def open_to(
         for path, size, modified, footer in rows:
             place = located(path, corpus)
             CHANGED.pop(place, None)
-            if why := change(place, State(size, modified, footer)):
+            if why := change(place, FileState(size, modified, footer)):
                 CHANGED[place] = told(place, why, corpus)
             else:
                 paths.add(place)
@@ -147,7 +147,7 @@ def changed(database: Database) -> dict[str, str]:
     found = {}
     for path, size, modified, footer in database.run("db/external_files/files"):
         place = located(path, corpus)
-        if why := change(place, State(size, modified, footer)):
+        if why := change(place, FileState(size, modified, footer)):
             found[place] = told(place, why, corpus)
     return found
 

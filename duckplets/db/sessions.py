@@ -22,7 +22,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from duckplets.base.dropped import Held, settle
+from duckplets.base.dropped import LiveSet, settle
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files, torn_write_repair
 from duckplets.db.files import FileId, file_id
@@ -150,7 +150,7 @@ class Feed:
 
 
 _GATE = threading.RLock()  # held while connections are made or closed, and by who forks
-_SESSIONS: Held[Session] = Held()  # of this process
+_SESSIONS: LiveSet[Session] = LiveSet()  # of this process
 _FORKING: list[Session] = []  # the same, while this process is being forked
 _INHERITED: list[Session] = []  # of those it was forked from, never to be touched
 _CHANGERS: dict[FileId, int | None] = {}  # the thread that does

@@ -118,7 +118,7 @@ class DaskEngine:
         self, function: Callable[[Any, Any], Any], job: Any, parts: Iterable[Part]
     ) -> Generator[Any, None, None]:
         """Yield what a function makes of every part, in their order; see ``Engine.map``."""
-        with closing(_Work(self.client, self._allowed, function, job)) as work:
+        with closing(_DaskJob(self.client, self._allowed, function, job)) as work:
             most = self.workers * (1 + AHEAD)
             for part in parts:
                 work.send(part)
@@ -128,7 +128,7 @@ class DaskEngine:
                 yield work.take()
 
 
-class _Work:
+class _DaskJob:
     """One function over some parts."""
 
     def __init__(

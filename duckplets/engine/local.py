@@ -80,7 +80,7 @@ def local(workers: int, *, most_losses: int = MOST_LOSSES) -> Iterator[LocalEngi
     engine.tell_if_small()
 
 
-class _Work:
+class _LocalJob:
     """One function over some parts.
 
     Attributes:
@@ -119,7 +119,7 @@ class LocalEngine:
         self, function: Callable[[Any, Any], Any], job: Any, parts: Iterable[Part]
     ) -> Generator[Any, None, None]:
         """Yield what a function makes of every part, in their order; see ``Engine.map``."""
-        work = _Work(name_of(function), self._sent(job))
+        work = _LocalJob(name_of(function), self._sent(job))
         coming: deque[Future[bytes]] = deque()
         try:
             for part in parts:
@@ -159,7 +159,7 @@ class LocalEngine:
         coming.popleft()
         return unpacked(pickle.loads(found))
 
-    def _end(self, work: _Work, coming: Iterable[Future[bytes]]) -> None:
+    def _end(self, work: _LocalJob, coming: Iterable[Future[bytes]]) -> None:
         """Stop what is done for nobody: when this returns it writes no file any more."""
         running = [each for each in coming if not each.cancel()]
         with self._lock:
@@ -181,7 +181,7 @@ class LocalEngine:
 
     # -- in a thread, which has a process of its own ----------------------------------------------
 
-    def _made(self, work: _Work, part: Part, data: bytes) -> bytes:
+    def _made(self, work: _LocalJob, part: Part, data: bytes) -> bytes:
         """Return what a process makes of a part."""
         raised = lost = 0
         while True:
@@ -202,7 +202,7 @@ class LocalEngine:
                 raise failed(part, pickle.loads(answer))
 
     @contextmanager
-    def _at(self, work: _Work, process: _Process) -> Iterator[None]:
+    def _at(self, work: _LocalJob, process: _Process) -> Iterator[None]:
         """Let others know what a process is at, unless nobody wants it any more."""
         with self._lock:
             if work.is_over or self._is_closed:
@@ -268,13 +268,13 @@ class _Process:
             stdout=subprocess.PIPE,
             env=dict.fromkeys(_THREADS, "1") | os.environ,
         )
-        self._has: _Work | None = None  # the work whose job it has
+        self._has: _LocalJob | None = None  # the work whose job it has
 
     def begin(self) -> None:
         """Wait until it has begun."""
         pickle.load(self._answers)
 
-    def ask(self, work: _Work, wanted: dict[str, str], part: bytes) -> tuple[bool, bytes]:
+    def ask(self, work: _LocalJob, wanted: dict[str, str], part: bytes) -> tuple[bool, bytes]:
         """Return whether it has made a part of a work, and the result or the error.
 
         Raises:

@@ -16,9 +16,9 @@ from duckplets.base.checks import integer
 from duckplets.base.sanitize import Reported
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, nearest
-from duckplets.export.examples import Reader, Wanted
+from duckplets.export.examples import ExportRequest, SubjectReader
 from duckplets.export.files import appearing, check
-from duckplets.export.formats import FORMS, Form, Progress
+from duckplets.export.formats import FORMS, ExportFormat, Progress
 from duckplets.export.subject import mined, pooled
 from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.recipes import TripletRecipe
@@ -144,7 +144,7 @@ def export(
         subject = pooled(database, recipe, **where, every=corpus == "all")
     wanted = replace(wanted, instruction=subject.recipe.instruction)
     with appearing(path, place, overwrite=overwrite) as aside:
-        with Reader(database, subject) as reader:
+        with SubjectReader(database, subject) as reader:
             tally = form.write(reader, wanted, aside, progress)
             sources = reader.sources
         left_out = {reason: n for reason, n in sorted(tally.left_out.items()) if n}
@@ -170,7 +170,7 @@ def export(
     )
 
 
-def _form(name: str) -> Form:
+def _form(name: str) -> ExportFormat:
     if name not in FORMS:
         hint = nearest(str(name), FORMS)
         raise SamplerError(f"format={name!r}{hint}: give one of {', '.join(FORMS)}")
@@ -179,13 +179,13 @@ def _form(name: str) -> Form:
 
 def _wanted(
     name: str,
-    form: Form,
+    form: ExportFormat,
     *,
     shape: str | None,
     negatives: int | None,
     when_short: str | None,
     scores: bool,
-) -> Wanted:
+) -> ExportRequest:
     """Return what the arguments ask of a format, if it can be had."""
     shapes = list(form.places)
     chosen = shapes[0] if shape is None else shape
@@ -207,7 +207,7 @@ def _wanted(
         raise SamplerError(f"scores: format={name!r}{shaped} has no place for them{others}")
     if when_short is not None:
         _check_short(when_short, name, form, chosen, scores=scores)
-    return Wanted(
+    return ExportRequest(
         shape=chosen,
         negatives=negatives,
         pairs=negatives == 0,
@@ -216,7 +216,9 @@ def _wanted(
     )
 
 
-def _check_short(when_short: str, name: str, form: Form, shape: str, *, scores: bool) -> None:
+def _check_short(
+    when_short: str, name: str, form: ExportFormat, shape: str, *, scores: bool
+) -> None:
     if when_short not in get_args(WhenShort):
         hint = nearest(str(when_short), get_args(WhenShort))
         raise SamplerError(f"when_short={when_short!r}{hint}: give keep, drop or random")
@@ -233,7 +235,7 @@ def _check_short(when_short: str, name: str, form: Form, shape: str, *, scores: 
         )
 
 
-def _check_documents(corpus: str, name: str, form: Form) -> None:
+def _check_documents(corpus: str, name: str, form: ExportFormat) -> None:
     if corpus not in get_args(Documents):
         hint = nearest(str(corpus), get_args(Documents))
         raise SamplerError(f"corpus={corpus!r}{hint}: give split or all")

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
-from duckplets.base.block_size import Pace
+from duckplets.base.block_size import BlockSize
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.export.fill import Fill
@@ -75,7 +75,7 @@ class Example:
 # -- reading them -------------------------------------------------------------------------------
 
 
-class Reader:
+class SubjectReader:
     """Reads one subject on a connection of its own, as of one moment.
 
     Args:
@@ -94,7 +94,7 @@ class Reader:
         self._open = ExitStack()
         self.fill: Fill | None = None
 
-    def __enter__(self) -> Reader:
+    def __enter__(self) -> SubjectReader:
         minings = {"minings": self.subject.minings}
         with self._open:  # closed here unless all goes well
             self._open.callback(self.database.close)
@@ -144,13 +144,13 @@ class Reader:
 
     def examples(self, negatives: int | None = None) -> Iterator[Example]:
         """Yield the examples of all anchors, with so many negatives at most, in their order."""
-        pace, start = Pace(_LARGEST_BLOCK, _BLOCK_BYTES), 0
+        pace, start = BlockSize(_LARGEST_BLOCK, _BLOCK_BYTES), 0
         while start < self.anchors.num_rows:
             block = self.anchors.slice(start, pace.rows)
             yield from self._block(block, negatives, pace)
             start += block.num_rows
 
-    def _block(self, keys: pa.Table, negatives: int | None, pace: Pace) -> Iterator[Example]:
+    def _block(self, keys: pa.Table, negatives: int | None, pace: BlockSize) -> Iterator[Example]:
         places = pa.array(np.arange(keys.num_rows, dtype=np.int64))
         with self.database.registered(requests=keys.append_column("place", places)):
             anchors = self.database.table("export/anchors_of")
@@ -195,7 +195,7 @@ class Reader:
     def documents(self) -> Iterator[Document]:
         """Yield every document, in order."""
         keys = self.database.table("export/document_keys")["section_key"].to_numpy()
-        pace, start = Pace(_LARGEST_BLOCK, _BLOCK_BYTES), 0
+        pace, start = BlockSize(_LARGEST_BLOCK, _BLOCK_BYTES), 0
         while start < len(keys):
             block = keys[start : start + pace.rows]
             rows = self._documents(block)
@@ -234,7 +234,7 @@ def _by_key(rows: pa.Table) -> dict[int, Document]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
+class ExportRequest:
     """What a file is to hold.
 
     Attributes:
@@ -258,7 +258,7 @@ class Wanted:
 
 
 @dataclass
-class Tally:
+class ExportTally:
     """Counts of what was written: rows of the main file, anchors, and negatives of these.
 
     Of the negatives also those that were drawn at random for it.
@@ -272,7 +272,7 @@ class Tally:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def fit(example: Example, wanted: Wanted, tally: Tally) -> Example | None:
+def fit(example: Example, wanted: ExportRequest, tally: ExportTally) -> Example | None:
     """Return an example with what is wanted of it, or None, counted, if it is left out."""
     if wanted.scores and None in example.scores:
         pairs = zip(example.negatives, example.scores, strict=True)
@@ -289,7 +289,7 @@ def fit(example: Example, wanted: Wanted, tally: Tally) -> Example | None:
     return example
 
 
-def _reason(example: Example, wanted: Wanted) -> str:
+def _reason(example: Example, wanted: ExportRequest) -> str:
     if example.outcome == "dropped":
         return "dropped when mining"
     if not example.positives:

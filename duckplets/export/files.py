@@ -83,7 +83,7 @@ def _characters(value: Any) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class ExportPlace:
     """What an export makes: a file, or a folder of files.
 
     Attributes:
@@ -95,7 +95,7 @@ class Place:
     files: tuple[str, ...] = ()
 
 
-def check(path: Path, place: Place, *, overwrite: bool) -> None:
+def check(path: Path, place: ExportPlace, *, overwrite: bool) -> None:
     """Refuse a path that nothing can be written to, or where something is already.
 
     Raises:
@@ -137,7 +137,7 @@ def _refuse_foreign(path: Path, files: Sequence[str]) -> None:
 
 
 @contextmanager
-def appearing(path: Path, place: Place, *, overwrite: bool) -> Iterator[Path]:
+def appearing(path: Path, place: ExportPlace, *, overwrite: bool) -> Iterator[Path]:
     """Yield a path to write to, which takes its real name when all went well.
 
     Raises:

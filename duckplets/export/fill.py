@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers, Lists
+from duckplets.base.arrays import IntegerLists, Integers
 from duckplets.db.database import Database
 from duckplets.export.subject import Subject
 from duckplets.mining.backfill import backfill
@@ -61,7 +61,7 @@ class Fill:
 
     def _of(
         self, guards: Guards, keys: Integers, mine: Integers, place: Integers, sections: Integers
-    ) -> list[tuple[int, Lists]]:
+    ) -> list[tuple[int, IntegerLists]]:
         """Return what stretches of one mining's anchors get, each with where it begins."""
         known = guards.sections.keys[guards.anchors]  # ascending
         at = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
@@ -99,13 +99,13 @@ class Fill:
         return found
 
 
-def _chosen(guards: Guards, mine: Integers, place: Integers, sections: Integers) -> Lists:
+def _chosen(guards: Guards, mine: Integers, place: Integers, sections: Integers) -> IntegerLists:
     """Return the documents that some anchors have, as the guards number them."""
     low, high = np.searchsorted(place, mine), np.searchsorted(place, mine, side="right")
     counts = high - low
-    rows = Lists(np.concatenate([[0], np.cumsum(counts)]), np.zeros(counts.sum(), np.int64))
+    rows = IntegerLists(np.concatenate([[0], np.cumsum(counts)]), np.zeros(counts.sum(), np.int64))
     at = np.repeat(low - rows.starts[:-1], counts) + np.arange(counts.sum())
     order = np.argsort(guards.sections.keys, kind="stable")
     by_key = guards.sections.keys[order]
     near = np.minimum(np.searchsorted(by_key, sections[at]), max(len(by_key) - 1, 0))
-    return Lists(rows.starts, order[near])
+    return IntegerLists(rows.starts, order[near])

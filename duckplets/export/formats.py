@@ -28,8 +28,15 @@ import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.errors import SamplerError
-from duckplets.export.examples import Document, Example, Reader, Tally, Wanted, fit
-from duckplets.export.files import Place, Row, json_lines, parquet
+from duckplets.export.examples import (
+    Document,
+    Example,
+    ExportRequest,
+    ExportTally,
+    SubjectReader,
+    fit,
+)
+from duckplets.export.files import ExportPlace, Row, json_lines, parquet
 from duckplets.export.fill import Fill
 
 Progress = Callable[[int, int | None], None]
@@ -40,7 +47,7 @@ _TRAIN, _CORPUS, _QUERIES = "train.jsonl", "corpus.jsonl", "queries.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Form:
+class ExportFormat:
     """A format.
 
     Attributes:
@@ -51,21 +58,21 @@ class Form:
         write: Writes a shape to a path, a folder that exists or a file that does not.
     """
 
-    places: dict[str, Place]
+    places: dict[str, ExportPlace]
     scored: tuple[str, ...] = ()
     mined: bool = True
-    write: Callable[[Reader, Wanted, Path, Progress | None], Tally]
+    write: Callable[[SubjectReader, ExportRequest, Path, Progress | None], ExportTally]
 
 
 def _write_rows(
-    rows: Callable[[Example, Wanted], Rows],
-    reader: Reader,
-    wanted: Wanted,
+    rows: Callable[[Example, ExportRequest], Rows],
+    reader: SubjectReader,
+    wanted: ExportRequest,
     path: Path,
     progress: Progress | None,
-) -> Tally:
+) -> ExportTally:
     """Write the rows of every example; returns what was written and what was not."""
-    wanted, tally, anchors = _complete(reader, wanted), Tally(), reader.anchors.num_rows
+    wanted, tally, anchors = _complete(reader, wanted), ExportTally(), reader.anchors.num_rows
     is_parquet = path.suffix.lower() == ".parquet"
     with parquet(path, _schema(wanted)) if is_parquet else json_lines(path) as write:
         for done, example in enumerate(reader.examples(wanted.negatives), 1):
@@ -78,7 +85,7 @@ def _write_rows(
     return tally
 
 
-def _complete(reader: Reader, wanted: Wanted) -> Wanted:
+def _complete(reader: SubjectReader, wanted: ExportRequest) -> ExportRequest:
     """Return what is wanted with how many negatives, where anchors with fewer are not kept."""
     if wanted.when_short not in ("drop", "random"):
         return wanted
@@ -97,8 +104,8 @@ def _ways(example: Example) -> list[str]:
 
 
 def _sentence_transformers(
-    reader: Reader, wanted: Wanted, path: Path, progress: Progress | None
-) -> Tally:
+    reader: SubjectReader, wanted: ExportRequest, path: Path, progress: Progress | None
+) -> ExportTally:
     """Write a dataset, as Parquet or JSON lines by the suffix of the path."""
     if wanted.shape == "n-tuple":
         most = reader.most_negatives() if wanted.negatives is None else wanted.negatives
@@ -107,7 +114,7 @@ def _sentence_transformers(
 
 
 @lru_cache(maxsize=1)
-def _schema(wanted: Wanted) -> pa.Schema:
+def _schema(wanted: ExportRequest) -> pa.Schema:
     """Return the columns of a shape."""
     text, scores = pa.string(), pa.list_(pa.float64())
     if wanted.shape == "labeled-pair":
@@ -123,7 +130,7 @@ def _schema(wanted: Wanted) -> pa.Schema:
     return pa.schema([*columns, ("scores", scores)] if wanted.scores else columns)
 
 
-def _named(example: Example, wanted: Wanted) -> Rows:
+def _named(example: Example, wanted: ExportRequest) -> Rows:
     """Yield the rows of an example: values by the shape, named by its schema."""
     names = _schema(wanted).names
     shape = "n-tuple" if wanted.pairs and wanted.shape == "triplet" else wanted.shape
@@ -167,12 +174,14 @@ _VALUES = {
 # -- FlagEmbedding ------------------------------------------------------------------------------
 
 
-def _flagembedding(reader: Reader, wanted: Wanted, path: Path, progress: Progress | None) -> Tally:
+def _flagembedding(
+    reader: SubjectReader, wanted: ExportRequest, path: Path, progress: Progress | None
+) -> ExportTally:
     """Write a file of JSON lines."""
     return _write_rows(_query_lines, reader, wanted, path, progress)
 
 
-def _query_lines(example: Example, wanted: Wanted) -> Rows:
+def _query_lines(example: Example, wanted: ExportRequest) -> Rows:
     row: dict[str, Any] = {
         "query": example.text,
         "pos": [document.text for document in example.positives],
@@ -191,7 +200,9 @@ def _query_lines(example: Example, wanted: Wanted) -> Rows:
 # -- Tevatron -----------------------------------------------------------------------------------
 
 
-def _tevatron(reader: Reader, wanted: Wanted, path: Path, progress: Progress | None) -> Tally:
+def _tevatron(
+    reader: SubjectReader, wanted: ExportRequest, path: Path, progress: Progress | None
+) -> ExportTally:
     """Write a folder of ids and documents, or a file with passages."""
     if wanted.shape == "passages":
         return _write_rows(_passages, reader, wanted, path, progress)
@@ -202,7 +213,7 @@ def _tevatron(reader: Reader, wanted: Wanted, path: Path, progress: Progress | N
     return tally
 
 
-def _document_ids(example: Example, wanted: Wanted) -> Rows:
+def _document_ids(example: Example, wanted: ExportRequest) -> Rows:
     row = {
         "query_id": example.id,
         "query_text": example.text,
@@ -212,7 +223,7 @@ def _document_ids(example: Example, wanted: Wanted) -> Rows:
     yield row | ({"negative_by": _ways(example)} if wanted.when_short == "random" else {})
 
 
-def _passages(example: Example, wanted: Wanted) -> Rows:
+def _passages(example: Example, wanted: ExportRequest) -> Rows:
     def passage(document: Document, score: float | None) -> dict[str, Any]:
         plain = {"docid": document.id, "title": "", "text": document.text}
         return {**plain, "score": score} if wanted.scores else plain
@@ -230,13 +241,15 @@ def _passages(example: Example, wanted: Wanted) -> Rows:
 # -- BEIR ---------------------------------------------------------------------------------------
 
 
-def _beir(reader: Reader, wanted: Wanted, path: Path, progress: Progress | None) -> Tally:
+def _beir(
+    reader: SubjectReader, wanted: ExportRequest, path: Path, progress: Progress | None
+) -> ExportTally:
     """Write a folder with documents, queries, and ``qrels`` named by the split."""
     recipe, own = reader.subject.recipe, reader.subject.pools[0].own_positive
     same = {"own": own, "same": recipe.allow_same_anchor_positive}
     reader.run_with("export/judgements", "anchors", ["chunk_key"], same)
     anchors, queries, judged = reader.database.run("export/query_counts")[0]
-    tally = Tally(anchors=judged)
+    tally = ExportTally(anchors=judged)
     tally.left_out.update({"no positive": queries - judged, "repeated question": anchors - queries})
     with json_lines(path / _CORPUS) as write:
         for document in reader.documents():
@@ -259,7 +272,7 @@ def _beir(reader: Reader, wanted: Wanted, path: Path, progress: Progress | None)
     return tally
 
 
-def _judged_queries(reader: Reader) -> Iterator[dict[str, Any]]:
+def _judged_queries(reader: SubjectReader) -> Iterator[dict[str, Any]]:
     for batch in reader.database.stream(query("export/judged_queries"), rows=4096):
         yield from batch.to_pylist()
 
@@ -274,24 +287,24 @@ def _beir_id(name: str) -> str:
     return name
 
 
-FORMS: dict[str, Form] = {
-    "sentence-transformers": Form(
-        places=dict.fromkeys(_VALUES, Place(suffixes=(".parquet", ".jsonl"))),
+FORMS: dict[str, ExportFormat] = {
+    "sentence-transformers": ExportFormat(
+        places=dict.fromkeys(_VALUES, ExportPlace(suffixes=(".parquet", ".jsonl"))),
         scored=tuple(_VALUES),
         write=_sentence_transformers,
     ),
-    "flagembedding": Form(
-        places={"": Place(suffixes=(".jsonl", ".json"))}, scored=("",), write=_flagembedding
+    "flagembedding": ExportFormat(
+        places={"": ExportPlace(suffixes=(".jsonl", ".json"))}, scored=("",), write=_flagembedding
     ),
-    "tevatron": Form(
+    "tevatron": ExportFormat(
         places={
-            "documents": Place(files=(_TRAIN, _CORPUS)),
-            "passages": Place(suffixes=(".jsonl",)),
+            "documents": ExportPlace(files=(_TRAIN, _CORPUS)),
+            "passages": ExportPlace(suffixes=(".jsonl",)),
         },
         scored=("passages",),
         write=_tevatron,
     ),
-    "beir": Form(
-        places={"": Place(files=(_CORPUS, _QUERIES, "qrels/*.tsv"))}, mined=False, write=_beir
+    "beir": ExportFormat(
+        places={"": ExportPlace(files=(_CORPUS, _QUERIES, "qrels/*.tsv"))}, mined=False, write=_beir
     ),
 }

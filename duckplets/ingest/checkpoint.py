@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckplets.base.plain import Stored
+from duckplets.base.plain import StoredJson
 from duckplets.db.database import Database
 
 UNPUBLISHED = 2**63 - 1
@@ -76,7 +76,7 @@ class Unfinished:
     source_id: int
     started_at: str
     saved_at: str
-    _place: Stored
+    _place: StoredJson
     _json: dict[str, Any]
 
     # Read when asked for: what is damaged can still be discarded.
@@ -105,7 +105,7 @@ def ingests(database: Database) -> list[Unfinished]:
             int(source_id),
             started_at.isoformat(timespec="seconds"),
             saved_at.isoformat(timespec="seconds"),
-            Stored(database.path, "unfinished_ingests", f"source {name!r}", _WAY),
+            StoredJson(database.path, "unfinished_ingests", f"source {name!r}", _WAY),
             {"settings": settings, "cursor": cursor, "counts": counts},
         )
         for name, source_id, settings, cursor, counts, started_at, saved_at in database.run(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.plain import Stored
+from duckplets.base.plain import StoredJson
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
@@ -85,7 +85,7 @@ def _settings(database: Database) -> dict[str, Any]:
     rows = database.run("ingest/chunks/get_settings")
     if not rows:
         return {}
-    place = Stored(database.path, "settings", "chunking")
+    place = StoredJson(database.path, "settings", "chunking")
     return dict(place.read("value", rows[0][0], _SETTINGS | {"fingerprint": _FINGERPRINT}))
 
 

@@ -34,7 +34,7 @@ from duckplets.engine.protocol import Engine
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.ingest.distributed import Elsewhere
 from duckplets.ingest.ingest import store
-from duckplets.ingest.prepare import Prepared, prepare, refuse_shuffled
+from duckplets.ingest.prepare import PreparedIngest, prepare, refuse_shuffled
 from duckplets.ingest.records import IngestReport
 from duckplets.sources import Mark, Rows, Source
 from duckplets.sources.resumable import is_local
@@ -73,7 +73,7 @@ class Beside:
             raise SourceError(f"spool_mb={value!r}: give a number of 10^6 bytes above 0")
 
 
-def prepare_beside(database: Database, source: Source, **asked: Any) -> Prepared:
+def prepare_beside(database: Database, source: Source, **asked: Any) -> PreparedIngest:
     """Prepare an ingest of a source that may be read again; see ``prepare``.
 
     Raises:
@@ -85,11 +85,11 @@ def prepare_beside(database: Database, source: Source, **asked: Any) -> Prepared
 
 def store_beside(
     database: Database,
-    several: Sequence[Prepared],
+    several: Sequence[PreparedIngest],
     how: Beside,
     progress: Progress | None = None,
     engine: Engine | None = None,
-) -> Generator[tuple[Prepared, IngestReport | DuckpletsError], None, None]:
+) -> Generator[tuple[PreparedIngest, IngestReport | DuckpletsError], None, None]:
     """Store sources that were prepared, in their order, while those that follow are being read.
 
     Whoever does not want the next one after an error closes the iterator. It ends all threads,
@@ -152,7 +152,9 @@ class _Ahead:
         ended: Called once when it is read to its end, has failed or was stopped.
     """
 
-    def __init__(self, prepared: Prepared, folder: Path, how: Beside, readers: _Readers) -> None:
+    def __init__(
+        self, prepared: PreparedIngest, folder: Path, how: Beside, readers: _Readers
+    ) -> None:
         self._name, self._folder, self._readers = prepared.request.name, folder, readers
         self.is_reading = False
         self._reading = Rereading(
@@ -180,7 +182,9 @@ class _Ahead:
         opened = next(self.coming)
         if not isinstance(opened, Rows):
             raise TypeError("a source comes before its rows")
-        return Rows(_Taken(self.coming), opened.defaults, opened.total, self._rejected, self._notes)
+        return Rows(
+            _TakenBatches(self.coming), opened.defaults, opened.total, self._rejected, self._notes
+        )
 
     def close(self) -> None:
         """End the reading, and remove what waits."""
@@ -221,7 +225,7 @@ class _Ahead:
             ) from error
 
 
-class _Taken(Iterator[pa.RecordBatch | Mark]):
+class _TakenBatches(Iterator[pa.RecordBatch | Mark]):
     """Batches and marks of what comes, the batches out of their files."""
 
     def __init__(self, coming: Lookahead[Rows | Mark | _Waiting]) -> None:
@@ -241,7 +245,7 @@ class _Readers:
     take sources in order, and one that has come to its end gives its place to the next.
     """
 
-    def __init__(self, database: Database, several: Sequence[Prepared], how: Beside) -> None:
+    def __init__(self, database: Database, several: Sequence[PreparedIngest], how: Beside) -> None:
         beside = Path(f"{os.path.realpath(str(database.path))}.rows")
         sweep(beside)
         self._folder = aside_of(beside)
@@ -267,7 +271,7 @@ class _Readers:
         remove(self._folder)
 
     @contextmanager
-    def turn(self, prepared: Prepared) -> Iterator[Rows | None]:
+    def turn(self, prepared: PreparedIngest) -> Iterator[Rows | None]:
         """Give the rows of a source, None where nothing is to be read, and end it afterwards."""
         ahead = self._each.get(id(prepared))
         if ahead is None:

@@ -27,12 +27,12 @@ from duckplets.db.database import Database
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.errors import DuckpletsError
 from duckplets.ingest.chunks import current_chunking
-from duckplets.ingest.prepare import Prepared
+from duckplets.ingest.prepare import PreparedIngest
 from duckplets.ingest.streams import Item, batches_of, in_full, stream_of
-from duckplets.ingest.transform import Fresh, Work, fresh
-from duckplets.ingest.workers import Given, Read, read_part, work_at
+from duckplets.ingest.transform import Fresh, Transform, fresh
+from duckplets.ingest.workers import Read, ReadJob, read_part, work_at
 from duckplets.sources import Rows
-from duckplets.sources.limits import Reader
+from duckplets.sources.limits import FileReader
 from duckplets.sources.partitions import Cut, PartOf, cuts_of, file_source
 from duckplets.sources.resumable import Resumable
 
@@ -59,7 +59,7 @@ class Parted:
         is_over: Whether nothing more of it is wanted.
     """
 
-    def __init__(self, number: int, prepared: Prepared, work: Work | None) -> None:
+    def __init__(self, number: int, prepared: PreparedIngest, work: Transform | None) -> None:
         self.number, self.prepared, self.work = number, prepared, work
         self.source = file_source(prepared.request.source)
         gates = prepared.request.gates
@@ -68,7 +68,7 @@ class Parted:
         self.part = PartOf(self.source, getattr(self.source, "uri", None) or "")
         self.passed, self.is_over = 0, False
         self.notes: list[str] = []
-        self._reader: Reader | None = None
+        self._reader: FileReader | None = None
         self._rows: Rows | None = None
         self._row = 1  # the number of the next row
 
@@ -76,7 +76,7 @@ class Parted:
         """Open it, with what can be checked before anything is read, if it is not open yet."""
         if self._rows is None:
             self.close()
-            self._reader = Reader.within(self.prepared.limits)
+            self._reader = FileReader.within(self.prepared.limits)
             if self.source is None:
                 self._rows = self.prepared.open(self._reader, self.prepared.cursor)
                 return self._rows
@@ -125,7 +125,7 @@ class Parted:
     def read_here(self, cut: Cut, error: DuckpletsError) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part that a worker has refused, or raise why this process does."""
         part = replace(self.part, row=self._row, origins=None)
-        with closing(Reader.within(self.prepared.limits)) as reader:
+        with closing(FileReader.within(self.prepared.limits)) as reader:
             yield from cut.open(self.source, reader, part).batches
         self._row = part.origins.row + 1 if part.origins else self._row
         self.part.paths = part.paths
@@ -149,7 +149,7 @@ class Elsewhere:
     """
 
     def __init__(
-        self, engine: Engine | None, database: Database, several: Sequence[Prepared]
+        self, engine: Engine | None, database: Database, several: Sequence[PreparedIngest]
     ) -> None:
         beside = Path(f"{os.path.realpath(str(database.path))}.parts")
         sweep(beside)
@@ -160,7 +160,7 @@ class Elsewhere:
             chunking = current_chunking(database)
             wanted = (one for one in several if not one.is_full)
             for number, one in enumerate(wanted):
-                self._each.append(Parted(number, one, Work.of(chunking, one.request.gates)))
+                self._each.append(Parted(number, one, Transform.of(chunking, one.request.gates)))
         self._coming: Iterator[_Result] | None = None
         self._next: _Result | None = None
 
@@ -172,12 +172,12 @@ class Elsewhere:
             self._coming.close()
         remove(self._folder)
 
-    def reads(self, prepared: Prepared) -> bool:
+    def reads(self, prepared: PreparedIngest) -> bool:
         """Return whether a source is one of files, and there is an engine to read them."""
         return any(one.prepared is prepared and one.source is not None for one in self._each)
 
     @contextmanager
-    def turn(self, prepared: Prepared, rows: Rows | None = None) -> Iterator[Rows | None]:
+    def turn(self, prepared: PreparedIngest, rows: Rows | None = None) -> Iterator[Rows | None]:
         """Give the rows of a source whose turn it is; None where who asks is to read it.
 
         Args:
@@ -253,7 +253,7 @@ class Elsewhere:
         def part_of(item: tuple[int, Cut]) -> Part:
             one, cut = self._each[item[0]], item[1]
             named = {"number": one.number, "source": one.source, "keys": one.part.keys}
-            given = Given(
+            given = ReadJob(
                 **named,
                 cut=cut.absolute(),
                 told=cut.told(),

@@ -14,7 +14,7 @@ import pyarrow as pa
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files
 from duckplets.db.database import Database
-from duckplets.db.external_files import State
+from duckplets.db.external_files import FileState
 from duckplets.errors import SourceError
 from duckplets.ingest.chunks import current_chunking
 from duckplets.sources import ParquetSource, Source
@@ -41,7 +41,7 @@ class PlacedFile(NamedTuple):
     """
 
     path: str
-    state: State
+    state: FileState
     columns: Columns
 
     @classmethod
@@ -49,7 +49,7 @@ class PlacedFile(NamedTuple):
         """Return one from its columns in ``placed_files``, from the path on."""
         path, size, modified, footer, columns = row
         of = tuple((str(h), str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
-        return cls(path, State(size, modified, footer), of)
+        return cls(path, FileState(size, modified, footer), of)
 
     def row(self, key: int) -> dict[str, Any]:
         """Return the columns to note, by name."""

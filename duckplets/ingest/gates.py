@@ -48,7 +48,7 @@ class Intake(NamedTuple):
     is_anew: bool
 
 
-class Measuring(Protocol):
+class GateMeasures(Protocol):
     """What gates have to know of texts; it can be sent to another process."""
 
     def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -71,7 +71,7 @@ class Gates(Protocol):
         """The number of the last row that was read before."""
 
     @property
-    def measuring(self) -> Measuring | None:
+    def measuring(self) -> GateMeasures | None:
         """What can be known of rows before they are judged, and anywhere."""
 
     def settings(self) -> dict[str, Any]:

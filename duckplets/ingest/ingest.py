@@ -25,11 +25,11 @@ from duckplets.ingest.checkpoint import UNPUBLISHED, Unfinished
 from duckplets.ingest.distributed import Elsewhere
 from duckplets.ingest.gates import NothingNew
 from duckplets.ingest.outcome_counts import Counts
-from duckplets.ingest.prepare import Prepared, kept, prepare
+from duckplets.ingest.prepare import PreparedIngest, kept, prepare
 from duckplets.ingest.records import IngestReport, current_version
 from duckplets.ingest.store import Request, Storing
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.limits import Reader
+from duckplets.sources.limits import FileReader
 
 # Marks that follow each other closely are passed by, for a commit takes ten milliseconds; and so
 # are those within ten times what the last one took: each writes an unfinished row group anew, half
@@ -72,7 +72,7 @@ def ingest(
 
 def store(
     database: Database,
-    prepared: Prepared,
+    prepared: PreparedIngest,
     progress: Progress | None = None,
     *,
     rows: Rows | None = None,
@@ -92,7 +92,7 @@ def store(
     try:
         with database.frugal(_MEMORY), ExitStack() as held:
             if rows is None:
-                reader = held.enter_context(closing(Reader.within(prepared.limits)))
+                reader = held.enter_context(closing(FileReader.within(prepared.limits)))
                 rows = prepared.open(reader, prepared.cursor)
                 items = ahead(rows.batches)
             else:
@@ -110,7 +110,7 @@ def store(
 
 def _stored(
     database: Database,
-    prepared: Prepared,
+    prepared: PreparedIngest,
     rows: Rows,
     items: Iterator[pa.RecordBatch | Mark],
     started: float,

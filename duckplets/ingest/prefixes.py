@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from duckplets.base.documents import Unreadable
-from duckplets.base.plain import Stored, from_json
+from duckplets.base.plain import StoredJson, from_json
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import SourceError, nearest
 from duckplets.text.prefix import COLUMNS, Prefix, meta_key
@@ -59,7 +59,7 @@ def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
     """
     rows = database.run("ingest/prefixes/of_sources", {"version": version})
     for _, name, definition in rows:
-        place = Stored(database.path, "source_prefixes", f"source {name!r}", _WAY)
+        place = StoredJson(database.path, "source_prefixes", f"source {name!r}", _WAY)
         parts = place.read("definition", definition, dict)
         with place.making("definition"):
             Prefix.from_dict(parts)

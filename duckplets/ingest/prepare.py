@@ -1,6 +1,6 @@
 """Check what an ingest is asked for, and find where it begins, before anything is read.
 
-    arguments ─checked→ request ─what is known of the source→ settings, cursor: ``Prepared``
+    arguments ─checked→ request ─what is known of the source→ settings, cursor: ``PreparedIngest``
 
 What is found depends on the name of the source alone, so several that differ in their names can be
 prepared before the first of them is read.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from duckplets.base.checks import checked_name
-from duckplets.base.plain import Stored
+from duckplets.base.plain import StoredJson
 from duckplets.base.sanitize import counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
@@ -24,7 +24,7 @@ from duckplets.ingest.external_text import Placing
 from duckplets.ingest.gates import Gates
 from duckplets.ingest.store import OnConflict, Request
 from duckplets.sources import ResumableSource, Rows, Source
-from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping import EARLIER
 from duckplets.sources.mapping_checks import OnError, check_on_error
 from duckplets.sources.mapping_record import as_before, described, overriding, written
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedIngest:
     """An ingest that has passed its checks, and has yet to read.
 
     Attributes:
@@ -55,7 +55,7 @@ class Prepared:
     limits: Limits
     is_full: bool
 
-    def open(self, reader: Reader, cursor: Any) -> Rows:
+    def open(self, reader: FileReader, cursor: Any) -> Rows:
         """Open the source at a place; what has no places begins at its beginning."""
         source = self.request.source
         if isinstance(source, ResumableSource) and self.settings is not None:
@@ -77,7 +77,7 @@ def prepare(
     limits: Limits | None = None,
     gates: Gates | None = None,
     in_place: bool = False,
-) -> Prepared:
+) -> PreparedIngest:
     """Check what an ingest is asked for, and find where it begins; see ``Corpus.ingest``.
 
     What an earlier one has left under its name is discarded here, where that was asked for.
@@ -124,7 +124,7 @@ def prepare(
         before = gates.take_up(database, name, source)
         cursor = cursor if found else before
         is_full = gates.is_full and found is None
-    return Prepared(request, settings, found, cursor, limits or Limits(), is_full)
+    return PreparedIngest(request, settings, found, cursor, limits or Limits(), is_full)
 
 
 def _placing(database: Database, source: Source, gates: Gates | None) -> Placing:
@@ -152,7 +152,7 @@ def _as_known(
     if not known:
         return as_before(source, {}), ()
     _, _, kind, uri, _, _, text = known[0]
-    place = Stored(database.path, "sources", f"source {name!r}")
+    place = StoredJson(database.path, "sources", f"source {name!r}")
     stored = None if text is None else dict(place.read("mapping", text, {str: object}))
     source = as_before(source, {} if remap else stored)
     now = described(source)

@@ -17,7 +17,7 @@ from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.custom.protocol import adapted
-from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping_checks import OnError, check_on_error
 from duckplets.sources.mapping_record import as_before, described, overriding, told
 
@@ -89,7 +89,7 @@ def preview(
     check_on_error(on_error)
     read = overriding(as_before(adapted(source), {}), on_error)
     rows: list[dict[str, Any]] = []
-    with closing(Reader.within(limits or Limits())) as reader:
+    with closing(FileReader.within(limits or Limits())) as reader:
         opened = read.open(reader)
         with closing(ahead(opened.batches)) as items:
             for batch in items:

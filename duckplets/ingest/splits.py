@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
-from duckplets.base.plain import Stored
+from duckplets.base.plain import StoredJson
 from duckplets.base.sanitize import html_report
 from duckplets.db.database import Database
 from duckplets.errors import SplitError
@@ -226,7 +226,7 @@ def current_splits(database: Database) -> SplitSettings | None:
     rows = database.run("ingest/splits/get")
     if not rows:
         return None
-    place = Stored(database.path, "settings", "splits")
+    place = StoredJson(database.path, "settings", "splits")
     shape: dict[Any, Any] = dict.fromkeys(SPLITS, float)
     found = place.read("value", rows[0][0], shape | {"seed": int, "keep_together?": str})
     with place.making("value"):

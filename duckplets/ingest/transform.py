@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.ingest.gates import Gates, Measuring
+from duckplets.ingest.gates import GateMeasures, Gates
 from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.streams import Item
 from duckplets.sources import Mark
@@ -29,7 +29,7 @@ from duckplets.text.preprocessors import (
 ROWS = 4_096  # that are made ready at once
 
 
-class Work(NamedTuple):
+class Transform(NamedTuple):
     """What is done to rows before they are compared with the corpus.
 
     Attributes:
@@ -40,10 +40,10 @@ class Work(NamedTuple):
 
     preprocessors: tuple[AnyPreprocessor, ...]
     functions: tuple[tuple[Preprocessor, Cleaner], ...]
-    measuring: Measuring | None
+    measuring: GateMeasures | None
 
     @classmethod
-    def of(cls, chunking: Chunking, gates: Gates | None) -> Work | None:
+    def of(cls, chunking: Chunking, gates: Gates | None) -> Transform | None:
         """Return what there is to do; None for nothing."""
         own = (each for each in chunking.preprocessors if isinstance(each, Preprocessor))
         functions = tuple((each, registered(each)) for each in own)
@@ -61,7 +61,7 @@ class Work(NamedTuple):
                 yield part if self.measuring is None else self.measuring.measured(part)
 
 
-Job = tuple[Work | None, ...]
+Job = tuple[Transform | None, ...]
 """The work at the rows of each of several sources, by their numbers."""
 
 

@@ -22,13 +22,13 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, EngineError, SourceError
 from duckplets.ingest.streams import batches_of, stream_of
 from duckplets.ingest.transform import Job
-from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.partitions import Cut, PartOf
 
 _SMALL = 1 << 20  # bytes of rows that come with the result
 
 
-class Given(NamedTuple):
+class ReadJob(NamedTuple):
     """What a worker has to know to read a part.
 
     Attributes:
@@ -64,7 +64,7 @@ class Read(NamedTuple):
     part: PartOf
 
 
-def read_part(job: Job, given: Given) -> Read | DuckpletsError:
+def read_part(job: Job, given: ReadJob) -> Read | DuckpletsError:
     """Read a part of a source, and make its rows ready.
 
     Returns:
@@ -77,7 +77,7 @@ def read_part(job: Job, given: Given) -> Read | DuckpletsError:
         return error
     part = PartOf(given.source, given.source.uri or "", keys=given.keys)
     try:
-        with closing(Reader.within(given.limits)) as reader:
+        with closing(FileReader.within(given.limits)) as reader:
             batches = _told(given.cut.open(given.source, reader, part).batches, given.told)
             work = job[given.number]
             found = _kept(batches if work is None else work.done(batches), given)
@@ -102,7 +102,7 @@ def work_at(job: Job, given: tuple[int, bytes]) -> bytes | DuckpletsError:
         return error
 
 
-def _kept(batches: Iterable[pa.RecordBatch], given: Given) -> bytes | Path:
+def _kept(batches: Iterable[pa.RecordBatch], given: ReadJob) -> bytes | Path:
     """Keep rows in a file until their turn; or return them, where they are few."""
     if given.cut.size <= _SMALL:
         return b"".join(map(stream_of, batches))
@@ -125,7 +125,7 @@ def _kept(batches: Iterable[pa.RecordBatch], given: Given) -> bytes | Path:
 
 
 @contextmanager
-def _room(given: Given) -> Iterator[None]:
+def _room(given: ReadJob) -> Iterator[None]:
     """Turn what the system raises while rows are written: what is read has errors of its own."""
     try:
         yield

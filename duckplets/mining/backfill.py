@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Floats, Integers, Lists, places
-from duckplets.mining.bm25 import SCALE, Found
+from duckplets.base.arrays import Floats, IntegerLists, Integers, places
+from duckplets.mining.bm25 import SCALE, TopDocuments
 from duckplets.mining.cutoffs import OUTCOMES, select, tally
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.order.permute import below, hashed, key
@@ -22,7 +22,7 @@ _DRAWS = 64  # and four for each document wanted: then what is still missing sta
 
 
 def rows_of(
-    settings: Bm25, guards: Guards, block: slice, excluded: Excluded, found: Found
+    settings: Bm25, guards: Guards, block: slice, excluded: Excluded, found: TopDocuments
 ) -> tuple[pa.Table, pa.Table, dict[str, int]]:
     """Return what a block of anchors adds to a mining, from what was found for it.
 
@@ -44,7 +44,7 @@ def rows_of(
     scores = found.scores[there] / SCALE
     chosen = select(settings, starts, scores, found.above.max(axis=0))
     outcomes = np.array(OUTCOMES, dtype=object)[chosen.outcomes]
-    kept = Lists(chosen.starts, found.documents[there][chosen.kept])
+    kept = IntegerLists(chosen.starts, found.documents[there][chosen.kept])
     missing = np.where(outcomes == "random", settings.wanted - kept.lengths, 0)
     further = backfill(
         kept, missing, excluded.documents, excluded.allowed, guards.documents, anchors
@@ -65,7 +65,7 @@ def rows_of(
 
 
 def _negatives(
-    anchors: Integers, keys: Integers, kept: Lists, scores: Floats, further: Lists
+    anchors: Integers, keys: Integers, kept: IntegerLists, scores: Floats, further: IntegerLists
 ) -> pa.Table:
     """Return rows by anchor and rank: what was kept, with scores, then what was drawn, without."""
     owners = np.concatenate([kept.owners(), further.owners()])
@@ -83,7 +83,7 @@ def _negatives(
     return pa.table(rows)
 
 
-def _counts(settings: Bm25, found: Found) -> dict[str, int]:
+def _counts(settings: Bm25, found: TopDocuments) -> dict[str, int]:
     legal = found.matched - found.guarded.sum(axis=0)
     guarded = found.guarded.sum(axis=1)
     guarded = np.append(guarded[:-2], guarded[-2] + guarded[-1])  # both are the strategy's
@@ -92,13 +92,13 @@ def _counts(settings: Bm25, found: Found) -> dict[str, int]:
 
 
 def backfill(
-    chosen: Lists,
+    chosen: IntegerLists,
     missing: Integers,
-    excluded: Lists,
-    allowed: Lists | None,
+    excluded: IntegerLists,
+    allowed: IntegerLists | None,
     documents: Integers,
     keys: Integers,
-) -> Lists:
+) -> IntegerLists:
     """Return further documents for n anchors, none of them chosen or excluded.
 
     Args:
@@ -110,7 +110,7 @@ def backfill(
         keys: Section keys of the anchors.
     """
     purpose = key("fill")
-    pool = allowed or Lists(np.array([0, len(documents)]), documents)
+    pool = allowed or IntegerLists(np.array([0, len(documents)]), documents)
     row = np.arange(len(keys)) if allowed is not None else np.zeros(len(keys), np.int64)
     sizes, width = pool.lengths[row], int(documents.max(initial=0)) + 1
     found = np.full((len(keys), int(missing.max(initial=0))), -1, np.int64)
@@ -129,4 +129,4 @@ def backfill(
         found[left, got[left]] = drawn
         got[left] += 1
     starts = np.concatenate([[0], np.cumsum(got)])
-    return Lists(starts, found[found >= 0])
+    return IntegerLists(starts, found[found >= 0])

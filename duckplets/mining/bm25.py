@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.arrays import Integers, Lists, places
+from duckplets.base.arrays import IntegerLists, Integers, places
 from duckplets.mining.cutoffs import CEILINGS, ceilings
 from duckplets.recipes.bm25 import Bm25
 
@@ -94,11 +94,11 @@ class Queries:
         shards: If not None, the only document shard that each query looks into.
     """
 
-    terms: Lists
-    positives: Lists
-    excluded: Lists
+    terms: IntegerLists
+    positives: IntegerLists
+    excluded: IntegerLists
     reasons: npt.NDArray[np.uint8]
-    allowed: Lists | None = None
+    allowed: IntegerLists | None = None
     shards: Integers | None = None
 
     def __len__(self) -> int:
@@ -106,7 +106,7 @@ class Queries:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TopDocuments:
     """The best documents of n queries, and counts of the others.
 
     Attributes:
@@ -134,7 +134,7 @@ class Found:
 
 def search(
     shards: Iterable[DocumentShard], queries: Queries, settings: Bm25, *, guards: int
-) -> Found:
+) -> TopDocuments:
     """Return the best documents of every query, from all document shards.
 
     Args:
@@ -227,14 +227,14 @@ class _Search:
         keys.sort()
         self.best[query] = keys[-self.depth :]
 
-    def found(self) -> Found:
+    def found(self) -> TopDocuments:
         """Return everything, once all shards were gone through."""
         count = len(self.queries)
         keys = np.zeros((count, self.depth), np.int64)
         for query, best in enumerate(self.best):
             keys[query, : len(best)] = best[::-1]
         some = keys > 0
-        return Found(
+        return TopDocuments(
             documents=np.where(some, PADDING - (keys & PADDING), -1),
             scores=keys >> 32,
             matched=self.matched,
@@ -273,12 +273,14 @@ def _top(scores: Impacts, depth: int) -> Integers:
     return np.flatnonzero(scores >= bound)
 
 
-def _within(shard: DocumentShard, lists: Lists) -> tuple[Lists, npt.NDArray[np.bool_]]:
+def _within(
+    shard: DocumentShard, lists: IntegerLists
+) -> tuple[IntegerLists, npt.NDArray[np.bool_]]:
     """Return lists of the documents that may be negatives here, by local number, and which."""
     local = places(shard.numbers[: shard.eligible], lists.values)
     kept = local >= 0
     counts = np.concatenate([[0], np.cumsum(kept)])
-    return Lists(counts[lists.starts], local[kept]), kept
+    return IntegerLists(counts[lists.starts], local[kept]), kept
 
 
 def positive_scores(shards: Iterable[DocumentShard], queries: Queries) -> npt.NDArray[np.float64]:
@@ -297,7 +299,9 @@ def positive_scores(shards: Iterable[DocumentShard], queries: Queries) -> npt.ND
     return np.where(np.isinf(lowest), np.nan, lowest)
 
 
-def _pair_scores(shard: DocumentShard, terms: Lists, owners: Integers, local: Integers) -> Integers:
+def _pair_scores(
+    shard: DocumentShard, terms: IntegerLists, owners: Integers, local: Integers
+) -> Integers:
     """Return the score of each pair of a query and a local document."""
     counts = np.diff(terms.starts)[owners]
     pair = np.repeat(np.arange(len(owners)), counts)

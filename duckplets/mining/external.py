@@ -20,14 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Floats, Integers, Lists, places
+from duckplets.base.arrays import Floats, IntegerLists, Integers, places
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
 from duckplets.mining import external_rows
 from duckplets.mining.backfill import rows_of
-from duckplets.mining.bm25 import SCALE, Found
+from duckplets.mining.bm25 import SCALE, TopDocuments
 from duckplets.mining.cutoffs import ceilings, count_above, count_below
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.report import MiningReport, PairReport
@@ -262,7 +262,7 @@ def _choosing(recipe: TripletRecipe, given: Mapping[str, Any]) -> Bm25:
 
 def _found(
     scores: pa.Table, settings: Bm25, block: slice, excluded: Excluded, positives: Floats
-) -> Found:
+) -> TopDocuments:
     """Return the candidates of a block of anchors as a search would have found them.
 
     Args:
@@ -294,7 +294,7 @@ def _found(
     best[cells] = documents[near]
     # Scores are kept in units: a power of two, which takes nothing from a float.
     best_scores[cells] = values[near] * SCALE
-    return Found(
+    return TopDocuments(
         documents=best,
         scores=best_scores,
         matched=matched,
@@ -311,7 +311,7 @@ def _reasons(excluded: Excluded, owners: Integers, documents: Integers) -> Integ
     listed = [lists for lists in (excluded.documents, excluded.allowed) if lists is not None]
     width = 1 + max(int(of.max(initial=0)) for of in (documents, *(each.values for each in listed)))
 
-    def among(lists: Lists) -> Integers:
+    def among(lists: IntegerLists) -> Integers:
         """Return where each pair stands in the lists, or -1."""
         return places(lists.owners() * width + lists.values, owners * width + documents)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers, Lists, merged
+from duckplets.base.arrays import IntegerLists, Integers, merged
 from duckplets.db.database import Database
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
@@ -29,7 +29,7 @@ _BLOCK_PAIRS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Sections:
+class SectionTable:
     """Sections by number, in the order of their record ids.
 
     Attributes:
@@ -47,7 +47,7 @@ class Sections:
     record_keys: Integers
 
     @classmethod
-    def read(cls, database: Database, keys: Integers) -> Sections:
+    def read(cls, database: Database, keys: Integers) -> SectionTable:
         """Read some sections."""
         with database.registered(wanted=pa.table({"section_key": np.unique(keys)})):
             rows = database.table("mining/mine/sections")
@@ -74,9 +74,9 @@ class Excluded:
         allowed: If the strategy names what may be found, the numbers of that, ascending.
     """
 
-    documents: Lists
+    documents: IntegerLists
     reasons: np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
-    allowed: Lists | None
+    allowed: IntegerLists | None
 
 
 class Guards:
@@ -111,7 +111,7 @@ class Guards:
         askers = reader.list(compiled, "mined_askers")
         tables = (anchors, documents, positives, askers)
         keys = [_integers(table, "section_key") for table in tables]
-        self.sections = Sections.read(database, np.concatenate(keys))
+        self.sections = SectionTable.read(database, np.concatenate(keys))
         anchor, document, positive, asker = (self.sections.numbers(k) for k in keys)
         self.anchors = anchor[np.sort(np.unique(anchor, return_index=True)[1])]
         self.documents = np.unique(document)
@@ -119,7 +119,7 @@ class Guards:
         owners = np.searchsorted(self.sections.record_keys, _integers(positives, "record_key"))
         # A record whose only sections here are other records' positives has no code, nor anchors.
         known = np.isin(_integers(positives, "record_key"), self.sections.record_keys)
-        self.positives = Lists.of(owners[known], positive[known], count)
+        self.positives = IntegerLists.of(owners[known], positive[known], count)
         self._find_texts(asker, count)
         self._find_strategy(
             compiled.forbids,
@@ -158,18 +158,20 @@ class Guards:
     def _find_texts(self, askers: Integers, count: int) -> None:
         """Index documents by record, family and text, and texts by those they go with."""
         sections, documents = self.sections, self.documents
-        self._of_record = Lists.of(sections.records[documents], documents, count)
+        self._of_record = IntegerLists.of(sections.records[documents], documents, count)
         families, texts = _size(sections.families), _size(sections.texts)
-        self._of_family = Lists.of(sections.families[documents], documents, families)
-        self._of_text = Lists.of(sections.texts[documents], documents, texts)
-        self._anchor_texts = Lists.of(sections.records[askers], sections.texts[askers], count)
+        self._of_family = IntegerLists.of(sections.families[documents], documents, families)
+        self._of_text = IntegerLists.of(sections.texts[documents], documents, texts)
+        self._anchor_texts = IntegerLists.of(
+            sections.records[askers], sections.texts[askers], count
+        )
         # Of every text that an anchor has: the texts of all positives of all records that ask it.
         asked = self._anchor_texts
-        answers = Lists(self.positives.starts, sections.texts[self.positives.values])
+        answers = IntegerLists(self.positives.starts, sections.texts[self.positives.values])
         pairs = answers.take(asked.owners())
-        self._answers = Lists.of(np.repeat(asked.values, pairs.lengths), pairs.values, texts)
+        self._answers = IntegerLists.of(np.repeat(asked.values, pairs.lengths), pairs.values, texts)
 
-    def _forbidden_texts(self, records: Integers) -> Lists:
+    def _forbidden_texts(self, records: Integers) -> IntegerLists:
         asked = self._anchor_texts.take(records)
         return merged([asked, asked.then(self._answers)])[0]
 
@@ -186,29 +188,29 @@ class Guards:
         bins, bin_of = np.unique(documents[1], return_inverse=True)
         mine, theirs = pairs["class"].to_numpy(), pairs["bin"].to_numpy()
         known = np.isin(mine, classes) & np.isin(theirs, bins)
-        self._paired = paired = Lists.of(
+        self._paired = paired = IntegerLists.of(
             np.searchsorted(classes, mine[known]),
             np.searchsorted(bins, theirs[known]),
             len(classes),
         )
-        self._bins = Lists.of(bin_of, documents[0], len(bins))
+        self._bins = IntegerLists.of(bin_of, documents[0], len(bins))
         self._bin_count = np.bincount(documents[0], minlength=len(self.sections.keys))
         row = np.empty(len(self.sections.keys), np.int64)
         row[self.anchors] = np.arange(len(self.anchors))
-        self._classes = Lists.of(row[anchors[0]], class_of, len(self.anchors))
+        self._classes = IntegerLists.of(row[anchors[0]], class_of, len(self.anchors))
         sizes = np.zeros(len(classes), np.int64)
         np.add.at(sizes, paired.owners(), self._bins.lengths[paired.values])
         self._costs = np.ones(len(self.anchors), np.int64)
         np.add.at(self._costs, self._classes.owners(), sizes[self._classes.values])
 
-    def _allowed(self, found: Lists, block: slice) -> Lists:
+    def _allowed(self, found: IntegerLists, block: slice) -> IntegerLists:
         """Keep the documents whose every window may go with every window of the anchor."""
         owners, documents = found.owners(), found.values
         cells, counts = np.unique(owners * len(self.sections.keys) + documents, return_counts=True)
         owners, documents = np.divmod(cells, max(len(self.sections.keys), 1))
         classes = self._classes.lengths[block]
         whole = counts == self._bin_count[documents] * classes[owners]
-        return Lists.of(owners[whole], documents[whole], len(found))
+        return IntegerLists.of(owners[whole], documents[whole], len(found))
 
 
 def _ranks(order: Integers, keys: Integers) -> Integers:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Lists
+from duckplets.base.arrays import IntegerLists
 from duckplets.base.atomic import aside_of, remove
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, listed
@@ -38,7 +38,7 @@ from duckplets.mining.bm25 import Queries
 from duckplets.mining.cutoffs import CEILINGS, MARGINS
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.shards import Prepared, prepare
+from duckplets.mining.shards import PreparedShards, prepare
 from duckplets.mining.store import OpenMining, Target
 from duckplets.mining.workers import scored
 from duckplets.pools.compile import CompiledPool, compile_pool
@@ -332,7 +332,7 @@ class _Job:
         self,
         guards: Guards,
         done: int,
-        prepared: Prepared,
+        prepared: PreparedShards,
         vocabulary: Vocabulary,
         asked: list[tuple[slice, Excluded]],
     ) -> Iterator[Queries]:
@@ -351,7 +351,7 @@ class _Job:
                 )
             starts, terms = vocabulary.analyse(texts["text"], limit=most, like_match_bm25=True)
             yield Queries(
-                terms=Lists(starts, terms.astype(np.int64)),
+                terms=IntegerLists(starts, terms.astype(np.int64)),
                 positives=guards.positives.take(guards.sections.records[anchors]),
                 excluded=excluded.documents,
                 reasons=excluded.reasons,

@@ -50,7 +50,7 @@ class Statistics:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedShards:
     """Document shards that can be searched.
 
     Attributes:
@@ -71,7 +71,7 @@ def prepare(
     *,
     shard_documents: int,
     folder: Path,
-) -> Prepared:
+) -> PreparedShards:
     """Write the document shards of some sections, and return where they are.
 
     Args:
@@ -109,7 +109,7 @@ def prepare(
         shard_of(part[order], count, vocabulary, postings).save(folder, str(shard))
     homes = np.zeros(len(keys), np.int64)
     homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
-    return Prepared(DocumentShards(folder, len(edges) - 1), homes)
+    return PreparedShards(DocumentShards(folder, len(edges) - 1), homes)
 
 
 def _numbers(keys: Integers, wanted: Integers) -> Integers:

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.plain import Stored
+from duckplets.base.plain import StoredJson
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, StateMismatchError
 from duckplets.ingest import records
@@ -379,7 +379,7 @@ class _Plain:
             f"Mine it again: duckplets mine {database.path}; a run that draws from it needs an "
             f"earlier copy of the file"
         )
-        self._place = Stored(database.path, "minings", f"mining {key}", way)
+        self._place = StoredJson(database.path, "minings", f"mining {key}", way)
         self.definition: dict[str, Any] = self._place.read("definition", definition, dict)
         self.settings: dict[str, Any] = self._place.read("settings", settings, _SETTINGS)
         self.report: dict[str, Any] = {}

@@ -26,10 +26,10 @@ from uuid import uuid4
 
 import numpy as np
 
-from duckplets.base.arrays import Lists
+from duckplets.base.arrays import IntegerLists
 from duckplets.engine.protocol import Engine, Part
 from duckplets.errors import EngineError, QueryError
-from duckplets.mining.bm25 import DocumentShard, Found, Queries, search
+from duckplets.mining.bm25 import DocumentShard, Queries, TopDocuments, search
 from duckplets.recipes.bm25 import Bm25, bm25_from
 
 _WAITING = 2  # blocks for each worker: one it works at, one that waits
@@ -64,7 +64,7 @@ def scored(
     guards: int,
     workers: int,
     engine: Engine | None = None,
-) -> Iterator[Found]:
+) -> Iterator[TopDocuments]:
     """Yield what is found for every block of queries, in their order.
 
     Args:
@@ -80,7 +80,7 @@ def scored(
         EngineError: A block could not be searched by the engine.
     """
     if engine is not None:
-        job = _Job(uuid4().hex, shards.folder.absolute(), shards.count, settings, guards)
+        job = _MiningJob(uuid4().hex, shards.folder.absolute(), shards.count, settings, guards)
         parts = (Part(f"mining: block {n + 1}", each) for n, each in enumerate(blocks))
         with closing(engine.map(search_part, job, parts)) as results:
             yield from results
@@ -100,7 +100,7 @@ def scored(
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _MiningJob:
     """What all blocks of a mining have in common, for the workers of an engine."""
 
     name: str  # no other has it: one after the other has its postings in the same folder
@@ -119,7 +119,7 @@ class _Job:
         return _opened(DocumentShards(self.folder, self.count))
 
 
-def search_part(job: _Job, queries: Queries) -> Found:
+def search_part(job: _MiningJob, queries: Queries) -> TopDocuments:
     """Search a block of queries on a worker of an engine.
 
     Raises:
@@ -139,8 +139,8 @@ class _Crew:
         for process in self._processes:
             self._idle.put(process)
 
-    def work(self, blocks: Iterable[Queries]) -> Iterator[Found]:
-        waiting: deque[Future[Found]] = deque()
+    def work(self, blocks: Iterable[Queries]) -> Iterator[TopDocuments]:
+        waiting: deque[Future[TopDocuments]] = deque()
         for number, queries in enumerate(blocks):
             if len(waiting) >= _WAITING * len(self._processes):
                 yield waiting.popleft().result()
@@ -173,7 +173,7 @@ class _Crew:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             )
 
-    def _one(self, number: int, queries: Queries) -> Found:
+    def _one(self, number: int, queries: Queries) -> TopDocuments:
         asked, answer = self._folder / f"{number}.queries.npz", _answer(self._folder, number)
         _save(asked, queries)
         process = self._idle.get()
@@ -185,7 +185,7 @@ class _Crew:
         finally:
             self._idle.put(process)
         with np.load(answer) as arrays:
-            found = Found(**arrays)
+            found = TopDocuments(**arrays)
         asked.unlink()
         answer.unlink()
         return found
@@ -211,7 +211,7 @@ def _save(path: Path, queries: Queries) -> None:
     arrays: dict[str, Any] = {}
     for field in fields(Queries):
         value = getattr(queries, field.name)
-        if isinstance(value, Lists):
+        if isinstance(value, IntegerLists):
             arrays[f"{field.name}.starts"] = value.starts
             arrays[f"{field.name}.values"] = value.values
         elif value is not None:
@@ -223,7 +223,7 @@ def _load(path: Path) -> Queries:
     with np.load(path) as arrays:
         found: dict[str, Any] = {name: arrays[name] for name in arrays.files if "." not in name}
         for name in {n.split(".")[0] for n in arrays.files if "." in n}:
-            found[name] = Lists(arrays[f"{name}.starts"], arrays[f"{name}.values"])
+            found[name] = IntegerLists(arrays[f"{name}.starts"], arrays[f"{name}.values"])
     return Queries(**found)
 
 
@@ -236,7 +236,10 @@ def main(folder: Path) -> None:
         number = int(line)
         queries = _load(folder / f"{number}.queries.npz")
         found = search(mapped, queries, settings, guards=job["guards"])
-        np.savez(_answer(folder, number), **{f.name: getattr(found, f.name) for f in fields(Found)})
+        np.savez(
+            _answer(folder, number),
+            **{f.name: getattr(found, f.name) for f in fields(TopDocuments)},
+        )
         print(number, flush=True)
 
 

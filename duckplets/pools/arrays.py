@@ -19,7 +19,7 @@ from duckplets.pools.compile import CompiledPool
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PoolRows:
     """The rows of a list, as an array for each column.
 
     Attributes:
@@ -31,7 +31,7 @@ class Rows:
     num_rows: int
 
     @classmethod
-    def of(cls, table: pa.Table) -> Rows:
+    def of(cls, table: pa.Table) -> PoolRows:
         """Return the rows of a table."""
         columns = {name: table[name].to_numpy() for name in table.column_names}
         return cls(columns, table.num_rows)
@@ -44,14 +44,16 @@ class Rows:
         """The names of the columns."""
         return [*self.columns]
 
-    def part(self, low: int, high: int) -> Rows:
+    def part(self, low: int, high: int) -> PoolRows:
         """Return the rows from a number on, and before another."""
-        return Rows({name: column[low:high] for name, column in self.columns.items()}, high - low)
+        return PoolRows(
+            {name: column[low:high] for name, column in self.columns.items()}, high - low
+        )
 
-    def filter(self, kept: Flags) -> Rows:
+    def filter(self, kept: Flags) -> PoolRows:
         """Return some of the rows."""
         columns = {name: column[kept] for name, column in self.columns.items()}
-        return Rows(columns, int(np.count_nonzero(kept)))
+        return PoolRows(columns, int(np.count_nonzero(kept)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +219,7 @@ def classes_of(words: Words) -> tuple[Words, Integers]:
     return classes, index.astype(np.int64)
 
 
-def anchors_of(rows: Rows | pa.Table, classes: Integers, per: str) -> Anchors:
+def anchors_of(rows: PoolRows | pa.Table, classes: Integers, per: str) -> Anchors:
     """Return the anchors of a list of chunks; ``classes`` of every chunk."""
     records = keys_of(rows, "record_key")
     starts = _boundaries(len(records), (records,), every=per == "chunk")
@@ -230,7 +232,7 @@ def anchors_of(rows: Rows | pa.Table, classes: Integers, per: str) -> Anchors:
     )
 
 
-def positives_of(anchors: Anchors, rows: Rows | pa.Table, *, distinct: bool) -> Positives:
+def positives_of(anchors: Anchors, rows: PoolRows | pa.Table, *, distinct: bool) -> Positives:
     """Return the positives of anchors; ``distinct`` ones are of another text than the anchor."""
     owners, hashes = keys_of(rows, "record_key"), words_of(rows, "text_hash")
     starts = np.searchsorted(owners, anchors.records, side="left")
@@ -277,8 +279,8 @@ def _perhaps(words: Words, others: Words) -> Integers:
 def negatives_of(
     compiled: CompiledPool,
     classes: Words,
-    listed: Rows | pa.Table,
-    pairs: Rows | pa.Table,
+    listed: PoolRows | pa.Table,
+    pairs: PoolRows | pa.Table,
     *,
     illegal: Words,
     known: Words | None = None,
@@ -314,7 +316,7 @@ def negatives_of(
 
 
 def _ranges(
-    classes: Words, unit_bins: Words, pairs: Rows | pa.Table, *, forbids: bool
+    classes: Words, unit_bins: Words, pairs: PoolRows | pa.Table, *, forbids: bool
 ) -> tuple[Integers, Integers, Integers]:
     """Turn (class, bin) pairs into ranges of units for each class."""
     if pairs.num_rows == 0:  # all units for each class, or none: mostly so, and quickly said
@@ -360,17 +362,17 @@ def _boundaries(length: int, columns: tuple[Any, ...], *, every: bool) -> Intege
     return np.append(np.flatnonzero(new), length).astype(np.int64)
 
 
-def keys_of(table: Rows | pa.Table, column: str) -> Integers:
+def keys_of(table: PoolRows | pa.Table, column: str) -> Integers:
     """Return a column of keys."""
     return np.asarray(table[column], dtype=np.int64)
 
 
-def words_of(table: Rows | pa.Table, column: str) -> Words:
+def words_of(table: PoolRows | pa.Table, column: str) -> Words:
     """Return a column of hashes."""
     return np.asarray(table[column], dtype=np.uint64)
 
 
-def words_if_any(table: Rows | pa.Table, column: str) -> Words:
+def words_if_any(table: PoolRows | pa.Table, column: str) -> Words:
     """Return a column of hashes; zeros where a law compares nothing and there is no such column."""
     if column in table.column_names:
         return words_of(table, column)

@@ -14,11 +14,11 @@ from functools import cached_property
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.pools.arrays import Negatives, Rows, keys_of, pair_hashes, words_of
+from duckplets.pools.arrays import Negatives, PoolRows, keys_of, pair_hashes, words_of
 
 
 @dataclass(frozen=True, slots=True)
-class Anchored:
+class NegativeRequests:
     """Samples that want negatives: shape (samples,) each.
 
     Attributes:
@@ -37,10 +37,10 @@ class Anchored:
     normalised_hashes: Words | None
     hashes: tuple[Words, ...]
 
-    def part(self, rows: Integers | slice) -> Anchored:
+    def part(self, rows: Integers | slice) -> NegativeRequests:
         """Return some of the samples."""
         normalised = self.normalised_hashes
-        return Anchored(
+        return NegativeRequests(
             self.index[rows],
             self.classes[rows],
             self.records[rows],
@@ -49,7 +49,7 @@ class Anchored:
             tuple(column[rows] for column in self.hashes),
         )
 
-    def having(self, hashes: Words) -> Anchored:
+    def having(self, hashes: Words) -> NegativeRequests:
         """Return the samples with one slot more."""
         return replace(self, hashes=(*self.hashes, hashes))
 
@@ -64,7 +64,7 @@ class Legality:
 
     pool: Negatives
 
-    def is_legal(self, at: Integers, kins: Integers, samples: Anchored) -> Flags:
+    def is_legal(self, at: Integers, kins: Integers, samples: NegativeRequests) -> Flags:
         """Return which chunks, of some kins, may be negatives of their samples by their text."""
         hashes = self.pool.hashes[at]
         legal: Flags = kins != samples.kins
@@ -102,7 +102,7 @@ class Legality:
         return lows, lows + sizes
 
 
-def several_texts(anchors: Rows, positives: Rows) -> Words:
+def several_texts(anchors: PoolRows, positives: PoolRows) -> Words:
     """Return ``Negatives.illegal`` of records with several anchors or positives.
 
     A record with one of each needs no entry: a sample has both.
@@ -117,7 +117,7 @@ def several_texts(anchors: Rows, positives: Rows) -> Words:
     return np.unique(np.concatenate(words))
 
 
-def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
+def usable_of_own(anchors: PoolRows, positives: PoolRows, negatives: PoolRows) -> PoolRows:
     """Return the negatives of records whose text no anchor or positive of their record has.
 
     Of several with one text in one record the first stays.
@@ -129,7 +129,7 @@ def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
     return negatives.filter(first & ~np.isin(texts, own))
 
 
-def _texts(rows: Rows) -> Words:
+def _texts(rows: PoolRows) -> Words:
     return pair_hashes(keys_of(rows, "record_key"), words_of(rows, "text_hash"))
 
 

@@ -28,7 +28,7 @@ from duckplets.pools.arrays import (
     Guarded,
     Negatives,
     Pool,
-    Rows,
+    PoolRows,
     anchors_of,
     classes_of,
     keys_of,
@@ -78,7 +78,7 @@ class PoolReader:
         self, database: Database, pools: Sequence[CompiledPool], texts: Words | None = None
     ) -> None:
         self._database = database.cursor()
-        self._lists: dict[_ListKey, Rows] = {}
+        self._lists: dict[_ListKey, PoolRows] = {}
         self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
         facts = self._facts(pools, where)
@@ -179,14 +179,14 @@ class PoolReader:
         with self._database.deadline(compiled.described):
             return self._database.arrow(sql, compiled.parameters_of(part, staged=True))
 
-    def _rows(self, compiled: CompiledPool, part: Part) -> Rows:
+    def _rows(self, compiled: CompiledPool, part: Part) -> PoolRows:
         """Return the rows of a part; those that several pools share are read once."""
         sql, parameters = compiled.staged(part)
         name = (sql, tuple(parameters.values()))
         if name not in self._lists:
             portion = self._portions.get(_place(compiled), ())
             if len(portion) < 2 or "source" not in parameters or not self._cut(portion, part):
-                self._lists[name] = Rows.of(self.list(compiled, part))
+                self._lists[name] = PoolRows.of(self.list(compiled, part))
         return self._lists[name]
 
     def _cut(self, portion: Sequence[CompiledPool], part: Part) -> bool:
@@ -200,7 +200,7 @@ class PoolReader:
                 found = self._database.arrow(first.sql_of_many(part), others | several)
         except DeadlineError:
             return False
-        rows = Rows.of(found.drop_columns(["number"]))
+        rows = PoolRows.of(found.drop_columns(["number"]))
         ends = np.searchsorted(found["number"].to_numpy(), np.arange(len(portion) + 1)).tolist()
         for pool, low, high in zip(portion, ends, ends[1:], strict=False):
             values = tuple(pool.parameters[name] for name in parameters)
@@ -224,7 +224,7 @@ class PoolReader:
         return found
 
     def _negatives(
-        self, compiled: CompiledPool, classes: Words, rows: Rows, positives: Rows
+        self, compiled: CompiledPool, classes: Words, rows: PoolRows, positives: PoolRows
     ) -> Negatives:
         listed, pairs = self._rows(compiled, "negatives"), self._rows(compiled, "pairs")
         if pairs.num_rows > _MOST_PAIRS:
@@ -243,7 +243,7 @@ class PoolReader:
         return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
 
     def _of_split(
-        self, pool: Pool, classes: Words, rows: Rows, listed: Rows, *, spare: bool
+        self, pool: Pool, classes: Words, rows: PoolRows, listed: PoolRows, *, spare: bool
     ) -> Pool:
         """Return a pool whose anchors draw from their source, those with too few from all."""
         inner = pool.compiled.of_source()
@@ -259,7 +259,7 @@ class PoolReader:
         shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
         return replace(pool, beyond=replace(beyond, **shared), short=short)
 
-    def _of_others(self, compiled: CompiledPool, rows: Rows, positives: Rows) -> Negatives:
+    def _of_others(self, compiled: CompiledPool, rows: PoolRows, positives: PoolRows) -> Negatives:
         """Return what fills up records with too few negatives of their own: those of all."""
         listed, none = self._rows(compiled, "negatives"), self._rows(compiled, "pairs").part(0, 0)
         one = np.zeros(1, np.uint64)
@@ -338,7 +338,7 @@ def _what(compiled: CompiledPool) -> str:
     return f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split {split!r}"
 
 
-def _guarded(anchors: Anchors, rows: Rows, negatives: Rows) -> Guarded:
+def _guarded(anchors: Anchors, rows: PoolRows, negatives: PoolRows) -> Guarded:
     """Return what else is known of anchor chunks and negatives, where they are mined."""
     return Guarded(
         families=keys_of(rows, "family")[anchors.starts[:-1]],
@@ -348,6 +348,6 @@ def _guarded(anchors: Anchors, rows: Rows, negatives: Rows) -> Guarded:
     )
 
 
-def _pairs(texts: Rows) -> Words:
+def _pairs(texts: PoolRows) -> Words:
     """Return illegal texts, each with its owner, as sorted hashes."""
     return np.unique(pair_hashes(words_of(texts, "owner"), words_of(texts, "text_hash")))

@@ -29,7 +29,7 @@ from duckplets.ingest.splits import need_splits
 from duckplets.quality.live_texts import LiveTexts, combined
 from duckplets.quality.minhash import Grams
 from duckplets.sources.custom.protocol import adapted
-from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping_record import as_before
 from duckplets.sources.paths import inner_suffix, reading
 from duckplets.sources.rows import Mark
@@ -99,7 +99,7 @@ def evaluation_of(
     if columns:
         raise SourceError(f"text={text!r} is for a file; a source says itself what its text is")
     source = adapted(against)
-    return _Files([_Reading(source)]).evaluation(source.uri or source.default_name())
+    return _Files([_EvaluationSource(source)]).evaluation(source.uri or source.default_name())
 
 
 def _own(database: Database, version: int, against: str) -> Evaluation:
@@ -124,14 +124,14 @@ def _own(database: Database, version: int, against: str) -> Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _EvaluationSource:
     """A source of evaluation texts, and the keys of those that count; None for all."""
 
     source: Any
     keys: frozenset[str] | None = None
 
 
-def _readings_of(path: Path, columns: Sequence[str]) -> list[_Reading]:
+def _readings_of(path: Path, columns: Sequence[str]) -> list[_EvaluationSource]:
     """Return what reads a path: a file once for every column, a folder as BEIR's or of texts."""
     if path.is_dir():
         if (path / _QUERIES).exists() or (path / _DOCUMENTS).exists():
@@ -151,12 +151,14 @@ def _readings_of(path: Path, columns: Sequence[str]) -> list[_Reading]:
     if form == "TextFileSource":
         if columns:
             raise SourceError(f"{path} is text, which has no columns: leave out text=")
-        return [_Reading(made(path))]
+        return [_EvaluationSource(made(path))]
     # Without a column the source says which ones there are.
-    return [_Reading(made(path, text=column)) for column in columns] or [_Reading(made(path))]
+    return [_EvaluationSource(made(path, text=column)) for column in columns] or [
+        _EvaluationSource(made(path))
+    ]
 
 
-def _of_beir(folder: Path) -> list[_Reading]:
+def _of_beir(folder: Path) -> list[_EvaluationSource]:
     """Return queries and documents: those that qrels of the test judge relevant, else all."""
     judged = folder / _JUDGED
     tables = [judged / "test.tsv"] if (judged / "test.tsv").exists() else [*judged.glob("*.tsv")]
@@ -166,7 +168,7 @@ def _of_beir(folder: Path) -> list[_Reading]:
         if (folder / name).exists():
             keys = frozenset(pair[side] for pair in pairs) if tables else None
             source = sources.JsonSource(folder / name, id="_id", text="text")
-            found.append(_Reading(source, keys))
+            found.append(_EvaluationSource(source, keys))
     return found
 
 
@@ -194,7 +196,7 @@ class _Files:
         readings: What is read, one after the other.
     """
 
-    def __init__(self, readings: Sequence[_Reading]) -> None:
+    def __init__(self, readings: Sequence[_EvaluationSource]) -> None:
         self._readings = readings
         self._rows: list[pa.Table] = []
         self._count = 0
@@ -212,7 +214,7 @@ class _Files:
 
     def _blocks(self, n: int) -> Blocks:
         for each in self._readings:
-            with closing(Reader.within(Limits())) as reader:
+            with closing(FileReader.within(Limits())) as reader:
                 opened = as_before(each.source, {}).open(reader)
                 with closing(ahead(opened.batches)) as items:
                     for batch in items:

@@ -28,10 +28,10 @@ from duckplets.ingest.checkpoint import UNPUBLISHED, differing
 from duckplets.ingest.gates import Intake, NothingNew
 from duckplets.quality.conditions import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.exact_dedup import GATE, OTHER_TEXT, Candidate, settle
-from duckplets.quality.json_lines import JsonLines, refuse_another_file
+from duckplets.quality.json_lines import JsonLinesFile, refuse_another_file
 from duckplets.quality.judgement_log import Noting
 from duckplets.quality.measure import ready
-from duckplets.quality.measured import Measuring
+from duckplets.quality.measured import MeasureJob
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import hash_what_is_there, without_personal_data
 from duckplets.quality.verdicts import digested, redacting, texts_in, to_redact, verdicts
@@ -68,7 +68,7 @@ class QualityGates:
         where: str | None = None,
         size_mb: float | None = None,
         limit: int | None = None,
-        jsonl: str | PathLike[str] | JsonLines | None = None,
+        jsonl: str | PathLike[str] | JsonLinesFile | None = None,
     ) -> None:
         self.quality = None if quality is None else Quality.of(quality)
         if self.quality is not None:
@@ -76,7 +76,9 @@ class QualityGates:
         self.where = where
         self._condition = checked_where(where)
         self.size_mb, self.limit = checked_size(size_mb), checked_limit(limit)
-        self._lines = jsonl if jsonl is None or isinstance(jsonl, JsonLines) else JsonLines(jsonl)
+        self._lines = (
+            jsonl if jsonl is None or isinstance(jsonl, JsonLinesFile) else JsonLinesFile(jsonl)
+        )
         self._has_own_lines = self._lines is not jsonl
         self._counts: Counter[str] = Counter()
         self._accepted = self._bytes = self._own_bytes = 0
@@ -138,9 +140,9 @@ class QualityGates:
         return self._last_row
 
     @property
-    def measuring(self) -> Measuring | None:
+    def measuring(self) -> MeasureJob | None:
         """What is measured of texts, and can be anywhere."""
-        return None if self.quality is None else Measuring.of(self.quality)
+        return None if self.quality is None else MeasureJob.of(self.quality)
 
     @property
     def notes(self) -> list[str]:

@@ -53,7 +53,7 @@ class _Part(NamedTuple):
     digest: str
 
 
-class JsonLines:
+class JsonLinesFile:
     """A file of JSON lines that intakes append to, one by one: take_up, begin, append, close.
 
     Args:
@@ -349,7 +349,7 @@ class JsonLines:
             ) from error
 
 
-def refuse_another_file(of: Intake, acquisition_id: int, lines: JsonLines | None) -> None:
+def refuse_another_file(of: Intake, acquisition_id: int, lines: JsonLinesFile | None) -> None:
     """Refuse to go on with an intake that has written another file of JSON lines, or none.
 
     Raises:

@@ -23,7 +23,7 @@ _BYTES = 4 << 20  # of the texts that are looked at together; one text may be lo
 _RECORDS = 16_384
 
 
-class Block(NamedTuple):
+class GramBlock(NamedTuple):
     """Some records with their n-grams.
 
     Attributes:
@@ -35,7 +35,7 @@ class Block(NamedTuple):
     grams: Grams
 
 
-class Texts(NamedTuple):
+class RecordTexts(NamedTuple):
     """Some records with their texts.
 
     Attributes:
@@ -48,9 +48,9 @@ class Texts(NamedTuple):
     sections: pa.Array
     starts: Integers
 
-    def block(self, n: int, *, whole: bool) -> Block:
+    def block(self, n: int, *, whole: bool) -> GramBlock:
         """Return the records with their n-grams."""
-        return Block(self.places, Grams.of(self.sections, self.starts, n, whole=whole))
+        return GramBlock(self.places, Grams.of(self.sections, self.starts, n, whole=whole))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class LiveTexts:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def blocks(self, n: int, *, whole: bool) -> Iterator[Block]:
+    def blocks(self, n: int, *, whole: bool) -> Iterator[GramBlock]:
         """Yield all records with their n-grams, in the order of their keys.
 
         Args:
@@ -93,21 +93,21 @@ class LiveTexts:
         """
         return (texts.block(n, whole=whole) for texts in self.texts())
 
-    def block(self, places: Integers, n: int, *, whole: bool) -> Block:
+    def block(self, places: Integers, n: int, *, whole: bool) -> GramBlock:
         """Return some records with their n-grams."""
         return self._texts(places).block(n, whole=whole)
 
-    def texts(self) -> Iterator[Texts]:
+    def texts(self) -> Iterator[RecordTexts]:
         """Yield the texts of all records, in the order of their keys, some megabytes at a time."""
         order = np.argsort(self.keys, kind="stable")
         for low, high in portions(self.sizes[order], _BYTES, _RECORDS):
             yield self._texts(order[low:high])
 
-    def _texts(self, places: Integers) -> Texts:
+    def _texts(self, places: Integers) -> RecordTexts:
         table = self._asked("quality/texts/sections", places)
         place = table["place"].to_numpy()
         first = np.flatnonzero(np.diff(place, prepend=-1))
-        return Texts(place[first], combined(table["text"]), np.append(first, len(place)))
+        return RecordTexts(place[first], combined(table["text"]), np.append(first, len(place)))
 
     def record_ids(self, places: Integers) -> list[str]:
         """Return what records are called."""

@@ -30,7 +30,7 @@ from duckplets.quality.metrics import METRICS
 from duckplets.quality.pii import PATTERNS
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of
-from duckplets.quality.words import Words
+from duckplets.quality.words import WordFile
 
 __all__ = ["measure", "ready"]
 
@@ -196,7 +196,7 @@ def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:
     return found
 
 
-def _terms(database: Database, words: Words) -> pa.Table:
+def _terms(database: Database, words: WordFile) -> pa.Table:
     category, term = zip(*words.terms, strict=True)
     # The longest first: of several that begin at one place a regular expression takes the first.
     ordered = sorted(set(term), key=lambda t: (-len(t), t))
@@ -228,7 +228,7 @@ _LOOKALIKES = {
 _NOTHING = r"[^\s\S]"  # is found nowhere
 
 
-def _profane(words: Words) -> dict[str, Any]:
+def _profane(words: WordFile) -> dict[str, Any]:
     found = [term for _, term in words.terms]
     single = "|".join(_obfuscated(word) for word in found if " " not in word)
     several = "|".join(_flexible(phrase) for phrase in found if " " in phrase)

@@ -20,12 +20,12 @@ from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.quality import plugins
 from duckplets.quality.settings import Quality
 
-__all__ = ["Measuring", "measure_part", "measured_over"]
+__all__ = ["MeasureJob", "measure_part", "measured_over"]
 
 T = TypeVar("T")
 
 
-class Measuring(NamedTuple):
+class MeasureJob(NamedTuple):
     """What a worker needs to know to measure.
 
     Attributes:
@@ -37,7 +37,7 @@ class Measuring(NamedTuple):
     registered: list[plugins.Gate | plugins.Detector]
 
     @classmethod
-    def of(cls, quality: Quality) -> Measuring:
+    def of(cls, quality: Quality) -> MeasureJob:
         """Return what settings need."""
         registered: list[plugins.Gate | plugins.Detector] = [
             plugins.gate(name) for each in quality.conditions for name in each.gates
@@ -80,11 +80,11 @@ def measured_over(
         rows = rows_of(item)
         return Part(f"gates: {counted(rows.num_rows, 'text')}", rows)
 
-    with closing(mapped(engine, measure_part, Measuring.of(quality), items, part_of)) as found:
+    with closing(mapped(engine, measure_part, MeasureJob.of(quality), items, part_of)) as found:
         yield from found
 
 
-def measure_part(job: Measuring, rows: pa.Table) -> pa.Table:
+def measure_part(job: MeasureJob, rows: pa.Table) -> pa.Table:
     """Return the metrics of rows, on a worker of an engine; see ``measure``."""
     from duckplets.quality.measure import measure
 

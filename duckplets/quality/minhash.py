@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Floats, Integers, Lists, Words
+from duckplets.base.arrays import Bits, Bytes, Flags, Floats, IntegerLists, Integers, Words
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
 from duckplets.text.characters import DIGIT, LETTER, MARK, SPACE, bytes_of, classes
@@ -261,7 +261,9 @@ class Grams:
         owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
         known = np.sort(owners * size + numbers)  # every (text, n-gram)
         known = known[np.diff(known, prepend=-1) != 0]
-        lists = Lists(np.searchsorted(known, np.arange(len(self.starts)) * size), known % size)
+        lists = IntegerLists(
+            np.searchsorted(known, np.arange(len(self.starts)) * size), known % size
+        )
         ours = lists.take(one)
         wanted = np.repeat(other, ours.lengths) * size + ours.values
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)

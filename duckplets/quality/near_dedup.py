@@ -29,7 +29,7 @@ from duckplets.db.queries import query
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import commit_version, current_version
-from duckplets.quality.live_texts import LiveTexts, Texts, portions
+from duckplets.quality.live_texts import LiveTexts, RecordTexts, portions
 from duckplets.quality.minhash import ALGORITHM, NearSettings, bands_of
 
 Action = Literal["mark", "remove"]
@@ -196,7 +196,7 @@ def _bands(
         yield from ((block.places, bands_part(settings, block)) for block in texts.texts())
         return
 
-    def part_of(block: Texts) -> Part:
+    def part_of(block: RecordTexts) -> Part:
         return Part(f"duplicates: {counted(len(block.places), 'record')}", block)
 
     with closing(mapped(engine, bands_part, settings, texts.texts(), part_of)) as found:
@@ -204,7 +204,7 @@ def _bands(
             yield block.places, bands
 
 
-def bands_part(settings: NearSettings, texts: Texts) -> Words:
+def bands_part(settings: NearSettings, texts: RecordTexts) -> Words:
     """Return the bands of texts; uint64[texts, bands]."""
     grams = texts.block(settings.ngram, whole=True).grams
     return bands_of(grams.hashes(), grams.starts, settings.bands, settings.rows, settings.seed)

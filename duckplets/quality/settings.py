@@ -23,7 +23,7 @@ from duckplets.errors import QualityError, nearest
 from duckplets.quality import plugins
 from duckplets.quality.conditions import Condition, condition
 from duckplets.quality.thresholds import BLANK, CHECKS, PRESETS
-from duckplets.quality.words import SHIPPED, Words, read_terms, read_words
+from duckplets.quality.words import SHIPPED, WordFile, read_terms, read_words
 
 __all__ = ["Quality"]
 
@@ -171,8 +171,8 @@ class Quality:
     min_domain_categories: int | None = _PRESET
     code_score: float | None = _PRESET
     code_early_gate: bool = _PRESET
-    profane: Words | None = field(init=False, repr=False)
-    terms: Words = field(init=False, repr=False)
+    profane: WordFile | None = field(init=False, repr=False)
+    terms: WordFile = field(init=False, repr=False)
     conditions: tuple[Condition, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ PII = ("email", "phone", "ssn", "ipv4", "card")
 _LARGEST = 1 << 40
 
 
-class Check(NamedTuple):
+class Rule(NamedTuple):
     """What a setting may be.
 
     Attributes:
@@ -119,24 +119,24 @@ def _name(value: Any) -> str:
     return value
 
 
-_COUNT = Check("a number from 0, or None", _count)
-_SOME = Check("a number from 1 to 100000", _some)
-_SHARE = Check("a number from 0 to 1, or None", _float(1))
-_ANY = Check("a number from 0, or None", _float(_LARGEST))
-_FLAG = Check("True or False", _flag, is_flag=True)
-_WORDS = Check("several texts, such as ('one', 'two')", _texts)
+_COUNT = Rule("a number from 0, or None", _count)
+_SOME = Rule("a number from 1 to 100000", _some)
+_SHARE = Rule("a number from 0 to 1, or None", _float(1))
+_ANY = Rule("a number from 0, or None", _float(_LARGEST))
+_FLAG = Rule("True or False", _flag, is_flag=True)
+_WORDS = Rule("several texts, such as ('one', 'two')", _texts)
 
-CHECKS: Mapping[str, Check] = {
+CHECKS: Mapping[str, Rule] = {
     "duplicates": _FLAG,
     "keep_rejected": _FLAG,
     "min_characters": _COUNT,
     "max_characters": _COUNT,
     "required": _WORDS,
-    "licenses": Check("one or more licences, such as ('mit',), or None", _licenses),
-    "pii": Check("", _choice("reject", "redact", None)),
-    "pii_kinds": Check("one or more kinds of personal data", _kinds),
+    "licenses": Rule("one or more licences, such as ('mit',), or None", _licenses),
+    "pii": Rule("", _choice("reject", "redact", None)),
+    "pii_kinds": Rule("one or more kinds of personal data", _kinds),
     "max_pii_density": _ANY,
-    "profanity": Check(
+    "profanity": Rule(
         "the path of a word file, or None", lambda v: None if v is None else _file(v)
     ),
     "max_profanity_density": _ANY,
@@ -167,15 +167,15 @@ CHECKS: Mapping[str, Check] = {
     "max_duplicate_filled_characters": _SHARE,
     "max_newlines": _ANY,
     "gates": _WORDS,
-    "language": Check(
+    "language": Rule(
         "a language code such as 'en', or None", lambda v: None if v is None else _name(v)
     ),
     "min_language_probability": _SHARE,
     "language_prefix": _SOME,
-    "min_letters": Check("a number from 0", lambda v: int(_number(v, _LARGEST, (int,)))),
-    "undetermined": Check("", _choice("accept", "reject")),
-    "detector": Check("the name of a detector", _name),
-    "vocabulary": Check("the path of a vocabulary, or 'medical'", _file),
+    "min_letters": Rule("a number from 0", lambda v: int(_number(v, _LARGEST, (int,)))),
+    "undetermined": Rule("", _choice("accept", "reject")),
+    "detector": Rule("the name of a detector", _name),
+    "vocabulary": Rule("the path of a vocabulary, or 'medical'", _file),
     "min_domain_terms": _COUNT,
     "min_domain_density": _ANY,
     "min_domain_categories": _COUNT,

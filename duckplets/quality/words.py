@@ -17,7 +17,7 @@ from duckplets.base.documents import DocumentLimits, Form, Unreadable, decoded, 
 from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError
 
-__all__ = ["SHIPPED", "Words", "read_terms", "read_words"]
+__all__ = ["SHIPPED", "WordFile", "read_terms", "read_words"]
 
 SHIPPED = "medical"  # the vocabulary that lies in the package
 
@@ -27,7 +27,7 @@ _MOST_TERMS, _MOST_WORDS = 150_000, 25_000
 _LONGEST = 100  # characters of a word
 
 
-class Words(NamedTuple):
+class WordFile(NamedTuple):
     """What a word file holds.
 
     Attributes:
@@ -40,7 +40,7 @@ class Words(NamedTuple):
     terms: tuple[tuple[str, str], ...]
 
 
-def read_words(file: str | Path) -> Words:
+def read_words(file: str | Path) -> WordFile:
     """Read a file with a word or a phrase a line; ``#`` begins a comment.
 
     Raises:
@@ -52,7 +52,7 @@ def read_words(file: str | Path) -> Words:
     return _checked(file, found, _MOST_WORDS)
 
 
-def read_terms(file: str | Path) -> Words:
+def read_terms(file: str | Path) -> WordFile:
     """Read a vocabulary: JSON or TOML that maps categories to lists of terms.
 
     Args:
@@ -96,7 +96,7 @@ def _text_of(file: str | Path) -> str:
         raise QualityError(f"{shown(file)}: it cannot be read: it {error}") from error
 
 
-def _checked(file: str | Path, found: list[tuple[str, Any, str]], most: int) -> Words:
+def _checked(file: str | Path, found: list[tuple[str, Any, str]], most: int) -> WordFile:
     """Return words in lower case with single spaces, each once in its category."""
     terms = set()
     for category, word, where in found:
@@ -116,4 +116,4 @@ def _checked(file: str | Path, found: list[tuple[str, Any, str]], most: int) -> 
         )
     ordered = tuple(sorted(terms))
     digest = hashlib.sha256("\n".join(f"{c}\t{w}" for c, w in ordered).encode()).hexdigest()
-    return Words(digest, ordered)
+    return WordFile(digest, ordered)

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from duckplets.base.plain import Stored
+from duckplets.base.plain import StoredJson
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
@@ -48,7 +48,7 @@ class SourceRecipes:
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class SourceDefaults:
     """What a source offers where nobody says what is drawn from it.
 
     Attributes:
@@ -84,7 +84,7 @@ class Brought:
         return tuple(texts)
 
 
-def sources_of(database: Database, version: int) -> dict[str, Brought]:
+def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
     """Return the sources of a version by name, with what each offers.
 
     Raises:
@@ -94,11 +94,11 @@ def sources_of(database: Database, version: int) -> dict[str, Brought]:
     rows = database.run("recipes/store/brought", {"version": version})
     for name, defaults, recipes, weight, controlled in rows:
         way = "Read the source again, or put back an earlier copy of the file."
-        place = Stored(database.path, "sources", f"source {name!r}", way)
+        place = StoredJson(database.path, "sources", f"source {name!r}", way)
         definitions = place.read("recipes", recipes or "[]", [{"kind": str, "name": str}])
         with place.making("recipes"):
             own = tuple(map(from_dict, definitions))
-            found[name] = Brought(defaults, own, weight, controlled)
+            found[name] = SourceDefaults(defaults, own, weight, controlled)
     return found
 
 
@@ -166,7 +166,7 @@ def stored(database: Database) -> list[Recipe]:
     found = []
     for name, definition in database.run("recipes/store/list"):
         way = f"Remove it: duckplets recipe remove {database.path} {shlex.quote(name)}"
-        place = Stored(database.path, "recipes", f"recipe {name!r}", way)
+        place = StoredJson(database.path, "recipes", f"recipe {name!r}", way)
         parts = place.read("definition", definition, {"kind": str, "name": str})
         with place.making("definition"):
             found.append(from_dict(parts))
@@ -327,7 +327,7 @@ def check_source(database: Database, source: str, version: int) -> None:
         )
 
 
-def _all_brought(sources: Mapping[str, Brought], preset: Preset | None) -> list[Recipe]:
+def _all_brought(sources: Mapping[str, SourceDefaults], preset: Preset | None) -> list[Recipe]:
     """Return what all sources bring or have by default, of each name once."""
     found = {r.name: r for brought in sources.values() for r in brought.known(preset)}
     found.setdefault(LONG_SECTION, long_section_recipe("context"))

@@ -32,7 +32,7 @@ _LOOKED = 1 << 20  # entries looked at, at once
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OrderPart:
     """Some elements of an order.
 
     Attributes:
@@ -47,14 +47,14 @@ class Part:
     places: Integers
     error: Exception | None = None
 
-    def first(self, elements: int) -> Part:
+    def first(self, elements: int) -> OrderPart:
         """Return so many of them, without the error."""
-        return Part(self.indices[:elements], self.keys[:elements], self.places[:elements])
+        return OrderPart(self.indices[:elements], self.keys[:elements], self.places[:elements])
 
 
 # Returns the elements ``start … stop-1``, fewer at the end of the order or at an error. Each call
 # goes on where the one before stopped.
-Take = Callable[[int, int], Part]
+Take = Callable[[int, int], OrderPart]
 
 
 def elements_of(order: Order, records: int) -> Take:
@@ -77,10 +77,10 @@ def _sampled(sampler: IndexSampler, records: int) -> Take:
         )
     end = None if sampler.num_epochs is None else len(sampler)
 
-    def take(start: int, stop: int) -> Part:
+    def take(start: int, stop: int) -> OrderPart:
         stop = stop if end is None else min(stop, end)
         keys = sampler.keys(start, stop)
-        return Part(sampler.indices(start, stop), keys, keys)
+        return OrderPart(sampler.indices(start, stop), keys, keys)
 
     return take
 
@@ -97,7 +97,7 @@ def _iterated(order: Order, records: int) -> Take:
             f"or of integers"
         ) from error
 
-    def take(start: int, stop: int) -> Part:
+    def take(start: int, stop: int) -> OrderPart:
         indices: list[int] = []
         keys: list[int] = []
         failed: Exception | None = None
@@ -109,7 +109,7 @@ def _iterated(order: Order, records: int) -> Take:
         except Exception as error:
             failed = error
         named = np.array(keys, dtype=np.int64)
-        return Part(np.array(indices, dtype=np.int64), named, named, failed)
+        return OrderPart(np.array(indices, dtype=np.int64), named, named, failed)
 
     return take
 
@@ -175,10 +175,10 @@ def indexed_elements(index: DataIndex, sizes: Mapping[str, int], where: str) -> 
         records += sizes[name]
     firsts = np.array(list(starts.values()), dtype=np.int64)
 
-    def take(start: int, stop: int) -> Part:
+    def take(start: int, stop: int) -> OrderPart:
         codes, rows = index.arrays(slice(start, stop))
         numbers = np.arange(start, start + len(rows), dtype=np.int64)
-        return Part(numbers, rows, firsts[codes] + rows)
+        return OrderPart(numbers, rows, firsts[codes] + rows)
 
     return take
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers
-from duckplets.base.block_size import Pace
+from duckplets.base.block_size import BlockSize
 from duckplets.base.checks import integer
 from duckplets.base.fork_guard import HomeLock
 from duckplets.base.prefetch import Lookahead
@@ -32,12 +32,12 @@ from duckplets.db.database import Database
 from duckplets.errors import QueryError, SamplerError, StateMismatchError, nearest
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
-from duckplets.records.order_reader import Order, Part, Take, elements_of, indexed_elements
+from duckplets.records.order_reader import Order, OrderPart, Take, elements_of, indexed_elements
 from duckplets.runs.messages import shape_of, type_of
 from duckplets.samples.batch import Batch
 from duckplets.serving.manifest import sound
 from duckplets.serving.snapshot import folder_of, mapped_texts
-from duckplets.serving.texts import ROLES, Texts
+from duckplets.serving.texts import ROLES, ChunkTexts
 
 _PLACES = ("index", "record_key")
 _LABELS = ("record_id", "source", "split", "date")
@@ -189,12 +189,12 @@ def _batches(
     columns: list[str],
     take: Take,
     batch_size: int,
-    texts: Texts | None,
+    texts: ChunkTexts | None,
     shape: list[Any],
 ) -> Generator[Batch, None, None]:
     """Yield batches of blocks, each of which is read while the one before is used."""
     fetcher = _Fetcher(database.cursor(), keys, columns, texts, shape)
-    pace = Pace(_LARGEST_BLOCK, _BLOCK_BYTES)
+    pace = BlockSize(_LARGEST_BLOCK, _BLOCK_BYTES)
     calls = _calls(fetcher, take, pace, batch_size)
     blocks = Lookahead(calls, "duckplets-read", stop=fetcher.database.interrupt)
     position = 0
@@ -211,7 +211,7 @@ def _batches(
 
 
 def _calls(
-    fetcher: _Fetcher, take: Take, pace: Pace, batch_size: int
+    fetcher: _Fetcher, take: Take, pace: BlockSize, batch_size: int
 ) -> Iterator[Callable[[], pa.Table]]:
     """Take blocks of whole batches from the order, and yield what reads their records."""
     taken, is_last = 0, False
@@ -263,7 +263,7 @@ class _Fetcher:
         database: Database,
         keys: Integers,
         columns: list[str],
-        texts: Texts | None,
+        texts: ChunkTexts | None,
         shape: list[Any],
     ) -> None:
         self.database = database
@@ -272,7 +272,7 @@ class _Fetcher:
         self._columns = columns
         self._mapped = texts
 
-    def fetch(self, part: Part) -> pa.Table:
+    def fetch(self, part: OrderPart) -> pa.Table:
         """Return the columns of the records that elements name, in their order."""
         found = {"index": pa.array(part.indices), "record_key": pa.array(part.keys)}
         size = len(part.keys)
@@ -327,7 +327,7 @@ class _Fetcher:
         order, kind = pa.array(places, mask=places < 0), type_of(self._shape)
         return {name: rows[name].combine_chunks().take(order).cast(kind) for name in wanted}
 
-    def _texts(self, part: Part, size: int) -> dict[str, pa.Array]:
+    def _texts(self, part: OrderPart, size: int) -> dict[str, pa.Array]:
         wanted = self._wanted(_TEXTS)
         role = wanted[0] if len(wanted) == 1 and wanted[0] in _ROLES else None
         request, roles, texts = self._sections(part, role)
@@ -339,7 +339,7 @@ class _Fetcher:
             found[name] = pc.binary_join(lists, "\n\n") if name == "text" else lists
         return found
 
-    def _sections(self, part: Part, role: str | None) -> tuple[Integers, Integers, _Gather]:
+    def _sections(self, part: OrderPart, role: str | None) -> tuple[Integers, Integers, _Gather]:
         """Return the request and the role of sections, in order, and what gathers their texts."""
         if self._mapped is not None:
             with sound(folder_of(Path(str(self.database.path)))):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.sanitize import shown
 from duckplets.corpus import status
 from duckplets.errors import DuckpletsError
-from duckplets.export.files import Place, appearing, check
+from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
 from duckplets.report import drawn, tables
 from duckplets.report.rendering import read, rendered, script_json, words
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _LARGE = 500_000  # records, all of which are not read while somebody waits for a page
 _CUT = 1_200  # characters of a text
-_PLACE = Place(suffixes=(".html", ".htm"))
+_PLACE = ExportPlace(suffixes=(".html", ".htm"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)

@@ -18,7 +18,7 @@ from duckplets.order.mixture import Mixture
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
-    from duckplets.recipes.store import Brought
+    from duckplets.recipes.store import SourceDefaults
 
 Control = dict[str, Any]  # size, size_mode, weight and seed, as ``listing`` takes them
 
@@ -41,7 +41,7 @@ class Shares:
 def shares(
     database: Database,
     given: Mixture | None,
-    sources: Mapping[str, Brought],
+    sources: Mapping[str, SourceDefaults],
     *,
     split: str,
     version: int,

@@ -24,13 +24,13 @@ from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import TextRecipe
 from duckplets.recipes.selectors import any_section
 from duckplets.recipes.store import SourceRecipes
-from duckplets.runs.pool_loading import Anchored, Left
-from duckplets.samples.batch import Block, Tally
+from duckplets.runs.pool_loading import AnchorRecords, Left
+from duckplets.samples.batch import Block, SampleTally
 from duckplets.samples.columns import OF_MESSAGES
 from duckplets.samples.fetch import Fetcher, as_array, facts_of
 from duckplets.samples.stream import Stream
-from duckplets.serving.facts import Facts, Part
-from duckplets.serving.texts import Segment, Texts
+from duckplets.serving.facts import ChunkFacts, FactSlice
+from duckplets.serving.texts import ChunkTexts, Segment
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -100,7 +100,7 @@ def open_streams(
     database: Database, settings: RunSettings, sources: Sequence[str], snapshot: Snapshot | None
 ) -> tuple[list[Stream], list[Left]]:
     """Read which conversations can be drawn of some sources; return also which have none."""
-    anchored = Anchored(database, settings)
+    anchored = AnchorRecords(database, settings)
     streams, empty = [], []
     for source in sources:
         pool = _pool(database, settings, source, anchored, snapshot)
@@ -115,7 +115,7 @@ def open_streams(
 
 def conversations(
     database: Database, settings: RunSettings, snapshot: Snapshot | None
-) -> tuple[Facts, Texts | None]:
+) -> tuple[ChunkFacts, ChunkTexts | None]:
     """Return what every conversation of a corpus is, and their messages if a snapshot has them."""
     version, chunking = settings.corpus_version, settings.chunking
     texts = _mapped(database, snapshot, version, chunking) if snapshot else None
@@ -130,7 +130,7 @@ class MessageFetcher(Fetcher):
 
     shape: Sequence[Any] = ()  # of the messages of the run's version
 
-    def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
+    def fetch(self, plan: Plan, tally: SampleTally, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         keys = plan.chunks[0]
         rows = self._messages(plan, keys)
@@ -182,7 +182,7 @@ class MessageFetcher(Fetcher):
             return self._database.table(f"runs/messages/{name}")
 
 
-def _gathered(texts: Texts, keys: Integers) -> pa.Table:
+def _gathered(texts: ChunkTexts, keys: Integers) -> pa.Table:
     """Return the messages of conversations as they are stored, from a snapshot."""
     request = np.arange(len(keys), dtype=np.int64)
     spans = texts.spans(keys, "rejected_")
@@ -198,7 +198,7 @@ def _pool(
     database: Database,
     settings: RunSettings,
     source: str,
-    anchored: Anchored,
+    anchored: AnchorRecords,
     snapshot: Snapshot | None,
 ) -> Pool:
     """Return the conversations of a source that a run may draw."""
@@ -271,7 +271,7 @@ class Conversations:
         """Return them as what texts are gathered from."""
         names = ("tokens", "weight", "span", "bytes", "rejected_span", "rejected_bytes")
         columns = {name: getattr(self, name) for name in names}
-        return Segment(Part(self.keys, columns), pa.py_buffer(self.data))
+        return Segment(FactSlice(self.keys, columns), pa.py_buffer(self.data))
 
 
 def _bytes(texts: pa.ChunkedArray) -> tuple[Integers, np.ndarray[Any, np.dtype[np.uint8]]]:
@@ -286,7 +286,7 @@ def _bytes(texts: pa.ChunkedArray) -> tuple[Integers, np.ndarray[Any, np.dtype[n
 
 def _mapped(
     database: Database, snapshot: Snapshot, version: int, chunking: Mapping[str, Any]
-) -> Texts | None:
+) -> ChunkTexts | None:
     """Return the messages of all conversations, with what else is known of them.
 
     What the snapshot does not keep yet is added to it.
@@ -312,4 +312,4 @@ def _mapped(
             if snapshot.keep(version, {keys[part]: found}):
                 return None
     there = snapshot.find([*keys.values()])
-    return Texts([there[key].get(key, Conversations).segment() for key in keys.values()])
+    return ChunkTexts([there[key].get(key, Conversations).segment() for key in keys.values()])

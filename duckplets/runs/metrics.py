@@ -21,7 +21,7 @@ from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Mixture
 from duckplets.order.ranks import RankPart
 from duckplets.runs.forecast import percent
-from duckplets.samples.batch import Batch, Tally
+from duckplets.samples.batch import Batch, SampleTally
 
 log = logging.getLogger("duckplets")
 
@@ -41,9 +41,9 @@ class Counters:
     def __init__(self, sources: Sequence[str]) -> None:
         self._sources = list(sources)
         self._counts = np.zeros((len(sources), 4), dtype=np.int64)
-        self._open: tuple[Tally, int, int] | None = None
+        self._open: tuple[SampleTally, int, int] | None = None
 
-    def take(self, tally: Tally, low: int, high: int) -> None:
+    def take(self, tally: SampleTally, low: int, high: int) -> None:
         """Count samples ``low … high-1`` of a tally; added up when somebody asks."""
         if self._open is not None and self._open[0] is tally and self._open[2] == low:
             low = self._open[1]
@@ -51,11 +51,11 @@ class Counters:
             self._add_up()
         self._open = tally, low, high
 
-    def add(self, tally: Tally) -> None:
+    def add(self, tally: SampleTally) -> None:
         """Count all samples of a tally."""
         self._counts += self._counted(tally)
 
-    def counts(self, without: Iterable[Tally] = ()) -> dict[str, list[int]]:
+    def counts(self, without: Iterable[SampleTally] = ()) -> dict[str, list[int]]:
         """Return the counts of every source of which something was taken or displaced.
 
         They are samples, tokens, negatives that stood in for such as lacked, and samples that gave
@@ -93,7 +93,7 @@ class Counters:
         (tally, low, high), self._open = self._open, None
         self._counts += self._counted(tally, low, high)
 
-    def _counted(self, tally: Tally, low: int = 0, high: int | None = None) -> Integers:
+    def _counted(self, tally: SampleTally, low: int = 0, high: int | None = None) -> Integers:
         """Return the counts of every source, of shape (sources, 4)."""
         sources, found = tally.sources[low:high], np.zeros_like(self._counts)
         found[:, 0] = np.bincount(sources, minlength=len(self._sources))

@@ -34,7 +34,7 @@ from duckplets.runs.default_mixture import shares
 from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.negative_policy import Drawn
 from duckplets.runs.pool_loading import Left, Named, empty_pools, read_streams, without_empty
-from duckplets.runs.reader import Reader
+from duckplets.runs.reader import BatchReader
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import (
     Empty,
@@ -54,9 +54,9 @@ from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes.prefixing import Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors, checked_missing, pinned
-from duckplets.serving.facts import Facts
+from duckplets.serving.facts import ChunkFacts
 from duckplets.serving.snapshot import Served, Snapshot, fingerprint, serve
-from duckplets.serving.texts import Texts
+from duckplets.serving.texts import ChunkTexts
 
 Recipe = recipe_store.Recipe
 Found = tuple[list[Stream], list[Left]]
@@ -346,7 +346,7 @@ def _opened(
         fetcher.shape = messages.shape_of(database, newest.corpus_version)
     fetcher.padded_from = settings.padded_from(planner.epoch_length)
     end, prefetch = settings.end(planner.epoch_length), settings.prefetch
-    reader = Reader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
+    reader = BatchReader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
     open_source = partial(versions.streams_of, settings, read)
     sampler = Sampler(settings, reader, state_path, open_source)
     sampler.unused = mining_pins.unused(database, settings, streams)
@@ -368,7 +368,9 @@ def _streams(database: Database, vectors: RunVectors | None, *of_run: Any, **how
     return streams, empty
 
 
-def _texts(database: Database, settings: RunSettings, served: Served) -> tuple[Facts, Texts | None]:
+def _texts(
+    database: Database, settings: RunSettings, served: Served
+) -> tuple[ChunkFacts, ChunkTexts | None]:
     """Return what all chunks are, or all conversations, and their texts, if they are at hand."""
     if settings.kind == "messages":
         return messages.conversations(database, settings, served.snapshot)

@@ -41,7 +41,7 @@ from duckplets.runs.forecast import (
 from duckplets.samples import expectation
 
 if TYPE_CHECKING:
-    from duckplets.runs.reader import Reader
+    from duckplets.runs.reader import BatchReader
     from duckplets.runs.settings import RunSettings
     from duckplets.samples.stream import Stream
 
@@ -77,7 +77,9 @@ class Outlook:
         unused: Minings that the run leaves alone.
     """
 
-    def __init__(self, settings: RunSettings, reader: Reader, unused: Sequence[Unused]) -> None:
+    def __init__(
+        self, settings: RunSettings, reader: BatchReader, unused: Sequence[Unused]
+    ) -> None:
         self._settings = settings
         self._fetcher = reader.fetcher
         self._planner = reader.planner

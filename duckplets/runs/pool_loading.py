@@ -78,7 +78,7 @@ class Named(NamedTuple):
         return given or source in (recipe.sources or ())
 
 
-class Anchored:
+class AnchorRecords:
     """The records of each source that a run may take anchors from.
 
     Args:
@@ -149,7 +149,7 @@ def read_streams(
     What is said of empty ones that are not optional is added to ``empty``. With ``texts`` they are
     of chunks with these hashes only.
     """
-    anchored = Anchored(database, settings)
+    anchored = AnchorRecords(database, settings)
     kinds = labels_of(database, settings.corpus_version)
     wanted = [_compiled(database, settings, source, recipe, kinds) for source, recipe in named]
     keys = [_key(settings, pool, mining) for pool, mining in wanted]
@@ -213,7 +213,7 @@ def _read(
     texts: Words | None,
 ) -> list[KeptPool]:
     """Read pools from the corpus."""
-    anchored, spare = Anchored(database, settings), settings.no_duplicates == "negatives"
+    anchored, spare = AnchorRecords(database, settings), settings.no_duplicates == "negatives"
     scores, found = needs_scores(settings.columns), []
     with PoolReader(database, [pool for pool, _ in pools], texts) as reader:
         for compiled, mining in pools:

@@ -26,7 +26,7 @@ from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import Schedule
 from duckplets.runs.metrics import Counters, Uncounted
-from duckplets.samples.batch import Batch, Block, Tally, Tranche
+from duckplets.samples.batch import Batch, Block, SampleTally, Tranche
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import Planner
 from duckplets.samples.planned import Plan, joined
@@ -41,7 +41,7 @@ _ALONE = 1024  # samples read after weights were set, before a thread prepares m
 _PLANNED = 1 << 17  # of them planned at once
 
 
-class Reader:
+class BatchReader:
     """Read the batches of one rank.
 
     Args:
@@ -175,7 +175,7 @@ class Reader:
             self._renew()
         return self._taken(start)
 
-    def _tallies(self, start: int, stop: int) -> Iterator[Tally]:
+    def _tallies(self, start: int, stop: int) -> Iterator[SampleTally]:
         for low in range(start, stop, _PLANNED):
             with self.fetcher.sound():
                 plan = self.planner.plan(low, min(low + _PLANNED, stop))
@@ -384,24 +384,26 @@ class Preparation:
         if plans_for_all(self.planner, self.part):
             plan, tally = self._of_all(own, start, stop)
         else:
-            tally = Tally(*(np.zeros(0, np.int64) for _ in Tally.__slots__))
+            tally = SampleTally(*(np.zeros(0, np.int64) for _ in SampleTally.__slots__))
             plan = joined([self.planner.plan_at(part) for part in _cut(own)])
         block = self.fetcher.fetch(plan, tally, start=start, stop=stop)
         self.sizes.learn(block, len(own))
         return block
 
-    def _of_all(self, own: Integers, start: int, stop: int) -> tuple[Plan, Tally]:
+    def _of_all(self, own: Integers, start: int, stop: int) -> tuple[Plan, SampleTally]:
         """Return the plan of own samples, and what those of all ranks count for."""
         shared = self.part.shared(start, stop)
         sources = self.planner.sources
         parts: list[Plan] = []
-        tallies: list[Tally] = []
+        tallies: list[SampleTally] = []
         for positions in _cut(shared):
             plan = self.planner.plan_at(positions)
             tallies.append(self.fetcher.tally(plan, sources))
             low, high = np.searchsorted(own, [positions[0], positions[-1] + 1])
             parts.append(plan.part(np.searchsorted(positions, own[low:high])))
-        tally = Tally(*(np.concatenate([getattr(t, f) for t in tallies]) for f in Tally.__slots__))
+        tally = SampleTally(
+            *(np.concatenate([getattr(t, f) for t in tallies]) for f in SampleTally.__slots__)
+        )
         return joined(parts), tally
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from duckplets.order.schedule import Schedule
-    from duckplets.runs.state_schema import Cursor, Run
+    from duckplets.runs.state_schema import Cursor, SavedRun
 
 Save = tuple[datetime, int]  # when, and the step it is to go on with
 
@@ -89,7 +89,7 @@ class Standing:
 
 
 def standing(
-    run: Run, cursor: Cursor, schedule: Schedule, saved_at: datetime, saves: Iterable[Save]
+    run: SavedRun, cursor: Cursor, schedule: Schedule, saved_at: datetime, saves: Iterable[Save]
 ) -> Standing:
     """Return where a run stood.
 

@@ -21,7 +21,7 @@ from duckplets.runs import state
 from duckplets.runs.fingerprint import Fingerprint, digest, plain_state, refuse_mismatch
 from duckplets.runs.losses import Losses, Reporting
 from duckplets.runs.metrics import PhaseLog
-from duckplets.runs.reader import Reader
+from duckplets.runs.reader import BatchReader
 from duckplets.runs.served import ServedLog
 from duckplets.runs.settings import BehindNote, RunSettings, run_of
 from duckplets.runs.state_schema import Cursor
@@ -56,7 +56,7 @@ class Sampler(Reporting):
     def __init__(
         self,
         settings: RunSettings,
-        reader: Reader,
+        reader: BatchReader,
         state_path: Path,
         open_source: Callable[[str], ByVersion],
     ) -> None:

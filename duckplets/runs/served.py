@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION, integer
-from duckplets.base.sanitize import Facts, html_table
+from duckplets.base.sanitize import ShownDict, html_table
 from duckplets.errors import SamplerError
 from duckplets.runs.cautions import Unused
 from duckplets.runs.metrics import mean_by_source, similarities
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
     from duckplets.runs.forecast import Forecast
-    from duckplets.runs.reader import Reader
+    from duckplets.runs.reader import BatchReader
     from duckplets.runs.settings import RunSettings
     from duckplets.samples.batch import Batch
     from duckplets.samples.planned import Plan
@@ -40,7 +40,7 @@ _MOST_ROWS = 1 << 24  # in one table: a few GB of ids
 Span = tuple[int, int]
 
 
-class Metrics(Facts):
+class Metrics(ShownDict):
     """What was taken of every source, by name: numbers, for any logger."""
 
 
@@ -56,7 +56,7 @@ class Views:
         unused: Source, recipe and anchors of minings that the run leaves alone.
     """
 
-    def __init__(self, settings: RunSettings, reader: Reader) -> None:
+    def __init__(self, settings: RunSettings, reader: BatchReader) -> None:
         self._settings = settings
         self._reader = reader
         self._planner = reader.planner

@@ -19,7 +19,7 @@ from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
 from duckplets.runs.fingerprint import Fingerprint, digest, of_vectors
 from duckplets.runs.negative_policy import By, checked_by, wants_mined
-from duckplets.runs.state_schema import Events, Run
+from duckplets.runs.state_schema import Events, SavedRun
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
 from duckplets.samples.plan import SINGLE
@@ -297,9 +297,9 @@ def checked_empty(empty: Any) -> Empty | None:
     return cast("Empty | None", empty)
 
 
-def run_of(settings: RunSettings, events: Events) -> Run:
+def run_of(settings: RunSettings, events: Events) -> SavedRun:
     """Return what is saved of a run with these settings, the same for all ranks."""
-    return Run(
+    return SavedRun(
         name=settings.run,
         kind=settings.kind,
         corpus_version=settings.corpus_version,
@@ -310,7 +310,7 @@ def run_of(settings: RunSettings, events: Events) -> Run:
     )
 
 
-def saved_settings(saved: Run, of: type[RunSettings] = RunSettings) -> RunSettings:
+def saved_settings(saved: SavedRun, of: type[RunSettings] = RunSettings) -> RunSettings:
     """Return the settings of a saved run, which are of a class.
 
     Raises:

@@ -28,7 +28,7 @@ from duckplets.errors import (
     StateMismatchError,
 )
 from duckplets.runs.state_conflicts import no_run, refuse_beyond, refuse_farther, refuse_other
-from duckplets.runs.state_schema import Cursor, Events, Run, counts_of, events_of, find_run
+from duckplets.runs.state_schema import Cursor, Events, SavedRun, counts_of, events_of, find_run
 
 if TYPE_CHECKING:
     from duckplets.runs.fingerprint import Fingerprint
@@ -48,7 +48,7 @@ def state_path(corpus: Path) -> Path:
 
 def save(
     path: Path,
-    run: Run,
+    run: SavedRun,
     cursor: Cursor,
     *,
     drifted_from: Fingerprint | None = None,
@@ -116,7 +116,7 @@ def farthest_tag(path: Path, run: str, fingerprint: Fingerprint) -> tuple[str, i
     return (rows[0][0], rows[0][1]) if rows and same else None
 
 
-def load(path: Path, run: str, tag: str | None = None) -> tuple[Run, Cursor]:
+def load(path: Path, run: str, tag: str | None = None) -> tuple[SavedRun, Cursor]:
     """Read a run and one of its cursors.
 
     Raises:
@@ -163,7 +163,7 @@ def cursors(path: Path) -> list[dict[str, Any]]:
     ]
 
 
-def runs(path: Path) -> list[Run]:
+def runs(path: Path) -> list[SavedRun]:
     """Return every saved run of a state file, by name; none if there is no file."""
     if not path.exists():
         return []
@@ -278,7 +278,7 @@ def _saves(database: Database, run: str) -> list[tuple[str | None, int, int]]:
 def _write_run(
     database: Database,
     path: Path,
-    run: Run,
+    run: SavedRun,
     drifted_from: Fingerprint | None,
     changed_from: int | None,
 ) -> bool:
@@ -345,7 +345,7 @@ def _write_cursor(database: Database, path: Path, run: str, cursor: Cursor) -> i
 
 
 def _write_losses(
-    database: Database, run: Run, cursor: Cursor, losses: Losses, *, whole: bool
+    database: Database, run: SavedRun, cursor: Cursor, losses: Losses, *, whole: bool
 ) -> None:
     """Put losses in the place of those of the steps that a run went through since its last save."""
     spans = losses.passed(run.steps_to(cursor.position), whole=whole)

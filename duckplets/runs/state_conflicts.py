@@ -11,7 +11,7 @@ from duckplets.base.sanitize import listed
 from duckplets.errors import StateMismatchError, nearest
 
 if TYPE_CHECKING:
-    from duckplets.runs.state_schema import Run
+    from duckplets.runs.state_schema import SavedRun
 
 _ELSEWHERE = (
     "go on in another file (save_to=…), open a run of another name (run=…), or forget what lies "
@@ -27,7 +27,7 @@ def no_run(path: Path, run: str, names: Iterable[str]) -> StateMismatchError:
     )
 
 
-def refuse_other(path: Path, known: Run, run: Run) -> None:
+def refuse_other(path: Path, known: SavedRun, run: SavedRun) -> None:
     """Refuse to save a run over another one of its name; names what differs."""
     from duckplets.runs.fingerprint import differing, refuse_mismatch
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.plain import Stored
+from duckplets.base.plain import StoredJson
 from duckplets.db.database import Database
 from duckplets.order.changes import Event
 
@@ -79,7 +79,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
+class SavedRun:
     """What a run draws from and how.
 
     Attributes:
@@ -112,7 +112,7 @@ class Run:
         return [self.corpus_version, *(int(era["corpus_version"]) for era in eras)]
 
 
-def find_run(database: Database, run: str) -> Run | None:
+def find_run(database: Database, run: str) -> SavedRun | None:
     """Return a saved run, None if the file has none of that name."""
     rows = database.run("runs/state/run", {"run": run})
     if not rows:
@@ -122,7 +122,7 @@ def find_run(database: Database, run: str) -> Run | None:
     told = place.read("settings", settings, _SETTINGS)
     if sorted(told.get("recipes", ())) != sorted(told.get("sources", ())):
         raise place.damage("settings", "names other sources than those it has recipes of")
-    return Run(
+    return SavedRun(
         name=run,
         kind=kind,
         corpus_version=version,
@@ -141,9 +141,9 @@ def find_run(database: Database, run: str) -> Run | None:
     )
 
 
-def _place(file: Path | None, table: str, run: str, more: str = "") -> Stored:
+def _place(file: Path | None, table: str, run: str, more: str = "") -> StoredJson:
     way = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
-    return Stored(file, table, f"run {run!r}{more}", f"{way}; or put back an earlier copy.")
+    return StoredJson(file, table, f"run {run!r}{more}", f"{way}; or put back an earlier copy.")
 
 
 def counts_of(path: Path, run: str, tag: str | None, text: str | None) -> dict[str, list[int]]:

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from duckplets.base.dropped import Held
+from duckplets.base.dropped import LiveSet
 from duckplets.base.fork_guard import Home
 from duckplets.runs import state
 from duckplets.runs.state_conflicts import refuse_farther
@@ -112,7 +112,7 @@ class EventWriter:
         return self._path == path
 
 
-_AT_WORK: Held[EventWriter] = Held()
+_AT_WORK: LiveSet[EventWriter] = LiveSet()
 
 
 def written(path: Path) -> None:

@@ -30,7 +30,7 @@ _TRANCHE_BYTES = 32 << 20  # of their texts
 _TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
 
 
-class Rows(Protocol):
+class GatheredRows(Protocol):
     """What the vectors of a column of a block are gathered from."""
 
     @property
@@ -43,7 +43,7 @@ class Rows(Protocol):
         ...
 
 
-class Texts(Protocol):
+class GatheredTexts(Protocol):
     """What texts are gathered from: an Arrow array of them, or spans of a file."""
 
     @property
@@ -74,10 +74,10 @@ class Block:
     start: int
     stop: int
     columns: dict[str, pa.Array | None]
-    texts: Texts
+    texts: GatheredTexts
     places: dict[str, Integers]
-    tally: Tally
-    vectors: Mapping[str, Rows] = field(default_factory=dict)
+    tally: SampleTally
+    vectors: Mapping[str, GatheredRows] = field(default_factory=dict)
     origin: Path | None = None
 
     def __len__(self) -> int:
@@ -181,7 +181,7 @@ class Tranche:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class SampleTally:
     """What consecutive samples count for: shape (samples,) each.
 
     Attributes:

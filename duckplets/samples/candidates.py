@@ -140,7 +140,7 @@ def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Can
     if isinstance(recipe, TextRecipe) or guarded is None or pool.negatives is None:
         raise ValueError(f"recipe {recipe.name!r} draws no mined negatives")
     documents = _documents(pool.negatives, guarded.negative_sections)
-    find = Lookup(documents.keys)
+    find = KeyLookup(documents.keys)
     which = {"mining": mining.key}
     most = database.run("samples/candidates/count", which)[0][0]
     for statement in ("samples/candidates/read", "samples/candidates/sorted"):
@@ -155,7 +155,7 @@ def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Can
         method=mining.method,
         sampling=settings.sampling,
         rotation=settings.rotation,
-        rows=Lookup(keys)(guarded.sections),
+        rows=KeyLookup(keys)(guarded.sections),
         keys=keys,
         starts=starts,
         numbers=kept.numbers[: kept.size],
@@ -166,7 +166,7 @@ def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Can
     )
 
 
-class Lookup:
+class KeyLookup:
     """Finds keys among distinct ones.
 
     Args:
@@ -215,7 +215,7 @@ class _Kept:
         self._keys: list[Integers] = []
         self._counts: list[Integers] = []
 
-    def add(self, batch: pa.RecordBatch, find: Lookup) -> None:
+    def add(self, batch: pa.RecordBatch, find: KeyLookup) -> None:
         """Add rows of ``candidates/read``."""
         numbers = find(_column(batch, "negative_section_key"))
         there = numbers >= 0

@@ -26,27 +26,27 @@ from duckplets.base.fork_guard import HomeLock
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
-from duckplets.samples.batch import Block, Tally
+from duckplets.samples.batch import Block, SampleTally
 from duckplets.samples.columns import DETAILS, fallbacks, negative_values, slot_names
 from duckplets.samples.planned import Plan
 from duckplets.samples.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors
-from duckplets.serving.facts import Facts, Part, decided_by
+from duckplets.serving.facts import ChunkFacts, FactSlice, decided_by
 from duckplets.serving.manifest import MANIFEST, is_of, sound
-from duckplets.serving.texts import Spans, Texts
+from duckplets.serving.texts import ChunkTexts, TextSpans
 
 
-def chunk_facts(database: Database, chunking: Mapping[str, Any]) -> Facts:
+def chunk_facts(database: Database, chunking: Mapping[str, Any]) -> ChunkFacts:
     """Read what every chunk of a corpus is, 40 bytes a chunk; ``chunking`` is their fingerprint."""
     how = decided_by(chunking) | {"low": 0, "high": 1 << 62}
     return facts_of(database.table("serving/chunks", how))
 
 
-def facts_of(rows: pa.Table) -> Facts:
+def facts_of(rows: pa.Table) -> ChunkFacts:
     """Return facts that were read: keys, ascending, in the first column."""
     keys, *columns = (column.to_numpy() for column in rows.columns)
-    return Facts([Part(keys, dict(zip(rows.column_names[1:], columns, strict=True)))])
+    return ChunkFacts([FactSlice(keys, dict(zip(rows.column_names[1:], columns, strict=True)))])
 
 
 class Fetcher:
@@ -77,8 +77,8 @@ class Fetcher:
         kind: str,
         negatives: int,
         columns: Sequence[str],
-        facts: Facts,
-        texts: Texts | None = None,
+        facts: ChunkFacts,
+        texts: ChunkTexts | None = None,
         folder: Path | None = None,
         prefixes: Prefixes | None = None,
         vectors: RunVectors | None = None,
@@ -111,7 +111,7 @@ class Fetcher:
         """Tell what cannot be where the snapshot that the run is served from is sound."""
         return sound(self._folder)
 
-    def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> Block:
+    def fetch(self, plan: Plan, tally: SampleTally, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         size = len(plan)
         keys = np.concatenate(plan.chunks)
@@ -127,13 +127,13 @@ class Fetcher:
         parts = {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
         return Block(start, stop, columns, texts, parts, tally, vectors, self._folder)
 
-    def tally(self, plan: Plan, sources: Integers) -> Tally:
+    def tally(self, plan: Plan, sources: Integers) -> SampleTally:
         """Return what the samples of a plan count for; ``sources`` of every stream."""
         tokens = np.sum([self._facts.tokens(chunks) for chunks in plan.chunks], axis=0)
         gave = np.full(len(plan), -1)
         if plan.displaced is not None:
             gave = np.where(plan.displaced < 0, -1, sources[plan.displaced])
-        return Tally(sources[plan.streams], tokens, fallbacks(plan, self._streams), gave)
+        return SampleTally(sources[plan.streams], tokens, fallbacks(plan, self._streams), gave)
 
     def tokens(self, keys: Integers) -> Integers:
         """Return how many tokens chunks have, prefixes not counted."""
@@ -179,7 +179,7 @@ class Fetcher:
         keys: Integers,
         chunks: dict[str, np.ndarray[Any, Any]],
         prefixed: Prefixed | None,
-    ) -> tuple[pa.Array | Spans, Integers]:
+    ) -> tuple[pa.Array | TextSpans, Integers]:
         """Return the texts of all slots, and where in them that of each key is."""
         order = np.arange(len(keys), dtype=np.int64)
         if self._mapped is not None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.pools.arrays import Negatives
-from duckplets.pools.legality import Anchored
+from duckplets.pools.legality import NegativeRequests
 
 # Where a negative is from, in place of the number of a candidate.
 AT_RANDOM = -1  # drawn at random for want of a candidate
@@ -36,7 +36,7 @@ class Wanting:
         supply: Number of the stream's supply that each draws from.
     """
 
-    samples: Anchored
+    samples: NegativeRequests
     anchor_at: Integers
     visits: Integers
     period: Integers
@@ -49,42 +49,46 @@ class Wanting:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundNegatives:
     """Negatives, one for every sample or several for one: their chunks, texts, and where from."""
 
     chunks: Integers
     hashes: Words
     told: Integers
 
-    def part(self, rows: Integers | Flags | slice) -> Found:
+    def part(self, rows: Integers | Flags | slice) -> FoundNegatives:
         """Return some of them."""
-        return Found(self.chunks[rows], self.hashes[rows], self.told[rows])
+        return FoundNegatives(self.chunks[rows], self.hashes[rows], self.told[rows])
 
-    def put(self, rows: Integers | Flags, others: Found) -> None:
+    def put(self, rows: Integers | Flags, others: FoundNegatives) -> None:
         """Put others in the place of some of them."""
         self.chunks[rows] = others.chunks
         self.hashes[rows] = others.hashes
         self.told[rows] = others.told
 
 
-def found_at(pool: Negatives, at: Integers, told: Integers | int) -> Found:
+def found_at(pool: Negatives, at: Integers, told: Integers | int) -> FoundNegatives:
     """Return the negatives at some places of a pool."""
-    return Found(pool.chunks[at], pool.hashes[at], np.broadcast_to(told, at.shape).astype(np.int64))
+    return FoundNegatives(
+        pool.chunks[at], pool.hashes[at], np.broadcast_to(told, at.shape).astype(np.int64)
+    )
 
 
-def blank(size: int) -> Found:
+def blank(size: int) -> FoundNegatives:
     """Return room for the negatives of some samples."""
-    return Found(np.zeros(size, np.int64), np.zeros(size, np.uint64), np.zeros(size, np.int64))
+    return FoundNegatives(
+        np.zeros(size, np.int64), np.zeros(size, np.uint64), np.zeros(size, np.int64)
+    )
 
 
 class Supply(Protocol):
     """What negatives of a stream are drawn from."""
 
-    def draw_all(self, wanting: Wanting) -> list[Found]:
+    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
         """Return a legal negative for every slot and sample, of different texts in a sample."""
 
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
 
-    def options(self, wanting: Wanting) -> Found:
+    def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""

@@ -30,14 +30,14 @@ from duckplets.base.arrays import Flags, Integers
 from duckplets.errors import EmptyPoolError
 from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives
-from duckplets.pools.legality import Anchored, Legality
+from duckplets.pools.legality import Legality, NegativeRequests
 from duckplets.samples.candidates import Candidates, Circle, Lots
 from duckplets.samples.negative_request import (
     AT_RANDOM,
     BY_CHANCE,
     FILLED,
     OWN,
-    Found,
+    FoundNegatives,
     Wanting,
     blank,
     found_at,
@@ -67,7 +67,7 @@ class RandomNegatives:
     what: str
     told: int = BY_CHANCE
 
-    def draw_all(self, wanting: Wanting) -> list[Found]:
+    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
         """Return one legal negative for every slot and sample, of different texts."""
         found, samples = [], wanting.samples
         for slot in range(self.slots):
@@ -75,12 +75,12 @@ class RandomNegatives:
             samples = samples.having(found[-1].hashes)
         return found
 
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
         at, legal = self._draw_once(wanting.samples, (_REDRAWS + attempt) * self.slots + slot)
         return found_at(self.law.pool, at, self.told), legal
 
-    def options(self, wanting: Wanting) -> Found:
+    def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
         pool, samples = self.law.pool, wanting.samples
         base = pool.sums[pool.firsts[samples.classes[0]]]
@@ -91,7 +91,7 @@ class RandomNegatives:
         start = int(below(hashed(self.unit_key, samples.index), max(len(at), 1))[0])
         return found_at(pool, np.roll(at, -start), self.told)
 
-    def draw(self, samples: Anchored, slot: int) -> Integers:
+    def draw(self, samples: NegativeRequests, slot: int) -> Integers:
         """Return one legal chunk of the pool for every sample."""
         pool = self.law.pool
         base = pool.sums[pool.firsts[samples.classes]]
@@ -110,7 +110,7 @@ class RandomNegatives:
             found[row] = self._scan(int(base[row]), int(sizes[row]), start, one)
         return found
 
-    def _draw_once(self, samples: Anchored, counter: int) -> tuple[Integers, Flags]:
+    def _draw_once(self, samples: NegativeRequests, counter: int) -> tuple[Integers, Flags]:
         """Return a chunk for every sample, and whether it is legal."""
         pool = self.law.pool
         base = pool.sums[pool.firsts[samples.classes]]
@@ -121,7 +121,7 @@ class RandomNegatives:
         at = first + below(words, pool.starts[unit + 1] - first)
         return at, self.law.is_legal(at, pool.kins[unit], samples)
 
-    def _judged(self, targets: Integers, sample: Anchored) -> tuple[Integers, Flags]:
+    def _judged(self, targets: Integers, sample: NegativeRequests) -> tuple[Integers, Flags]:
         """Return all chunks at some places of a sample's class, and which of them are legal."""
         pool = self.law.pool
         units = _unit(pool, targets)
@@ -130,7 +130,7 @@ class RandomNegatives:
         repeated = sample.part(np.zeros(len(at), dtype=np.int64))
         return at, self.law.is_legal(at, np.repeat(pool.kins[units], ends - starts), repeated)
 
-    def _scan(self, base: int, size: int, start: int, sample: Anchored) -> int:
+    def _scan(self, base: int, size: int, start: int, sample: NegativeRequests) -> int:
         """Return the first legal chunk from a start on, once around the class: rarely needed."""
         step = 4096
         for offset in range(0, size, step):
@@ -185,7 +185,7 @@ class MinedNegatives:
         self._at_random = at_random
         self._start_key, self._within_key = start_key, within_key
 
-    def draw_all(self, wanting: Wanting) -> list[Found]:
+    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
         """Return a negative for every slot and sample, and which candidate it is."""
         slots, pool = self._at_random.slots, self._at_random.law.pool
         circle, samples = self._circle(wanting), wanting.samples
@@ -199,7 +199,7 @@ class MinedNegatives:
             samples = samples.having(found[-1].hashes)
         return found
 
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
         """Return the next candidate for a slot of every sample, else a draw at random."""
         found, legal = self._at_random.again(wanting, slot, attempt)
         if attempt < _TRIES:
@@ -211,7 +211,7 @@ class MinedNegatives:
             legal[have[good]] = True
         return found, legal
 
-    def options(self, wanting: Wanting) -> Found:
+    def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
         return self._at_random.options(wanting)
 
@@ -235,7 +235,9 @@ class MinedNegatives:
             base = (start + wanting.visits * slots) % np.maximum(count, 1)
         return Circle(first, count, base, slots)
 
-    def _slot(self, samples: Anchored, circle: Circle, slot: int) -> tuple[Integers, Integers]:
+    def _slot(
+        self, samples: NegativeRequests, circle: Circle, slot: int
+    ) -> tuple[Integers, Integers]:
         """Return a chunk and its candidate for every sample, where one does."""
         found = np.zeros(len(samples.index), dtype=np.int64)
         places = np.full(len(samples.index), AT_RANDOM, dtype=np.int64)
@@ -252,7 +254,7 @@ class MinedNegatives:
         return found, places
 
     def _chunk(
-        self, candidate: Integers, samples: Anchored, counter: int
+        self, candidate: Integers, samples: NegativeRequests, counter: int
     ) -> tuple[Integers, Flags]:
         """Return one chunk of each candidate's document, and whether it is legal."""
         documents = self._candidates.documents
@@ -289,7 +291,7 @@ class OwnNegatives:
     slots: int
     others: RandomNegatives | None = None
 
-    def draw_all(self, wanting: Wanting) -> list[Found]:
+    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
         """Return one negative for every slot and sample.
 
         After each common cycle of visits the circle moves on by one more, else some negatives
@@ -310,7 +312,7 @@ class OwnNegatives:
             samples = samples.having(found[-1].hashes)
         return found
 
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
         """Return the next negative of the record for every sample, else one of another record."""
         first, count, base = self._circles(wanting)
         offset = (1 + attempt) * self.slots + slot
@@ -323,7 +325,7 @@ class OwnNegatives:
         found.put(own, found_at(self.pool, at, OWN))
         return found, legal
 
-    def options(self, wanting: Wanting) -> Found:
+    def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
         first, count, base = self._circles(wanting)
         own = first + (base + np.arange(count[0])) % np.maximum(count, 1)
@@ -332,7 +334,7 @@ class OwnNegatives:
             return found
         more = self.others.options(self._of_others(wanting))
         new = ~np.isin(more.hashes, found.hashes)
-        return Found(
+        return FoundNegatives(
             np.concatenate([found.chunks, more.chunks[new]]),
             np.concatenate([found.hashes, more.hashes[new]]),
             np.concatenate([found.told, more.told[new]]),

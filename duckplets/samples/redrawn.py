@@ -18,7 +18,7 @@ import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.pools.arrays import pair_hashes
-from duckplets.samples.negative_request import Found, Wanting, blank
+from duckplets.samples.negative_request import FoundNegatives, Wanting, blank
 from duckplets.samples.pairs import without_negative
 from duckplets.samples.planned import joined
 
@@ -118,7 +118,9 @@ class Drawn:
             at[asked.rows] = np.arange(len(asked.rows))
         return part, at
 
-    def again(self, rows: Integers, columns: Integers, attempt: int) -> tuple[Found, Flags]:
+    def again(
+        self, rows: Integers, columns: Integers, attempt: int
+    ) -> tuple[FoundNegatives, Flags]:
         """Return other negatives for some columns of samples, and which of them are legal."""
         found, legal = blank(len(rows)), np.zeros(len(rows), dtype=bool)
         draws, slots = self.draws[rows], self.shifts[rows] + columns
@@ -130,7 +132,7 @@ class Drawn:
             found.put(mine, drawn)
         return found, legal
 
-    def options(self, row: int) -> Found:
+    def options(self, row: int) -> FoundNegatives:
         """Return all negatives that a sample may have, each text once."""
         part, at = (of[self.draws[row : row + 1]] for of in self._owners)
         asked = self.asked[int(part[0])]
@@ -140,7 +142,7 @@ class Drawn:
         """Return the stream that a sample with negatives is of."""
         return self.asked[int(self._owners[0][self.draws[row]])].stream
 
-    def put(self, rows: Integers, columns: Integers, found: Found) -> None:
+    def put(self, rows: Integers, columns: Integers, found: FoundNegatives) -> None:
         """Give samples other negatives."""
         plan = self.plan
         for column in np.unique(columns).tolist():
@@ -266,8 +268,8 @@ class OneBatch:
         self.seen = 0
         self._drawn = drawn
         self._holder: dict[int, _Cell] = {}  # of each other text
-        self._found: dict[_Cell, Found] = {}  # negatives that were drawn again
-        self._options: dict[int, Found] = {}
+        self._found: dict[_Cell, FoundNegatives] = {}  # negatives that were drawn again
+        self._options: dict[int, FoundNegatives] = {}
         self._refused: Counter[int] = Counter()  # samples, by stream
 
     def take(self, rows: Iterable[int], room: int) -> None:
@@ -321,12 +323,12 @@ class OneBatch:
             self._holder[int(found.hashes[0])] = one
         return bool(path)
 
-    def _path(self, cell: _Cell) -> list[tuple[_Cell, Found]]:
+    def _path(self, cell: _Cell) -> list[tuple[_Cell, FoundNegatives]]:
         """Return who takes what so that a negative gets a text; each leaves its to the one before.
 
         Nothing, if no text is left.
         """
-        reached: dict[_Cell, tuple[_Cell, Found]] = {}
+        reached: dict[_Cell, tuple[_Cell, FoundNegatives]] = {}
         seen: set[int] = set()
         waiting = [cell]
         for one in waiting:

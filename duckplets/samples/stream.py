@@ -21,7 +21,7 @@ from duckplets.order.apportion import Apportionment
 from duckplets.order.permute import below, hashed, key, ranks_at
 from duckplets.order.weights import exact_weights
 from duckplets.pools.arrays import Negatives, Pool, Positives
-from duckplets.pools.legality import Anchored, Legality
+from duckplets.pools.legality import Legality, NegativeRequests
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.samples import expectation
 from duckplets.samples.candidates import Candidates
@@ -30,7 +30,7 @@ from duckplets.samples.negative_request import (
     BY_CHANCE,
     FILLED,
     FROM_SPLIT,
-    Found,
+    FoundNegatives,
     Supply,
     Wanting,
     blank,
@@ -229,7 +229,7 @@ class Stream:
     def _with_negatives(self, draw: Draw, index: Integers, places: _Places) -> Draw:
         """Add the negatives of samples that have anchor and positive."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
-        samples = Anchored(
+        samples = NegativeRequests(
             index,
             anchors.classes[places.anchor_at],
             anchors.records[places.units],
@@ -253,7 +253,7 @@ class Stream:
             draw.labels,
         )
 
-    def _drawn(self, wanting: Wanting) -> list[Found]:
+    def _drawn(self, wanting: Wanting) -> list[FoundNegatives]:
         if self.shares is None and self.pool.short is None:
             return self._supplies[0].draw_all(wanting)
         columns = [blank(len(wanting.supply)) for _ in range(self.negatives)]
@@ -262,7 +262,7 @@ class Stream:
                 column.put(rows, found)
         return columns
 
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[Found, Flags]:
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal.
 
         Where negatives may be of all sources, later attempts look there.
@@ -276,7 +276,7 @@ class Stream:
             column.put(rows, found)
         return column, legal
 
-    def options(self, wanting: Wanting) -> Found:
+    def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
         widest = -1 if self.pool.short is not None else int(wanting.supply[0])
         return self._supplies[widest].options(wanting)

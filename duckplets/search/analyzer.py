@@ -38,7 +38,7 @@ _BYTES = 8 << 20  # of those, or one text
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class AnalysedTexts:
     """The words of some texts, in their order, as arrays.
 
     Attributes:
@@ -49,13 +49,13 @@ class Words:
     text: NDArray[np.int32]
     key: NDArray[np.int32]
 
-    def beginning(self, limit: int) -> Words:
+    def beginning(self, limit: int) -> AnalysedTexts:
         """Return the first words of every text, at most so many, and none that is empty."""
         text, key = self.text[self.key != EMPTY], self.key[self.key != EMPTY]
         counts = np.bincount(text)
         first = np.repeat(np.cumsum(counts) - counts, counts)  # place of a text's first word
         kept = np.arange(len(text)) - first < limit
-        return Words(text[kept], key[kept])
+        return AnalysedTexts(text[kept], key[kept])
 
     def blank(self, limit: int | None) -> NDArray[np.int64]:
         """Return the texts that begin with an empty word, or end with one within the limit."""
@@ -67,10 +67,10 @@ class Words:
         texts: NDArray[np.int64] = self.text[first][found].astype(np.int64)
         return texts
 
-    def known(self) -> Words:
+    def known(self) -> AnalysedTexts:
         """Return the words that have a term."""
         kept = self.key >= 0
-        return Words(self.text[kept], self.key[kept])
+        return AnalysedTexts(self.text[kept], self.key[kept])
 
 
 class Vocabulary:
@@ -132,7 +132,7 @@ class Vocabulary:
         found = self._database.table("search/analyzer/terms", {"low": low, "high": high})
         return found["term"].combine_chunks()
 
-    def read(self, texts: pa.Array) -> Words:
+    def read(self, texts: pa.Array) -> AnalysedTexts:
         """Return the words of texts."""
         return self.resolve(self.split(texts))
 
@@ -187,13 +187,13 @@ class Vocabulary:
             found = self._splitter.table("search/analyzer/words", parameters)
         return found["words"].combine_chunks()
 
-    def resolve(self, lists: pa.ListArray) -> Words:
+    def resolve(self, lists: pa.ListArray) -> AnalysedTexts:
         """Return the words of lists with their keys."""
         encoded = lists.flatten().dictionary_encode()
         counts = pc.list_value_length(lists).to_numpy()
         text = np.repeat(np.arange(len(lists), dtype=np.int32), counts)
         keys = self._keys(encoded.dictionary)
-        return Words(text, keys[encoded.indices.to_numpy()])
+        return AnalysedTexts(text, keys[encoded.indices.to_numpy()])
 
     def _keys(self, words: pa.Array) -> NDArray[np.int32]:
         """Return the key of each of different words, after a look at those that are new."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from duckplets.base.prefetch import ahead
 from duckplets.db.database import Database
 from duckplets.engine.protocol import Engine, Part, mapped
-from duckplets.search.analyzer import Vocabulary, Words, stretches
+from duckplets.search.analyzer import AnalysedTexts, Vocabulary, stretches
 from duckplets.search.analyzer_settings import Terms
 
 _SECTIONS = 16_384  # of a slice, at most
@@ -184,7 +184,7 @@ class _Counted:
         self._lengths = np.zeros(documents, dtype=np.int32)
         self._document_counts = np.zeros(0, dtype=np.int64)  # of each term
 
-    def add(self, documents: NDArray[np.int64], words: Words) -> None:
+    def add(self, documents: NDArray[np.int64], words: AnalysedTexts) -> None:
         """Count the words of a slice: frequencies by document and term."""
         words = words.known()
         lengths = np.bincount(words.text, minlength=len(documents))

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.plain import Stored
+from duckplets.base.plain import StoredJson
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, listed
 from duckplets.db import external_files
@@ -239,14 +239,14 @@ def _settings(database: Database) -> dict[str, Mapping[str, Any]]:
     rows = database.run("search/index/get_settings")
     if not rows:
         return {}
-    place = Stored(database.path, "settings", "terms")
+    place = StoredJson(database.path, "settings", "terms")
     found: dict[str, Mapping[str, Any]] = place.read("value", rows[0][0], {str: _TERMS})
     return found
 
 
 def _terms(database: Database, row: str, text: Any) -> Terms:
     """Return the terms of an index from JSON."""
-    place = Stored(database.path, "text_indexes", row)
+    place = StoredJson(database.path, "text_indexes", row)
     found = place.read("terms", text, _TERMS)
     with place.making("terms"):
         return Terms.from_dict(found)

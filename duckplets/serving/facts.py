@@ -24,7 +24,7 @@ def decided_by(chunking: Mapping[str, Any]) -> dict[str, Any]:
     return how
 
 
-class Part:
+class FactSlice:
     """The facts of keys that follow each other, as columns.
 
     Args:
@@ -43,14 +43,14 @@ class Part:
         return keys - self.first if self._keys is None else np.searchsorted(self._keys, keys)
 
 
-class Facts:
+class ChunkFacts:
     """What is known of chunks or conversations, by key.
 
     Args:
         parts: By ascending keys.
     """
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[FactSlice]) -> None:
         self._parts = [part for part in parts if part.last >= part.first]
         self._firsts = np.array([part.first for part in self._parts], np.int64)
 

@@ -25,7 +25,7 @@ MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class SnapshotManifest:
     """What a snapshot consists of.
 
     Attributes:
@@ -45,7 +45,7 @@ class Manifest:
     bundles: list[array_bundle.Bundle] = field(default_factory=list)
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest | None:
+    def read(cls, folder: Path) -> SnapshotManifest | None:
         """Return the manifest of a folder; None where there is no snapshot, or an outdated one.
 
         Raises:
@@ -122,9 +122,10 @@ def sound(folder: Path | None) -> Iterator[None]:
 
 def is_of(database: Database, folder: Path) -> bool:
     """Whether a snapshot was made of a corpus as it is split and chunked now."""
-    manifest = Manifest.read(folder)
+    manifest = SnapshotManifest.read(folder)
     return (
-        manifest is not None and manifest.settings == State.of(database, manifest.version).settings
+        manifest is not None
+        and manifest.settings == CorpusState.of(database, manifest.version).settings
     )
 
 
@@ -133,7 +134,7 @@ def _digest(told: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class CorpusState:
     """What of a corpus a snapshot is checked against.
 
     Attributes:
@@ -147,7 +148,7 @@ class State:
     settings: str
 
     @classmethod
-    def of(cls, database: Database, version: int) -> State:
+    def of(cls, database: Database, version: int) -> CorpusState:
         """Return that of a corpus, as of a version."""
         chunks, history, settings = database.run("serving/state", {"version": version})[0]
         return cls(int(chunks), history or "", settings)

@@ -29,8 +29,8 @@ from duckplets.artifacts.mapped_arrays import (
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.engine import protocol
-from duckplets.serving.facts import Part, decided_by
-from duckplets.serving.texts import ROLES, Sections, Segment, byte_spans
+from duckplets.serving.facts import FactSlice, decided_by
+from duckplets.serving.texts import ROLES, Segment, SegmentSections, byte_spans
 
 _CHARACTERS = 16_000_000  # of the texts of a stretch
 _SECTIONS = 65_536  # of a stretch
@@ -98,7 +98,7 @@ def opened(folder: Path, entry: SegmentEntry) -> Segment:
     texts, records, chunks = (MappedFile(folder, file) for file in entry.files)
     columns = {n: _column(chunks, entry.columns[n], entry.count) for n in _COLUMNS}
     of_sections = {n: _column(records, entry.of_records[n], entry.sections) for n in _OF_SECTIONS}
-    return Segment(_part(columns), texts.buffer, texts.path, Sections(*of_sections.values()))
+    return Segment(_part(columns), texts.buffer, texts.path, SegmentSections(*of_sections.values()))
 
 
 def _column(file: MappedFile, told: Any, count: int) -> np.ndarray[Any, Any]:
@@ -111,9 +111,9 @@ def _column(file: MappedFile, told: Any, count: int) -> np.ndarray[Any, Any]:
     return file.view(place)
 
 
-def _part(columns: dict[str, np.ndarray[Any, Any]]) -> Part:
+def _part(columns: dict[str, np.ndarray[Any, Any]]) -> FactSlice:
     keys = columns.pop("chunk_key")
-    return Part(keys, columns)
+    return FactSlice(keys, columns)
 
 
 def held(database: Database, chunking: Mapping[str, Any]) -> Segment:

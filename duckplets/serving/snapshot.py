@@ -33,8 +33,8 @@ from duckplets.errors import DamagedFileError, ReadOnlyError
 from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.serving import segments
-from duckplets.serving.manifest import MANIFEST, Manifest, State
-from duckplets.serving.texts import Texts
+from duckplets.serving.manifest import MANIFEST, CorpusState, SnapshotManifest
+from duckplets.serving.texts import ChunkTexts
 
 log = logging.getLogger("duckplets")
 
@@ -59,10 +59,10 @@ class Snapshot:
         texts: Of all chunks and sections.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: SnapshotManifest) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.texts = Texts([segments.opened(folder, entry) for entry in manifest.segments])
+        self.texts = ChunkTexts([segments.opened(folder, entry) for entry in manifest.segments])
         self._opened: list[array_bundle.Opened] = []
         self._left = list(manifest.bundles)
 
@@ -83,7 +83,7 @@ class Snapshot:
         """Keep objects by their keys; return why they could not be, or None."""
         try:
             with _alone(self.folder):
-                now = Manifest.read(self.folder)
+                now = SnapshotManifest.read(self.folder)
                 if now is None or not _goes_on(now, self.manifest):
                     return "the snapshot was made anew meanwhile"
                 bundle = array_bundle.write(self.folder, version, objects)
@@ -96,7 +96,7 @@ class Snapshot:
         return None
 
 
-def _goes_on(now: Manifest, before: Manifest) -> bool:
+def _goes_on(now: SnapshotManifest, before: SnapshotManifest) -> bool:
     return now.settings == before.settings and now.version >= before.version
 
 
@@ -114,11 +114,11 @@ class Served:
     held: bool = False
     notes: list[str] = field(default_factory=list)
 
-    def texts(self, database: Database, chunking: Mapping[str, Any]) -> Texts | None:
+    def texts(self, database: Database, chunking: Mapping[str, Any]) -> ChunkTexts | None:
         """Return the texts of all chunks; None where they are read block by block."""
         if self.snapshot is not None:
             return self.snapshot.texts
-        return Texts([segments.held(database, chunking)]) if self.held else None
+        return ChunkTexts([segments.held(database, chunking)]) if self.held else None
 
 
 def serve(
@@ -139,7 +139,7 @@ def serve(
         ChangedFileError: A file that texts were left in is not as it was.
     """
     external_files.check(database)
-    state = State.of(database, version)
+    state = CorpusState.of(database, version)
     is_small = state.chunks <= LARGE and database.run("serving/characters")[0][0] <= _HELD
     if not snapshot or database.path is None:
         return Served(held=is_small)
@@ -164,7 +164,7 @@ def serve(
     return Served(found, held=found is None, notes=notes)
 
 
-def opened(database: Database, version: int, state: State | None = None) -> Snapshot | None:
+def opened(database: Database, version: int, state: CorpusState | None = None) -> Snapshot | None:
     """Open the snapshot of a corpus for a version; None if none is there that is valid for it.
 
     Raises:
@@ -172,19 +172,19 @@ def opened(database: Database, version: int, state: State | None = None) -> Snap
     """
     folder = folder_of(Path(str(database.path)))
     for again in (True, False):
-        manifest = Manifest.read(folder)
+        manifest = SnapshotManifest.read(folder)
         if manifest is None or not _is_valid(database, manifest, version, state):
             return None
         try:
             return Snapshot(folder, manifest)
         except DamagedFileError:
             # Who made the next one may have removed a file that this one names.
-            if not again or Manifest.read(folder) == manifest:
+            if not again or SnapshotManifest.read(folder) == manifest:
                 raise
     return None
 
 
-def mapped_texts(database: Database, version: int) -> Texts | None:
+def mapped_texts(database: Database, version: int) -> ChunkTexts | None:
     """Return the texts of a snapshot that is there and valid for a version, or None."""
     if database.path is None:
         return None
@@ -197,20 +197,20 @@ def mapped_texts(database: Database, version: int) -> Texts | None:
 
 
 def _is_valid(
-    database: Database, manifest: Manifest, version: int, state: State | None = None
+    database: Database, manifest: SnapshotManifest, version: int, state: CorpusState | None = None
 ) -> bool:
     """Whether a snapshot holds all of a version."""
     if manifest.version < version:
         return False
     if state is None or manifest.version != version:
-        state = State.of(database, manifest.version)
+        state = CorpusState.of(database, manifest.version)
     return manifest.settings == state.settings and manifest.history == state.history
 
 
 def fingerprint(database: Database, version: int) -> list[int]:
     """Return what tells the records of a version from others, from a snapshot if one has it."""
     with suppress(DamagedFileError):
-        manifest = Manifest.read(folder_of(Path(str(database.path))))
+        manifest = SnapshotManifest.read(folder_of(Path(str(database.path))))
         if manifest and manifest.version == version and _is_valid(database, manifest, version):
             return manifest.records
     return records.fingerprint(database, version)
@@ -244,7 +244,7 @@ def prepare(
     folder.mkdir(exist_ok=True)
     with _alone(folder):
         try:
-            before = Manifest.read(folder)
+            before = SnapshotManifest.read(folder)
         except DamagedFileError:
             before = None
         if before is None or not _is_valid(database, before, version):
@@ -258,17 +258,17 @@ def prepare(
 def _build(
     database: Database,
     folder: Path,
-    before: Manifest | None,
+    before: SnapshotManifest | None,
     version: int,
     chunking: Mapping[str, Any],
     progress: Progress | bool | None,
     engine: Engine | None,
 ) -> None:
-    state = State.of(database, version)
+    state = CorpusState.of(database, version)
     found = records.fingerprint(database, version)
-    manifest = Manifest(version, state.history, state.settings, found)
+    manifest = SnapshotManifest(version, state.history, state.settings, found)
     if before is not None and before.version <= version:
-        then = State.of(database, before.version)
+        then = CorpusState.of(database, before.version)
         if before.settings == then.settings and before.history == then.history:
             manifest.segments.extend(_unchanged(database, before.segments))
             manifest.bundles.extend(before.bundles)
@@ -310,7 +310,7 @@ def forget_gone(database: Database) -> None:
     """Let a snapshot be made anew that has sections which are in the corpus no more."""
     folder = folder_of(Path(str(database.path)))
     with _alone(folder), suppress(DamagedFileError):
-        manifest = Manifest.read(folder)
+        manifest = SnapshotManifest.read(folder)
         if manifest and list(_unchanged(database, manifest.segments)) != manifest.segments:
             (folder / MANIFEST).unlink()
 
@@ -318,7 +318,7 @@ def forget_gone(database: Database) -> None:
 def clean(folder: Path, pinned: Collection[int]) -> None:
     """Remove what neither the newest version needs nor one that runs are pinned to."""
     with _alone(folder):
-        manifest = Manifest.read(folder)
+        manifest = SnapshotManifest.read(folder)
         if manifest is None:
             return
         needed = {manifest.version, *pinned}
@@ -329,7 +329,7 @@ def clean(folder: Path, pinned: Collection[int]) -> None:
         _sweep(folder, manifest)
 
 
-def _sweep(folder: Path, manifest: Manifest) -> None:
+def _sweep(folder: Path, manifest: SnapshotManifest) -> None:
     """Remove the files of a folder that its manifest does not name, and nobody else's."""
     sweep(folder / MANIFEST)
     remove_unnamed(folder, {file.name for file in manifest.files})
@@ -364,7 +364,7 @@ def overview(database: Database, version: int) -> dict[str, Any] | None:
     """Return what is known of the snapshot of a corpus, for people; None where there is none."""
     folder = folder_of(Path(str(database.path)))
     try:
-        manifest = Manifest.read(folder)
+        manifest = SnapshotManifest.read(folder)
         if manifest is None:
             return None
         valid = _is_valid(database, manifest, version)
@@ -387,7 +387,7 @@ def verify(folder: Path) -> Iterator[str]:
     Raises:
         DamagedFileError: Its manifest is not as it was written.
     """
-    manifest = Manifest.read(folder)
+    manifest = SnapshotManifest.read(folder)
     for file in () if manifest is None else manifest.files:
         path = folder / file.name
         try:

@@ -17,13 +17,13 @@ import pyarrow as pa
 from duckplets.artifacts.mapped_arrays import damaged
 from duckplets.base.arrays import Integers
 from duckplets.base.columns import column
-from duckplets.serving.facts import Facts, Part
+from duckplets.serving.facts import ChunkFacts, FactSlice
 
 ROLES = ["anchor", "context", "rejected"]
 
 
 @dataclass(frozen=True, slots=True)
-class Sections:
+class SegmentSections:
     """Of which record the sections of a segment are, and where their texts lie.
 
     Attributes:
@@ -50,10 +50,10 @@ class Segment:
         sections: What is known of its sections; None in memory.
     """
 
-    part: Part
+    part: FactSlice
     data: pa.Buffer
     path: Path | None = None
-    sections: Sections | None = None
+    sections: SegmentSections | None = None
 
     def gather(self, starts: Integers, lengths: Integers) -> pa.Array:
         """Return the texts of some spans; whether they are UTF-8 is seen where lists are made.
@@ -80,7 +80,7 @@ class Segment:
             ) from error
 
 
-class Texts:
+class ChunkTexts:
     """The texts of all chunks of a corpus.
 
     Args:
@@ -92,9 +92,9 @@ class Texts:
 
     def __init__(self, segments: Sequence[Segment]) -> None:
         self._segments = [s for s in segments if s.part.last >= s.part.first]
-        self.facts = Facts([segment.part for segment in self._segments])
+        self.facts = ChunkFacts([segment.part for segment in self._segments])
 
-    def spans(self, keys: Integers, kind: str = "") -> Spans:
+    def spans(self, keys: Integers, kind: str = "") -> TextSpans:
         """Return the texts of some chunks, to be gathered when they are asked for.
 
         Args:
@@ -103,9 +103,9 @@ class Texts:
         """
         starts, lengths = self.facts.columns([f"{kind}span", f"{kind}bytes"], keys).values()
         numbers = self.facts.parts_of(keys)
-        return Spans(self._segments, numbers, starts, lengths.astype(np.int64))
+        return TextSpans(self._segments, numbers, starts, lengths.astype(np.int64))
 
-    def of_records(self, keys: Integers) -> tuple[Integers, Integers, Spans]:
+    def of_records(self, keys: Integers) -> tuple[Integers, Integers, TextSpans]:
         """Return the sections of some records, by record as asked and in their order within it.
 
         Returns:
@@ -129,11 +129,11 @@ class Texts:
         order = np.argsort(columns[0], kind="stable")
         request, parts, roles, starts, lengths = (column[order] for column in columns)
         numbers = parts if len(self._segments) > 1 else None
-        return request, roles, Spans(self._segments, numbers, starts, lengths.astype(np.int64))
+        return request, roles, TextSpans(self._segments, numbers, starts, lengths.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class TextSpans:
     """Texts that are not gathered yet.
 
     Attributes:

@@ -164,7 +164,7 @@ class Cells:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CellLayout:
     """Which cells play which part.
 
     Attributes:

@@ -177,7 +177,7 @@ class DatasetSource:
         return self._opened(reader, None)
 
     def _opened(self, reader: Database, cursor: Any) -> Rows:
-        reading = Reading(self.dataset, self.mapping, f"data set {self.default_name()!r}")
+        reading = DataSetReading(self.dataset, self.mapping, f"data set {self.default_name()!r}")
         batches = reading.batches(reader, cursor)
         if self.dataset.features is not None:
             reading.places(list(self.dataset.features))
@@ -209,7 +209,7 @@ class _Resumable(DatasetSource):
         return self._opened(reader, cursor)
 
 
-class Reading:
+class DataSetReading:
     """How a data set is read: batches of it, the places between them, and rows.
 
     Args:

@@ -3,7 +3,7 @@
     paths, globs ────→ files ──────────────────────────────────→ columns, all looked at first
     s3://bucket/… ─listed→ objects ─one ahead, to the cache→ files ─→ columns, of each in turn
 
-The decision that matters: an object becomes a file on disk in one place, ``Brought``, before
+The decision that matters: an object becomes a file on disk in one place, ``LocalFiles``, before
 anything is read of it. DuckDB's own way to S3 is an extension that cannot be installed offline,
 and lines, encodings, limits and pages are read here by code for files, some of it mapping them
 into memory. Read through a stream of ranges, each of these would need a second form, and whatever
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from duckplets.base.object_store import Store, Stored, address_of
+from duckplets.base.object_store import Store, StoredObject, address_of
 from duckplets.errors import PassingError, SourceError
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
@@ -36,7 +36,7 @@ from duckplets.sources.rows import Begun, Rows
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_Placed = tuple[Path | Stored, Path, list[str], list[int]]
+_Placed = tuple[Path | StoredObject, Path, list[str], list[int]]
 """A file, where it lies on this machine, its columns, and the places of those that are named."""
 
 
@@ -82,7 +82,7 @@ class Files(Mapped):
         """
         limits = limits_of(reader)
 
-        def looked_at(file: Path | Stored, path: Path) -> _Placed:
+        def looked_at(file: Path | StoredObject, path: Path) -> _Placed:
             with called(path, file):
                 names = names_of(path)
             if len(names) > limits.columns:
@@ -90,7 +90,7 @@ class Files(Mapped):
             require_texts(self, names, str(file), type(self).__name__)
             return file, path, names, resolve(self, names, str(file))
 
-        brought = Brought(self.path)
+        brought = LocalFiles(self.path)
         placed: Iterable[_Placed] = (looked_at(*each) for each in brought)
         if not brought.is_remote:  # all of them, before the first is read
             placed = list(placed)
@@ -103,8 +103,8 @@ class Files(Mapped):
     def rows(
         self,
         reader: Database,
-        files: Iterable[tuple[Path | Stored, Iterable[pa.RecordBatch]]],
-        brought: Brought,
+        files: Iterable[tuple[Path | StoredObject, Iterable[pa.RecordBatch]]],
+        brought: LocalFiles,
         total: int | None = None,
         line: int | None = None,
     ) -> Rows:
@@ -123,7 +123,7 @@ class Files(Mapped):
         return brought.opened(Rows(rows, self.defaults(), total))
 
 
-class Brought(Iterator[tuple[Path | Stored, Path]]):
+class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
     """The files that paths and addresses name, each with where it lies on this machine.
 
     Objects are brought to the cache one ahead of reading. One stays until the next is asked for.
@@ -137,11 +137,11 @@ class Brought(Iterator[tuple[Path | Stored, Path]]):
 
     def __init__(self, paths: Paths) -> None:
         found = files(paths)
-        objects = [each for each in found if isinstance(each, Stored)]
+        objects = [each for each in found if isinstance(each, StoredObject)]
         self.is_remote = bool(objects)
         if not objects:
             here = [each for each in found if isinstance(each, Path)]
-            self._files: Iterator[tuple[Path | Stored, Path]] = zip(here, here, strict=True)
+            self._files: Iterator[tuple[Path | StoredObject, Path]] = zip(here, here, strict=True)
             return
         if len(objects) < len(found) or len({each.bucket for each in objects}) > 1:
             raise SourceError(f"{uri(paths)}: give files of one bucket, or of this machine alone")
@@ -152,7 +152,7 @@ class Brought(Iterator[tuple[Path | Stored, Path]]):
         )
         self._files = ((each, held.path) for each, held in arriving)
 
-    def __next__(self) -> tuple[Path | Stored, Path]:
+    def __next__(self) -> tuple[Path | StoredObject, Path]:
         return next(self._files)
 
     def opened(self, rows: Rows) -> Rows:
@@ -163,7 +163,7 @@ class Brought(Iterator[tuple[Path | Stored, Path]]):
 
 
 @contextmanager
-def called(path: Path, file: Path | Stored) -> Iterator[None]:
+def called(path: Path, file: Path | StoredObject) -> Iterator[None]:
     """Let errors about what was brought to a path name the file."""
     try:
         yield
@@ -174,7 +174,7 @@ def called(path: Path, file: Path | Stored) -> Iterator[None]:
 
 
 def named(
-    file: Path | Stored, path: Path, pieces: Iterable[pa.RecordBatch]
+    file: Path | StoredObject, path: Path, pieces: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Yield pieces of a file that lies at a path; errors name the file."""
     with called(path, file):

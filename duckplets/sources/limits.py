@@ -90,7 +90,7 @@ def size_of(name: str, given: object) -> int:
     return size
 
 
-class Reader(Database):
+class FileReader(Database):
     """An in-memory instance that may read files, with the limits of what it reads.
 
     Attributes:
@@ -102,7 +102,7 @@ class Reader(Database):
     part: PartOf | None = None
 
     @classmethod
-    def within(cls, limits: Limits) -> Reader:
+    def within(cls, limits: Limits) -> FileReader:
         """Open one."""
         opened = cls.reader(memory_limit=f"{max(limits.size('memory'), 1000) // 1000}KB")
         opened.limits = limits
@@ -111,12 +111,12 @@ class Reader(Database):
 
 def limits_of(reader: Database) -> Limits:
     """Return the limits that a reader has, else those by default."""
-    return reader.limits if isinstance(reader, Reader) else Reader.limits
+    return reader.limits if isinstance(reader, FileReader) else FileReader.limits
 
 
 def part_of(reader: Database) -> PartOf | None:
     """Return what a reader reads of a larger input; None for the whole of it."""
-    return reader.part if isinstance(reader, Reader) else None
+    return reader.part if isinstance(reader, FileReader) else None
 
 
 # -- levels of JSON -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from duckplets.errors import SourceError
 from duckplets.sources.columns import portions
-from duckplets.sources.formats.json_records import JsonLines
+from duckplets.sources.formats.json_records import JsonEncoder
 from duckplets.sources.formats.lines import json_rows, line_batch
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
@@ -58,7 +58,7 @@ class MemorySource(Mapped):
                 f"or an Arrow table"
             )
         total = len(records) if isinstance(records, (list, tuple)) else None
-        lines = JsonLines(self)
+        lines = JsonEncoder(self)
         return json_rows(reader, self, _pieces(iter(records), lines), _WHERE, total)
 
     def _open_arrow(self, reader: Database, records: Any) -> Rows:
@@ -83,7 +83,7 @@ def _picked(
         row += batch.num_rows
 
 
-def _pieces(records: Iterator[Any], lines: JsonLines) -> Iterator[pa.RecordBatch]:
+def _pieces(records: Iterator[Any], lines: JsonEncoder) -> Iterator[pa.RecordBatch]:
     while part := list(islice(records, _SLICE)):
         made = [lines.line(record) for record in part]
         yield line_batch(pa.array(made, pa.binary()).view(pa.string()))

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.object_store import Stored
+from duckplets.base.object_store import StoredObject
 from duckplets.sources.documents import Listed, listed
 from duckplets.sources.field_paths import Paths
 from duckplets.sources.files import Files
@@ -27,7 +27,7 @@ from duckplets.sources.row_provenance import Origins
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
-    from duckplets.sources.limits import Reader
+    from duckplets.sources.limits import FileReader
 
 _GROUPS = 64 << 20  # bytes of row groups of a part
 
@@ -75,7 +75,7 @@ class Cut:
         rows: How many it has, where that is known without reading them.
     """
 
-    files: tuple[Path | Stored, ...]
+    files: tuple[Path | StoredObject, ...]
     size: int
     groups: range | None = None
     folder: Path | None = None
@@ -97,12 +97,12 @@ class Cut:
     def absolute(self) -> Cut:
         """Return the same by paths that hold in any folder."""
         made = copy.copy(self)
-        files = (f if isinstance(f, Stored) else f.absolute() for f in self.files)
+        files = (f if isinstance(f, StoredObject) else f.absolute() for f in self.files)
         object.__setattr__(made, "files", tuple(files))
         object.__setattr__(made, "folder", self.folder and self.folder.absolute())
         return made
 
-    def open(self, source: Any, reader: Reader, part: PartOf) -> Rows:
+    def open(self, source: Any, reader: FileReader, part: PartOf) -> Rows:
         """Open this part of a source.
 
         Args:

@@ -14,16 +14,16 @@ from typing import BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 
-from duckplets.base.object_store import Store, Stored, address_of, is_address
+from duckplets.base.object_store import Store, StoredObject, address_of, is_address
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, PassingError, SourceError
 from duckplets.sources.formats.decode import Transcoded, codec_of
 from duckplets.sources.rows import MAX_BYTES
 
-Given = str | os.PathLike[str] | Stored
+Given = str | os.PathLike[str] | StoredObject
 Paths = str | os.PathLike[str] | Sequence[Given]
 
-F = TypeVar("F", bound=Path | Stored)
+F = TypeVar("F", bound=Path | StoredObject)
 
 # What Arrow raises while it reads a damaged file: a name that is not UTF-8 is a bare UnicodeError.
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
@@ -39,7 +39,7 @@ _HIDDEN = re.compile(r"/[._]")
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
-def files(paths: Paths) -> list[Path | Stored]:
+def files(paths: Paths) -> list[Path | StoredObject]:
     """Return the files or objects that paths, addresses and globs name; a glob's in sorted order.
 
     Raises:
@@ -61,18 +61,18 @@ def local_files(paths: Paths) -> list[Path]:
     """
     found = files(paths)
     for each in found:
-        if isinstance(each, Stored):
+        if isinstance(each, StoredObject):
             raise SourceError(f"{each}: such a source reads files of this machine; copy it here")
     return [each for each in found if isinstance(each, Path)]
 
 
-def check_file(file: Path | Stored) -> None:
+def check_file(file: Path | StoredObject) -> None:
     """Refuse what cannot be read as a file: one that waits for a writer would hang an ingest.
 
     Raises:
         SourceError: It is a folder, empty, or no regular file.
     """
-    if isinstance(file, Stored):
+    if isinstance(file, StoredObject):
         if file.size == 0:
             raise SourceError(f"{file} is empty")
         return
@@ -135,7 +135,7 @@ def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
     def place(file: F) -> int:
         nonlocal number, weight, group
         sizes[file] = _size_of(file)
-        suffix = PurePosixPath(file.path if isinstance(file, Stored) else file).suffix
+        suffix = PurePosixPath(file.path if isinstance(file, StoredObject) else file).suffix
         own = sizes[file] * (8 if suffix.lower() in COMPRESSED else 1)
         number, weight = number + 1, weight + own
         if number > _MOST_FILES or weight > AT_ONCE:
@@ -224,8 +224,8 @@ class UpToTheCut:
             self._stream.close()
 
 
-def _size_of(file: Path | Stored) -> int:
-    if isinstance(file, Stored):
+def _size_of(file: Path | StoredObject) -> int:
+    if isinstance(file, StoredObject):
         return file.size
     try:
         return file.stat().st_size
@@ -268,11 +268,11 @@ def _listed(paths: Paths) -> list[Given]:
 
 
 def _told(path: Given) -> str:
-    return str(path) if isinstance(path, Stored) else os.fspath(path)
+    return str(path) if isinstance(path, StoredObject) else os.fspath(path)
 
 
-def _matching(path: Given) -> Sequence[Path | Stored]:
-    if isinstance(path, Stored):
+def _matching(path: Given) -> Sequence[Path | StoredObject]:
+    if isinstance(path, StoredObject):
         return [path]
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise SourceError(f"{path!r} is not a path")
@@ -296,7 +296,7 @@ def _matching(path: Given) -> Sequence[Path | Stored]:
     return matched
 
 
-def _objects(address: str) -> list[Stored]:
+def _objects(address: str) -> list[StoredObject]:
     """Return the objects at an address: one, those that a glob matches, or all of a folder.
 
     Of a folder those are left out that no reader takes for data: whose names, or the names of

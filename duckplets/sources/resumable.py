@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckplets.base.object_store import Stored
+from duckplets.base.object_store import StoredObject
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.documents import listed
@@ -136,7 +136,7 @@ class Resumable(_Wrapped):
         """
         return replace(rows, batches=_marked(rows.batches, self.start_of(cursor), passed))
 
-    def _files(self) -> list[Path | Stored]:
+    def _files(self) -> list[Path | StoredObject]:
         place = _place(self.source)
         if isinstance(self.source, TextFileSource):
             found = listed(place, self.source.pattern)
@@ -190,9 +190,9 @@ def _place(source: Any) -> Any:
     return next((getattr(source, name) for name in _PLACES if hasattr(source, name)), None)
 
 
-def _identity(file: Path | Stored) -> tuple[str, tuple[int, int | str]]:
+def _identity(file: Path | StoredObject) -> tuple[str, tuple[int, int | str]]:
     """Return where a file lies, with its size and its time of change or ETag."""
-    if isinstance(file, Stored):
+    if isinstance(file, StoredObject):
         return str(file), (file.size, file.checksum)
     try:
         found = file.stat()

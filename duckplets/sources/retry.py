@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.sanitize import counted, harmless, shown
 from duckplets.errors import PassingError, SourceError
-from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import Mark, Rows
 
 log = logging.getLogger("duckplets")
@@ -69,7 +69,7 @@ class Rereading:
     def __init__(
         self,
         name: str,
-        opened: Callable[[Reader, Any], Rows],
+        opened: Callable[[FileReader, Any], Rows],
         cursor: Any,
         limits: Limits,
         *,
@@ -95,7 +95,7 @@ class Rereading:
         is_told = False
         while True:
             try:
-                with closing(Reader.within(self._limits)) as reader:
+                with closing(FileReader.within(self._limits)) as reader:
                     self.rows = self._opened(reader, self._cursor)
                     with _ended(self.rows.batches) as items:
                         if not is_told:

@@ -25,7 +25,7 @@ from duckplets.sources.cell_texts import (
     object_of,
     text_at,
 )
-from duckplets.sources.cells import Cells, Layout
+from duckplets.sources.cells import CellLayout, Cells
 from duckplets.sources.expressions import (
     Parts,
     call,
@@ -84,7 +84,7 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     place = {name: i for i, name in enumerate(names)}
     places = {part: [place[name] for name in columns[part]] for part in columns}
     bare = tuple(n[:-1] if i in cells.optional else n for i, n in enumerate(names))
-    layout = Layout(places, bare, cells)
+    layout = CellLayout(places, bare, cells)
     moments = [f"d{i}" for i in places["date"] if cells.shapes[i] == "moment"]
     carried = (*moments, *(["meta"] if GIVEN in columns else []))
     source = _cells(layout, made, carried)
@@ -105,7 +105,7 @@ def composed(parts: Parts, cells: Cells, made: Made | None) -> str:
     return tree.sql(dialect=DuckDB, comments=False)
 
 
-def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.Select:
+def _cells(layout: CellLayout, made: Made | None, carried: tuple[str, ...]) -> exp.Select:
     """Return the columns of cells, without what is blank.
 
     t0, t1, … are texts; l0, … of ``lists`` what they hold; of those judged s0, … are the texts, and
@@ -137,7 +137,7 @@ def _cells(layout: Layout, made: Made | None, carried: tuple[str, ...]) -> exp.S
     return kept().select(*whole, copy=False).from_(inner.subquery("raw", copy=False), copy=False)
 
 
-def _mapped(layout: Layout, made: Made | None) -> exp.Select:
+def _mapped(layout: CellLayout, made: Made | None) -> exp.Select:
     parts = layout.parts
     none = exp.cast(exp.Array(), "VARCHAR[]", dialect=DuckDB)
     key, family = first_of(parts["id"]), first_of(parts["group"])
@@ -173,7 +173,7 @@ def _moment(text: exp.Expr) -> exp.Expr:
     return call("nullif", call("trim", text), exp.Literal.string("NaT"))
 
 
-def _told(layout: Layout, made: Made | None) -> exp.Expr:
+def _told(layout: CellLayout, made: Made | None) -> exp.Expr:
     """Return what a row with what is no text has in its place, else NULL."""
     wrongs = [] if made else layout.wrongs()
     case = exp.case()
@@ -182,7 +182,7 @@ def _told(layout: Layout, made: Made | None) -> exp.Expr:
     return case if wrongs else exp.cast(exp.null(), "VARCHAR")
 
 
-def _sections(layout: Layout) -> exp.Expr:
+def _sections(layout: CellLayout) -> exp.Expr:
     """Return the list of sections: anchor, positive or text, the contexts, what is rejected."""
     parts, names = layout.parts, layout.names
     found: list[exp.Expr] = []
@@ -236,7 +236,7 @@ def _own_meta() -> exp.Expr:
     return each(exp.column("x"), pairs, filled(exp.column("value", table="x")))
 
 
-def _lack(layout: Layout, made: Made | None) -> exp.Expr:
+def _lack(layout: CellLayout, made: Made | None) -> exp.Expr:
     parts, names = layout.parts, layout.names
     case = exp.case()
     for condition, reason, _ in layout.wrongs():

@@ -24,7 +24,15 @@ from duckplets.base.checks import checked_name
 from duckplets.base.sanitize import shown
 from duckplets.errors import ChunkingError, nearest
 
-__all__ = ["WINDOWS", "Chunker", "Spans", "checked", "register_chunker", "registered", "spans_of"]
+__all__ = [
+    "WINDOWS",
+    "ChunkSpans",
+    "Chunker",
+    "checked",
+    "register_chunker",
+    "registered",
+    "spans_of",
+]
 
 WINDOWS = "windows"  # what the command line calls having no chunker
 Cutter = Callable[[str], Iterable[Sequence[Any]]]
@@ -60,7 +68,7 @@ class Chunker:
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class ChunkSpans:
     """Spans of texts as columns, by text and place; the summary of a text comes last.
 
     Attributes:
@@ -75,11 +83,13 @@ class Spans:
     stop: Integers
     summary: Flags
 
-    def of(self, low: int, high: int) -> Spans:
+    def of(self, low: int, high: int) -> ChunkSpans:
         """Return those of the texts ``low … high-1``, which are counted from ``low``."""
         first, last = np.searchsorted(self.text, [low, high])
         part = slice(first, last)
-        return Spans(self.text[part] - low, self.start[part], self.stop[part], self.summary[part])
+        return ChunkSpans(
+            self.text[part] - low, self.start[part], self.stop[part], self.summary[part]
+        )
 
 
 def register_chunker(name: str, function: Cutter, version: int | str = 1) -> Chunker:
@@ -175,7 +185,7 @@ def _unknown(name: str, version: str = "") -> ChunkingError:
 # ---- what a function gives
 
 
-def spans_of(texts: pa.Array, chunker: Chunker, place: Place) -> Spans:
+def spans_of(texts: pa.Array, chunker: Chunker, place: Place) -> ChunkSpans:
     """Call a chunker on texts and check what it gives, but for what it leaves out.
 
     Args:
@@ -196,7 +206,7 @@ def spans_of(texts: pa.Array, chunker: Chunker, place: Place) -> Spans:
             except ChunkingError as error:
                 raise ChunkingError(f"chunker {chunker.name!r}, {place(at)}: {error}") from error
     columns = np.array(rows, np.int64).reshape(-1, 4).T
-    return Spans(columns[0], columns[1], columns[2], columns[3] > 0)
+    return ChunkSpans(columns[0], columns[1], columns[2], columns[3] > 0)
 
 
 def _spans(function: Cutter, text: str, at: int) -> list[tuple[int, int, int, bool]]:

@@ -161,7 +161,7 @@ def _array(data: Bytes, bounds: Integers, valid: Flags, kind: pa.DataType) -> pa
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class _BlockLines:
     """Lines of all texts of a block.
 
     Attributes:
@@ -177,7 +177,7 @@ class _Lines:
     last: Flags
 
 
-def _lines(data: Bytes, bounds: Integers) -> _Lines:
+def _lines(data: Bytes, bounds: Integers) -> _BlockLines:
     feeds = np.flatnonzero(data == _NEWLINE)
     texts = len(bounds) - 1
     # By rank in the bounds: a line feed is of the last text that begins at or before it.
@@ -191,7 +191,7 @@ def _lines(data: Bytes, bounds: Integers) -> _Lines:
     start, end = np.empty(len(first), np.int64), np.empty(len(first), np.int64)
     start[first], start[~first] = bounds[:-1], feeds + 1
     end[last], end[~last] = bounds[1:], feeds
-    return _Lines(start, end, np.repeat(np.arange(texts), number), last)
+    return _BlockLines(start, end, np.repeat(np.arange(texts), number), last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,9 @@ class _Verdicts:
         return self.table | self.over
 
 
-def _verdicts(data: Bytes, flags: Bytes, lines: _Lines, limit: float, *, tables: bool) -> _Verdicts:
+def _verdicts(
+    data: Bytes, flags: Bytes, lines: _BlockLines, limit: float, *, tables: bool
+) -> _Verdicts:
     letters, digits = (_count(flags & flag, lines) for flag in (LETTER, DIGIT))
     solid = Bits(flags & SPACE == 0)
     filled = solid.rank(lines.end) > solid.rank(lines.start)
@@ -232,13 +234,13 @@ def _verdicts(data: Bytes, flags: Bytes, lines: _Lines, limit: float, *, tables:
     return _Verdicts(stays, filled & ~stays, stays & table, stays & over)
 
 
-def _count(flagged: Bytes, lines: _Lines) -> Integers:
+def _count(flagged: Bytes, lines: _BlockLines) -> Integers:
     """Return how many bytes of each line are not zero."""
     bits = Bits(flagged != 0)
     return bits.rank(lines.end) - bits.rank(lines.start)
 
 
-def _kept_lines(lines: _Lines, found: _Verdicts) -> Flags:
+def _kept_lines(lines: _BlockLines, found: _Verdicts) -> Flags:
     """Return which bytes are of lines that stay, with the line feeds between those."""
     kept = found.stays | _kept_blank(lines, found)
     at = np.flatnonzero(kept)
@@ -250,7 +252,7 @@ def _kept_lines(lines: _Lines, found: _Verdicts) -> Flags:
     return keep
 
 
-def _kept_blank(lines: _Lines, found: _Verdicts) -> Flags:
+def _kept_blank(lines: _BlockLines, found: _Verdicts) -> Flags:
     """Return the blank lines that stay: of those between two lines that stay, the first run.
 
     So paragraphs stay apart, and no gap is left where noise went.
@@ -271,7 +273,7 @@ def _kept_blank(lines: _Lines, found: _Verdicts) -> Flags:
 
 
 def _rewrite(
-    data: Bytes, flags: Bytes, keep: Flags, lines: _Lines, found: _Verdicts, limit: float
+    data: Bytes, flags: Bytes, keep: Flags, lines: _BlockLines, found: _Verdicts, limit: float
 ) -> None:
     """Leave cell borders and unexplained digits out of the lines that need it."""
     # One text may be much longer than a block.

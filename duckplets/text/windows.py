@@ -34,7 +34,7 @@ from duckplets.text.chunking import MOST, open_tokenizer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from duckplets.text.chunkers import Place, Spans
+    from duckplets.text.chunkers import ChunkSpans, Place
     from duckplets.text.chunking import Chunking
 
 
@@ -91,7 +91,7 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Inte
 
 
 def windows_of(
-    texts: pa.Array | pa.ChunkedArray, spans: Spans, chunking: Chunking, place: Place
+    texts: pa.Array | pa.ChunkedArray, spans: ChunkSpans, chunking: Chunking, place: Place
 ) -> tuple[Integers32, Windows]:
     """Count the tokens of every text, and make chunks of spans of them.
 
@@ -139,7 +139,7 @@ def _joined(blocks: Iterator[tuple[Integers, Windows]]) -> tuple[Integers32, Win
     return np.concatenate(counts).astype(np.int32), Windows(**columns)
 
 
-class _Block:
+class _TextBlock:
     """Adjoining texts: their bytes, where each begins, which bytes are not white space."""
 
     __slots__ = ("bounds", "chars", "data", "first_char", "solid", "texts")
@@ -166,7 +166,7 @@ class _Block:
 class _Words:
     """Words between white space: a byte that is solid after one that is not, or in front."""
 
-    def __init__(self, block: _Block) -> None:
+    def __init__(self, block: _TextBlock) -> None:
         self.block = block
         begins = block.solid.copy()
         begins[1:] &= ~block.solid[:-1]
@@ -197,7 +197,7 @@ class _Pieces:
     character (byte-level BPE) each hold all of it. Text without any token counts as one.
     """
 
-    def __init__(self, block: _Block, tokenizer: Any, most: int) -> None:
+    def __init__(self, block: _TextBlock, tokenizer: Any, most: int) -> None:
         self.block, self.encoder, self.strings = block, tokenizer, block.texts.to_pylist()
         encodings = self.encoded(self.strings)
         lengths = np.array([len(encoding) for encoding in encodings], np.int64)
@@ -321,7 +321,7 @@ def _pieces_of_texts(tokens: _Pieces, chunking: Chunking) -> tuple[Integers, ...
     return number, *_columns(found)
 
 
-def _pieces_of_spans(tokens: _Pieces, spans: Spans, chunking: Chunking) -> tuple[Any, ...]:
+def _pieces_of_spans(tokens: _Pieces, spans: ChunkSpans, chunking: Chunking) -> tuple[Any, ...]:
     """Return which spans are too long when encoded alone, and what is made of them.
 
     Returns:
@@ -394,7 +394,7 @@ def _cut(tokens: _Words | _Pieces, base: int, chunking: Chunking) -> Windows:
 
 
 def _cut_spans(
-    tokens: _Words | _Pieces, base: int, spans: Spans, chunking: Chunking, place: Place
+    tokens: _Words | _Pieces, base: int, spans: ChunkSpans, chunking: Chunking, place: Place
 ) -> Windows:
     """Return the chunks of spans of one block, whose first text is number ``base``."""
     block, most = tokens.block, chunking.max_tokens
@@ -459,7 +459,7 @@ def _repeated(text: Integers, start: Integers, stop: Integers, summary: Flags) -
 
 
 def _refuse_gaps(
-    block: _Block, solid: Bits, spans: Spans, begin: Integers, end: Integers, place: Place
+    block: _TextBlock, solid: Bits, spans: ChunkSpans, begin: Integers, end: Integers, place: Place
 ) -> None:
     """Refuse spans of white space alone, and texts of which something else is in no window."""
     blank = np.flatnonzero(solid.rank(begin) == solid.rank(end))
@@ -518,7 +518,7 @@ def _solid(data: Bytes, ascii_only: bool) -> Flags:
     return solid
 
 
-def _blocks(texts: pa.Array | pa.ChunkedArray) -> Iterator[_Block]:
+def _blocks(texts: pa.Array | pa.ChunkedArray) -> Iterator[_TextBlock]:
     chunks = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     for chunk in chunks or [pa.array([], pa.string())]:
         if chunk.type not in (pa.string(), pa.large_string()):
@@ -532,4 +532,4 @@ def _blocks(texts: pa.Array | pa.ChunkedArray) -> Iterator[_Block]:
         for start, stop in itertools.pairwise([0, 0] if len(cuts) == 1 else cuts):
             inside = data[bounds[start] : bounds[stop]]
             part = bounds[start : stop + 1] - bounds[start]
-            yield _Block(chunk.slice(start, stop - start), inside, part)
+            yield _TextBlock(chunk.slice(start, stop - start), inside, part)

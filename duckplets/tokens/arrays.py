@@ -27,8 +27,8 @@ from duckplets.base.sanitize import listed, shown
 from duckplets.errors import DamagedFileError, SamplerError, ShardError
 from duckplets.tokens.manifest import (
     MANIFEST,
-    Manifest,
     ShardEntry,
+    ShardManifest,
     TokenizerEntry,
     TsvEntry,
     counted,
@@ -56,7 +56,7 @@ _UNREADABLE = (
 _SAMPLES, _SAMPLE = 16, 1 << 12  # places of a file that its digest is of, and bytes of each
 
 
-def array_manifest(folder: Path) -> Manifest | None:
+def array_manifest(folder: Path) -> ShardManifest | None:
     """Return what the arrays of a folder are as shards, or None where there are none.
 
     The source of an array is the folder it lies in, or the folder's own name.
@@ -76,7 +76,7 @@ def array_manifest(folder: Path) -> Manifest | None:
         return None
     _check_names(folder, found)
     shards = list(_shards(folder, found))
-    return Manifest(
+    return ShardManifest(
         shards=shards,
         tokenizer=TokenizerEntry(
             path="",
@@ -146,7 +146,7 @@ def is_array(shard: ShardEntry) -> bool:
     return shard.path.endswith(_NPY)
 
 
-def check_rows(manifest: Manifest, rows: Mapping[str, Any]) -> None:
+def check_rows(manifest: ShardManifest, rows: Mapping[str, Any]) -> None:
     """Refuse rows that arrays do not say how to make.
 
     Raises:

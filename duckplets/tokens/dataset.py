@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from duckplets.base.checks import integer
-from duckplets.base.dropped import Held
+from duckplets.base.dropped import LiveSet
 from duckplets.base.object_store import is_address
 from duckplets.base.sanitize import counted, listed
 from duckplets.errors import (
@@ -29,19 +29,19 @@ from duckplets.runs import state as states
 from duckplets.runs.cautions import behind, omitted, unsavable
 from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.opening import accept_edited
-from duckplets.runs.reader import Reader
+from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import saved_settings
 from duckplets.runs.weight_events import written
 from duckplets.tokens.arrays import array_manifest, check_rows
 from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.local import local_order, note, region_of
 from duckplets.tokens.locations import mirror
-from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.memmap import NoRoomError, TokenFile
 from duckplets.tokens.mixtures import load_mixture
 from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
 from duckplets.tokens.row_groups import RowGroups
-from duckplets.tokens.rows import PackedRows, Rows, SingleRows
+from duckplets.tokens.rows import PackedRows, SingleRows, TokenRows
 from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
 from duckplets.tokens.spans import TextSpan
 
@@ -94,8 +94,8 @@ class TokenShards:
         self._cache = cache if cache is None or cache is False else Path(cache)
         self._memory = 10**6 * integer("memory_mb", memory_mb, 1)
         self._no_room = ""  # why there is none
-        self.manifest = array_manifest(self.path) or Manifest.read(self.path)
-        self._samplers: Held[TokenSampler] = Held()
+        self.manifest = array_manifest(self.path) or ShardManifest.read(self.path)
+        self._samplers: LiveSet[TokenSampler] = LiveSet()
 
     @cached_property
     def file(self) -> TokenFile | RowGroups:
@@ -285,7 +285,7 @@ class TokenShards:
             padded_from=settings.padded_from(planner.epoch_length),
             pads=settings.remainder == "pad",
         )
-        reader = Reader(
+        reader = BatchReader(
             planner,
             cast(Any, fetcher),  # what a reader asks of one, of rows of tokens
             settings.rank_part(),
@@ -332,9 +332,9 @@ class TokenShards:
                 found.append(TokenStream(source, bucket, of, recipe, settings.seed, region))
         return found
 
-    def _rows(self, settings: TokenSettings, source: str) -> dict[int | None, Rows]:
+    def _rows(self, settings: TokenSettings, source: str) -> dict[int | None, TokenRows]:
         """Return the rows of a source, by bucket where batches are of one, else under None."""
-        how, found = settings.rows, dict[int | None, Rows]()
+        how, found = settings.rows, dict[int | None, TokenRows]()
         for bucket, texts in self._texts(settings.split, source, how["by_bucket"]).items():
             width, tokenizer = how["seq_length"], self.manifest.tokenizer
             pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0

@@ -16,14 +16,14 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Integers32
 from duckplets.base.names import inside
 from duckplets.errors import DamagedFileError
-from duckplets.tokens.manifest import Manifest, ShardEntry
+from duckplets.tokens.manifest import ShardEntry, ShardManifest
 
 _READ = 1 << 22  # bytes read at once for a digest
 _ROWS = 8192  # decoded at once
 
 
 def decoded(
-    folder: Path, shard: ShardEntry, manifest: Manifest
+    folder: Path, shard: ShardEntry, manifest: ShardManifest
 ) -> Iterator[tuple[Integers32, Integers]]:
     """Yield tokens of a shard with an end after each text, and where those of each text stop.
 
@@ -57,7 +57,7 @@ def check(folder: Path, shard: ShardEntry) -> None:
 
 
 def row_group(
-    folder: Path, shard: ShardEntry, manifest: Manifest, number: int | None
+    folder: Path, shard: ShardEntry, manifest: ShardManifest, number: int | None
 ) -> Iterator[tuple[Integers32, Integers]]:
     """Yield tokens and where texts stop, as ``decoded`` does, of one row group or of all.
 

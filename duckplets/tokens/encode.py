@@ -28,12 +28,12 @@ from duckplets.errors import DamagedFileError, EngineError, ShardError
 from duckplets.text.chunking import open_tokenizer
 from duckplets.tokens.documents import read_document
 from duckplets.tokens.manifest import STATE, TOKENIZER, TokenizerEntry
-from duckplets.tokens.texts import Block
+from duckplets.tokens.texts import TextBlock
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["KIND", "Encoded", "Encoder", "encoded", "made_by"]
+__all__ = ["KIND", "Encoded", "TokenEncoder", "encoded", "made_by"]
 
 KIND = "a duckplets tokenizer"
 
@@ -46,7 +46,7 @@ _PADS = ("<pad>", "[PAD]", "<|padding|>", "<|pad|>", "<|finetune_right_pad_id|>"
 _Taken = tuple[list[str], Integers32, Integers, Integers, int, Integers32 | None]
 
 
-class Encoder:
+class TokenEncoder:
     """A tokenizer as texts are encoded by it: nothing added, and names of special tokens are text.
 
     Args:
@@ -124,7 +124,7 @@ class Encoded:
         spans: First and end character of every token, (tokens, 2), where they were asked for.
     """
 
-    block: Block
+    block: TextBlock
     texts: list[str]
     tokens: Integers32
     counts: Integers
@@ -150,8 +150,8 @@ class Encoding(NamedTuple):
 
 
 def encoded(
-    encoder: Encoder,
-    blocks: Iterator[Block],
+    encoder: TokenEncoder,
+    blocks: Iterator[TextBlock],
     *,
     most: int | None = None,
     offsets: bool = False,
@@ -172,11 +172,11 @@ def encoded(
 
 
 def _encoded_here(
-    encoder: Encoder, blocks: Iterator[Block], most: int | None, *, offsets: bool
+    encoder: TokenEncoder, blocks: Iterator[TextBlock], most: int | None, *, offsets: bool
 ) -> Generator[Encoded]:
     encode: Callable[..., list[Any]] = encoder.tokenizer.encode_batch
 
-    def made() -> Iterator[tuple[Block, list[Any]]]:
+    def made() -> Iterator[tuple[TextBlock, list[Any]]]:
         with closing(ahead(blocks, "duckplets-texts")) as read:
             for block in read:
                 yield block, encode(block.texts, add_special_tokens=False)
@@ -188,7 +188,12 @@ def _encoded_here(
 
 
 def _encoded_by(
-    engine: Engine, encoder: Encoder, blocks: Iterator[Block], most: int | None, *, offsets: bool
+    engine: Engine,
+    encoder: TokenEncoder,
+    blocks: Iterator[TextBlock],
+    most: int | None,
+    *,
+    offsets: bool,
 ) -> Generator[Encoded]:
     from tokenizers import __version__
 
@@ -198,7 +203,7 @@ def _encoded_by(
             yield Encoded(block, *taken)
 
 
-def _part_of(block: Block) -> Part:
+def _part_of(block: TextBlock) -> Part:
     last = block.low + len(block.texts) - 1
     return Part(f"encoding: texts {block.low:,} to {last:,}", block.texts)
 

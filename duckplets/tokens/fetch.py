@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.errors import DuckpletsError
-from duckplets.samples.batch import Tally
+from duckplets.samples.batch import SampleTally
 from duckplets.samples.planned import Plan
 from duckplets.tokens.batches import TokenBatch
 from duckplets.tokens.gather import Tokens
-from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.planner import TokenStream
 from duckplets.tokens.rows import Gathered
 from duckplets.tokens.spans import RecordIds
@@ -42,7 +42,7 @@ class TokenBlock:
 
     start: int
     stop: int
-    tally: Tally
+    tally: SampleTally
     groups: list[Gathered]
     group: Integers
     place: Integers
@@ -102,7 +102,7 @@ class TokenFetcher:
         streams: Sequence[TokenStream],
         file: Tokens,
         folder: Path,
-        manifest: Manifest,
+        manifest: ShardManifest,
         *,
         padded_from: int | None,
         pads: bool,
@@ -127,15 +127,15 @@ class TokenFetcher:
                 raise
             raise self._file.damage("its numbers lead nowhere") from error
 
-    def tally(self, plan: Plan, sources: Integers) -> Tally:
+    def tally(self, plan: Plan, sources: Integers) -> SampleTally:
         """Return what is counted of every row: its source and tokens."""
         tokens = np.zeros(len(plan), np.int64)
         for number, at in self._by_stream(plan):
             tokens[at] = self._streams[number].rows.lengths(plan.chunks[0][at])
         nothing = np.zeros(len(plan), np.int64)
-        return Tally(sources[plan.streams], tokens, nothing, nothing - 1)
+        return SampleTally(sources[plan.streams], tokens, nothing, nothing - 1)
 
-    def fetch(self, plan: Plan, tally: Tally, *, start: int, stop: int) -> TokenBlock:
+    def fetch(self, plan: Plan, tally: SampleTally, *, start: int, stop: int) -> TokenBlock:
         """Return the rows of a plan as the block of batches from ``start`` to ``stop``."""
         widths = [stream.rows.width for stream in self._streams]
         ordered = sorted({widths[n] for n in np.unique(plan.streams).tolist()} or {widths[0]})

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from duckplets.base.sanitize import counted
-from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.row_groups import RowGroups
-from duckplets.tokens.rows import Rows
+from duckplets.tokens.rows import TokenRows
 
 # Tokens of a block, and blocks in the regions of all streams together. The largest row group that
 # an export writes has as many tokens, so a block lies in two of them at worst, and half of what is
@@ -21,14 +21,14 @@ from duckplets.tokens.rows import Rows
 _BLOCK, _REGIONS = 1 << 22, 11
 
 
-def local_order(manifest: Manifest, split: str, *, by_bucket: bool) -> dict[str, int]:
+def local_order(manifest: ShardManifest, split: str, *, by_bucket: bool) -> dict[str, int]:
     """Return the local order of a run: tokens of a ``block``, and ``blocks`` of a region."""
     shards = (shard for shard in manifest.shards if shard.split == split)
     streams = {(shard.source, by_bucket and shard.bucket) for shard in shards}
     return {"block": _BLOCK, "blocks": max(1, _REGIONS // len(streams))}
 
 
-def region_of(rows: Rows, local: Mapping[str, int] | None) -> tuple[int, int] | None:
+def region_of(rows: TokenRows, local: Mapping[str, int] | None) -> tuple[int, int] | None:
     """Return the rows of a block, and the blocks of a region, of a stream in a local order."""
     if local is None:
         return None
@@ -45,7 +45,7 @@ def words(local: Mapping[str, int]) -> str:
 
 
 def note(
-    file: RowGroups, streams: Iterable[Rows], local: Mapping[str, int] | None, no_room: str
+    file: RowGroups, streams: Iterable[TokenRows], local: Mapping[str, int] | None, no_room: str
 ) -> str:
     """Say how tokens are read without a token file, and what is odd about it.
 

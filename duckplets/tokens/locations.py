@@ -20,14 +20,14 @@ from typing import Any
 from duckplets.base.atomic import aside_of, remove, sweep
 from duckplets.base.locks import in_turn
 from duckplets.base.names import inside, quoted
-from duckplets.base.object_store import Store, Stored, address_of, is_address
+from duckplets.base.object_store import Store, StoredObject, address_of, is_address
 from duckplets.errors import DamagedFileError, ShardError
 from duckplets.tokens.manifest import (
     MANIFEST,
     MIXTURES,
     STATE,
     TOKENIZER,
-    Manifest,
+    ShardManifest,
     read_state,
 )
 from duckplets.tokens.write import digest_of
@@ -59,7 +59,7 @@ class Objects:
         self._prefix = f"{key.rstrip('/')}/" if key.strip("/") else ""
         self.address = f"s3://{bucket}/{self._prefix}".rstrip("/")
         self.store, self.documents = Store(bucket, ShardError), documents
-        self.there: dict[str, Stored] = {}
+        self.there: dict[str, StoredObject] = {}
 
     def look(self) -> None:
         """List what is there, and bring the JSON files."""
@@ -69,7 +69,7 @@ class Objects:
             if name in self.there:
                 self.bring(name, self.documents / name)
 
-    def listed(self) -> dict[str, Stored]:
+    def listed(self) -> dict[str, StoredObject]:
         """Return the objects that are there, by their paths in the folder."""
         listed = self.store.listed(self._prefix)
         return {each.path[len(self._prefix) :]: each for each in listed}
@@ -182,7 +182,7 @@ def mirror(address: str, cache: str | Path | None) -> Path:
     with opened(address) as place:
         if not isinstance(place, Objects):
             raise ShardError(f"{address} is no address")
-        manifest = Manifest.read(place.documents)
+        manifest = ShardManifest.read(place.documents)
         digest = hashlib.sha256(place.address.encode()).hexdigest()[:12]
         name = quoted(place.address.rpartition("/")[2])
         folder = inside(Path(cache), f"{digest}/{name}", ShardError)
@@ -211,7 +211,7 @@ def mirror(address: str, cache: str | Path | None) -> Path:
 def _fingerprint(folder: Path) -> str:
     """Return of which run the shards in a mirror are, or nothing where they are not whole."""
     try:
-        return Manifest.read(folder).fingerprint
+        return ShardManifest.read(folder).fingerprint
     except (ShardError, DamagedFileError):
         return ""
 

@@ -43,8 +43,8 @@ __all__ = [
     "STATE",
     "TOKENIZER",
     "Longer",
-    "Manifest",
     "ShardEntry",
+    "ShardManifest",
     "TokenizerEntry",
     "TsvEntry",
     "buckets_of",
@@ -219,7 +219,7 @@ class TokenizerEntry:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Manifest:
+class ShardManifest:
     """What a folder of token shards has in it, and what it was made from.
 
     Attributes:
@@ -251,7 +251,7 @@ class Manifest:
     fingerprint: str
 
     @classmethod
-    def read(cls, folder: Path) -> Manifest:
+    def read(cls, folder: Path) -> ShardManifest:
         """Return the manifest of a folder.
 
         Raises:

@@ -35,7 +35,7 @@ from duckplets.errors import DamagedFileError, ShardError
 from duckplets.tokens.arrays import is_array, laid_out
 from duckplets.tokens.decode import decoded, digest_of
 from duckplets.tokens.gather import copy, empty_rows
-from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.manifest import ShardManifest
 
 log = logging.getLogger("duckplets")
 
@@ -71,7 +71,7 @@ class TokenFile:
     tokens: Integers32
 
     @classmethod
-    def of(cls, folder: Path, manifest: Manifest, cache: Path | None = None) -> TokenFile:
+    def of(cls, folder: Path, manifest: ShardManifest, cache: Path | None = None) -> TokenFile:
         """Return that of a folder, which is made if it is not there.
 
         Args:
@@ -100,7 +100,7 @@ class TokenFile:
         return found
 
     @classmethod
-    def _opened(cls, path: Path, manifest: Manifest) -> TokenFile | None:
+    def _opened(cls, path: Path, manifest: ShardManifest) -> TokenFile | None:
         """Map the file, if it is there and of this folder as it is."""
         try:
             with path.open("rb") as file:
@@ -160,14 +160,14 @@ def damaged(path: Path, why: str) -> DamagedFileError:
     )
 
 
-def _place(folder: Path, manifest: Manifest, cache: Path | None) -> Path:
+def _place(folder: Path, manifest: ShardManifest, cache: Path | None) -> Path:
     folder = Path(os.path.realpath(folder))
     if cache is None:
         return folder.with_name(f"{folder.name}{_ENDING}")
     return cache / f"{folder.name}-{manifest.fingerprint[:12]}{_ENDING}"
 
 
-def _sizes(manifest: Manifest) -> tuple[int, int]:
+def _sizes(manifest: ShardManifest) -> tuple[int, int]:
     """Return how many texts there are, and tokens with an end after each text."""
     texts = sum(shard.records for shard in manifest.shards)
     return texts, texts + sum(shard.tokens for shard in manifest.shards)
@@ -193,7 +193,7 @@ def _told(path: Path, file: BinaryIO) -> tuple[dict[str, Any], int]:
 
 
 @contextmanager
-def _writable(path: Path, manifest: Manifest) -> Iterator[None]:
+def _writable(path: Path, manifest: ShardManifest) -> Iterator[None]:
     """Say what to do where the file cannot be written."""
     texts, tokens = _sizes(manifest)
     try:
@@ -208,7 +208,7 @@ def _writable(path: Path, manifest: Manifest) -> Iterator[None]:
         ) from error
 
 
-def _write(path: Path, folder: Path, manifest: Manifest) -> None:
+def _write(path: Path, folder: Path, manifest: ShardManifest) -> None:
     """Write the file aside and rename it."""
     sweep(path)
     texts, tokens = _sizes(manifest)
@@ -235,7 +235,7 @@ def _write(path: Path, folder: Path, manifest: Manifest) -> None:
         aside.unlink(missing_ok=True)
 
 
-def _fill(file: BinaryIO, texts: int, folder: Path, manifest: Manifest) -> None:
+def _fill(file: BinaryIO, texts: int, folder: Path, manifest: ShardManifest) -> None:
     """Write offsets and tokens of all shards."""
     first, done = 8 * (texts + 1), 0
     begin = 0  # of the next text, in tokens

@@ -15,14 +15,14 @@ from typing import Any
 from duckplets.errors import MixtureError, ShardError
 from duckplets.order.mixture import Anneal, Mixture, Phase
 from duckplets.tokens.documents import read_document, write_document
-from duckplets.tokens.manifest import MIXTURES, Manifest
+from duckplets.tokens.manifest import MIXTURES, ShardManifest
 
 __all__ = ["load_mixture", "write_mixtures"]
 
 _KIND = "duckplets mixtures"
 
 
-def write_mixtures(folder: Path, manifest: Manifest, mixture: Mixture | None = None) -> None:
+def write_mixtures(folder: Path, manifest: ShardManifest, mixture: Mixture | None = None) -> None:
     """Write the mixture of a folder of shards.
 
     Args:

@@ -18,7 +18,7 @@ from duckplets.samples.plan import Planner
 from duckplets.samples.planned import Plan
 from duckplets.samples.redrawn import Asked
 from duckplets.tokens.local import words
-from duckplets.tokens.rows import Rows
+from duckplets.tokens.rows import TokenRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class TokenStream:
 
     source: str
     bucket: int | None
-    rows: Rows
+    rows: TokenRows
     recipe: RowRecipe
     seed: int
     region: tuple[int, int] | None = None

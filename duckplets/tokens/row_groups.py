@@ -22,7 +22,7 @@ from duckplets.errors import DamagedFileError
 from duckplets.tokens.arrays import is_array, part, parts_of
 from duckplets.tokens.decode import check, lengths_of, row_group
 from duckplets.tokens.gather import copy, empty_rows, spread
-from duckplets.tokens.manifest import Manifest, ShardEntry
+from duckplets.tokens.manifest import ShardEntry, ShardManifest
 
 
 class RowGroups:
@@ -47,7 +47,7 @@ class RowGroups:
         DamagedFileError: A shard has other rows than the manifest says.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest, most: int) -> None:
+    def __init__(self, folder: Path, manifest: ShardManifest, most: int) -> None:
         self.path, self.most, self._manifest = folder, most, manifest
         self.offsets = np.zeros(1 + sum(shard.records for shard in manifest.shards), np.int64)
         self._begins = np.zeros(0, np.int64)  # of each row group, and the end of the last

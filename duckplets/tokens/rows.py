@@ -39,7 +39,7 @@ class Gathered:
     columns: Integers
 
 
-class Rows(Protocol):
+class TokenRows(Protocol):
     """The rows of one stream."""
 
     @property

@@ -13,9 +13,9 @@ from typing import Any, get_args
 from duckplets.base.checks import integer
 from duckplets.base.sanitize import shown
 from duckplets.errors import ShardError, nearest
-from duckplets.tokens.encode import Encoder
+from duckplets.tokens.encode import TokenEncoder
 from duckplets.tokens.manifest import Longer
-from duckplets.tokens.texts import Texts
+from duckplets.tokens.texts import SplitTexts
 
 __all__ = ["COMPRESSIONS", "ShardSettings", "differing", "inputs_of", "libraries"]
 
@@ -89,7 +89,7 @@ def _one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
         raise ShardError(f"{name}={shown(str(value))!r}{hint}: give one of {', '.join(allowed)}")
 
 
-def inputs_of(texts: Texts, encoder: Encoder, settings: ShardSettings) -> dict[str, Any]:
+def inputs_of(texts: SplitTexts, encoder: TokenEncoder, settings: ShardSettings) -> dict[str, Any]:
     """Return everything that decides the bytes of an export, as JSON."""
     chosen = asdict(settings) | {"split": texts.splits, "sources": texts.sources}
     return {

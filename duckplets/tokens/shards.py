@@ -32,24 +32,24 @@ from duckplets.engine.protocol import Engine
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.documents import fingerprint_of, write_document
-from duckplets.tokens.encode import Encoded, Encoder, encoded
+from duckplets.tokens.encode import Encoded, TokenEncoder, encoded
 from duckplets.tokens.manifest import (
     KIND,
     MANIFEST,
     MIXTURES,
     STATE,
     TOKENIZER,
-    Manifest,
     ShardEntry,
+    ShardManifest,
     counted,
     read_state,
 )
 from duckplets.tokens.mixtures import load_mixture, write_mixtures
 from duckplets.tokens.settings import ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
-from duckplets.tokens.texts import Texts
+from duckplets.tokens.texts import SplitTexts
 from duckplets.tokens.uploader import SPOOL, Outbox, outbox_of
-from duckplets.tokens.write import Form, Shard, digest_of, plan, writable
+from duckplets.tokens.write import Shard, ShardForm, digest_of, plan, writable
 
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
@@ -121,8 +121,8 @@ def shard(
     """
     begun, outbox = time.monotonic(), outbox_of(out, database.path)
     folder = outbox.folder
-    encoder = Encoder(tokenizer)
-    texts = Texts(database, settings.split, settings.sources, settings.code)
+    encoder = TokenEncoder(tokenizer)
+    texts = SplitTexts(database, settings.split, settings.sources, settings.code)
     if mixture is not None:
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
@@ -130,7 +130,7 @@ def shard(
         export = _Export(outbox, texts, encoder, settings, inputs, name, engine)
         export.prepare(overwrite=overwrite, compare=compare)
         made = export.run(mixture, progress)
-        manifest = Manifest.read(folder)
+        manifest = ShardManifest.read(folder)
         outbox.finish()
     return ShardReport(
         path=outbox.out,
@@ -155,7 +155,7 @@ def _alone(out: Path) -> Iterator[None]:
         yield
 
 
-def _finished(manifest: Manifest) -> dict[str, Any]:
+def _finished(manifest: ShardManifest) -> dict[str, Any]:
     """Return what an export notes that has a manifest."""
     counts = counted(manifest.shards)
     counters = {"records": counts["records"], "tokens": counts["tokens"]}
@@ -176,8 +176,8 @@ class _Export:
     def __init__(
         self,
         outbox: Outbox,
-        texts: Texts,
-        encoder: Encoder,
+        texts: SplitTexts,
+        encoder: TokenEncoder,
         settings: ShardSettings,
         inputs: Mapping[str, Any],
         name: str,
@@ -244,7 +244,7 @@ class _Export:
         except DamagedFileError as error:
             lost = error
         try:
-            return _finished(Manifest.read(self.out))
+            return _finished(ShardManifest.read(self.out))
         except (ShardError, DamagedFileError):
             if lost is None:
                 return None
@@ -332,10 +332,10 @@ class _Export:
         self._remove_left()
         return made
 
-    def _whole(self) -> Manifest | None:
+    def _whole(self) -> ShardManifest | None:
         """Return the manifest if it is of this run, and all shards are there that it names."""
         try:
-            manifest = Manifest.read(self.out)
+            manifest = ShardManifest.read(self.out)
         except (ShardError, DamagedFileError):
             return None
         is_whole = manifest.fingerprint == self.fingerprint and all(
@@ -343,7 +343,7 @@ class _Export:
         )
         return manifest if is_whole else None
 
-    def _mend(self, manifest: Manifest, mixture: Mixture | None) -> None:
+    def _mend(self, manifest: ShardManifest, mixture: Mixture | None) -> None:
         """Write the files beside the shards again that are damaged, or of another mixture."""
         tokenizer = self.out / TOKENIZER
         if not tokenizer.is_file() or digest_of(tokenizer) != manifest.tokenizer.sha256:
@@ -438,7 +438,7 @@ class _Export:
         known = {each.shard_id for each in shards}
         self.done = {each: entry for each, entry in self.done.items() if each in known}
         missing = [each for each in shards if each.shard_id not in self.done]
-        form = Form(
+        form = ShardForm(
             metrics=spool.metrics(),
             offsets=self.settings.offsets,
             compression=self.settings.compression,
@@ -457,13 +457,13 @@ class _Export:
                 self._save()
         return len(missing)
 
-    def _manifest(self, shards: list[Shard], left_out: dict[str, int], cut: int) -> Manifest:
+    def _manifest(self, shards: list[Shard], left_out: dict[str, int], cut: int) -> ShardManifest:
         entries = [self.done[each.shard_id] for each in shards]
         corpus = {"name": self.name, **self.inputs["corpus"]}
         settings = dict(self.inputs["settings"])
         for told in ("split", "buckets", "longer", "seed"):
             settings.pop(told)
-        return Manifest(
+        return ShardManifest(
             shards=entries,
             tokenizer=self.encoder.entry(),
             corpus=corpus,

@@ -15,7 +15,7 @@ from duckplets.errors import DamagedFileError
 from duckplets.tokens.arrays import is_array, text_names
 from duckplets.tokens.decode import reading
 from duckplets.tokens.gather import Tokens
-from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.manifest import ShardManifest
 
 _SHARDS = 16  # whose record ids are kept
 
@@ -67,7 +67,7 @@ class RecordIds:
         manifest: Of the folder.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    def __init__(self, folder: Path, manifest: ShardManifest) -> None:
         self._folder, self._shards = folder, manifest.shards
         self._firsts = np.cumsum([0, *(shard.records for shard in manifest.shards)])
         self._ids = lru_cache(maxsize=_SHARDS)(self._of_shard)

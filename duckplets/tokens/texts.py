@@ -26,9 +26,9 @@ from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.quality.live_texts import combined, portions
 from duckplets.quality.texts import joined
-from duckplets.serving.manifest import State
+from duckplets.serving.manifest import CorpusState
 
-__all__ = ["Block", "Texts", "plain"]
+__all__ = ["SplitTexts", "TextBlock", "plain"]
 
 # Bytes and records that are read at once, and of those what is encoded at once; one text may be
 # longer. DuckDB looks through 122,880 rows at least, however few are asked for.
@@ -37,7 +37,7 @@ _ENCODED = 1 << 20, 8192
 CODE = "code"
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """Some records in a row, with their texts."""
 
     low: int  # place of the first
@@ -56,7 +56,7 @@ class Places:
     splits: Integers
 
 
-class Texts:
+class SplitTexts:
     """The texts of some splits and sources at the newest version.
 
     Args:
@@ -128,7 +128,7 @@ class Texts:
 
     def origin(self) -> dict[str, Any]:
         """Return what the texts are of: the version, with digests of all that could differ."""
-        state = State.of(self.database, self.version)
+        state = CorpusState.of(self.database, self.version)
         judged = self.database.run("tokens/texts/judged")[0]
         return {
             "version": self.version,
@@ -141,7 +141,7 @@ class Texts:
         """Return runs of places of at most so many bytes and records together."""
         return list(portions(self.places.sizes, most, records))
 
-    def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[Block]:
+    def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[TextBlock]:
         """Yield the texts of places, about a megabyte at a time.
 
         ``chosen`` are of all places those that are read; None for all.
@@ -153,14 +153,14 @@ class Texts:
             read = self._block(places[first:stop])
             sizes = self.places.sizes[places[first:stop]]
             for start, end in portions(sizes, *_ENCODED):
-                yield Block(
+                yield TextBlock(
                     int(places[first + start]),
                     read.originals[start:end],
                     read.texts[start:end],
                     read.details.slice(start, end - start),
                 )
 
-    def _block(self, places: Integers) -> Block:
+    def _block(self, places: Integers) -> TextBlock:
         keys = self.places.keys[places]
         requests = pa.table({"place": places, "record_key": keys})
         span = {"low": int(keys.min()), "high": int(keys.max())}
@@ -171,7 +171,7 @@ class Texts:
         is_code = self._is_code(places, known)
         pairs = zip(originals, is_code, strict=True)
         texts = [text if code else plain(text) for text, code in pairs]
-        return Block(int(places[0]), originals, texts, known)
+        return TextBlock(int(places[0]), originals, texts, known)
 
     def _is_code(self, places: Integers, details: pa.Table) -> list[bool]:
         numbers = [number for number, name in self.names.items() if name in self.code]

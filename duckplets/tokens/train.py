@@ -29,10 +29,10 @@ from duckplets.base.stages import stage
 from duckplets.errors import DamagedFileError, ExtensionError, ShardError
 from duckplets.order.permute import below, hashed, key
 from duckplets.tokens.documents import fingerprint_of, write_document
-from duckplets.tokens.encode import KIND, Encoder, encoded, fingerprint, made_by
+from duckplets.tokens.encode import KIND, TokenEncoder, encoded, fingerprint, made_by
 from duckplets.tokens.manifest import STATE, TOKENIZER
 from duckplets.tokens.settings import libraries
-from duckplets.tokens.texts import Texts
+from duckplets.tokens.texts import SplitTexts
 from duckplets.tokens.write import digest_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _ALPHABET = 256
 _AHEAD = 4  # batches of about a megabyte
 
 
-class _Corpus(Protocol):
+class _TrainingTexts(Protocol):
     _database: Database
 
 
@@ -84,7 +84,7 @@ class TokenizerReport:
 
 @stage("train a tokenizer on")
 def train_tokenizer(
-    corpus: _Corpus,
+    corpus: _TrainingTexts,
     out: str | Path,
     *,
     split: str = "train",
@@ -127,7 +127,7 @@ def train_tokenizer(
     if split == "test":
         raise ShardError("split='test': a tokenizer that knows the test split is no fair one")
     _need_tokenizers()
-    read = Texts(corpus._database, [split], sources, code)
+    read = SplitTexts(corpus._database, [split], sources, code)
     settings = {
         "split": split,
         "sources": read.sources,
@@ -195,7 +195,7 @@ def _known(folder: Path, inputs: dict[str, Any]) -> tuple[TokenizerReport | None
 
 
 def _train(
-    texts: Texts, folder: Path, inputs: dict[str, Any], why: str, advance: Progress | None
+    texts: SplitTexts, folder: Path, inputs: dict[str, Any], why: str, advance: Progress | None
 ) -> TokenizerReport:
     begun, settings = time.monotonic(), inputs["settings"]
     keys = texts.places.keys
@@ -221,7 +221,7 @@ def _train(
             vocab_size=int(tokenizer.get_vocab_size()),
             texts=int((~held_out).sum()),
             held_out=int(held_out.sum()),
-            bytes_per_token=_bytes_per_token(Encoder(aside), texts, held_out),
+            bytes_per_token=_bytes_per_token(TokenEncoder(aside), texts, held_out),
             trained=True,
             why=why,
             seconds=seconds,
@@ -243,7 +243,7 @@ def _train(
     return report
 
 
-def _held_out(settings: dict[str, Any], texts: Texts) -> Flags:
+def _held_out(settings: dict[str, Any], texts: SplitTexts) -> Flags:
     """Return which texts are held out; none where that would be all."""
     keys = texts.places.keys
     held_out = below(hashed(key(settings["seed"], "held out"), keys), _HELD_OUT) == 0
@@ -267,7 +267,7 @@ def _need_own(folder: Path) -> None:
         raise ShardError(f"{folder} has another {foreign[0]} in it; give another folder")
 
 
-def _write_texts(folder: Path, texts: Texts, held_out: Flags) -> None:
+def _write_texts(folder: Path, texts: SplitTexts, held_out: Flags) -> None:
     """Write the texts of training and those held out, unless they are there and whole."""
     told = made_by(folder) or {}
     noted = told.get("texts", {})
@@ -336,7 +336,7 @@ def _learn(tokenizer: Tokenizer, trainer: Any, batches: Iterator[list[str]]) -> 
         raise failed[0]
 
 
-def _read(texts: Texts, chosen: Flags, advance: Progress | None) -> Iterator[list[str]]:
+def _read(texts: SplitTexts, chosen: Flags, advance: Progress | None) -> Iterator[list[str]]:
     done, total = 0, int(chosen.sum())
     for block in texts.blocks(0, len(chosen), chosen):
         yield block.texts
@@ -345,7 +345,7 @@ def _read(texts: Texts, chosen: Flags, advance: Progress | None) -> Iterator[lis
             advance(done, total)
 
 
-def _bytes_per_token(encoder: Encoder, texts: Texts, chosen: Flags) -> float | None:
+def _bytes_per_token(encoder: TokenEncoder, texts: SplitTexts, chosen: Flags) -> float | None:
     size = tokens = 0
     blocks = texts.blocks(0, len(chosen), chosen)
     with closing(encoded(encoder, blocks)) as found:

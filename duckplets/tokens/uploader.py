@@ -28,7 +28,7 @@ from duckplets.errors import DamagedFileError, EngineError, ShardError
 from duckplets.tokens.locations import DOCUMENTS, Objects
 from duckplets.tokens.manifest import MANIFEST, STATE, ShardEntry, read_state
 from duckplets.tokens.spool import Spool
-from duckplets.tokens.write import Form, Shard, digest_of, write_shard
+from duckplets.tokens.write import Shard, ShardForm, digest_of, write_shard
 
 __all__ = ["SPOOL", "Outbox", "Sent", "outbox_of"]
 
@@ -94,7 +94,7 @@ class Outbox:
             remove(self.folder / name)
 
     def written(
-        self, spool: Spool, shards: list[Shard], form: Form, engine: Engine | None
+        self, spool: Spool, shards: list[Shard], form: ShardForm, engine: Engine | None
     ) -> Generator[ShardEntry, None, None]:
         """Yield how the manifest names shards, each when it is written and sent, in their order.
 
@@ -116,7 +116,7 @@ class Outbox:
                 yield entry
 
     def _written_here(
-        self, spool: Spool, shards: list[Shard], form: Form
+        self, spool: Spool, shards: list[Shard], form: ShardForm
     ) -> Generator[ShardEntry, None, None]:
         def written(shard: Shard) -> ShardEntry:
             entry = write_shard(self.folder, spool, shard, form)
@@ -224,7 +224,7 @@ class Writing(NamedTuple):
 
     folder: Path
     spool: Spool
-    form: Form
+    form: ShardForm
 
 
 def write_part(job: Writing, shard: Shard) -> ShardEntry:

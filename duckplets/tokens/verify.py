@@ -17,7 +17,7 @@ from duckplets.base.progress import bar
 from duckplets.base.stages import stage
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.tokens.locations import Folder, Objects, opened
-from duckplets.tokens.manifest import MANIFEST, MIXTURES, STATE, Manifest, read_state
+from duckplets.tokens.manifest import MANIFEST, MIXTURES, STATE, ShardManifest, read_state
 from duckplets.tokens.mixtures import load_mixture
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
 def _compared(
     out: str | Path, place: Folder | Objects, progress: Progress | bool | None
 ) -> VerifyReport:
-    begun, manifest = time.monotonic(), Manifest.read(place.documents)
+    begun, manifest = time.monotonic(), ShardManifest.read(place.documents)
     expected, there = dict(_expected(manifest)), place.sizes()
     sizes = {path: there.get(path) for path in expected}
     problems = [(path, "missing") for path, size in sizes.items() if size is None]
@@ -117,14 +117,14 @@ def _compared(
     )
 
 
-def _expected(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _expected(manifest: ShardManifest) -> Iterator[tuple[str, str]]:
     yield manifest.tokenizer.path, manifest.tokenizer.sha256
     for each in manifest.shards:
         yield each.path, each.sha256
         yield each.tsv.path, each.tsv.sha256
 
 
-def _others(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _others(folder: Path, manifest: ShardManifest) -> Iterator[tuple[str, str]]:
     """Yield what is wrong with files that have no digest in the manifest."""
     try:
         state = read_state(folder)

@@ -31,7 +31,7 @@ from duckplets.order.permute import key, shuffled
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
 
-__all__ = ["Form", "Shard", "digest_of", "plan", "writable", "write_shard"]
+__all__ = ["Shard", "ShardForm", "digest_of", "plan", "writable", "write_shard"]
 
 BYTES = 4  # of a token, by which the size of a shard is counted
 _STEP = 1 << 22
@@ -73,7 +73,7 @@ class Shard:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Form:
+class ShardForm:
     """What shards are like as files.
 
     Attributes:
@@ -188,7 +188,7 @@ def writable(out: Path) -> Iterator[None]:
 # -- files ----------------------------------------------------------------------------------------
 
 
-def write_shard(folder: Path, spool: Spool, shard: Shard, form: Form) -> ShardEntry:
+def write_shard(folder: Path, spool: Spool, shard: Shard, form: ShardForm) -> ShardEntry:
     """Write a shard and its summary, each whole or not at all, and return its entry."""
     import pyarrow.parquet as pq
 
@@ -230,7 +230,7 @@ def write_shard(folder: Path, spool: Spool, shard: Shard, form: Form) -> ShardEn
     )
 
 
-def _group(shard: Shard, form: Form) -> int:
+def _group(shard: Shard, form: ShardForm) -> int:
     """Return the rows of a row group: fewer where they are long, for one is in memory thrice."""
     return min(form.row_group_size, _GROUP * len(shard.places) // shard.tokens + 1)
 
@@ -291,7 +291,7 @@ def _summarise(rows: pa.Table, back: Integers, first: int, file: _Hashed) -> Non
     csv.write_csv(table, file, options)
 
 
-def _table(rows: pa.Table, shard: Shard, form: Form, schema: pa.Schema) -> pa.Table:
+def _table(rows: pa.Table, shard: Shard, form: ShardForm, schema: pa.Schema) -> pa.Table:
     def column(name: str, kind: pa.DataType) -> pa.Array:
         if name not in rows.column_names:
             return pa.nulls(len(rows), kind)

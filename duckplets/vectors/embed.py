@@ -187,7 +187,7 @@ def _joined(store: VectorStore, name: str, dtype: str, encoder: Encoder) -> Vect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class EmbedQueue:
     """Texts that have no vector, in the order in which they are to get one.
 
     Attributes:
@@ -208,7 +208,7 @@ class Work:
     texts: int
     prompted: int
 
-    def blocks(self, sizes: Pace) -> Iterator[slice]:
+    def blocks(self, sizes: EmbedBlockSize) -> Iterator[slice]:
         """Yield one block after the other, each as long as is right by then."""
         start = 0
         while start < len(self.hashes):
@@ -227,7 +227,7 @@ class Work:
 
 
 @dataclass(slots=True)
-class Pace:
+class EmbedBlockSize:
     """Sizes blocks so that each takes some seconds and is no larger than memory should hold.
 
     Attributes:
@@ -260,7 +260,9 @@ def work_order(splits: NDArray[Any]) -> Integers:
     return np.argsort(quantiles, kind="stable")
 
 
-def _work(database: Database, split: str | None, prompts: Prompts, known: Words | None) -> Work:
+def _work(
+    database: Database, split: str | None, prompts: Prompts, known: Words | None
+) -> EmbedQueue:
     """Return the texts that have no vector, in order."""
     parameters = {"split": split, "splits": [*SPLITS], "roles": [*prompts]}
     found = database.table("vectors/embed/distinct_texts", parameters)
@@ -268,7 +270,7 @@ def _work(database: Database, split: str | None, prompts: Prompts, known: Words 
     hashes, roles = columns["text_hash"], columns["role"]
     new = np.arange(len(hashes)) if known is None else np.flatnonzero(~contains(known, hashes))
     new = new[work_order(columns["split"][new])]
-    return Work(
+    return EmbedQueue(
         hashes=hashes[new],
         keys=columns["chunk_key"][new],
         characters=columns["characters"][new].astype(np.int64),
@@ -312,14 +314,14 @@ class _Embedding:
         self._found: list[tuple[Words, NDArray[Any]]] = []  # that is not committed yet
         self._failed: dict[int, str] = {}
 
-    def run(self, work: Work, batch_size: int, progress: Progress | None) -> None:
+    def run(self, work: EmbedQueue, batch_size: int, progress: Progress | None) -> None:
         """Embed all of it, block by block.
 
         Raises:
             VectorError: Too many texts fail.
             KeyboardInterrupt: By the user; it says how to go on.
         """
-        pace, done = Pace(batch_size), 0
+        pace, done = EmbedBlockSize(batch_size), 0
         try:
             for block in work.blocks(pace):
                 started = time.monotonic()
@@ -341,7 +343,7 @@ class _Embedding:
             ) from None
 
     def _texts(
-        self, work: Work, block: slice, batch_size: int
+        self, work: EmbedQueue, block: slice, batch_size: int
     ) -> Iterator[tuple[Words, list[str], str | None]]:
         """Yield the batches of a block: hashes, texts, and the prompt of all of them."""
         hashes = work.hashes[block]

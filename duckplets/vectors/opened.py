@@ -30,7 +30,7 @@ _BLOCK = 16 << 20  # bytes that ``blocks`` yields at once
 _CROWDED = 24  # hashes with the same first bits, of which there are about two: these are no hashes
 
 
-class Lookup:
+class HashLookup:
     """Places of hashes among ascending ones.
 
     Hashes are spread evenly, so a table of where each beginning of a hash begins leads to about
@@ -94,8 +94,8 @@ class OpenedVectors:
         return len(self.hashes)
 
     @cached_property
-    def _lookup(self) -> Lookup:
-        return Lookup(self.hashes)
+    def _lookup(self) -> HashLookup:
+        return HashLookup(self.hashes)
 
     def rows(self, hashes: Words) -> Integers:
         """Return the row of each text, or -1 where it has no vector: shape (m,)."""

@@ -18,7 +18,7 @@ from corpora import counts_of  # noqa: E402
 from effort import THOROUGH, often, some  # noqa: E402
 
 import duckplets as dp  # noqa: E402
-from duckplets.adapters.torch.opening import Opening  # noqa: E402
+from duckplets.adapters.torch.opening import RunOpening  # noqa: E402
 from duckplets.torch import SamplerDataset, opening  # noqa: E402
 
 # A worker takes half a processor second, one that is spawned five: what starts workers starts few.
@@ -289,12 +289,12 @@ def test_workers_share_memory_and_threads(
 
     monkeypatch.setattr(opening, "Corpus", Recorded)
     monkeypatch.setattr(opening.os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    by_itself = Opening(corpus_path, {}, None, None, None, None)
+    by_itself = RunOpening(corpus_path, {}, None, None, None, None)
     for workers in (None, 1, 2, 4, 16):
         by_itself.open(workers).close()
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
     by_itself.open(1).close()
-    Opening(corpus_path, {}, None, None, "300MB", 3).open(4).close()
+    RunOpening(corpus_path, {}, None, None, "300MB", 3).open(4).close()
     assert opened == [
         *((None, None), ("1024MB", 8), ("512MB", 4), ("256MB", 2), ("256MB", 1)),
         *(("512MB", 4), ("300MB", 3)),

@@ -16,7 +16,7 @@ import pytest
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.base.dropped import Held, settle, when_dropped
+from duckplets.base.dropped import LiveSet, settle, when_dropped
 from duckplets.base.prefetch import ahead
 from duckplets.db.sessions import Session
 
@@ -33,7 +33,7 @@ def _items(corpus: dp.Corpus) -> Any:
 
 MADE: dict[str, tuple[Callable[[dp.Corpus], Any], Any, str]] = {
     "a reader": (_reader, "duckplets.runs.reader", "_let_go"),
-    "what is made ahead": (_items, "duckplets.base.prefetch._Work", "stop"),
+    "what is made ahead": (_items, "duckplets.base.prefetch._PrefetchQueue", "stop"),
 }
 
 
@@ -100,7 +100,7 @@ class Thing:
 
 
 def test_what_is_held_is_there_until_it_is_dropped() -> None:
-    held: Held[Thing] = Held()
+    held: LiveSet[Thing] = LiveSet()
     things = [Thing() for _ in range(5)]
     for each in things:
         held.add(each)

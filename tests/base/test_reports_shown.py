@@ -12,9 +12,9 @@ from hostile import HOSTILE, check_html
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.base.sanitize import Facts, Reported, html_report
+from duckplets.base.sanitize import Reported, ShownDict, html_report
 from duckplets.corpus.compact import CompactReport
-from duckplets.corpus.doctor import Check
+from duckplets.corpus.doctor import CheckResult
 from duckplets.export import ExportReport
 from duckplets.ingest.preview import Preview
 from duckplets.mining.external import GivenReport
@@ -66,8 +66,8 @@ REPORTS: dict[str, tuple[Any, tuple[str, ...]]] = {
         ExportReport(path=Path(HOSTILE), format="beir", rows=1, anchors=1, negatives=0),
         ("ExportReport", "<script>"),
     ),
-    "check": (Check(True, HOSTILE), ("Check", "True")),
-    "facts": (Facts({HOSTILE: [{HOSTILE: HOSTILE}], "none": None, "empty": []}), ("<script>",)),
+    "check": (CheckResult(True, HOSTILE), ("Check", "True")),
+    "facts": (ShownDict({HOSTILE: [{HOSTILE: HOSTILE}], "none": None, "empty": []}), ("<script>",)),
 }
 
 

@@ -22,7 +22,7 @@ from programs import python
 from worker_processes import kill, wait_for_end, watched, workers_of
 
 import duckplets as dp
-from duckplets.base.arrays import Lists
+from duckplets.base.arrays import IntegerLists
 from duckplets.engine import dask, opened
 from duckplets.engine import local as of_processes
 from duckplets.engine.dask import DaskEngine
@@ -160,7 +160,7 @@ def test_arrays_come_where_processors_like_them() -> None:
     """A transport puts them wherever they fall; whoever reads them warns of it, or is slow."""
     off = np.frombuffer(b"x" + np.arange(5).tobytes(), np.int64, offset=1)
     assert not off.flags.aligned
-    sent = (Lists(off, off), [1, 2], ("a", off))
+    sent = (IntegerLists(off, off), [1, 2], ("a", off))
     lists, numbers, (name, array) = unpacked(packed(sent))
     for found in (lists.starts, lists.values, array):
         assert found.flags.aligned

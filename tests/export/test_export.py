@@ -458,19 +458,19 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
 
 def test_blocks_hold_few_texts(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    every = examples.Reader._documents
+    every = examples.SubjectReader._documents
 
-    def counted(self: examples.Reader, keys: Any) -> Any:
+    def counted(self: examples.SubjectReader, keys: Any) -> Any:
         sizes.append(len(keys))
         return every(self, keys)
 
-    monkeypatch.setattr(examples.Reader, "_documents", counted)
+    monkeypatch.setattr(examples.SubjectReader, "_documents", counted)
     monkeypatch.setattr(block_size, "FIRST_ROWS", 4)
     monkeypatch.setattr(examples, "_LARGEST_BLOCK", 4)
     from duckplets.export.subject import mined
 
     subject = mined(corpus._database, RECIPE, source=None, split="train", stale=False)
-    with examples.Reader(corpus._database, subject) as opened:
+    with examples.SubjectReader(corpus._database, subject) as opened:
         found = opened.examples()
         next(found)
         assert len(sizes) == 1, "nothing is read before it is asked for"

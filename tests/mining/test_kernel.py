@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from effort import often, some
 
-from duckplets.base.arrays import Lists, merged
+from duckplets.base.arrays import IntegerLists, merged
 from duckplets.errors import QueryError
 from duckplets.mining import shards
-from duckplets.mining.bm25 import SCALE, DocumentShard, Found, Queries, search
+from duckplets.mining.bm25 import SCALE, DocumentShard, Queries, TopDocuments, search
 from duckplets.mining.shards import impacts, shard_of
 from duckplets.mining.workers import DocumentShards, scored
 from duckplets.recipes.bm25 import Bm25
@@ -24,9 +24,9 @@ from duckplets.recipes.bm25 import Bm25
 GUARDS = 2
 
 
-def lists(values: Sequence[Sequence[int]]) -> Lists:
+def lists(values: Sequence[Sequence[int]]) -> IntegerLists:
     starts = np.concatenate([[0], np.cumsum([len(v) for v in values])]).astype(np.int64)
-    return Lists(starts, np.array([x for v in values for x in v], np.int64))
+    return IntegerLists(starts, np.array([x for v in values for x in v], np.int64))
 
 
 class World:
@@ -147,7 +147,7 @@ class World:
         }
 
 
-def plain(found: Found, query: int) -> dict[str, object]:
+def plain(found: TopDocuments, query: int) -> dict[str, object]:
     there = found.documents[query] >= 0
     score = float(found.positive_scores[query])
     return {
@@ -162,12 +162,12 @@ def plain(found: Found, query: int) -> dict[str, object]:
     }
 
 
-def same(one: Found, other: Found) -> bool:
+def same(one: TopDocuments, other: TopDocuments) -> bool:
     return all(
         np.array_equal(
             getattr(one, f.name), getattr(other, f.name), equal_nan=f.name[:10] == "positive_s"
         )
-        for f in fields(Found)
+        for f in fields(TopDocuments)
     )
 
 
@@ -265,7 +265,7 @@ def test_lists_are_looked_up_and_chained(seed: int) -> None:
     pairs = [(o, v) for o, values in enumerate(plain_lists) for v in values]
     mixed = [pairs[i] for i in rng.integers(0, len(pairs), 3 * len(pairs))] + pairs
     owners, values = (np.array(column) for column in zip(*mixed, strict=True))
-    grouped = Lists.of(owners, values, 12)
+    grouped = IntegerLists.of(owners, values, 12)
     assert [grouped[i].tolist() for i in range(12)] == plain_lists
     taken = rng.integers(0, 12, 20)
     assert [made.take(taken)[i].tolist() for i in range(20)] == [plain_lists[t] for t in taken]
@@ -283,7 +283,7 @@ def test_lists_are_looked_up_and_chained(seed: int) -> None:
 
 
 def test_empty_lists_stay_empty() -> None:
-    nothing = Lists.of(np.zeros(0, np.int64), np.zeros(0, np.int64), 3)
+    nothing = IntegerLists.of(np.zeros(0, np.int64), np.zeros(0, np.int64), 3)
     assert nothing.starts.tolist() == [0, 0, 0, 0]
     assert len(nothing.then(nothing).values) == 0
     assert len(nothing.take(np.array([2, 0])).values) == 0

@@ -17,13 +17,13 @@ from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.samples.batch import Batch, Block, Tally
+from duckplets.samples.batch import Batch, Block, SampleTally
 from duckplets.samples.fetch import Fetcher
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 SIZE = 20_000
-NONE = Tally(*(np.zeros(0, np.int64) for _ in range(4)))
+NONE = SampleTally(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
 class Recorder:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.artifacts import array_bundle
-from duckplets.serving.facts import Facts, Part
-from duckplets.serving.texts import Segment, Spans, Texts, byte_spans
+from duckplets.serving.facts import ChunkFacts, FactSlice
+from duckplets.serving.texts import ChunkTexts, Segment, TextSpans, byte_spans
 
 TEXTS = st.lists(st.text(max_size=12), min_size=1, max_size=8)
 
@@ -40,19 +40,19 @@ def test_spans_of_bytes_are_those_of_characters(
     first, size = byte_spans(array, *(np.array(x, np.int64) for x in (rows, starts, lengths)))
     data = "".join(texts).encode()
     assert [data[a : a + n].decode() for a, n in zip(first, size, strict=True)] == expected
-    found = Segment(Part(range(0), {}), pa.py_buffer(data)).gather(first, size)
+    found = Segment(FactSlice(range(0), {}), pa.py_buffer(data)).gather(first, size)
     assert found.type == pa.string()
     assert found.to_pylist() == expected
 
 
-def two_segments() -> Texts:
+def two_segments() -> ChunkTexts:
     def segment(first: int, texts: list[bytes]) -> Segment:
         size = np.array([len(text) for text in texts], np.int32)
         columns = {"span": np.cumsum(size) - size, "bytes": size, "tokens": size}
         keys = range(first, first + len(texts))
-        return Segment(Part(keys, columns), pa.py_buffer(b"".join(texts)))
+        return Segment(FactSlice(keys, columns), pa.py_buffer(b"".join(texts)))
 
-    return Texts([segment(1, [b"a", b"bb", "ä".encode()]), segment(7, [b"seven", b"", b"9"])])
+    return ChunkTexts([segment(1, [b"a", b"bb", "ä".encode()]), segment(7, [b"seven", b"", b"9"])])
 
 
 def test_texts_are_gathered_from_several_segments_in_the_order_asked_for() -> None:
@@ -67,15 +67,17 @@ def test_texts_are_gathered_from_several_segments_in_the_order_asked_for() -> No
     ("start", "length"), [(-1, 1), (0, -1), (0, 7), (6, 1), (1 << 62, 1), (3, 1 << 40)]
 )
 def test_nothing_outside_the_data_is_read(start: int, length: int) -> None:
-    segment = Segment(Part(range(0), {}), pa.py_buffer(b"abcdef"), Path("c.snapshot/t.arrow"))
-    spans = Spans([segment], None, np.array([0, start]), np.array([2, length]))
+    segment = Segment(FactSlice(range(0), {}), pa.py_buffer(b"abcdef"), Path("c.snapshot/t.arrow"))
+    spans = TextSpans([segment], None, np.array([0, start]), np.array([2, length]))
     with pytest.raises(dp.DamagedFileError, match=r"delete the folder c\.snapshot"):
         spans.take(np.array([0, 1]))
 
 
 def test_facts_of_keys_with_gaps() -> None:
     keys = np.array([2, 5, 9])
-    facts = Facts([Part(keys, {"tokens": keys * 10, "weight": keys / 2}), Part(range(0), {})])
+    facts = ChunkFacts(
+        [FactSlice(keys, {"tokens": keys * 10, "weight": keys / 2}), FactSlice(range(0), {})]
+    )
     assert facts[np.array([9, 2])]["weight"].tolist() == [4.5, 1.0]
     assert facts.tokens(np.array([5])).tolist() == [50]
 

@@ -15,7 +15,7 @@ from hub_server import Hub
 
 from duckplets.errors import SourceError
 from duckplets.sources import row_batches
-from duckplets.sources.remote.cache import MARKER, Held, ShardCache, default_folder
+from duckplets.sources.remote.cache import MARKER, HeldShard, ShardCache, default_folder
 from duckplets.sources.remote.hub import HubSource
 
 
@@ -26,7 +26,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         yield server
 
 
-def hold(cache: ShardCache, name: str, size: int, brought: list[str] | None = None) -> Held:
+def hold(cache: ShardCache, name: str, size: int, brought: list[str] | None = None) -> HeldShard:
     def bring(part: Path) -> None:
         (brought if brought is not None else []).append(name)
         part.write_bytes(name.encode()[:1] * size)
@@ -72,7 +72,7 @@ def test_it_stays_under_its_limit(tmp_path: Path, seed: int) -> None:
     draw = random.Random(seed)
     sizes = {str(n) + "x": draw.randrange(1, 50) for n in range(30)}
     cache = ShardCache(tmp_path, draw.randrange(100, 300))
-    held: dict[str, Held] = {}
+    held: dict[str, HeldShard] = {}
     for _ in range(200):
         name = draw.choice(list(sizes))
         if len(held) == 2 or name in held:

@@ -18,7 +18,7 @@ from source_rows import read
 
 import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.sources.limits import Limits, Reader
+from duckplets.sources.limits import FileReader, Limits
 
 SMALL = Limits(row=4_000, field=2_000, columns=50, depth=5)
 Write = Callable[[Path], Any]
@@ -83,7 +83,7 @@ def source_of(path: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def reader():
-    with_limits = Reader.within(SMALL)
+    with_limits = FileReader.within(SMALL)
     yield with_limits
     with_limits.close()
 

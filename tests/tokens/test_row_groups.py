@@ -20,7 +20,7 @@ from token_shards import lengths_of, numbered, write_shards
 import duckplets as dp
 from duckplets.tokens import arrays, local, memmap
 from duckplets.tokens.decode import digest_of
-from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.row_groups import RowGroups
 
@@ -63,7 +63,7 @@ def rows_of(sampler: Any, steps: int) -> list[Any]:
 
 @pytest.mark.parametrize("most", some([1, 3_000, 1 << 20], less=2))
 def test_any_places_have_the_tokens_that_the_token_file_has(made: Path, most: int) -> None:
-    manifest, generator = Manifest.read(made), np.random.default_rng(most)
+    manifest, generator = ShardManifest.read(made), np.random.default_rng(most)
     file, groups = TokenFile.of(made, manifest), RowGroups(made, manifest, most)
     largest = int(4 * np.diff(groups._begins).max())
     assert (groups.offsets == file.offsets).all()
@@ -106,7 +106,7 @@ def test_a_run_keeps_no_more_than_it_may_and_decodes_few_tokens_twice(
 def test_those_that_are_kept_are_taken_before_others_are_decoded(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups, decoded = RowGroups(made, Manifest.read(made), 1 << 20), list[int]()
+    groups, decoded = RowGroups(made, ShardManifest.read(made), 1 << 20), list[int]()
     groups.most = int(groups._begins[-1]) * 2  # half of them
     read = RowGroups._decoded
     monkeypatch.setattr(
@@ -268,7 +268,7 @@ def test_a_shard_that_contradicts_itself_is_named(folder: Path, wrong: str) -> N
         meta = pa.StructArray.from_arrays(fields, fields=list(meta.type))
     columns = {"text": table["text"], "tokens": tokens, "meta": meta}
     pq.write_table(pa.table(columns), path, row_group_size=20)
-    manifest = Manifest.read(folder)
+    manifest = ShardManifest.read(folder)
     with path.open("rb") as file:
         digest = digest_of(file, path.stat().st_size, "sha256")
     shards = [

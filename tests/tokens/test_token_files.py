@@ -21,7 +21,7 @@ from token_shards import EOS, laid_out, lengths_of, numbered, write_shards
 import duckplets as dp
 from duckplets.base.locks import lock
 from duckplets.tokens import memmap
-from duckplets.tokens.manifest import Manifest
+from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.memmap import TokenFile
 
 TEXTS = {"alpha": numbered(lengths_of(300, 1)), "bravo": numbered(lengths_of(90, 2))}
@@ -38,7 +38,7 @@ def folder(made: Path, tmp_path: Path) -> Path:
 
 
 def opened(folder: Path, cache: Path | None = None) -> TokenFile:
-    return TokenFile.of(folder, Manifest.read(folder), cache)
+    return TokenFile.of(folder, ShardManifest.read(folder), cache)
 
 
 def left(folder: Path) -> set[str]:

@@ -30,7 +30,7 @@ import duckplets as dp
 from duckplets.tokens import uploader
 from duckplets.tokens.documents import read_document, write_document
 from duckplets.tokens.locations import status
-from duckplets.tokens.manifest import MANIFEST, Manifest, buckets_of, shard_path
+from duckplets.tokens.manifest import MANIFEST, ShardManifest, buckets_of, shard_path
 from duckplets.tokens.texts import plain
 from duckplets.tokens.write import _cuts
 
@@ -154,7 +154,7 @@ def test_every_record_is_in_one_shard_with_all_its_tokens(
     encoder = tokenizers.Tokenizer.from_file(str(tokenizer / "tokenizer.json"))
     encoder.encode_special_tokens = True
     expected = record_texts(corpus_file)
-    manifest, seen = Manifest.read(folder), Counter[str]()
+    manifest, seen = ShardManifest.read(folder), Counter[str]()
     schemas = set()
     for shard in manifest.shards:
         table = pq.read_table(folder / shard.path)
@@ -188,7 +188,7 @@ def test_every_record_is_in_one_shard_with_all_its_tokens(
 def test_shards_have_their_size_and_a_small_tail_joins(folder: Path) -> None:
     size = SMALL["shard_mb"] * 1e6
     groups: dict[tuple[str, str, int], list[Any]] = {}
-    for shard in Manifest.read(folder).shards:
+    for shard in ShardManifest.read(folder).shards:
         groups.setdefault((shard.split, shard.source, shard.bucket), []).append(shard)
     assert max(map(len, groups.values())) > 3
     for (_, _, bucket), of in groups.items():
@@ -224,11 +224,11 @@ def test_buckets_count_from_zero_and_hold_their_upper_boundary() -> None:
 def test_longer_texts_are_cut_or_dropped_and_counted(
     longer: Any, folder: Path, corpus_file: Path
 ) -> None:
-    whole, out = Manifest.read(folder), corpus_file.parent / longer
+    whole, out = ShardManifest.read(folder), corpus_file.parent / longer
     report = shards(out, longer=longer, split=["train", "validation", "test"], offsets=True)
     many = sum(shard.records for shard in whole.shards if shard.bucket == len(BUCKETS))
     assert many > 10
-    manifest = Manifest.read(out)
+    manifest = ShardManifest.read(out)
     assert max(shard.bucket for shard in manifest.shards) < len(BUCKETS)
     if longer == "drop":
         assert report.left_out == {"too long": many}
@@ -257,7 +257,7 @@ def test_code_keeps_its_white_space_and_metrics_come_along(tokenizer: Path, tmp_
         corpus.shard(out, tokenizer=tokenizer, code=["told"])
     rows = {
         shard.source: pq.read_table(out / shard.path).to_pylist()[0]
-        for shard in Manifest.read(out).shards
+        for shard in ShardManifest.read(out).shards
     }
     assert rows["gated"]["text"] == rows["told"]["text"] == code
     assert rows["prose"]["text"] == plain(code)
@@ -294,7 +294,7 @@ def test_what_is_there_is_not_made_again(copied: Path, folder: Path, corpus_file
     splits = ["train", "validation", "test"]
     again = shards(copied, home=corpus_file.parent, split=splits)
     assert again.made == 0
-    first = Manifest.read(folder).shards[5]
+    first = ShardManifest.read(folder).shards[5]
     (copied / first.path).unlink()
     again = shards(copied, home=corpus_file.parent, split=splits)
     assert (again.made, digests(copied)) == (1, digests(folder))
@@ -386,7 +386,7 @@ def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
         dp.verify(out)
     monkeypatch.setattr(uploader, "write_shard", write)
     monkeypatch.setattr(room, "encoded", None)  # nothing is encoded again
-    assert shards(out, split=splits).made == len(Manifest.read(folder).shards) - done
+    assert shards(out, split=splits).made == len(ShardManifest.read(folder).shards) - done
     assert digests(out) == digests(folder)
 
 
@@ -442,7 +442,7 @@ def test_what_killed_exports_left_is_removed_whoever_has_their_numbers(
         (tmp_path / f".export_state.{number}-140.new.json").touch()
     how = {"home": corpus_file.parent, "sources": ["odd_.._names"]}
     assert shards(tmp_path, **how).made
-    one = tmp_path / Manifest.read(tmp_path).shards[0].path
+    one = tmp_path / ShardManifest.read(tmp_path).shards[0].path
     one.unlink()
     (tmp_path / ".spool").mkdir()
     for left in (one.with_name(f".{one.stem}.{alive}-7.new.parquet"), tmp_path / ".spool" / "x"):
@@ -494,7 +494,7 @@ def test_a_folder_of_another_run_is_refused(
     with pytest.raises(dp.ShardError, match="seed was 42 and is 43"):
         shards(copied, home=corpus_file.parent, seed=43, split=["train", "validation", "test"])
     report = shards(copied, home=corpus_file.parent, seed=43, overwrite=True)
-    assert {shard.split for shard in Manifest.read(copied).shards} == {"train"}
+    assert {shard.split for shard in ShardManifest.read(copied).shards} == {"train"}
     assert report.made == report.shards
     assert dp.verify(copied).ok
     foreign = tmp_path / "foreign"
@@ -541,7 +541,7 @@ def _flip(path: Path) -> None:
 
 def test_verify_finds_what_is_wrong(copied: Path) -> None:
     assert dp.verify(copied).ok
-    manifest = Manifest.read(copied)
+    manifest = ShardManifest.read(copied)
     one, two, three = (manifest.shards[place] for place in (0, 4, 9))
     _flip(copied / one.path)
     (copied / two.path).unlink()
@@ -563,7 +563,7 @@ def test_verify_finds_what_is_wrong(copied: Path) -> None:
 
 
 def test_verify_knows_the_manifest_of_another_run(copied: Path, corpus_file: Path) -> None:
-    manifest = Manifest.read(copied)
+    manifest = ShardManifest.read(copied)
     replace(manifest, fingerprint="0" * 64).write(copied)
     assert dp.verify(copied).problems == [(MANIFEST, "of another run")]
     text = (copied / MANIFEST).read_text().replace('"records": ', '"records": 1', 1)
@@ -592,7 +592,7 @@ def test_sources_may_begin_with_a_dot(tokenizer: Path, tmp_path: Path) -> None:
         out = tmp_path / "out"
         corpus.shard(out, tokenizer=tokenizer, **SMALL)
     assert dp.verify(out).ok
-    manifest = Manifest.read(out)
+    manifest = ShardManifest.read(out)
     assert {shard.source for shard in manifest.shards} == set(HIDDEN)
     lost = next(shard for shard in manifest.shards if shard.source == ".net")
     extra = (out / lost.path).with_name("shard_b0_s99.parquet")
@@ -644,7 +644,7 @@ def test_the_same_command_mends_what_verify_calls_wrong(
 ) -> None:
     out = Path(shutil.copytree(small, tmp_path / "out"))
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
-    DAMAGES[what](out, Manifest.read(out).shards[-1])
+    DAMAGES[what](out, ShardManifest.read(out).shards[-1])
     try:
         assert not dp.verify(out).ok
     except (dp.DamagedFileError, dp.ShardError):
@@ -674,7 +674,7 @@ def test_both_notes_of_an_export_damaged_need_overwrite(
 
 def test_a_mixture_is_written_and_read_back(copied: Path, corpus_file: Path) -> None:
     tokens = Counter[str]()
-    for shard in Manifest.read(copied).shards:
+    for shard in ShardManifest.read(copied).shards:
         tokens[shard.source] += shard.tokens * (shard.split == "train")
     assert dp.load_mixture(copied).weights == {name: n for name, n in tokens.items() if n}
     mixture = dp.Mixture(
@@ -692,7 +692,7 @@ def test_a_mixture_is_written_and_read_back(copied: Path, corpus_file: Path) -> 
     ]
     assert told["phases"][2]["weights"] | {"wordnet": 0} == told["phases"][2]["weights"]
     listed = [shard for of in told["sources"].values() for shard in of["shards"]]
-    every = [each.shard_id for each in Manifest.read(copied).shards if each.split == "train"]
+    every = [each.shard_id for each in ShardManifest.read(copied).shards if each.split == "train"]
     assert sorted(listed) == sorted(every)
     assert dp.verify(copied).ok
     with pytest.raises(dp.MixtureError, match="no such file"):
@@ -717,7 +717,7 @@ def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> Non
     assert "give another folder, or --overwrite" in refused.stderr
     assert cli("shard", corpus_file).exit_code == 2
     assert "as written" in ok("verify", out)
-    _flip(out / Manifest.read(out).shards[0].path)
+    _flip(out / ShardManifest.read(out).shards[0].path)
     found = cli("verify", out)
     assert (found.exit_code, "damaged" in found.stderr) == (1, True)
     assert f"duckplets shard CORPUS {out}" in found.stderr
@@ -738,6 +738,6 @@ def test_other_readers_open_the_shards(folder: Path, tmp_path: Path) -> None:
     )["train"]
     row = next(iter(found))
     assert row.keys() == {"text", "tokens", "meta"}
-    assert pq.read_schema(folder / Manifest.read(folder).shards[0].path).field(
+    assert pq.read_schema(folder / ShardManifest.read(folder).shards[0].path).field(
         "tokens"
     ).type == pa.list_(pa.int32())

@@ -511,7 +511,7 @@ def test_order_and_blocks_hold_for_many_sizes() -> None:
     for seed in some(range(40), less=8):
         draw = np.random.default_rng(seed)
         count, size = int(draw.integers(1, 300)), int(draw.integers(1, 40))
-        work = embedding.Work(
+        work = embedding.EmbedQueue(
             hashes=np.arange(count, dtype=np.uint64),
             keys=np.arange(count),
             characters=draw.integers(0, 1 << 24, count),
@@ -520,7 +520,7 @@ def test_order_and_blocks_hold_for_many_sizes() -> None:
             texts=count,
             prompted=0,
         )
-        pace, seen = embedding.Pace(size), []
+        pace, seen = embedding.EmbedBlockSize(size), []
         for block in work.blocks(pace):
             characters = work.characters[block]
             assert characters[:-1].sum() <= 1 << 26

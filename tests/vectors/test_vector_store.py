@@ -20,7 +20,7 @@ import duckplets as dp
 from duckplets.corpus import doctor
 from duckplets.db.database import Database
 from duckplets.vectors import mapped_index, opened
-from duckplets.vectors.opened import Lookup
+from duckplets.vectors.opened import HashLookup
 from duckplets.vectors.store import VectorStore
 
 made = prebuilt(windowed)
@@ -198,7 +198,7 @@ def test_hashes_are_found_wherever_they_crowd() -> None:
         for ascending in (spread, np.arange(size, dtype=np.uint64), spread | np.uint64(1 << 63)):
             known = np.unique(ascending)
             asked = np.concatenate([known, known + np.uint64(1), draw.integers(0, 9, 5, np.uint64)])
-            at = Lookup(known).places(asked)
+            at = HashLookup(known).places(asked)
             for value, place in zip(asked.tolist(), at.tolist(), strict=True):
                 assert (value in set(known.tolist())) == (place >= 0)
                 assert place < 0 or known[place] == value

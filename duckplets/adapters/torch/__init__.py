@@ -33,7 +33,15 @@ except ImportError as error:
     raise ExtensionError("duckplets.torch needs PyTorch: pip install 'duckplets[torch]'") from error
 
 from duckplets.adapters.torch.batches import Batches
-from duckplets.adapters.torch.opening import Opening, Run, Start, State, check_taken, put, standing
+from duckplets.adapters.torch.opening import (
+    LoadedState,
+    RunOpening,
+    RunStates,
+    State,
+    check_taken,
+    put,
+    standing,
+)
 
 __all__ = ["SamplerDataset", "TokenDataset"]
 
@@ -82,13 +90,13 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         check_taken(type(self).__name__, Corpus.sampler, arguments)
         arguments = {"kind": kind, **arguments}
         self._open_with(
-            Opening(Path(corpus_path), arguments, rank, world_size, memory_limit, threads)
+            RunOpening(Path(corpus_path), arguments, rank, world_size, memory_limit, threads)
         )
 
-    def _open_with(self, opening: Opening) -> None:
+    def _open_with(self, opening: RunOpening) -> None:
         self._opening = opening
-        self._start = Start()
-        self._run: Run | None = None
+        self._start = LoadedState()
+        self._run: RunStates | None = None
         self._stands: State | None = None  # where this process's own iteration is
         self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
         self._counting: Sampler | None = None  # what metrics of steps are counted by
@@ -154,7 +162,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         loaded, allow_drift = self._start.take(info), self._start.allow_drift
         sampler = self._opening.open(workers if info else None)
         try:
-            self._run = Run.of(sampler)
+            self._run = RunStates.of(sampler)
             put(sampler, loaded, worker, workers, allow_drift=allow_drift)
         except BaseException:
             sampler.close()
@@ -215,7 +223,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             allow_drift: Names of fingerprint fields that may differ.
         """
         self._start.replaced(get_worker_info())
-        self._start = Start(dict(state_dict), tuple(allow_drift))
+        self._start = LoadedState(dict(state_dict), tuple(allow_drift))
         self._stands = self._sampler = None
         self._stop_counting()
 
@@ -306,10 +314,10 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         self._known_run().at(step, self._start.loaded)  # refuses what is no step
         self._losses.report(step, checked_losses(losses, self._known_run().sources))
 
-    def _known_run(self) -> Run:
+    def _known_run(self) -> RunStates:
         if self._run is None:
             with self._opening.open() as sampler:
-                self._run = Run.of(sampler)
+                self._run = RunStates.of(sampler)
         return self._run
 
     def __getstate__(self) -> dict[str, Any]:
@@ -356,7 +364,9 @@ class TokenDataset(SamplerDataset):
         IterableDataset.__init__(self)
         check_taken(type(self).__name__, TokenShards.sampler, arguments)
         where = cache if cache is None or cache is False else Path(cache)
-        opening = Opening(Path(folder), {"split": split, **arguments}, rank, world_size, None, None)
+        opening = RunOpening(
+            Path(folder), {"split": split, **arguments}, rank, world_size, None, None
+        )
         self._open_with(replace(opening, of_tokens=True, cache=where, memory_mb=memory_mb))
 
     @classmethod

@@ -28,7 +28,7 @@ _LEAST_MEMORY = 256  # MB
 
 
 @dataclass(frozen=True)
-class Opening:
+class RunOpening:
     """How to open a run.
 
     Attributes:
@@ -86,7 +86,7 @@ class Opening:
         memory, threads = self.memory_limit or memory, self.threads or threads
         return Corpus(self.path, read_only=True, memory_limit=memory, threads=threads)
 
-    def resolved(self) -> Opening:
+    def resolved(self) -> RunOpening:
         """Return this with the ranks of ``torch.distributed``, once that has been started."""
         if not (distributed.is_available() and distributed.is_initialized()):
             return self
@@ -107,7 +107,7 @@ def _shares(workers: int | None) -> tuple[str | None, int | None]:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunStates:
     """What the states of a run are made of.
 
     Attributes:
@@ -125,7 +125,7 @@ class Run:
     sources: list[str]
 
     @classmethod
-    def of(cls, sampler: Sampler) -> Run:
+    def of(cls, sampler: Sampler) -> RunStates:
         """Return that of a sampler at its start."""
         end = sampler.settings.end(sampler.epoch_length)
         settings = sampler.settings
@@ -161,7 +161,7 @@ class Run:
         return self.start | {"position": position, "events": begun.get("events", [])}
 
 
-class Start:
+class LoadedState:
     """Tell where the next iteration begins, once: to this process or to one set of workers.
 
     Workers have copies of the dataset, so who was told lies in memory that they share. A

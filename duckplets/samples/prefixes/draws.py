@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers, Words
 from duckplets.errors import DamagedFileError
 from duckplets.order.permute import below, hashed, key
-from duckplets.samples.prefixes.values import Lists
+from duckplets.samples.prefixes.values import TextLists
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -194,7 +194,7 @@ class Draws:
         catalog: Catalog,
         definitions: Integers,
         cells: Integers,
-        columns: Sequence[Lists],
+        columns: Sequence[TextLists],
     ) -> pa.Array:
         """Return the line of each of n texts; null where all fields are absent.
 
@@ -226,7 +226,7 @@ class Draws:
         there: np.ndarray,
         cells: Integers,
         number: int,
-        columns: Sequence[Lists],
+        columns: Sequence[TextLists],
     ) -> tuple[Integers, Integers, Words]:
         """Return the number-th field of every text: itself, its value and its place by hash."""
         fields = np.where(there, fields, 0)
@@ -241,7 +241,7 @@ class Draws:
 
 
 def _renderings(
-    catalog: Catalog, fields: Integers, columns: Sequence[Lists]
+    catalog: Catalog, fields: Integers, columns: Sequence[TextLists]
 ) -> tuple[Integers, Integers]:
     """Return where each field's values begin among all texts, and how many there are."""
     start = catalog.values[fields]
@@ -256,7 +256,7 @@ def _renderings(
 
 
 def _joined(
-    catalog: Catalog, columns: Sequence[Lists], fields: Integers, values: Integers, order: Words
+    catalog: Catalog, columns: Sequence[TextLists], fields: Integers, values: Integers, order: Words
 ) -> pa.Array:
     """Return lines of the fields that are in, as drawn; shape (texts, fields) each."""
     some = np.flatnonzero((order != _LAST).any(axis=1))

@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from duckplets.base.arrays import Integers
 from duckplets.ingest.chunks import current_chunking
 from duckplets.samples.prefixes.draws import Catalog, Draws, catalog_of, own_catalog
-from duckplets.samples.prefixes.values import Columns, Lists
-from duckplets.serving.facts import Facts, Part
+from duckplets.samples.prefixes.values import Columns, TextLists
+from duckplets.serving.facts import ChunkFacts, FactSlice
 from duckplets.text.chunking import Chunking
 from duckplets.text.windows import windows
 
@@ -106,7 +106,7 @@ class Prefixes:
         owners, keys = rows["record_key"].to_numpy(), rows["chunk_key"].to_numpy()
         # 4 bytes a chunk and 4 a record, while there are not 2^31 records.
         small = np.int32 if owners.max(initial=0) < 1 << 31 else np.int64
-        self._owners = Facts([Part(keys, {"record": owners.astype(small)})])
+        self._owners = ChunkFacts([FactSlice(keys, {"record": owners.astype(small)})])
         self._draws = Draws(seed)
         self._columns = Columns(database, self._catalog.names)
         self._chunking = current_chunking(database)
@@ -190,7 +190,7 @@ def _spread(
 
 
 def _declared(
-    catalog: Catalog, definitions: Integers, records: Integers, columns: Sequence[Lists]
+    catalog: Catalog, definitions: Integers, records: Integers, columns: Sequence[TextLists]
 ) -> pa.Array:
     """Return all keys of each text's definition with all their values."""
     known: dict[tuple[int, int], list[tuple[str, list[str]]]] = {}

@@ -27,7 +27,7 @@ _MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Lists:
+class TextLists:
     """A list of texts for each of n records.
 
     Attributes:
@@ -40,9 +40,9 @@ class Lists:
     counts: Integers
     texts: pa.Array
 
-    def part(self, rows: npt.NDArray[np.integer[Any]]) -> Lists:
+    def part(self, rows: npt.NDArray[np.integer[Any]]) -> TextLists:
         """Return the lists of some records."""
-        return Lists(self.starts[rows], self.counts[rows], self.texts)
+        return TextLists(self.starts[rows], self.counts[rows], self.texts)
 
     def to_pylist(self) -> list[list[str]]:
         """Return them as lists."""
@@ -60,9 +60,9 @@ class _Coded:
     """
 
     codes: npt.NDArray[np.int32]
-    lists: Lists
+    lists: TextLists
 
-    def of(self, records: Integers) -> Lists:
+    def of(self, records: Integers) -> TextLists:
         """Return the renderings for some records."""
         return self.lists.part(self.codes[records])
 
@@ -81,14 +81,14 @@ class Columns:
     def __init__(self, database: Database, names: Sequence[str]) -> None:
         self._coded = {name: self._encoded(database, name) for name in names}
 
-    def of(self, database: Database, records: Integers, names: Sequence[str]) -> list[Lists]:
+    def of(self, database: Database, records: Integers, names: Sequence[str]) -> list[TextLists]:
         """Return the renderings of some columns, for every one of some records."""
         others = [name for name in names if self._coded.get(name) is None]
         read = dict(zip(others, self._read(database, records, others), strict=True))
         coded = {name: of for name, of in self._coded.items() if of is not None}
         return [coded[n].of(records) if n in coded else read[n] for n in names]
 
-    def _read(self, database: Database, records: Integers, names: Sequence[str]) -> list[Lists]:
+    def _read(self, database: Database, records: Integers, names: Sequence[str]) -> list[TextLists]:
         if not names:
             return []
         keys, rows = np.unique(records, return_inverse=True)
@@ -128,20 +128,20 @@ class Columns:
         return _Coded(codes, _lists(name, values))
 
 
-def _lists(name: str, values: pa.Array) -> Lists:
+def _lists(name: str, values: pa.Array) -> TextLists:
     """Return the renderings of a column's values."""
     if name == "date":
         return _dates(values)
     return _levels(values) if name == "taxonomy" else _single(values)
 
 
-def _dates(dates: pa.Array) -> Lists:
+def _dates(dates: pa.Array) -> TextLists:
     days = dates.cast(pa.int32()).fill_null(_NO_DAY).to_numpy()
     different, rows = np.unique(days, return_inverse=True)
     found = [_renderings(day) for day in different.tolist()]
     counts = np.array([len(texts) for texts in found], np.int64)
     texts = pa.array([text for texts in found for text in texts], pa.string())
-    return Lists(np.cumsum(counts) - counts, counts, texts).part(rows)
+    return TextLists(np.cumsum(counts) - counts, counts, texts).part(rows)
 
 
 @lru_cache(maxsize=_MOST_VALUES)  # making them takes longer than all the rest
@@ -152,19 +152,19 @@ def _renderings(day: int) -> list[str]:
         return []
 
 
-def _single(texts: pa.Array) -> Lists:
+def _single(texts: pa.Array) -> TextLists:
     texts = _plain(texts)
     counts = pc.greater(pc.binary_length(texts), 0).to_numpy(zero_copy_only=False)
-    return Lists(np.arange(len(texts)), counts.astype(np.int64), texts)
+    return TextLists(np.arange(len(texts)), counts.astype(np.int64), texts)
 
 
-def _levels(lists: pa.Array) -> Lists:
+def _levels(lists: pa.Array) -> TextLists:
     owners = pc.list_parent_indices(lists).to_numpy()
     texts = _plain(lists.flatten())
     filled = pc.greater(pc.binary_length(texts), 0)
     owners = owners[filled.to_numpy(zero_copy_only=False)]
     counts = np.bincount(owners, minlength=len(lists)).astype(np.int64)
-    return Lists(np.cumsum(counts) - counts, counts, texts.filter(filled))
+    return TextLists(np.cumsum(counts) - counts, counts, texts.filter(filled))
 
 
 def _plain(texts: pa.Array) -> pa.Array:

@@ -33,7 +33,7 @@ _PLAIN = {"text": "VARCHAR", "binary": "VARCHAR", "list": "ARRAY"}  # others are
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class IfGiven:
     """Where the table has a field.
 
     Attributes:
@@ -67,7 +67,7 @@ class Given:
 
 
 def conversion(
-    converter: Converter, given: Sequence[Given], *, faulty: bool, each: bool = False
+    converter: Converter, given: Sequence[IfGiven], *, faulty: bool, each: bool = False
 ) -> exp.Select:
     """Return the SELECT from ``input`` to its columns, what was made of them, and ``problem``.
 
@@ -132,7 +132,7 @@ def _json_value(column: str, shape: str) -> exp.Expr:
     return call("try", call("decode", value)) if shape == "binary" else value
 
 
-def _fields(converter: Converter, given: Sequence[Given], faulty: bool) -> exp.Select:
+def _fields(converter: Converter, given: Sequence[IfGiven], faulty: bool) -> exp.Select:
     """Return the SELECT of a converter's fields by their names, and what is wrong with them."""
     places = range(len(given))
     values = [exp.alias_(given[i].value(), f"value{i}") for i in places]

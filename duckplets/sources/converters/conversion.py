@@ -18,7 +18,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.errors import SourceError
 from duckplets.sources.cells import Cells, shape_of
-from duckplets.sources.converters.compose import Given, conversion, document, parameters
+from duckplets.sources.converters.compose import IfGiven, conversion, document, parameters
 from duckplets.sources.converters.registry import Converter, converter_of
 from duckplets.sources.expressions import Parts, call, having, section
 from duckplets.sources.field_paths import NAME, match
@@ -64,15 +64,15 @@ class Conversion:
         )
         return ask(statement, table, parameters(self._converter, each=each))
 
-    def _given(self, schema: pa.Schema, columns: _Columns) -> tuple[Given, ...]:
+    def _given(self, schema: pa.Schema, columns: _Columns) -> tuple[IfGiven, ...]:
         names = [name for name, _, _ in columns]
         given = []
         for i, field in enumerate(self._converter.fields):
             places = match(field, names)
             if f"f{i}" in schema.names:
-                given.append(Given(f"f{i}", "json"))
+                given.append(IfGiven(f"f{i}", "json"))
             else:
-                given.append(Given(*columns[places[0]][1:]) if places else Given(None))
+                given.append(IfGiven(*columns[places[0]][1:]) if places else IfGiven(None))
         return tuple(given)
 
     def _called(self, ask: Ask, table: pa.Table, columns: _Columns) -> pa.Table:
@@ -118,7 +118,7 @@ def converted_statement(
     parts: Parts,
     cells: Cells,
     name: str,
-    given: tuple[Given, ...],
+    given: tuple[IfGiven, ...],
     whole: _Columns,
     *,
     each: bool = False,

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from duckplets.base.prefetch import Lookahead, StoppedError, ahead
 from duckplets.errors import SourceError
-from duckplets.sources.custom.record_batches import Batches, Piece, Place, RecordFeed, weight
+from duckplets.sources.custom.record_batches import BatchEnd, Batches, Piece, RecordFeed, weight
 from duckplets.sources.custom.record_keys import RecordKeys
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.rows import Mark, Rows, checked_cursor
@@ -72,7 +72,7 @@ def opened(
         weigh=weight,
         patience=_PATIENCE,
     )
-    reading = _Reading(where, form, coming, place["row"], place["row"])
+    reading = _MarkedRows(where, form, coming, place["row"], place["row"])
     try:
         reading.begin()
     except BaseException:
@@ -90,7 +90,7 @@ class _Stoppable(Iterator[pa.RecordBatch | Mark]):
     """
 
     def __init__(
-        self, coming: Lookahead[Piece | Place], rows: Iterator[pa.RecordBatch | Mark]
+        self, coming: Lookahead[Piece | BatchEnd], rows: Iterator[pa.RecordBatch | Mark]
     ) -> None:
         self._rows = rows
         self.stop = coming.close  # from any thread, also while another one waits for an item
@@ -104,20 +104,20 @@ class _Stoppable(Iterator[pa.RecordBatch | Mark]):
 
 
 @dataclass(slots=True)
-class _Reading:
+class _MarkedRows:
     """Turns what comes from a source's thread into rows and marks."""
 
     where: str
     form: RecordKeys
-    coming: Iterator[Piece | Place]
+    coming: Iterator[Piece | BatchEnd]
     row: int  # of the last piece that came
     row_marked: int
-    first: list[Piece | Place] = field(default_factory=list)
+    first: list[Piece | BatchEnd] = field(default_factory=list)
     held: list[pa.RecordBatch] = field(default_factory=list)
     rows_held: int = 0
     bytes_held: int = 0
     whole: int = 0  # of the pieces held, those before the last place
-    place: Place | None = None
+    place: BatchEnd | None = None
     marked: float = field(default_factory=time.monotonic)
 
     def begin(self) -> None:
@@ -142,7 +142,7 @@ class _Reading:
         yield from self._until_place()
         yield from self._converted(len(self.held), is_last=True)
 
-    def _next(self) -> Generator[pa.RecordBatch | Mark, None, Piece | Place | None]:
+    def _next(self) -> Generator[pa.RecordBatch | Mark, None, Piece | BatchEnd | None]:
         if self.first:
             return self.first.pop(0)
         try:

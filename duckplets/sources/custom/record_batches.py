@@ -30,7 +30,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BatchEnd:
     """The end of one of the user's batches.
 
     Attributes:
@@ -42,9 +42,9 @@ class Place:
     row: int
 
 
-def weight(item: Piece | Place) -> int:
+def weight(item: Piece | BatchEnd) -> int:
     """Return how many bytes an item counts for that waits; a row counts for one KiB at least."""
-    if isinstance(item, Place):
+    if isinstance(item, BatchEnd):
         return 64
     return max(int(item.batch.nbytes), int(item.batch.num_rows) << 10)
 
@@ -64,10 +64,10 @@ class RecordFeed:
         self._row = row
         self._lines: list[Line] = []  # the last ones, of which no piece is made yet
         self._bytes = 0
-        self._place: Place | None = None  # the last one among them
+        self._place: BatchEnd | None = None  # the last one among them
         self._handed_on = 0.0
 
-    def items(self, batches: Batches, cursor: Any) -> Generator[Piece | Place, None, None]:
+    def items(self, batches: Batches, cursor: Any) -> Generator[Piece | BatchEnd, None, None]:
         """Yield the pieces and places of what a call of ``batches`` gives.
 
         Raises:
@@ -81,7 +81,7 @@ class RecordFeed:
                 records, place = self._pair(pair)
                 yield from self._pieces(records)
                 if place is not None:
-                    self._place = Place(place, self._row)
+                    self._place = BatchEnd(place, self._row)
                 # Small batches that come quickly are taken together.
                 if time.monotonic() - self._handed_on > _PIECE_SECONDS:
                     yield from self._held()
@@ -108,7 +108,7 @@ class RecordFeed:
             )
         return records, json.loads(json.dumps(cursor))
 
-    def _pieces(self, records: Any) -> Iterator[Piece | Place]:
+    def _pieces(self, records: Any) -> Iterator[Piece | BatchEnd]:
         if isinstance(records, pa.RecordBatch):
             records = pa.Table.from_batches([records])
         if isinstance(records, (pa.Table, pa.RecordBatchReader)):
@@ -123,7 +123,7 @@ class RecordFeed:
         while self._take(left):
             yield from self._held()
 
-    def _arrow_pieces(self, records: pa.Table | pa.RecordBatchReader) -> Iterator[Piece | Place]:
+    def _arrow_pieces(self, records: pa.Table | pa.RecordBatchReader) -> Iterator[Piece | BatchEnd]:
         left = iter(records if isinstance(records, pa.RecordBatchReader) else records.to_batches())
         while (batch := self._tried(next, left, None)) is not None:
             for start in range(0, batch.num_rows, _PIECE_ROWS):
@@ -146,13 +146,13 @@ class RecordFeed:
             raise self._located(error) from _cause(error)
         return False
 
-    def _held(self) -> Iterator[Piece | Place]:
+    def _held(self) -> Iterator[Piece | BatchEnd]:
         """Yield what is held."""
         yield from self._until_place()
         if self._lines:
             yield self._piece(len(self._lines))
 
-    def _until_place(self) -> Iterator[Piece | Place]:
+    def _until_place(self) -> Iterator[Piece | BatchEnd]:
         """Yield what is held before the last place, and that."""
         place, self._place = self._place, None
         if place is not None:

@@ -20,7 +20,7 @@ from duckplets.errors import SourceError, nearest
 from duckplets.sources.columns import portions
 from duckplets.sources.field_paths import Paths
 from duckplets.sources.formats.json_keys import Keys, judged
-from duckplets.sources.formats.json_records import JsonLines, json_line
+from duckplets.sources.formats.json_records import JsonEncoder, json_line
 from duckplets.sources.formats.lines import line_batch
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
@@ -101,7 +101,7 @@ class RecordKeys:
         )
         self._mapping = own if self._are_own else mapping
         self._keys = Keys(reader, self._mapping, where)
-        self._lines = JsonLines(self._mapping)
+        self._lines = JsonEncoder(self._mapping)
         self._paths = Paths(self._mapping.names(), where)
         self._arrow = False
         self.defaults: str | None = mapping.defaults()

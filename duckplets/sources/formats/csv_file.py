@@ -101,9 +101,9 @@ class CsvSource(Files):
             before.add(name)
         return names
 
-    def _lines(self, file: Path, limits: Limits) -> _Lines:
+    def _lines(self, file: Path, limits: Limits) -> _CsvLines:
         delimiter = self.delimiter or _delimiter(file, self.quote, limits, self.encoding)
-        return _Lines(file, delimiter, self.quote, limits, self.encoding)
+        return _CsvLines(file, delimiter, self.quote, limits, self.encoding)
 
     def pieces(
         self, file: Path, names: list[str], places: list[int], limits: Limits
@@ -120,7 +120,7 @@ class CsvSource(Files):
                 count = max(1, min(2 * count, _MOST_ROWS, MAX_BYTES // 8 // size))
 
 
-class _Lines:
+class _CsvLines:
     """The rows of a CSV file, made of its lines, which are bounded.
 
     Bytes are characters of Latin-1 here, each of one byte: among other characters a single emoji
@@ -324,7 +324,7 @@ class _Lines:
 
 
 def _piece(
-    rows: list[list[str] | str], header: list[str], places: list[int], lines: _Lines
+    rows: list[list[str] | str], header: list[str], places: list[int], lines: _CsvLines
 ) -> pa.RecordBatch:
     """Return the used columns of a slice of rows; blank lines are left out."""
     width, encoding = len(header), lines.encoding
@@ -373,6 +373,6 @@ def _delimiter(file: Path, quote: str | None, limits: Limits, text: str | None) 
         return "\t"
     widths = {}
     for delimiter in _DELIMITERS:
-        with closing(_Lines(file, delimiter, quote, limits, text, strict=False)) as lines:
+        with closing(_CsvLines(file, delimiter, quote, limits, text, strict=False)) as lines:
             widths[delimiter] = len(lines.first_row())
     return max(widths, key=lambda delimiter: widths[delimiter])

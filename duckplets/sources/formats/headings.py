@@ -61,7 +61,7 @@ class Heading(NamedTuple):
     title: str
 
 
-class _Lines:
+class _TextLines:
     """The lines of a text, and the character that each begins at."""
 
     def __init__(self, text: str, most: int | None = None) -> None:
@@ -99,7 +99,7 @@ def front_matter(text: str) -> tuple[str | None, int]:
     if not text.startswith(("---", "+++")):
         return None, 0
     most = _FEW if _CLOSED.search(text, 3, _FEW) else _START
-    found = _Lines(text, most)
+    found = _TextLines(text, most)
     mark, *rest = (line.rstrip() for line in found.lines[:_LINES])
     if mark not in ("---", "+++") or mark not in rest:
         return None, 0
@@ -146,7 +146,7 @@ def opening(text: str, markup: Markup = None) -> Heading | None:
     perhaps overlined too. Comments, directives, labels, badges and HTML may come before it.
     """
     for most in (_FEW, _START):
-        found = _Lines(text, most)
+        found = _TextLines(text, most)
         lines = found.lines[:_LINES]
         place = _first(lines)
         if len(text) <= most or (place is not None and place + 3 < len(found.lines)):
@@ -191,7 +191,7 @@ def _first(lines: Sequence[str]) -> int | None:
 
 def headings(text: str, markup: Markup) -> list[Heading]:
     """Return the headings of a text, in its order."""
-    found = _Lines(text)
+    found = _TextLines(text)
     is_markdown = markup == "markdown"
     made = _of_markdown(text, found) if is_markdown else _of_lines(found, markup)
     return [heading for heading in made if heading is not None]
@@ -228,7 +228,7 @@ def sections(
         yield (*root, *(each.title for each in above)), before + body if begins and not i else body
 
 
-def _of_markdown(text: str, found: _Lines) -> Iterator[Heading | None]:
+def _of_markdown(text: str, found: _TextLines) -> Iterator[Heading | None]:
     tokens = _blocks().parse(text)
     for i, token in enumerate(tokens):
         if token.type == "heading_open" and token.level == 0 and token.map is not None:
@@ -301,7 +301,7 @@ def _is_lined(raw: str, line: str, markup: Markup) -> bool:
     return len(line) >= len(raw) and line[0] in _USUAL
 
 
-def _of_lines(found: _Lines, markup: Markup) -> Iterator[Heading | None]:
+def _of_lines(found: _TextLines, markup: Markup) -> Iterator[Heading | None]:
     """Yield the titles of reStructuredText, of other text also ``# Heading`` outside of fences."""
     lines, styles = list(found.lines), list[str]()
     atx = dict(_atx(lines)) if markup is None else {}

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
 
 import pyarrow as pa
 
-from duckplets.base.object_store import Stored
+from duckplets.base.object_store import StoredObject
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
-from duckplets.sources.files import Brought, Files, named
+from duckplets.sources.files import Files, LocalFiles, named
 from duckplets.sources.formats.decode import Transcoded, codec_of
 from duckplets.sources.formats.lines import check_lengths, json_rows, line_batch, line_pieces
 from duckplets.sources.limits import limits_of
@@ -73,7 +73,7 @@ class JsonSource(Files):
                 stdin = cast("BinaryIO", Transcoded(stdin, self.encoding))
             pieces = origins.reading(where, line_pieces(stdin, where, limits_of(reader)), 1)
         else:
-            brought = Brought(self.path)
+            brought = LocalFiles(self.path)
             pieces = chain.from_iterable(
                 named(file, path, self._read(reader, file, path, origins)) for file, path in brought
             )
@@ -82,7 +82,7 @@ class JsonSource(Files):
         return json_rows(reader, self, pieces, where, origins=origins)
 
     def _read(
-        self, reader: Database, file: Path | Stored, path: Path, origins: Origins
+        self, reader: Database, file: Path | StoredObject, path: Path, origins: Origins
     ) -> Iterator[pa.RecordBatch]:
         form = _form(path, self.encoding)
         # That a file was cut short is an error, unless bad rows are let pass by who asks for it.

@@ -15,7 +15,7 @@ from duckplets.sources.mapping import MARK, PARTS, TEXTS, Mapped
 from duckplets.text.prefix import Prefix
 
 
-class JsonLines:
+class JsonEncoder:
     """Makes lines of JSON of records, for a mapping.
 
     Dates, UUIDs and other objects are texts in JSON. Where a text is wanted an object that says

@@ -26,7 +26,7 @@ from duckplets.sources.documents import (
     path_date,
     patterns,
 )
-from duckplets.sources.files import Brought, Files, named
+from duckplets.sources.files import Files, LocalFiles, named
 from duckplets.sources.formats.decode import codec_name, codec_of
 from duckplets.sources.formats.headings import (
     MOST_PARSED,
@@ -79,7 +79,7 @@ class TextLinesSource(Files):
     def open(self, reader: Database) -> Rows:
         """Read the files in turn."""
         limits = limits_of(reader)
-        brought = Brought(self.path)
+        brought = LocalFiles(self.path)
         pieces = (
             (file, named(file, path, _lines(path, limits, self.encoding))) for file, path in brought
         )
@@ -207,7 +207,7 @@ class TextFileSource:
             more = f"; it has {found.told()}: say pattern=" if found.others else ""
             raise SourceError(f"{folder} has no file that matches {asked}{more}")
         counts = Counter[str]() if part is None else part.counts
-        reading = _Reading(self, found.folder, limits_of(reader), counts)
+        reading = _FolderReading(self, found.folder, limits_of(reader), counts)
         files = sorted([*found.files, *found.unread])
         mapping = replace(_MAPPING, on_error=self.on_error)
         rows = rows_of(reader, mapping, reading.pieces(files), str(folder), reading.origins)
@@ -216,7 +216,7 @@ class TextFileSource:
         return Rows(rows, kind, total, notes=lambda: reading.notes(found))
 
 
-class _Reading:
+class _FolderReading:
     """How the files of a folder are read, and what was found in them."""
 
     def __init__(

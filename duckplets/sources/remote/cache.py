@@ -104,7 +104,7 @@ def suffix_of(path: str) -> str:
 
 
 @dataclass(slots=True)
-class Held:
+class HeldShard:
     """A shard that stays while it is held.
 
     Attributes:
@@ -145,7 +145,9 @@ class ShardCache:
         except OSError as error:
             raise _unusable(folder, error) from error
 
-    def hold(self, identity: str, suffix: str, size: int, bring: Callable[[Path], None]) -> Held:
+    def hold(
+        self, identity: str, suffix: str, size: int, bring: Callable[[Path], None]
+    ) -> HeldShard:
         """Return a shard, brought here first where it is not here yet.
 
         Args:
@@ -204,7 +206,7 @@ class ShardCache:
                         found.append((Path(entry.path), entry.stat(follow_symlinks=False)))
         return found
 
-    def _open(self, path: Path, size: int) -> Held | None:
+    def _open(self, path: Path, size: int) -> HeldShard | None:
         """Open a shard that is whole; None where it is not, or was deleted meanwhile."""
         try:
             file = path.open("rb")
@@ -215,7 +217,7 @@ class ShardCache:
             file.close()
             return None
         os.utime(path)
-        return Held(path, file)
+        return HeldShard(path, file)
 
 
 def arrivals(
@@ -224,7 +226,7 @@ def arrivals(
     files: Sequence[F],
     fetch: Callable[[F, Path], None],
     stop: threading.Event,
-) -> Generator[tuple[F, Held], None, None]:
+) -> Generator[tuple[F, HeldShard], None, None]:
     """Yield files from elsewhere, each held in the cache until the next is asked for.
 
     The next is brought while one is read, or after that if they cannot be in the cache together.
@@ -241,12 +243,12 @@ def arrivals(
         SourceError: A file cannot be had.
     """
 
-    def bring(file: F) -> Held:
+    def bring(file: F) -> HeldShard:
         identity = "\n".join([origin, file.path, file.checksum])
         suffix, size = suffix_of(file.path), file.size
         return cache.hold(identity, suffix, size, lambda part: fetch(file, part))
 
-    coming: Future[Held] | None = None
+    coming: Future[HeldShard] | None = None
     with ThreadPoolExecutor(1, thread_name_prefix="duckplets-arrivals") as thread:
         try:
             for file, following in zip(files, [*files[1:], None], strict=True):
@@ -262,7 +264,7 @@ def arrivals(
                 coming.add_done_callback(_close)  # nobody will read it
 
 
-def _close(done: Future[Held]) -> None:
+def _close(done: Future[HeldShard]) -> None:
     if not done.cancelled() and done.exception() is None:
         done.result().close()
 

@@ -23,7 +23,7 @@ from duckplets.sources.remote.cache import LIMIT, ShardCache, default_folder, si
 from duckplets.sources.remote.card import parse_card
 from duckplets.sources.remote.download import Hub, Sleep
 from duckplets.sources.remote.layout import choose
-from duckplets.sources.remote.reading import Reading, Start
+from duckplets.sources.remote.reading import CursorStart, ShardReading
 from duckplets.sources.rows import Begun, Rows
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class HubSource(Mapped):
             reader: An instance to run statements in.
             cursor: Of a ``Mark``, or None for the beginning.
         """
-        start = Start.of(cursor, self.uri)
+        start = CursorStart.of(cursor, self.uri)
         hub = Hub(self._uri.repo, self.token, self._sleep)
         revision = start.revision or hub.revision()
         files = hub.files(revision)
@@ -126,7 +126,7 @@ class HubSource(Mapped):
         layout = choose(self._uri, files, card)
         folder = default_folder() if self.cache is None else Path(self.cache).expanduser()
         cache = ShardCache(folder, size_of(self.cache_limit))
-        reading = Reading(self.uri, self, card.labels(layout.config), start)
+        reading = ShardReading(self.uri, self, card.labels(layout.config), start)
         batches = reading.batches(reader, hub, cache, revision, layout.files)
         total = card.rows(layout.config, self._uri.split)
         return Rows(Begun(batches, hub.stop.set), self.defaults(), total)

@@ -51,7 +51,7 @@ _WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class HubFiles:
     """The files of a data set.
 
     Attributes:
@@ -77,7 +77,7 @@ def stem_of(path: str) -> str:
     return name[: len(name) - len(suffix_of(path))]
 
 
-def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> Layout:
+def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> HubFiles:
     """Return the files that a URI means.
 
     Raises:
@@ -89,7 +89,7 @@ def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> Layout:
     config = _card_config(uri, card, data)
     if config is None:
         within = _of_folder(uri, data)
-        return Layout(uri.config, _ordered(_of_split(uri, within, uri.config)))
+        return HubFiles(uri.config, _ordered(_of_split(uri, within, uri.config)))
     within = [file for file in data if file.path.startswith(config.folder)]
     if config.splits:
         found = _of_patterns(uri, config, within)
@@ -98,7 +98,7 @@ def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> Layout:
     if not found:
         where = f" in {config.folder}" if config.folder else ""
         raise SourceError(f"{uri}: its card lists no file of {config.name!r}{where}")
-    return Layout(config.name, found)
+    return HubFiles(config.name, found)
 
 
 def _card_config(uri: HubUri, card: Card, data: list[HubFile]) -> CardConfig | None:

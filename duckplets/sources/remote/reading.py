@@ -23,7 +23,7 @@ from duckplets.sources.labels import Labels, named, of_features, of_schema
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.remote.cache import Held, ShardCache, arrivals
+from duckplets.sources.remote.cache import HeldShard, ShardCache, arrivals
 from duckplets.sources.remote.download import Hub, HubFile, imported
 from duckplets.sources.remote.layout import form_of
 from duckplets.sources.row_batches import gather, pick, run, table_bytes
@@ -47,7 +47,7 @@ _ROWS = 1_000  # of what datasets reads, at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class CursorStart:
     """Where reading begins: the values of a cursor.
 
     Attributes:
@@ -65,7 +65,7 @@ class Start:
     keys: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, cursor: Any, uri: str) -> Start:
+    def of(cls, cursor: Any, uri: str) -> CursorStart:
         """Return the start that a cursor names.
 
         Raises:
@@ -75,7 +75,7 @@ class Start:
         return cls(**{part.name: found[part.name] for part in fields(cls) if part.name in found})
 
 
-class Reading:
+class ShardReading:
     """How the shards of a data set are read.
 
     Args:
@@ -85,7 +85,7 @@ class Reading:
         start: Where to begin.
     """
 
-    def __init__(self, uri: str, mapping: Mapped, labels: Labels, start: Start) -> None:
+    def __init__(self, uri: str, mapping: Mapped, labels: Labels, start: CursorStart) -> None:
         self._uri, self._mapping, self._labels = uri, mapping, labels
         self._start = start
         self._begun: list[tuple[int, str, int]] = []  # of shards: a row's number, path, place
@@ -115,7 +115,7 @@ class Reading:
                 following = (shard for shard in reversed(self._begun) if shard[0] <= done + 1)
                 number, file, row = next(following)
                 place = row + done + 1 - number
-                yield Mark(asdict(Start(revision, file, place, done, keys.found)))
+                yield Mark(asdict(CursorStart(revision, file, place, done, keys.found)))
         if not self._typed:
             list(keys.check_all())
 
@@ -132,7 +132,7 @@ class Reading:
         return files[there.index(self._start.file) :]
 
     def _pieces(
-        self, reader: Database, shards: Iterator[tuple[HubFile, Held]]
+        self, reader: Database, shards: Iterator[tuple[HubFile, HeldShard]]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the shards' rows with their numbers."""
         number, skip = self._start.done + 1, self._start.row
