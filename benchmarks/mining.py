@@ -147,7 +147,7 @@ def _mine(folder: Path, documents: int, *, threads: int, anchors: int) -> dict[s
 
 def _forget(corpus: Any) -> None:
     """Let the next measurement mine again."""
-    database = corpus._database
+    database = corpus.database
     for table in ("mined_anchors", "mined_negatives", "minings"):
         database.rows(f"DELETE FROM {table}")
 

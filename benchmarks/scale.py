@@ -178,8 +178,8 @@ def gates(folder: Path, records: int) -> Found:
 
 def _used(corpus: Any) -> float:
     """Return the MB of the corpus file that hold something."""
-    corpus._database.rows("CHECKPOINT")
-    ((size, used),) = corpus._database.rows(
+    corpus.database.rows("CHECKPOINT")
+    ((size, used),) = corpus.database.rows(
         "SELECT block_size, used_blocks FROM pragma_database_size()"
     )
     return size * used / 1e6

@@ -155,7 +155,7 @@ def _made(path: Path, folder: Path, records: int, *, sources: int) -> Path:
 
 def _divided(corpus: Any, sources: int) -> None:
     """Give consecutive stretches of the records of a source to so many: an ingest each is long."""
-    run = corpus._database.rows
+    run = corpus.database.rows
     run(
         "INSERT INTO sources BY NAME SELECT s.* REPLACE (n AS source_id, format('s{}', n - 1) "
         "AS name) FROM sources AS s, range(2, $sources + 1) AS t(n)",

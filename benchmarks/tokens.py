@@ -68,7 +68,7 @@ def measured(folder: Path) -> dict[str, float]:
         begun = time.perf_counter()
         dp.train_tokenizer(corpus, folder / "tokenizer", vocab_size=8000)
         found = {"train_s": time.perf_counter() - begun}
-        encoder, read = TokenEncoder(folder / "tokenizer"), SplitTexts(corpus._database, "train")
+        encoder, read = TokenEncoder(folder / "tokenizer"), SplitTexts(corpus.database, "train")
         count = len(read.places.keys)
         blocks = [block.texts for block in read.blocks(0, count)]
         size = sum(len(text.encode()) for block in blocks for text in block) / 1e6

@@ -265,7 +265,8 @@ def _signature(name: str, value: Any) -> str:
     given: list[str] = []
     named = False
     for parameter in signature.parameters.values():
-        if parameter.name == "self":
+        is_bound = parameter.kind is parameter.POSITIONAL_ONLY and parameter.annotation == "Corpus"
+        if parameter.name == "self" or is_bound:  # a verb of a corpus, or a method
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and not named:
             given.append("*")

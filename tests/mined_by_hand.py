@@ -145,7 +145,7 @@ def mine_by_hand(
 def _add_mining(
     corpus: dp.Corpus, recipe: dp.TripletRecipe, source: str, split: str, anchors: int
 ) -> int:
-    database = corpus._database
+    database = corpus.database
     key = database.rows("SELECT coalesce(max(mining_key), 0) + 1 FROM minings")[0][0]
     database.rows(
         """
@@ -178,8 +178,8 @@ def _add_mining(
 
 def _append(corpus: dp.Corpus, table: str, rows: list[dict[str, Any]]) -> None:
     if rows:
-        with corpus._database.registered(**{f"new_{table}": pa.Table.from_pylist(rows)}):
-            corpus._database.rows(f"INSERT INTO {table} BY NAME SELECT * FROM new_{table}")
+        with corpus.database.registered(**{f"new_{table}": pa.Table.from_pylist(rows)}):
+            corpus.database.rows(f"INSERT INTO {table} BY NAME SELECT * FROM new_{table}")
 
 
 def expected(

@@ -254,7 +254,7 @@ def write_mining(
     shuffled: bool = False,
 ) -> int:
     """Store candidates as a finished mining; returns its number."""
-    database = corpus._database
+    database = corpus.database
     version = corpus.version
     latest = database.rows("SELECT coalesce(max(mining_key), 0) + 1 FROM minings")[0][0]
     settings = settings or (recipe.by if isinstance(recipe.by, Bm25) else Bm25())
@@ -308,8 +308,8 @@ def write_mining(
 
 def hash_texts(corpus: dp.Corpus, *, share: int = 1) -> None:
     """Fill ``text_hashes`` as mining does, or for every ``share``-th section only."""
-    corpus._database.run("mining/mine/hash_texts")
-    corpus._database.rows(f"DELETE FROM text_hashes WHERE section_key % {share} <> 0")
+    corpus.database.run("mining/mine/hash_texts")
+    corpus.database.rows(f"DELETE FROM text_hashes WHERE section_key % {share} <> 0")
 
 
 def some_candidates(

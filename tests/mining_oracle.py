@@ -130,7 +130,7 @@ class MatchBm25:
     """The extension's own index over some sections, for one query at a time."""
 
     def __init__(self, documents: list[Section], *, stemmer: str = "porter") -> None:
-        self._database = stemming()
+        self.database = stemming()
         self._sections = {section.key: section for section in documents}
         table = pa.table(
             {
@@ -138,9 +138,9 @@ class MatchBm25:
                 "text": pa.array([s.text for s in documents], pa.string()),
             }
         )
-        with self._database.registered(given=table):
-            self._database.rows("CREATE TABLE documents AS FROM given")
-        self._database.rows(
+        with self.database.registered(given=table):
+            self.database.rows("CREATE TABLE documents AS FROM given")
+        self.database.rows(
             f"PRAGMA create_fts_index('documents', 'key', 'text', stemmer='{stemmer}', "
             r"stopwords='none', ignore='[^\p{L}\p{N}]+')"
         )
@@ -148,7 +148,7 @@ class MatchBm25:
     def scores(self, text: str) -> dict[int, float]:
         """Return the score of every document that shares a term."""
         return dict(
-            self._database.rows(
+            self.database.rows(
                 "SELECT key, score FROM (SELECT key, fts_main_documents.match_bm25(key, $text) "
                 "AS score FROM documents) WHERE score IS NOT NULL",
                 {"text": text},
@@ -156,7 +156,7 @@ class MatchBm25:
         )
 
     def close(self) -> None:
-        self._database.close()
+        self.database.close()
 
 
 Allowed = Callable[[Section, Section], bool]

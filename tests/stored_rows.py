@@ -14,7 +14,7 @@ def stored_rows(corpus: dp.Corpus, *, without: tuple[str, ...] = ()) -> Stored:
 
     Empty tables, most of the thirty, are not asked: that took two thirds of the time.
     """
-    database = corpus._database
+    database = corpus.database
     names = [name for (name,) in database.rows("SELECT table_name FROM duckdb_tables()")]
     counts = (f"SELECT '{name}', count(*) FROM \"{name}\"" for name in names)
     sizes = database.rows(f"{' UNION ALL '.join(counts)} ORDER BY 1")

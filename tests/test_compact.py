@@ -76,7 +76,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
             before["new"] = drawn(run)
         kept = {name: rows for name, rows in tables(corpus).items() if name != "pool_counts"}
         status = corpus.status()
-        keys = corpus._database.run("ingest/chunks/next_keys")
+        keys = corpus.database.run("ingest/chunks/next_keys")
         size = path.stat().st_size
         report = corpus.compact(state=[elsewhere])
         assert (report.before, report.after) == (size, path.stat().st_size)
@@ -89,7 +89,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
                 assert len(kept[name]) - len(rows) == report.freed.get(told, 0)
                 left = iter(kept[name])
                 assert all(row in left for row in rows), name  # the same, in the same order
-        assert corpus._database.run("ingest/chunks/next_keys") == keys
+        assert corpus.database.run("ingest/chunks/next_keys") == keys
         for sizes in (status, now := corpus.status()):
             assert sizes.pop("bytes")["corpus"]
         assert now == status

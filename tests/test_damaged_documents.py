@@ -232,7 +232,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
     path = tmp_path_factory.mktemp("full") / "c.duckdb"
     shutil.copyfile(kept(testing.toy_corpus, 20), path)
     with dp.Corpus(path) as corpus:
-        run = corpus._database.rows
+        run = corpus.database.rows
         now = "now()::TIMESTAMP"
         for table, column in sorted({(what[0].split()[0], what[1]) for what in STORED.values()}):
             run(f"ALTER TABLE {table} ALTER {column} TYPE VARCHAR")
@@ -259,13 +259,13 @@ def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) 
     table, _, where = table.partition(" ")
 
     def put(text: str | None) -> None:
-        full._database.rows(f"UPDATE {table} SET {column} = $text {where}", {"text": text})
+        full.database.rows(f"UPDATE {table} SET {column} = $text {where}", {"text": text})
 
     put(json.dumps(given))
-    read(full._database)
+    read(full.database)
     for seed in attempts(name, less=8):
         put(mutants.json_text(random.Random(f"{name} {seed}"), given))
-        tried(name, seed, lambda: read(full._database))
+        tried(name, seed, lambda: read(full.database))
     put(json.dumps(given))
 
 
@@ -364,7 +364,7 @@ def _read(source: dp.HubSource) -> None:
 
 
 def test_what_is_damaged_can_be_put_right_as_the_error_says(full: dp.Corpus) -> None:
-    run = full._database.rows
+    run = full.database.rows
     run("UPDATE recipes SET definition = '['")
     with pytest.raises(dp.DamagedFileError, match=r"table recipes, recipe 't': .* recipe remove"):
         full.recipes()

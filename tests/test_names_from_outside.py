@@ -352,7 +352,7 @@ def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
                 (folder / "manifest.json").write_text(json.dumps(told))
                 with watched(tmp_path, path.parent):
                     with pytest.raises(dp.DamagedFileError):
-                        snapshot.opened(corpus._database, corpus.version)
+                        snapshot.opened(corpus.database, corpus.version)
                     with pytest.raises(dp.DamagedFileError):
                         list(snapshot.verify(folder))
         (folder / "manifest.json").write_text(json.dumps(good))
@@ -360,7 +360,7 @@ def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
         (folder / texts).symlink_to(tmp_path / "outside")
         with watched(tmp_path, path.parent):
             with pytest.raises(dp.DamagedFileError, match="through a link"):
-                snapshot.opened(corpus._database, corpus.version)
+                snapshot.opened(corpus.database, corpus.version)
             assert "through a link" in "".join(snapshot.verify(folder))
 
 

@@ -29,7 +29,7 @@ from duckplets.tokens.batches import ARRAYS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duckplets.corpus.mining import HardNegatives
+    from duckplets.corpus.corpus import Corpus
     from duckplets.export import Documents
     from duckplets.recipes.recipes import TripletRecipe
     from duckplets.runs.sampler import Sampler
@@ -201,7 +201,7 @@ def hf_callback(sampler: Sampler) -> Any:
 
 
 def evaluator(
-    corpus_of: HardNegatives,
+    corpus_of: Corpus,
     split: str = "test",
     *,
     corpus: Documents = "split",

@@ -1,45 +1,43 @@
-"""Open a corpus, which is one DuckDB file, and hand its verbs on to the stages.
+"""Open a corpus, which is one DuckDB file, and bind the verbs to it by name.
 
 with dp.Corpus("faq.duckdb") as corpus:
     corpus.ingest(dp.CsvSource("faq.csv", anchor="question", positive="answer"))
     corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
     for batch in corpus.sampler("triplets", batch_size=256): ...
+
+A verb is a function that takes the corpus first: ``corpus.mine(...)`` is ``mining.mine(corpus,
+...)``, in the module of this folder that is named after its room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from duckplets.base.deadline import STATEMENT_TIMEOUT, checked_timeout
 from duckplets.base.dropped import LiveSet
-from duckplets.base.stages import stage
-from duckplets.corpus.ingest import TextIn
-from duckplets.corpus.maintenance import Upkeep
-from duckplets.corpus.mining import HardNegatives
-from duckplets.corpus.recipes import Recipe
-from duckplets.corpus.vectors import TextNumbers
+from duckplets.base.sanitize import html_table
+from duckplets.corpus import ingest as _ingest
+from duckplets.corpus import maintenance as _maintenance
+from duckplets.corpus import mining as _mining
+from duckplets.corpus import quality as _quality
+from duckplets.corpus import recipes as _recipes
+from duckplets.corpus import runs as _runs
+from duckplets.corpus import tokens as _tokens
+from duckplets.corpus import vectors as _vectors
+from duckplets.corpus.status import in_a_line
 from duckplets.db import migrate
 from duckplets.db.database import Database
-from duckplets.errors import SamplerError
+from duckplets.errors import DuckpletsError, SamplerError
+from duckplets.ingest import records
+from duckplets.runs import state as run_state
 
 if TYPE_CHECKING:
-    from duckplets.order.mixture import Mixture
-    from duckplets.recipes.defaults import Preset
-    from duckplets.records.order_reader import Order
     from duckplets.records.read import Records
-    from duckplets.report import ReportPage
-    from duckplets.runs.negative_policy import By
     from duckplets.runs.sampler import Sampler
-    from duckplets.runs.settings import Empty, Kind, Remainder
-    from duckplets.runs.versions import Version
-    from duckplets.samples.batch import Batch
-    from duckplets.samples.no_duplicates import NoDuplicates
-    from duckplets.samples.vector_columns import Missing
 
 
-class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
+class Corpus:
     """A corpus file, opened or created.
 
     Args:
@@ -49,6 +47,9 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
         threads: Threads DuckDB may use; all cores by default. No result depends on it.
         statement_timeout: Seconds that one statement over a pool, with the conditions of its
             recipe, may take; None for no end.
+
+    Attributes:
+        database: The connections, for the verbs; statements of yours go to ``sql``.
 
     Raises:
         MigrationError: The path holds something else, or an old schema opened read-only.
@@ -72,260 +73,120 @@ class Corpus(TextIn, HardNegatives, TextNumbers, Upkeep):
             path, read_only=read_only, memory_limit=memory_limit, threads=threads
         )
         database.statement_timeout = timeout
-        super().__init__(database, path, read_only=read_only)
-        self._samplers: LiveSet[Sampler] = LiveSet()
-        self._readers: LiveSet[Records] = LiveSet()
+        self.database, self.path, self.read_only = database, path, read_only
+        self._owned: LiveSet[Sampler | Records] = LiveSet()
         try:
             if read_only:
-                migrate.check(self._database, "corpus")
+                migrate.check(self.database, "corpus")
             else:
-                with self._database.changing("migrate"):
-                    migrate.migrate(self._database, "corpus")
+                with self.database.changing("migrate"):
+                    migrate.migrate(self.database, "corpus")
         except BaseException:
-            self._database.close()
+            self.database.close()
             raise
 
-    # -- batches out ----------------------------------------------------------------------------
+    ingest = _ingest.ingest
+    ingest_data_sets = _ingest.ingest_data_sets
+    sources = _ingest.sources
+    split = _ingest.split
+    chunk = _ingest.chunk
+    chunking = _ingest.chunking
+    denoise = _ingest.denoise
+    normalise = _ingest.normalise
+    set_prefix = _ingest.set_prefix
+    set_index_controls = _ingest.set_index_controls
+    data_index = _ingest.data_index
 
-    def sampler(
-        self,
-        kind: Kind = "triplets",
-        *,
-        split: str = "train",
-        recipes: Sequence[Recipe | str] | None = None,
-        mixture: Mixture | Mapping[str, float] | str | Path | None = None,
-        batch_size: int = 128,
-        seed: int = 42,
-        steps: int | None = None,
-        epochs: int | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-        remainder: Remainder = "keep",
-        no_duplicates: NoDuplicates = False,
-        negatives: int = 1,
-        by: By | None = None,
-        structural_negatives: bool = False,
-        swap: bool | None = None,
-        preset: Preset | None = None,
-        prefixes: bool = True,
-        prefetch: int = 2,
-        columns: Sequence[str] | None = None,
-        vectors: Missing = "error",
-        run: str = "default",
-        state: str | Path | None = None,
-        log: str | Path | None = None,
-        long_sections: bool = True,
-        allow_stale: bool = False,
-        empty: Empty | None = None,
-        snapshot: bool = True,
-        tokenizer: str | Path | None = None,
-        seq_length: int = 1024,
-        pack: bool = False,
-    ) -> Sampler:
-        """Open a run over this corpus, pinned to its newest version.
+    acquire = _quality.acquire
+    unfinished = _quality.unfinished
+    remove = _quality.remove
+    judge = _quality.judge
+    acquisitions = _quality.acquisitions
+    outcomes = _quality.outcomes
+    why = _quality.why
+    shifts = _quality.shifts
+    deduplicate = _quality.deduplicate
+    decontaminate = _quality.decontaminate
 
-        Args:
-            kind: ``triplets``, ``pairs``, ``texts``, or ``messages`` of converted records.
-            split: Every text of the run is of this split.
-            recipes: Recipes or names of stored ones; by default the stored ones, else the
-                defaults of each source.
-            mixture: Weight of each source, of which what is not named is left out; or a
-                ``Mixture``, ``"proportional"``, ``"equal"``, or the path of a TOML file. By default
-                what was declared with the sources; else what index controls list, where some have
-                any; else ``"proportional"``: an epoch has as many samples of a source as it has
-                anchors, so each of them once.
-            batch_size: Samples a batch, of each rank.
-            seed: Another seed gives another order.
-            steps: Stop after so many batches.
-            epochs: Stop after so many nominal epochs, each as many samples as there are anchors in
-                all sources drawn from; with neither the run is endless.
-            rank: Which of ``world_size`` ranks this is, from 0.
-            world_size: Number of ranks that share each global batch, in slices by rank.
-            remainder: ``keep`` a last batch that is not full, ``drop`` it, or ``pad`` it with more.
-            no_duplicates: Let no text come twice in a batch of all ranks. Negatives are drawn again
-                for that, and samples change places within blocks of 64 batches; one that fits in
-                none of them gives its position to another, which ``metrics()``, ``served`` and the
-                forecast count (``displaced``). ``negatives``: only negatives are drawn again, until
-                they differ from all texts of the batch, and anchors keep their order.
-            negatives: Distinct negatives a triplet.
-            by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
-                what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.
-                A recipe without mined negatives draws at random, which ``notes`` say. By default
-                mined ones where there are some, else random ones: ``describe()`` says which.
-            structural_negatives: Add pairs with texts of other records, labelled 0, to those of
-                sources with labels, which come as they were judged.
-            swap: Let anchor and positive change places half of the time; by default they do not.
-            preset: ``crate`` for defaults as the triplets crate has them: also the recipe
-                ``anchor_anchor``, ``swap``, and all sources alike, an omitted one too. What is
-                given holds.
-            prefixes: Show metadata before texts, where records or sources have prefixes.
-            prefetch: Blocks to prepare ahead in the background.
-            columns: Columns of a batch; see ``docs/interface.md``. ``anchor_vector`` and the like
-                of every text column, with ``:NAME`` where there are several sets of vectors.
-            vectors: Whether texts without a vector are an ``error``, left out in whatever part of a
-                sample (``drop``), or have ``null`` for it; where columns have vectors.
-            run: Name to save under.
-            state: The state file; by default beside the corpus.
-            log: A folder in which every save adds the ids of what was served, as Parquet.
-            long_sections: Whether the defaults include the long-section recipe where it applies.
-            allow_stale: Draw mined negatives even if records or the recipe have changed since.
-            empty: Whether recipes and sources that find no anchor are an ``error`` or left out
-                (``skip``), which is noted. By default those are an error that were named.
-            snapshot: Whether to serve from a snapshot, and to make one of a large corpus.
-            tokenizer: Of ``texts``: serve records as tokens by this file; see ``token_sampler``.
-            seq_length: Tokens a row.
-            pack: Whether rows of tokens are cut from texts laid end to end.
+    add_recipe = _recipes.add_recipe
+    remove_recipe = _recipes.remove_recipe
+    recipes = _recipes.recipes
+    brought_recipes = _recipes.brought_recipes
+    recipe_sql = _recipes.recipe_sql
+    runnable_sql = _recipes.runnable_sql
+    pool = _recipes.pool
+    sql = _recipes.sql
+    status = _recipes.status
+    keep_counts = _recipes.keep_counts
+    capacity = _recipes.capacity
+
+    index = _mining.index
+    terms = _mining.terms
+    search = _mining.search
+    mine = _mining.mine
+    add_negatives = _mining.add_negatives
+    export_negatives = _mining.export_negatives
+    evaluator = _mining.evaluator
+
+    embed = _vectors.embed
+    add_vectors = _vectors.add_vectors
+    vectors = _vectors.vectors
+    remove_vectors = _vectors.remove_vectors
+
+    shard = _tokens.shard
+    token_sampler = _tokens.token_sampler
+
+    sampler = _runs.sampler
+    resume = _runs.resume
+    read = _runs.read
+    count = _runs.count
+    report = _runs.report
+
+    compact = _maintenance.compact
+    prepare = _maintenance.prepare
+
+    @property
+    def version(self) -> int:
+        """The newest committed version; 0 for an empty corpus."""
+        return records.current_version(self.database)
+
+    def state_path(self, given: str | Path | None = None) -> Path:
+        """Return the state file that is given, or the one beside the corpus.
 
         Raises:
-            EmptyPoolError: Nothing is left, or what was named finds no anchor; it names all.
-            StateMismatchError: Negatives that a recipe draws were not mined yet, or are stale.
-            SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
-            VectorError: There are no such vectors, or texts lack one.
+            SamplerError: It is the corpus itself.
         """
-        arguments: dict[str, Any] = {"split": split, "run": run, "batch_size": batch_size}
-        arguments |= {"seed": seed, "steps": steps, "epochs": epochs, "remainder": remainder}
-        arguments |= {"rank": rank, "world_size": world_size, "no_duplicates": no_duplicates}
-        arguments |= {"negatives": negatives, "structural_negatives": structural_negatives}
-        arguments |= {"by": by, "swap": swap, "preset": preset, "prefixes": bool(prefixes)}
-        arguments |= {"log": log, "prefetch": prefetch, "vectors": vectors}
-        if tokenizer is not None or pack:
-            told = arguments | {"recipes": recipes, "columns": columns, "kind": kind}
-            return self._tokens_of(told, tokenizer, seq_length, pack, mixture, state)
-        from duckplets.runs import opening
+        beside = run_state.state_path(self.path)
+        if given is not None and Path(given).resolve() == self.path.resolve():
+            raise SamplerError(
+                f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
+                f"in {beside.name}"
+            )
+        return beside if given is None else Path(given)
 
-        sampler = opening.open_run(
-            self._database,
-            kind,
-            recipes=recipes,
-            mixture=mixture,
-            columns=columns,
-            long_sections=long_sections,
-            allow_stale=allow_stale,
-            empty=empty,
-            snapshot=bool(snapshot),
-            state_path=self._state_path(state),
-            beside=state is None,
-            arguments=arguments,
-        )
-        self._samplers.add(sampler)
-        return sampler
-
-    def resume(
-        self,
-        run: str = "default",
-        tag: str | None = None,
-        state: str | Path | None = None,
-        save_to: str | Path | None = None,
-        *,
-        version: Version = None,
-        allow_drift: Collection[str] = (),
-        snapshot: bool = True,
-        **overrides: Any,
-    ) -> Sampler:
-        """Open a saved run of this corpus where it was saved; see ``duckplets.resume``."""
-        from duckplets.runs import opening
-
-        sampler = opening.resume_run(
-            self._database,
-            run,
-            tag,
-            self._state_path(state),
-            save_to=None if save_to is None else self._state_path(save_to),
-            allow_drift=allow_drift,
-            overrides=overrides,
-            version=version,
-            snapshot=bool(snapshot),
-        )
-        self._samplers.add(sampler)
-        return sampler
-
-    def read(
-        self,
-        order: Order,
-        *,
-        batch_size: int = 128,
-        split: str | None = None,
-        source: str | None = None,
-        columns: Sequence[str] | None = None,
-    ) -> Iterator[Batch]:
-        """Read records in any order, in batches; record k is the k-th, of a split or source.
-
-        Args:
-            order: An ``IndexSampler`` over ``count()`` records, a ``DataIndex``, or anything that
-                yields ``RecordMetadata`` or integers; it may be endless. Numbers count from 0, in
-                the order in which the records came, in a ``DataIndex`` within each source.
-            batch_size: Records a batch; the last may have fewer.
-            split: Number the records of this split only.
-            source: Number the records of this source only.
-            columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``,
-                ``split``, ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``,
-                ``created_at``, ``updated_at``, ``label``; ``text``, the texts of all sections but
-                rejected replies joined by a blank line; ``anchor``, ``context`` and ``rejected``,
-                lists of those of these roles. By default those up to ``date``, ``meta``, ``text``.
-
-        Raises:
-            SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a
-                record that is not there.
-        """
-        from duckplets.records import read as reading
-
-        batches = reading.read(
-            self._database,
-            order,
-            batch_size=batch_size,
-            split=split,
-            source=source,
-            version=self.version,
-            columns=columns,
-        )
-        self._readers.add(batches)
-        return batches
-
-    # -- looking --------------------------------------------------------------------------------
-
-    @stage("report on")
-    def report(
-        self,
-        path: str | Path | None = None,
-        *,
-        run: str | None = None,
-        mixture: Mixture | Mapping[str, float] | str | Path | None = None,
-        overwrite: bool = False,
-    ) -> ReportPage:
-        """Make a page to look at: an HTML file that needs no network; a notebook shows it.
-
-        Of sources, splits and lengths; recipes with samples; mined negatives; the mixture over
-        steps, and what was served of it; gates with examples; samples to leaf through. Every
-        table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half a
-        million records pools are left out until ``status`` has counted them, and samples until
-        ``prepare`` has made a snapshot, which the page says.
-
-        Args:
-            path: FILE.html, which appears whole or not at all; by default none is written.
-            run: A saved run, as it stands; by default what a new one of triplets would draw.
-            mixture: As for ``sampler``, or of the run from where it stands on.
-            overwrite: Replace the file.
-
-        Raises:
-            SamplerError: The file exists, or cannot be written.
-            ExtensionError: The package jinja2, of the extra ``report``, is missing.
-            StateMismatchError: No such run is saved, or it is of another corpus.
-            MixtureError: The mixture is wrong.
-        """
-        from duckplets import report
-
-        target = None if path is None else Path(path)
-        return report.report(
-            self, self._database, target, run=run, mixture=mixture, overwrite=overwrite
-        )
+    def owns(self, opened: Sampler | Records) -> None:
+        """Close a sampler or a reader when the corpus is closed."""
+        self._owned.add(opened)
 
     def close(self) -> None:
         """Close the samplers, what reads records, and the file."""
-        for sampler in self._samplers:
-            sampler.close()
-        for reader in self._readers:
-            reader.close()
-        self._database.close()
+        for opened in self._owned:
+            opened.close()
+        self.database.close()
+
+    def __repr__(self) -> str:
+        mode = ", read_only=True" if self.read_only else ""
+        name = f"Corpus({str(self.path)!r}{mode})"
+        try:
+            return f"<{name}: {in_a_line(self.database)}>"
+        except DuckpletsError:  # it was closed, or belongs to another process
+            return name
+
+    def _repr_html_(self) -> str:
+        firsts = self.database.table("corpus/status/first_texts").to_pylist()
+        caption = f"{self.path}, version {self.version}"
+        header = ("source", "records", "first text")
+        return html_table(caption, header, [row.values() for row in firsts])
 
     def __enter__(self) -> Corpus:
         return self

@@ -6,11 +6,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress
 from duckplets.base.stages import stage
-from duckplets.corpus.recipes import NamedPools
 from duckplets.corpus.writes import changes
 from duckplets.db.database import Database
 from duckplets.engine import opened
@@ -52,58 +51,55 @@ class PrepareReport:
     seconds: float
 
 
-class Upkeep(NamedPools):
-    """The part of ``Corpus`` that keeps its files in order."""
+@changes("compact")
+def compact(corpus: Corpus, /, *, state: Sequence[str | Path] = ()) -> CompactReport:
+    """Rewrite the file without what was removed or replaced and no saved run needs.
 
-    @changes("compact")
-    def compact(self, *, state: Sequence[str | Path] = ()) -> CompactReport:
-        """Rewrite the file without what was removed or replaced and no saved run needs.
+    What is kept: the newest version, and those that runs of the state file beside the corpus
+    and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
+    minings of what is gone go too; keys and versions stay. It needs the room of the result;
+    whoever looks, after a kill too, sees the old file or the new one.
 
-        What is kept: the newest version, and those that runs of the state file beside the corpus
-        and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
-        minings of what is gone go too; keys and versions stay. It needs the room of the result;
-        whoever looks, after a kill too, sees the old file or the new one.
+    Args:
+        state: Further state files. Runs of any other one may not go on.
 
-        Args:
-            state: Further state files. Runs of any other one may not go on.
+    Raises:
+        CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
+            file open.
+        StateMismatchError: A state file is not there, or of another corpus.
+    """
+    from duckplets.corpus import compact
 
-        Raises:
-            CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
-                file open.
-            StateMismatchError: A state file is not there, or of another corpus.
-        """
-        from duckplets.corpus import compact
+    others = [corpus.state_path(path) for path in state]
+    return compact.compact(corpus.database, corpus.state_path(), others)
 
-        others = [self._state_path(path) for path in state]
-        return compact.compact(self._database, self._state_path(None), others)
 
-    @stage("prepare")
-    def prepare(
-        self,
-        *,
-        clean: bool = False,
-        state: Sequence[str | Path] = (),
-        engine: Any = None,
-        progress: Progress | bool | None = None,
-    ) -> PrepareReport:
-        """Make the snapshot from which runs are served, ``NAME.snapshot/`` beside the corpus.
+@stage("prepare")
+def prepare(
+    corpus: Corpus,
+    /,
+    *,
+    clean: bool = False,
+    state: Sequence[str | Path] = (),
+    engine: Any = None,
+    progress: Progress | bool | None = None,
+) -> PrepareReport:
+    """Make the snapshot from which runs are served, ``NAME.snapshot/`` beside the corpus.
 
-        It holds texts, chunks and default pools; what has come since is added. Delete it at will.
+    It holds texts, chunks and default pools; what has come since is added. Delete it at will.
 
-        Args:
-            clean: Remove what neither the newest version nor a saved run needs.
-            state: State files of such runs, other than the one beside the corpus.
-            engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
-            progress: Called with sections done; True for a bar, None for one on a terminal.
+    Args:
+        clean: Remove what neither the newest version nor a saved run needs.
+        state: State files of such runs, other than the one beside the corpus.
+        engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
+        progress: Called with sections done; True for a bar, None for one on a terminal.
 
-        Raises:
-            ReadOnlyError: The folder cannot be written.
-        """
-        states = [self._state_path(None), *map(self._state_path, state)]
-        with opened(engine) as by:
-            return _prepare(
-                cast("Corpus", self), self._database, states, progress, clean=clean, engine=by
-            )
+    Raises:
+        ReadOnlyError: The folder cannot be written.
+    """
+    states = [corpus.state_path(), *map(corpus.state_path, state)]
+    with opened(engine) as by:
+        return _prepare(corpus, corpus.database, states, progress, clean=clean, engine=by)
 
 
 def _prepare(

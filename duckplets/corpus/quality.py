@@ -14,7 +14,6 @@ from duckplets.base.sanitize import counted, shown
 from duckplets.base.stages import stage
 from duckplets.corpus.acquire import gates_of, naming, told_of, wanted_of
 from duckplets.corpus.writes import changes
-from duckplets.db.database import Database
 from duckplets.engine import opened
 from duckplets.errors import DuckpletsError, EngineError, SourceError, several
 from duckplets.ingest import checkpoint, records
@@ -22,6 +21,7 @@ from duckplets.ingest import checkpoint, records
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.corpus.corpus import Corpus
     from duckplets.ingest.prepare import PreparedIngest
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.store import OnConflict
@@ -39,355 +39,364 @@ if TYPE_CHECKING:
 _MEMORY = "300MB"  # of the file: texts are read once or twice, and not again soon
 
 
-class Sifting:
-    """The part of ``Corpus`` that judges its texts, and looks for those that are there twice."""
+@changes("ingest")
+def acquire(
+    corpus: Corpus,
+    /,
+    sources: Sequence[Any] | Mapping[str, Any] | str | PathLike[str],
+    *,
+    quality: Quality | Any = "general",
+    where: str | None = None,
+    size_mb: float | None = None,
+    limit: int | None = None,
+    jsonl: str | PathLike[str] | None = None,
+    on_conflict: OnConflict = "error",
+    prefix: Prefix | str | None = None,
+    on_error: OnError | None = None,
+    restart: bool = False,
+    limits: Limits | None = None,
+    readers: int = 4,
+    retries: int = 5,
+    spool_mb: float = 256,
+    keep_going: bool = False,
+    engine: Any = None,
+    each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
+    progress: Progress | bool | None = None,
+) -> dict[str, IngestReport]:
+    """Take sources in through gates, reading several at the same time.
 
-    _database: Database
+    What is stored is what ``ingest`` of one after the other stores, whichever is quicker: of
+    equal texts the one of the first source is kept. Rows that were read before their turn
+    wait on disk, beside the corpus. A source that fails by what may pass (a network, a server,
+    a source's own ``OSError``) is read on from its last mark, after 1, 2, 4, … seconds; the
+    report tells how often. A source that fails for good ends the call, and those after it are
+    not stored, since texts of theirs may be its own; the same call again goes on there.
 
-    @changes("ingest")
-    def acquire(
-        self,
-        sources: Sequence[Any] | Mapping[str, Any] | str | PathLike[str],
-        *,
-        quality: Quality | Any = "general",
-        where: str | None = None,
-        size_mb: float | None = None,
-        limit: int | None = None,
-        jsonl: str | PathLike[str] | None = None,
-        on_conflict: OnConflict = "error",
-        prefix: Prefix | str | None = None,
-        on_error: OnError | None = None,
-        restart: bool = False,
-        limits: Limits | None = None,
-        readers: int = 4,
-        retries: int = 5,
-        spool_mb: float = 256,
-        keep_going: bool = False,
-        engine: Any = None,
-        each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
-        progress: Progress | bool | None = None,
-    ) -> dict[str, IngestReport]:
-        """Take sources in through gates, reading several at the same time.
+    Args:
+        sources: What to read, in the order of precedence: sources as for ``ingest``, data sets
+            of ``load_data_sets``, or such by the names they are to have; or a data-set file.
+        quality: Gates, as for ``ingest``. What a data set says itself of ``quality``,
+            ``where``, ``size_mb`` and ``limit`` holds for it instead.
+        where: As for ``ingest``.
+        size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
+            though some may have been read ahead.
+        limit: As for ``ingest``, of each source.
+        jsonl: As for ``ingest``: one file for all of them, in their order. While the source of
+            its last lines is unfinished no other has lines in it, with ``keep_going`` either.
+        on_conflict: ``error`` or ``skip``, as for ``ingest``.
+        prefix: As for ``ingest``.
+        on_error: As for ``ingest``.
+        restart: As for ``ingest``, before anything is read.
+        limits: As for ``ingest``, of each reader.
+        readers: So many are read at the same time.
+        retries: So often a source is read on without a further row coming.
+        spool_mb: 10^6 bytes of rows of a source that wait on disk; then its reading waits, and
+            four sources for each reader wait at most.
+        keep_going: Store the sources after one that failed, too. Of equal texts in both they
+            then have theirs accepted.
+        engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
+            other. ``readers``, ``retries`` and ``spool_mb`` are about the others, read here.
+        each: Called with the name and report of every source when it is stored, and with
+            ``keep_going`` with the error of one that failed.
+        progress: As for ``ingest``, of the source that is being stored.
 
-        What is stored is what ``ingest`` of one after the other stores, whichever is quicker: of
-        equal texts the one of the first source is kept. Rows that were read before their turn
-        wait on disk, beside the corpus. A source that fails by what may pass (a network, a server,
-        a source's own ``OSError``) is read on from its last mark, after 1, 2, 4, … seconds; the
-        report tells how often. A source that fails for good ends the call, and those after it are
-        not stored, since texts of theirs may be its own; the same call again goes on there.
+    Returns:
+        The report of each source, by its name.
 
-        Args:
-            sources: What to read, in the order of precedence: sources as for ``ingest``, data sets
-                of ``load_data_sets``, or such by the names they are to have; or a data-set file.
-            quality: Gates, as for ``ingest``. What a data set says itself of ``quality``,
-                ``where``, ``size_mb`` and ``limit`` holds for it instead.
-            where: As for ``ingest``.
-            size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
-                though some may have been read ahead.
-            limit: As for ``ingest``, of each source.
-            jsonl: As for ``ingest``: one file for all of them, in their order. While the source of
-                its last lines is unfinished no other has lines in it, with ``keep_going`` either.
-            on_conflict: ``error`` or ``skip``, as for ``ingest``.
-            prefix: As for ``ingest``.
-            on_error: As for ``ingest``.
-            restart: As for ``ingest``, before anything is read.
-            limits: As for ``ingest``, of each reader.
-            readers: So many are read at the same time.
-            retries: So often a source is read on without a further row coming.
-            spool_mb: 10^6 bytes of rows of a source that wait on disk; then its reading waits, and
-                four sources for each reader wait at most.
-            keep_going: Store the sources after one that failed, too. Of equal texts in both they
-                then have theirs accepted.
-            engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
-                other. ``readers``, ``retries`` and ``spool_mb`` are about the others, read here.
-            each: Called with the name and report of every source when it is stored, and with
-                ``keep_going`` with the error of one that failed.
-            progress: As for ``ingest``, of the source that is being stored.
+    Raises:
+        SourceError: As for ``ingest``, naming the source; two have one name; or one is shuffled
+            as it streams.
+        QualityError, DamagedFileError: As for ``ingest``.
+    """
+    from duckplets.ingest.concurrent import Beside, prepare_beside, store_beside
+    from duckplets.quality.json_lines import JsonLinesFile
+    from duckplets.records.index_controls import keep_controls
+    from duckplets.text.prefix import prefix_of
 
-        Returns:
-            The report of each source, by its name.
+    how = Beside(readers=readers, retries=retries, spool_mb=spool_mb)
+    judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
+    asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
+    asked |= {"on_error": on_error, "restart": restart, "limits": limits}
+    wanted = wanted_of(sources)
+    reports: dict[str, IngestReport] = {}
+    failed: list[str] = []
 
-        Raises:
-            SourceError: As for ``ingest``, naming the source; two have one name; or one is shuffled
-                as it streams.
-            QualityError, DamagedFileError: As for ``ingest``.
-        """
-        from duckplets.ingest.concurrent import Beside, prepare_beside, store_beside
-        from duckplets.quality.json_lines import JsonLinesFile
-        from duckplets.records.index_controls import keep_controls
-        from duckplets.text.prefix import prefix_of
+    def told(name: str, report: IngestReport | DuckpletsError) -> None:
+        if isinstance(report, DuckpletsError):
+            report = naming(name, report)
+            if not keep_going:
+                raise report
+            failed.append(str(report))
+        else:
+            if (data_set := wanted[name].data_set) is not None:
+                keep_controls(corpus.database, name, data_set.controls)
+            reports[name] = report
+        if each is not None:
+            each(name, report)
 
-        how = Beside(readers=readers, retries=retries, spool_mb=spool_mb)
-        judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
-        asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
-        asked |= {"on_error": on_error, "restart": restart, "limits": limits}
-        wanted = wanted_of(sources)
-        reports: dict[str, IngestReport] = {}
-        failed: list[str] = []
-
-        def told(name: str, report: IngestReport | DuckpletsError) -> None:
-            if isinstance(report, DuckpletsError):
-                report = naming(name, report)
-                if not keep_going:
-                    raise report
-                failed.append(str(report))
+    ready: list[PreparedIngest] = []
+    every: list[QualityGates] = []
+    with (
+        opened(engine) as by,
+        nullcontext() if jsonl is None else JsonLinesFile(jsonl) as lines,
+    ):
+        for name, one in wanted.items():
+            try:
+                one.check_cleaning(corpus.database)
+                gates = gates_of(**judged | one.gates, jsonl=lines)
+                asked |= {"name": name, "gates": gates}
+                ready.append(prepare_beside(corpus.database, one.source, **asked))
+            except DuckpletsError as error:
+                told(name, error)
             else:
-                if (data_set := wanted[name].data_set) is not None:
-                    keep_controls(self._database, name, data_set.controls)
-                reports[name] = report
-            if each is not None:
-                each(name, report)
-
-        ready: list[PreparedIngest] = []
-        every: list[QualityGates] = []
+                every += [gates] if gates is not None else []
         with (
-            opened(engine) as by,
-            nullcontext() if jsonl is None else JsonLinesFile(jsonl) as lines,
+            bar(progress, sys.stderr, told=partial(told_of, every)) as advance,
+            closing(store_beside(corpus.database, ready, how, advance, by)) as stored,
         ):
-            for name, one in wanted.items():
-                try:
-                    one.check_cleaning(self._database)
-                    gates = gates_of(**judged | one.gates, jsonl=lines)
-                    asked |= {"name": name, "gates": gates}
-                    ready.append(prepare_beside(self._database, one.source, **asked))
-                except DuckpletsError as error:
-                    told(name, error)
-                else:
-                    every += [gates] if gates is not None else []
-            with (
-                bar(progress, sys.stderr, told=partial(told_of, every)) as advance,
-                closing(store_beside(self._database, ready, how, advance, by)) as stored,
-            ):
-                for prepared, report in stored:
-                    told(prepared.request.name, report)
-        if failed:
-            said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
-            raise SourceError("\n".join([said, several(failed)]))
-        return reports
+            for prepared, report in stored:
+                told(prepared.request.name, report)
+    if failed:
+        said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
+        raise SourceError("\n".join([said, several(failed)]))
+    return reports
 
-    def unfinished(self) -> list[dict[str, Any]]:
-        """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
-        return checkpoint.overview(self._database)
 
-    @changes("remove a source from")
-    def remove(self, name: str) -> int:
-        """Remove a source from the newest version; returns how many records it had.
+def unfinished(corpus: Corpus, /) -> list[dict[str, Any]]:
+    """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
+    return checkpoint.overview(corpus.database)
 
-        Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-        name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
-        are.
-        """
-        self._tell_of_json_lines()
-        found = checkpoint.find(self._database, name)
-        if found is None:
-            return records.remove(self._database, name)
-        discarded = checkpoint.discard(self._database, found)
-        live = {row[1] for row in self._database.run("ingest/records/live_sources")}
-        return discarded + (records.remove(self._database, name) if name in live else 0)
 
-    @changes("judge the texts of")
-    def judge(
-        self, quality: Quality | Any, *, dry_run: bool = False, engine: Any = None
-    ) -> JudgeReport:
-        """Apply other thresholds to everything that was read, without its sources.
+@changes("remove a source from")
+def remove(corpus: Corpus, /, name: str) -> int:
+    """Remove a source from the newest version; returns how many records it had.
 
-        Records that fail are removed in a new version, and rejected rows that pass become records
-        of it; runs that are pinned to earlier versions go on. A row that becomes acceptable takes
-        the place of later copies of itself. Records that came without gates are judged as well.
-        What ``where=`` left out stays out. Files of JSON lines (``jsonl=``) stay as they are.
+    Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
+    name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
+    are.
+    """
+    _tell_of_json_lines(corpus)
+    found = checkpoint.find(corpus.database, name)
+    if found is None:
+        return records.remove(corpus.database, name)
+    discarded = checkpoint.discard(corpus.database, found)
+    live = {row[1] for row in corpus.database.run("ingest/records/live_sources")}
+    return discarded + (records.remove(corpus.database, name) if name in live else 0)
 
-        Args:
-            quality: Settings, the name of a preset, or a TOML file; see ``Quality``.
-            dry_run: Only say what would change.
-            engine: What measures texts that lack a metric, as for ``mine``.
 
-        Returns:
-            What changes, by source, gate and rule.
+@changes("judge the texts of")
+def judge(
+    corpus: Corpus, /, quality: Quality | Any, *, dry_run: bool = False, engine: Any = None
+) -> JudgeReport:
+    """Apply other thresholds to everything that was read, without its sources.
 
-        Raises:
-            QualityError: A setting is wrong, or a metric is missing and no text was kept.
-            EngineError: The engine is none, cannot be reached, or fails.
-        """
-        from duckplets.quality.judge import judge
+    Records that fail are removed in a new version, and rejected rows that pass become records
+    of it; runs that are pinned to earlier versions go on. A row that becomes acceptable takes
+    the place of later copies of itself. Records that came without gates are judged as well.
+    What ``where=`` left out stays out. Files of JSON lines (``jsonl=``) stay as they are.
 
-        with opened(engine) as by:
-            report = judge(self._database, quality, dry_run=dry_run, engine=by)
-        if not dry_run and (report.accepted or report.rejected):
-            self._tell_of_json_lines()
-        return report
+    Args:
+        quality: Settings, the name of a preset, or a TOML file; see ``Quality``.
+        dry_run: Only say what would change.
+        engine: What measures texts that lack a metric, as for ``mine``.
 
-    def acquisitions(self) -> pa.Table:
-        """Return every intake through gates: when, from where, by which settings, its counts."""
-        from duckplets.quality import explain
+    Returns:
+        What changes, by source, gate and rule.
 
-        return explain.acquisitions(self._database)
+    Raises:
+        QualityError: A setting is wrong, or a metric is missing and no text was kept.
+        EngineError: The engine is none, cannot be reached, or fails.
+    """
+    from duckplets.quality.judge import judge
 
-    def outcomes(self, examples: int = 5) -> pa.Table:
-        """Return how many rows ended how, by source, outcome, gate and rule.
+    with opened(engine) as by:
+        report = judge(corpus.database, quality, dry_run=dry_run, engine=by)
+    if not dry_run and (report.accepted or report.rejected):
+        _tell_of_json_lines(corpus)
+    return report
 
-        Args:
-            examples: So many numbers of rows of each, the first.
-        """
-        from duckplets.quality import explain
 
-        return explain.counts(self._database, examples)
+def acquisitions(corpus: Corpus, /) -> pa.Table:
+    """Return every intake through gates: when, from where, by which settings, its counts."""
+    from duckplets.quality import explain
 
-    def why(self, record: str) -> list[dict[str, Any]]:
-        """Return what became of a row: outcome, gate, rule, metrics and text.
+    return explain.acquisitions(corpus.database)
 
-        Args:
-            record: A record's id, which several rows may have; or ``SOURCE:ROW``.
 
-        Raises:
-            QualityError: No gate has seen such a row.
-        """
-        from duckplets.quality import explain
+def outcomes(corpus: Corpus, /, examples: int = 5) -> pa.Table:
+    """Return how many rows ended how, by source, outcome, gate and rule.
 
-        return explain.why(self._database, record)
+    Args:
+        examples: So many numbers of rows of each, the first.
+    """
+    from duckplets.quality import explain
 
-    def shifts(self, against: str | int) -> Shifts:
-        """Compare the metrics of all sources with those of one, or with an earlier version.
+    return explain.counts(corpus.database, examples)
 
-        Args:
-            against: The name of a source, or the number of a version.
 
-        Raises:
-            QualityError: There is no such source or version.
-        """
-        from duckplets.quality import explain
+def why(corpus: Corpus, /, record: str) -> list[dict[str, Any]]:
+    """Return what became of a row: outcome, gate, rule, metrics and text.
 
-        return explain.shifts(self._database, against)
+    Args:
+        record: A record's id, which several rows may have; or ``SOURCE:ROW``.
 
-    @stage("deduplicate")
-    def deduplicate(
-        self,
-        near: float | None = 0.85,
-        *,
-        action: Action = "remove",
-        dry_run: bool = False,
-        ngram: int = 5,
-        bands: int | None = None,
-        rows: int | None = None,
-        seed: int = 42,
-        engine: Any = None,
-        progress: Progress | bool | None = None,
-    ) -> NearReport:
-        """Find records whose texts are equal or nearly so, and keep one of each cluster.
+    Raises:
+        QualityError: No gate has seen such a row.
+    """
+    from duckplets.quality import explain
 
-        The text of a record is all of its sections but rejected ones, in order. Two texts are near
-        if their n-grams of words have a Jaccard similarity of ``near``; a text of fewer words is
-        one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation
-        and white space do not count; in scripts without spaces a character is a word. Candidates
-        come from MinHash bands, and are compared exactly. What is linked to one another, also
-        through others, is a cluster; the record that was ingested first stays, whatever its split:
-        the one of the least ``source_id``, then ``record_key``. Sources and splits are looked at
-        together.
+    return explain.why(corpus.database, record)
 
-        Clusters are kept in the table ``clusters``. Removing makes a new version: runs pinned to
-        earlier ones keep what they have. A record that was removed comes again if its source is
-        ingested again.
 
-        Args:
-            near: Least similarity, above 0 and up to 1; None for equal texts only.
-            action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
-            dry_run: Store nothing, and only report; a corpus that is open read-only will do.
-            ngram: Words of an n-gram.
-            bands: Of a signature; more of them find more, and take longer. By default bands and
-                rows are such that 99 % of the pairs that are just near enough are found: 12 of 7
-                for .85, 35 of 3 for .5. The report says the share.
-            rows: Hash functions of a band; fewer find more, and propose more that is none.
-            seed: Of the hash functions.
-            engine: What makes the bands of texts, as for ``mine``; refused for equal texts only.
-            progress: As for ``ingest``.
+def shifts(corpus: Corpus, /, against: str | int) -> Shifts:
+    """Compare the metrics of all sources with those of one, or with an earlier version.
 
-        Raises:
-            SamplerError: An argument is wrong.
-            EngineError: The engine is none, cannot be reached, or fails.
-        """
-        from duckplets.quality import near_dedup as finding
-        from duckplets.quality.minhash import NearSettings
+    Args:
+        against: The name of a source, or the number of a version.
 
-        settings = NearSettings.of(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
-        finding.checked_action(action)
-        if near is None and engine is not None:
-            raise EngineError(
-                f"engine={shown(repr(engine))}: near=None compares digests in this process, and "
-                f"workers would have nothing to do: leave it out"
-            )
-        look = self._looking("deduplicate", dry_run, removes=action == "remove")
-        with look, opened(engine) as by, bar(progress, sys.stderr, "records") as advance:
-            return finding.deduplicate(
-                self._database,
-                settings,
-                action=action,
-                dry_run=dry_run,
-                progress=advance,
-                engine=by,
-            )
+    Raises:
+        QualityError: There is no such source or version.
+    """
+    from duckplets.quality import explain
 
-    @stage("decontaminate")
-    def decontaminate(
-        self,
-        against: Any,
-        *,
-        text: str | Sequence[str] | None = None,
-        ngram: int = 13,
-        action: Action = "mark",
-        dry_run: bool = False,
-        progress: Progress | bool | None = None,
-    ) -> DecontaminationReport:
-        """Find records that share an n-gram of words with an evaluation set.
+    return explain.shifts(corpus.database, against)
 
-        The text of a record, and of a row of a file, is all of its sections but rejected ones, in
-        order; words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
-        matches nothing, and is counted. What was found is kept in the table ``contaminations``.
-        Removing makes a new version: runs pinned to earlier ones keep what they have.
 
-        Args:
-            against: ``test``: records of train and validation are compared with the test split;
-                ``validation``: those of train with that one. The name of a source of the corpus:
-                all others are compared with it. A path: a file, a folder of text files, or one
-                with ``queries.jsonl`` or ``corpus.jsonl`` as BEIR has them, of which those count
-                that ``qrels/test.tsv`` (or what lies in ``qrels``) judges relevant, all without
-                it. Or any source that could be ingested. Where a name is several of these, the
-                first in this order is meant.
-            text: Columns of a file whose texts are compared, each by itself.
-            ngram: Words of an n-gram.
-            action: ``mark`` what was found, or ``remove`` it.
-            dry_run: Store nothing, and only report; a corpus that is open read-only will do.
-            progress: As for ``ingest``.
+@stage("deduplicate")
+def deduplicate(
+    corpus: Corpus,
+    /,
+    near: float | None = 0.85,
+    *,
+    action: Action = "remove",
+    dry_run: bool = False,
+    ngram: int = 5,
+    bands: int | None = None,
+    rows: int | None = None,
+    seed: int = 42,
+    engine: Any = None,
+    progress: Progress | bool | None = None,
+) -> NearReport:
+    """Find records whose texts are equal or nearly so, and keep one of each cluster.
 
-        Raises:
-            SourceError: There is no such evaluation set, it cannot be read, or no text of it has
-                so many words.
-            SamplerError, SplitError: An argument is wrong, or there are no splits yet.
-        """
-        from duckplets.quality import decontaminate as finding
+    The text of a record is all of its sections but rejected ones, in order. Two texts are near
+    if their n-grams of words have a Jaccard similarity of ``near``; a text of fewer words is
+    one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation
+    and white space do not count; in scripts without spaces a character is a word. Candidates
+    come from MinHash bands, and are compared exactly. What is linked to one another, also
+    through others, is a cluster; the record that was ingested first stays, whatever its split:
+    the one of the least ``source_id``, then ``record_key``. Sources and splits are looked at
+    together.
 
-        look = self._looking("decontaminate", dry_run, removes=action == "remove")
-        with look, bar(progress, sys.stderr, "records") as advance:
-            return finding.decontaminate(
-                self._database,
-                against,
-                text=text,
-                ngram=ngram,
-                action=action,
-                dry_run=dry_run,
-                progress=advance,
-            )
+    Clusters are kept in the table ``clusters``. Removing makes a new version: runs pinned to
+    earlier ones keep what they have. A record that was removed comes again if its source is
+    ingested again.
 
-    @contextmanager
-    def _looking(self, verb: str, dry_run: bool, *, removes: bool) -> Iterator[None]:
-        """Hold the right to change the corpus, unless nothing is to be changed."""
-        with ExitStack() as held:
-            if not dry_run:
-                held.enter_context(self._database.changing(verb))
-            held.enter_context(self._database.frugal(_MEMORY))
-            yield
-            if removes and not dry_run:
-                self._tell_of_json_lines()
+    Args:
+        near: Least similarity, above 0 and up to 1; None for equal texts only.
+        action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
+        dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+        ngram: Words of an n-gram.
+        bands: Of a signature; more of them find more, and take longer. By default bands and
+            rows are such that 99 % of the pairs that are just near enough are found: 12 of 7
+            for .85, 35 of 3 for .5. The report says the share.
+        rows: Hash functions of a band; fewer find more, and propose more that is none.
+        seed: Of the hash functions.
+        engine: What makes the bands of texts, as for ``mine``; refused for equal texts only.
+        progress: As for ``ingest``.
 
-    def _tell_of_json_lines(self) -> None:
-        from duckplets.quality.explain import left_as_they_are
+    Raises:
+        SamplerError: An argument is wrong.
+        EngineError: The engine is none, cannot be reached, or fails.
+    """
+    from duckplets.quality import near_dedup as finding
+    from duckplets.quality.minhash import NearSettings
 
-        left_as_they_are(self._database)
+    settings = NearSettings.of(near=near, ngram=ngram, bands=bands, rows=rows, seed=seed)
+    finding.checked_action(action)
+    if near is None and engine is not None:
+        raise EngineError(
+            f"engine={shown(repr(engine))}: near=None compares digests in this process, and "
+            f"workers would have nothing to do: leave it out"
+        )
+    look = _looking(corpus, "deduplicate", dry_run, removes=action == "remove")
+    with look, opened(engine) as by, bar(progress, sys.stderr, "records") as advance:
+        return finding.deduplicate(
+            corpus.database,
+            settings,
+            action=action,
+            dry_run=dry_run,
+            progress=advance,
+            engine=by,
+        )
+
+
+@stage("decontaminate")
+def decontaminate(
+    corpus: Corpus,
+    /,
+    against: Any,
+    *,
+    text: str | Sequence[str] | None = None,
+    ngram: int = 13,
+    action: Action = "mark",
+    dry_run: bool = False,
+    progress: Progress | bool | None = None,
+) -> DecontaminationReport:
+    """Find records that share an n-gram of words with an evaluation set.
+
+    The text of a record, and of a row of a file, is all of its sections but rejected ones, in
+    order; words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
+    matches nothing, and is counted. What was found is kept in the table ``contaminations``.
+    Removing makes a new version: runs pinned to earlier ones keep what they have.
+
+    Args:
+        against: ``test``: records of train and validation are compared with the test split;
+            ``validation``: those of train with that one. The name of a source of the corpus:
+            all others are compared with it. A path: a file, a folder of text files, or one
+            with ``queries.jsonl`` or ``corpus.jsonl`` as BEIR has them, of which those count
+            that ``qrels/test.tsv`` (or what lies in ``qrels``) judges relevant, all without
+            it. Or any source that could be ingested. Where a name is several of these, the
+            first in this order is meant.
+        text: Columns of a file whose texts are compared, each by itself.
+        ngram: Words of an n-gram.
+        action: ``mark`` what was found, or ``remove`` it.
+        dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+        progress: As for ``ingest``.
+
+    Raises:
+        SourceError: There is no such evaluation set, it cannot be read, or no text of it has
+            so many words.
+        SamplerError, SplitError: An argument is wrong, or there are no splits yet.
+    """
+    from duckplets.quality import decontaminate as finding
+
+    look = _looking(corpus, "decontaminate", dry_run, removes=action == "remove")
+    with look, bar(progress, sys.stderr, "records") as advance:
+        return finding.decontaminate(
+            corpus.database,
+            against,
+            text=text,
+            ngram=ngram,
+            action=action,
+            dry_run=dry_run,
+            progress=advance,
+        )
+
+
+@contextmanager
+def _looking(corpus: Corpus, /, verb: str, dry_run: bool, *, removes: bool) -> Iterator[None]:
+    """Hold the right to change the corpus, unless nothing is to be changed."""
+    with ExitStack() as held:
+        if not dry_run:
+            held.enter_context(corpus.database.changing(verb))
+        held.enter_context(corpus.database.frugal(_MEMORY))
+        yield
+        if removes and not dry_run:
+            _tell_of_json_lines(corpus)
+
+
+def _tell_of_json_lines(corpus: Corpus, /) -> None:
+    from duckplets.quality.explain import left_as_they_are
+
+    left_as_they_are(corpus.database)

@@ -3,155 +3,142 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.corpus import status
+from duckplets.corpus import status as counting
 from duckplets.corpus.writes import changes
-from duckplets.errors import QueryError, SamplerError
+from duckplets.errors import QueryError
 from duckplets.ingest import records
 from duckplets.mining.store import named_pool
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.defaults import checked_preset
-from duckplets.runs import state
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.status import Counts
-    from duckplets.db.database import Database
     from duckplets.recipes.defaults import Preset
 
 Recipe = recipe_store.Recipe
 
 
-class NamedPools:
-    """The part of ``Corpus`` that keeps recipes, shows pools, and looks at what is there."""
+@changes("add a recipe to")
+def add_recipe(corpus: Corpus, /, recipe: Recipe) -> bool:
+    """Store a recipe: samplers that are given none then draw by the stored ones.
 
-    _database: Database
-    path: Path
-    read_only: bool
+    Returns:
+        Whether it was not stored yet, just so.
+    """
+    return recipe_store.add(corpus.database, recipe)
 
-    @changes("add a recipe to")
-    def add_recipe(self, recipe: Recipe) -> bool:
-        """Store a recipe: samplers that are given none then draw by the stored ones.
 
-        Returns:
-            Whether it was not stored yet, just so.
-        """
-        return recipe_store.add(self._database, recipe)
+@changes("remove a recipe from")
+def remove_recipe(corpus: Corpus, /, name: str) -> None:
+    """Remove a stored recipe."""
+    recipe_store.remove(corpus.database, name)
 
-    @changes("remove a recipe from")
-    def remove_recipe(self, name: str) -> None:
-        """Remove a stored recipe."""
-        recipe_store.remove(self._database, name)
 
-    def recipes(self) -> list[Recipe]:
-        """Return the stored recipes, by name."""
-        return recipe_store.stored(self._database)
+def recipes(corpus: Corpus, /) -> list[Recipe]:
+    """Return the stored recipes, by name."""
+    return recipe_store.stored(corpus.database)
 
-    def brought_recipes(self, preset: Preset | None = None) -> dict[str, list[Recipe]]:
-        """Return by source the recipes that it brought, else its defaults, but for long sections.
 
-        Samplers with this preset draw by them where none are given or stored. What only a preset
-        draws may be named without it, too.
-        """
-        sources = recipe_store.sources_of(self._database, records.current_version(self._database))
-        drawn = checked_preset(preset)
-        return {name: list(brought.recipes(drawn)) for name, brought in sources.items()}
+def brought_recipes(corpus: Corpus, /, preset: Preset | None = None) -> dict[str, list[Recipe]]:
+    """Return by source the recipes that it brought, else its defaults, but for long sections.
 
-    def recipe_sql(
-        self,
-        name: str,
-        source: str | None = None,
-        split: str = "train",
-        *,
-        preset: Preset | None = None,
-    ) -> tuple[str, dict[str, Any]]:
-        """Return the statement of a recipe's pool and its parameters.
+    Samplers with this preset draw by them where none are given or stored. What only a preset
+    draws may be named without it, too.
+    """
+    sources = recipe_store.sources_of(corpus.database, records.current_version(corpus.database))
+    drawn = checked_preset(preset)
+    return {name: list(brought.recipes(drawn)) for name, brought in sources.items()}
 
-        It is that of the samples a new run draws, so of mined negatives where there are some.
-        """
-        compiled = self._compiled(name, source, split, preset)
-        return compiled.sql(), compiled.parameters_of()
 
-    def runnable_sql(
-        self,
-        name: str,
-        source: str | None = None,
-        split: str = "train",
-        *,
-        preset: Preset | None = None,
-    ) -> str:
-        """Return the statement of a recipe's pool for the duckdb CLI, parameters written in."""
-        return self._compiled(name, source, split, preset).runnable()
+def recipe_sql(
+    corpus: Corpus,
+    /,
+    name: str,
+    source: str | None = None,
+    split: str = "train",
+    *,
+    preset: Preset | None = None,
+) -> tuple[str, dict[str, Any]]:
+    """Return the statement of a recipe's pool and its parameters.
 
-    def pool(self, name: str, split: str = "train", source: str | None = None) -> pa.Table:
-        """Return the pool of a recipe: one row an anchor.
+    It is that of the samples a new run draws, so of mined negatives where there are some.
+    """
+    compiled = _compiled(corpus, name, source, split, preset)
+    return compiled.sql(), compiled.parameters_of()
 
-        Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
-        recipes, ``positives`` (chunks its positive is taken from).
-        """
-        compiled = self._compiled(name, source, split)
-        with PoolReader(self._database, [compiled]) as reader:
-            return reader.list(compiled, "pool")
 
-    def _compiled(
-        self, name: str, source: str | None, split: str, preset: Preset | None = None
-    ) -> CompiledPool:
-        return named_pool(self._database, name, source, split, preset)
+def runnable_sql(
+    corpus: Corpus,
+    /,
+    name: str,
+    source: str | None = None,
+    split: str = "train",
+    *,
+    preset: Preset | None = None,
+) -> str:
+    """Return the statement of a recipe's pool for the duckdb CLI, parameters written in."""
+    return _compiled(corpus, name, source, split, preset).runnable()
 
-    # -- looking --------------------------------------------------------------------------------
 
-    @property
-    def version(self) -> int:
-        """The newest committed version; 0 for an empty corpus."""
-        return records.current_version(self._database)
+def pool(corpus: Corpus, /, name: str, split: str = "train", source: str | None = None) -> pa.Table:
+    """Return the pool of a recipe: one row an anchor.
 
-    def sql(self, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:
-        """Run one reading statement over the corpus's tables and return its rows.
+    Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
+    recipes, ``positives`` (chunks its positive is taken from).
+    """
+    compiled = _compiled(corpus, name, source, split)
+    with PoolReader(corpus.database, [compiled]) as reader:
+        return reader.list(compiled, "pool")
 
-        Raises:
-            QueryError: It is no reading statement, or DuckDB refuses it.
-        """
-        kinds = self._database.statement_type(query)
-        if kinds not in (["SELECT"], ["EXPLAIN"]):
-            raise QueryError(
-                f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
-                f"open the file with the duckdb CLI to change it"
-            )
-        return self._database.read(query, params)
 
-    def status(self, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
-        """Return versions, counts by source and split, pools with what they leave out, runs.
+def _compiled(
+    corpus: Corpus, /, name: str, source: str | None, split: str, preset: Preset | None = None
+) -> CompiledPool:
+    return named_pool(corpus.database, name, source, split, preset)
 
-        Args:
-            counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
-                kept at once, where the corpus may be written.
-        """
-        new: dict[str, Counts] = {} if counts is None else counts
-        found = status.status(self._database, self._state_path(None), new)
-        if new and counts is None and not self.read_only:
-            self.keep_counts(new)
-        return found
 
-    @changes("keep counts in")
-    def keep_counts(self, counts: Mapping[str, Counts]) -> None:
-        """Keep what ``status`` has counted, so that it need not be counted again."""
-        status.keep(self._database, counts)
+def sql(corpus: Corpus, /, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:
+    """Run one reading statement over the corpus's tables and return its rows.
 
-    def capacity(self) -> pa.Table:
-        """Return estimates, from counts alone, of how many samples each source and split has."""
-        return status.capacity(self._database)
+    Raises:
+        QueryError: It is no reading statement, or DuckDB refuses it.
+    """
+    kinds = corpus.database.statement_type(query)
+    if kinds not in (["SELECT"], ["EXPLAIN"]):
+        raise QueryError(
+            f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
+            f"open the file with the duckdb CLI to change it"
+        )
+    return corpus.database.read(query, params)
 
-    def _state_path(self, given: str | Path | None) -> Path:
-        if given is None:
-            return state.state_path(self.path)
-        if Path(given).resolve() == self.path.resolve():
-            raise SamplerError(
-                f"state={str(given)!r} is the corpus itself; by default a run is saved beside it, "
-                f"in {state.state_path(self.path).name}"
-            )
-        return Path(given)
+
+def status(corpus: Corpus, /, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
+    """Return versions, counts by source and split, pools with what they leave out, runs.
+
+    Args:
+        counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
+            kept at once, where the corpus may be written.
+    """
+    new: dict[str, Counts] = {} if counts is None else counts
+    found = counting.status(corpus.database, corpus.state_path(), new)
+    if new and counts is None and not corpus.read_only:
+        keep_counts(corpus, new)
+    return found
+
+
+@changes("keep counts in")
+def keep_counts(corpus: Corpus, /, counts: Mapping[str, Counts]) -> None:
+    """Keep what ``status`` has counted, so that it need not be counted again."""
+    counting.keep(corpus.database, counts)
+
+
+def capacity(corpus: Corpus, /) -> pa.Table:
+    """Return estimates, from counts alone, of how many samples each source and split has."""
+    return counting.capacity(corpus.database)

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class _Corpus(Protocol):
-    _database: Database
+    database: Database
 
 
 C = TypeVar("C", bound=_Corpus)
@@ -32,7 +32,7 @@ def changes(verb: str) -> Callable[[Verb[C, P, R]], Verb[C, P, R]]:
         @stage(verb)
         @functools.wraps(method)
         def changing(self: C, /, *arguments: P.args, **named: P.kwargs) -> R:
-            with self._database.changing(verb):
+            with self.database.changing(verb):
                 return method(self, *arguments, **named)
 
         return changing

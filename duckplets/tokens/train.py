@@ -52,7 +52,7 @@ _AHEAD = 4  # batches of about a megabyte
 
 
 class _TrainingTexts(Protocol):
-    _database: Database
+    database: Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def train_tokenizer(
     if split == "test":
         raise ShardError("split='test': a tokenizer that knows the test split is no fair one")
     _need_tokenizers()
-    read = SplitTexts(corpus._database, [split], sources, code)
+    read = SplitTexts(corpus.database, [split], sources, code)
     settings = {
         "split": split,
         "sources": read.sources,

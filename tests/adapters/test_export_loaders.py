@@ -55,7 +55,7 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def exported(corpus: dp.Corpus, path: Path, **options: Any) -> Path:
-    export(corpus._database, path, recipe=options.pop("recipe", RECIPE), **options)
+    export(corpus.database, path, recipe=options.pop("recipe", RECIPE), **options)
     return path
 
 

@@ -48,9 +48,9 @@ def test_it_is_that_of_the_definition(tmp_path: Path) -> None:
     ]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         made = pa.table({"text": texts})
-        with corpus._database.registered(made=made):
-            ((wrong,),) = corpus._database.rows(DIFFERENT)
+        with corpus.database.registered(made=made):
+            ((wrong,),) = corpus.database.rows(DIFFERENT)
             hashes = "normalised_hash(E' A\\n\\tÉ '), normalised_hash('a e'), normalised_hash('ae')"
-            (equal,) = corpus._database.rows(f"SELECT {hashes}")
+            (equal,) = corpus.database.rows(f"SELECT {hashes}")
     assert wrong == 0
     assert equal[0] == equal[1] != equal[2]

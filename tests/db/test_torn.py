@@ -64,7 +64,7 @@ def commit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         corpus.ingest(rows(1), name="before", progress=False)
     before = path.read_bytes()
     corpus = dp.Corpus(path)
-    corpus._database._session.connection.execute(
+    corpus.database._session.connection.execute(
         "SET debug_checkpoint_abort = 'after_free_list_write'"
     )
     with pytest.raises(dp.QueryError, match="checkpoint_abort"):

@@ -93,7 +93,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 
 def written(corpus: dp.Corpus, path: Path, /, **options: Any) -> ExportReport:
-    return export(corpus._database, path, recipe=options.pop("recipe", RECIPE), **options)
+    return export(corpus.database, path, recipe=options.pop("recipe", RECIPE), **options)
 
 
 def json_rows(path: Path) -> list[dict[str, Any]]:
@@ -469,8 +469,8 @@ def test_blocks_hold_few_texts(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(examples, "_LARGEST_BLOCK", 4)
     from duckplets.export.subject import mined
 
-    subject = mined(corpus._database, RECIPE, source=None, split="train", stale=False)
-    with examples.SubjectReader(corpus._database, subject) as opened:
+    subject = mined(corpus.database, RECIPE, source=None, split="train", stale=False)
+    with examples.SubjectReader(corpus.database, subject) as opened:
         found = opened.examples()
         next(found)
         assert len(sizes) == 1, "nothing is read before it is asked for"

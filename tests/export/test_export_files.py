@@ -47,7 +47,7 @@ def own(tmp_path: Path) -> Iterator[dp.Corpus]:
 
 
 def written(corpus: dp.Corpus, path: Path, **options: Any) -> ExportReport:
-    return export(corpus._database, path, **options)
+    return export(corpus.database, path, **options)
 
 
 def names(folder: Path) -> list[str]:
@@ -163,7 +163,7 @@ formats._TOLD = 1
 path, target, signal_ = sys.argv[1:]
 with dp.Corpus(path, read_only=True) as corpus:
     stop = lambda done, total: done > 3 and os.kill(os.getpid(), int(signal_))
-    export(corpus._database, target, format="tevatron", progress=stop)
+    export(corpus.database, target, format="tevatron", progress=stop)
 """
 
 

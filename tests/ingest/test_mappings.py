@@ -139,7 +139,7 @@ def test_another_place_is_allowed_and_said(corpus, tmp_path):
 
 def forget_the_mapping(corpus: dp.Corpus) -> None:
     """Make the sources those of an earlier version."""
-    corpus._database.rows("UPDATE sources SET mapping = NULL")
+    corpus.database.rows("UPDATE sources SET mapping = NULL")
 
 
 def test_a_source_of_an_earlier_version_is_accepted_and_said_once(corpus):
@@ -170,7 +170,7 @@ def test_a_folder_is_read_again_as_it_was(corpus, tmp_path):
 
 def test_a_damaged_mapping_is_told(corpus):
     corpus.ingest(memory(anchor="q"))
-    corpus._database.rows("UPDATE sources SET mapping = '[1]'")
+    corpus.database.rows("UPDATE sources SET mapping = '[1]'")
     with pytest.raises(dp.DamagedFileError, match="table sources, source 'memory': mapping"):
         corpus.ingest(memory(anchor="q"))
 

@@ -421,7 +421,7 @@ def test_there_and_back_gives_the_same_corpus(
     corpus.chunk(PLAIN)
     corpus.ingest(source_of(rows), name="s", progress=False)
     corpus.split(seed=1)
-    before, digest = dump(corpus), cleaning(corpus._database)
+    before, digest = dump(corpus), cleaning(corpus.database)
     assert digest == ""
     sections = len(before["sections"])
     digests = []
@@ -429,7 +429,7 @@ def test_there_and_back_gives_the_same_corpus(
         assert corpus.chunk(chunking) == sections
         check(corpus, rows, chunking)
         assert corpus.chunk(chunking) == 0
-        digests.append(cleaning(corpus._database))
+        digests.append(cleaning(corpus.database))
         found = dump(corpus, "records", "splits")
         assert found == {name: before[name] for name in found}
     assert digests[0] == digests[2] != digests[1]
@@ -479,17 +479,17 @@ def test_records_without_sections_stay_and_are_counted(corpus: dp.Corpus) -> Non
     corpus.ingest(source_of(rows), name="s", progress=False)
     corpus.ingest(source_of(rows), name="gone", progress=False)
     corpus.remove("gone")
-    assert set(cleaned(corpus._database).values()) == {0}
+    assert set(cleaned(corpus.database).values()) == {0}
     corpus.chunk(DENOISED)
     assert corpus.count() == len(rows)
     texts = [[row["anchor"], row["positive"], *row["context"]] for row in rows]
     results = [[(text, Denoiser()(text)) for text in of_row] for of_row in texts]
-    assert cleaned(corpus._database) == {
+    assert cleaned(corpus.database) == {
         "sections changed": sum(c not in (None, t) for row in results for t, c in row),
         "sections dropped": sum(c is None for row in results for _, c in row),
         "records without sections": sum(all(c is None for _, c in row) for row in results),
     }
-    assert cleaned(corpus._database)["records without sections"] > 0
+    assert cleaned(corpus.database)["records without sections"] > 0
     order = range(len(rows))
     read = itertools.chain.from_iterable(b.to_pylist() for b in corpus.read(order, batch_size=50))
     assert [row["text"] for row in read] == [
@@ -526,7 +526,7 @@ def test_a_function_that_is_not_registered_is_asked_for(tmp_path: Path) -> None:
 def test_a_function_is_asked_for_before_anything_is_stored(corpus: dp.Corpus) -> None:
     with pytest.raises(ChunkingError, match="'later' is not registered"):
         corpus.chunk(Chunking(preprocessors=[Preprocessor(name="later")]))
-    assert chunks.current_chunking(corpus._database) == Chunking()
+    assert chunks.current_chunking(corpus.database) == Chunking()
 
 
 @pytest.mark.parametrize("verb", ["ingest", "chunk"])
@@ -570,7 +570,7 @@ def test_next_keys_stay_free_of_dropped_sections(corpus: dp.Corpus) -> None:
     corpus.chunk(DENOISED)
     rows = [{"id": "a", "anchor": "12", "positive": "kept", "context": ["13", "14"]}]
     corpus.ingest(source_of(rows), name="s", progress=False)
-    database: Database = corpus._database
+    database: Database = corpus.database
     assert [row["section_key"] for row in dump(corpus, "sections")["sections"]] == [2]
     assert chunks.next_keys(database)["section"] == 5
     corpus.chunk(PLAIN)
@@ -583,7 +583,7 @@ def test_next_keys_stay_free_of_dropped_sections(corpus: dp.Corpus) -> None:
 
 
 def test_every_batch_of_an_ingest_leaves_keys_for_what_it_drops(corpus: dp.Corpus) -> None:
-    database: Database = corpus._database
+    database: Database = corpus.database
     keys = chunks.next_keys(database)
     writer = SectionWriter(database, PLAIN, keys["section"], keys["chunk"])
     with database.transaction():

@@ -92,7 +92,7 @@ def dump(corpus: dp.Corpus) -> Stored:
 
 
 def column(corpus: dp.Corpus, query: str) -> list[Any]:
-    return corpus._database.arrow(query).column(0).to_pylist()
+    return corpus.database.arrow(query).column(0).to_pylist()
 
 
 def live(corpus: dp.Corpus) -> dict[str, str]:

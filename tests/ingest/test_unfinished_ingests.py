@@ -122,7 +122,7 @@ def contents(corpus: dp.Corpus) -> Stored:
 
 def visible(corpus: dp.Corpus) -> Any:
     tables = ("live_records", "section_texts", "chunk_texts", "source_counts", "split_counts")
-    read = corpus._database.arrow
+    read = corpus.database.arrow
     return [read(f"FROM {t} ORDER BY ALL").to_pylist() for t in tables] + [corpus.version]
 
 
@@ -190,7 +190,7 @@ def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) ->
         ingest(corpus, Pages(some(MANY), 3, tears=5, error=KeyboardInterrupt()))
     assert visible(corpus) == before
     assert threading.active_count() == threads
-    (found,) = checkpoint.ingests(corpus._database)
+    (found,) = checkpoint.ingests(corpus.database)
     assert (found.name, found.cursor, found.counts["read"]) == ("pages", 5, 15)
 
 
@@ -379,8 +379,8 @@ def test_one_killed_before_its_first_record_stands_in_nobodys_way(
     opened: Callable[[str], dp.Corpus],
 ) -> None:
     corpus, unbroken = opened("c.duckdb"), opened("unbroken.duckdb")
-    with corpus._database.transaction():
-        checkpoint.begin(corpus._database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
+    with corpus.database.transaction():
+        checkpoint.begin(corpus.database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
     ingest(corpus, Pages(some(9)))
     ingest(unbroken, Pages(some(9)))
     assert contents(corpus) == contents(unbroken)

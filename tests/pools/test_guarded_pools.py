@@ -41,7 +41,7 @@ def test_a_pool_has_the_anchors_with_enough_legal_negatives(
     for negatives in sorted(tried - {0}):
         expected = rules.pool(negatives)
         compiled = compile_pool(recipe, source="s0", split="train", version=2, negatives=negatives)
-        with PoolReader(corpus._database, [compiled]) as reader:
+        with PoolReader(corpus.database, [compiled]) as reader:
             windows = reader.list(compiled, "anchors")["chunk_key"].to_pylist()
             sections = reader.list(compiled, "mined_anchors")["section_key"].to_pylist()
             counts = reader.count(compiled)
@@ -83,12 +83,12 @@ def test_dropped_anchors_are_not_in_the_pool_of_their_mining(tmp_path: Path) -> 
         key = write_mining(corpus, recipe, {}, dropped=dropped)
         for mining, expected in [(0, whole), (key, rules.pool(1, dropped)), (key + 1, whole)]:
             compiled = compile_pool(recipe, source="s0", split="train", version=2, mining=mining)
-            rows = corpus._database.arrow(compiled.sql(), compiled.parameters_of())
-            assert rows.equals(corpus._database.arrow(compiled.runnable()))
+            rows = corpus.database.arrow(compiled.sql(), compiled.parameters_of())
+            assert rows.equals(corpus.database.arrow(compiled.runnable()))
             assert dict(
                 zip(*(rows[c].to_pylist() for c in ("record_key", "anchors")), strict=True)
             ) == {record: [a.key for a in of] for record, of in expected.items()}
-            with PoolReader(corpus._database, [compiled]) as reader:
+            with PoolReader(corpus.database, [compiled]) as reader:
                 counts = reader.count(compiled)
             assert counts.get("too few candidates", 0) == len(whole) - len(expected)
         assert len(rules.pool(1, dropped)) < len(whole)
@@ -103,7 +103,7 @@ def test_parts_that_are_mined_are_complete(tmp_path: Path, by: Any) -> None:
     with guarded_corpus(tmp_path / "c.duckdb", 40, 2) as corpus:
         rules = rules_of(corpus, case, "s1", "train")
         compiled = compile_pool(recipe, source="s1", split="train", version=2)
-        with PoolReader(corpus._database, [compiled]) as reader:
+        with PoolReader(corpus.database, [compiled]) as reader:
             documents, positives = (
                 reader.list(compiled, part).to_pylist()
                 for part in ("mined_documents", "mined_positives")

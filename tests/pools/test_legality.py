@@ -275,8 +275,8 @@ def mined_stream(corpus: dp.Corpus, rule: Rule, stream: Stream, careless: Iterab
     recipe = stream.pool.compiled.recipe
     assert isinstance(recipe, dp.TripletRecipe)
     key = write_mining(corpus, recipe, rows, source="s")
-    mining = minings.by_key(corpus._database, key)
-    found = candidates.read(corpus._database, stream.pool, mining, scores=False)
+    mining = minings.by_key(corpus.database, key)
+    found = candidates.read(corpus.database, stream.pool, mining, scores=False)
     return replace(stream, candidates=found)
 
 
@@ -298,7 +298,7 @@ def test_sql_drawing_and_the_rule_agree(seed: int, tmp_path: Path) -> None:
                 compile_pool(recipe, source="s", split="train", version=1, negatives=k)
                 for k in wanted
             ]
-            with PoolReader(corpus._database, compiled) as reader:
+            with PoolReader(corpus.database, compiled) as reader:
                 for negatives, pool in zip(wanted, compiled, strict=True):
                     rows = reader.list(pool, "pool").to_pylist()
                     expected = rule.pool(negatives)
@@ -333,7 +333,7 @@ def test_of_a_split_who_has_too_few_draws_from_all_sources(seed: int, tmp_path: 
             )  # fmt: skip
             rule = WiderRule(everything, recipe, (shape, strategy, False), k)
             pool = compile_pool(recipe, source="s", split="train", version=2, negatives=k)
-            with PoolReader(corpus._database, [pool]) as reader:
+            with PoolReader(corpus.database, [pool]) as reader:
                 rows = reader.list(pool, "pool").to_pylist()
                 expected = rule.pool(k)
                 what = (shape, strategy, k)
@@ -367,7 +367,7 @@ def test_records_with_too_few_of_their_own_are_filled_up(seed: int, tmp_path: Pa
             )  # fmt: skip
             rule = FillingRule(everything, recipe, (shape, "same_record", False))
             pool = compile_pool(recipe, source="s", split="train", version=1, negatives=k)
-            with PoolReader(corpus._database, [pool]) as reader:
+            with PoolReader(corpus.database, [pool]) as reader:
                 rows = reader.list(pool, "pool").to_pylist()
                 expected = rule.pool(k)
                 assert {n for row in rows for n in row["anchors"]} == {

@@ -75,7 +75,7 @@ def scattered_corpus(path: Path, seed: int, sources: int) -> dp.Corpus:
     corpus.split(0.8, 0.1, 0.1, seed=seed)
     corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))
     hash_texts(corpus)
-    database = corpus._database
+    database = corpus.database
     database.rows(
         "INSERT INTO sources BY NAME SELECT s.* REPLACE (n AS source_id, format('s{:02d}', n - 1) "
         "AS name) FROM sources AS s, range(2, $sources + 1) AS t(n)",
@@ -122,7 +122,7 @@ def test_read_together_as_alone(
     monkeypatch.setattr(reading, "_MOST_PAIRS", max(4000, at_once))
     where = {"split": "train", "version": 1, "negatives": draw.choice([1, 1, 2, 3])}
     with scattered_corpus(tmp_path / "c.duckdb", seed, sources) as corpus:
-        found = [name for (name,) in corpus._database.rows("SELECT name FROM sources ORDER BY 1")]
+        found = [name for (name,) in corpus.database.rows("SELECT name FROM sources ORDER BY 1")]
         keys = np.array(draw.sample(range(1, 12 * sources), 8 * sources), dtype=np.int64)
         controls = {s: np.sort(keys) if draw.random() < 0.3 else None for s in found}
         found.append("none such")
@@ -134,7 +134,7 @@ def test_read_together_as_alone(
             for s in found
         ]
         spare, told, empty = draw.random() < 0.5, 0, 0
-        with PoolReader(corpus._database, several) as together:
+        with PoolReader(corpus.database, several) as together:
             counts = [together.count(pool) for pool in several]
             pools = [
                 read(together, pool, controls.get(pool.parameters["source"]), spare=spare)
@@ -142,7 +142,7 @@ def test_read_together_as_alone(
             ]
         checked = range(len(several)) if THOROUGH else draw.sample(range(len(found)), 4)
         for i in checked:
-            with PoolReader(corpus._database, several[i : i + 1]) as alone:
+            with PoolReader(corpus.database, several[i : i + 1]) as alone:
                 of = controls.get(several[i].parameters["source"])
                 assert read(alone, several[i], of, spare=spare) == pools[i]
                 assert alone.count(several[i]) == counts[i]
@@ -196,10 +196,10 @@ def test_where_many_take_too_long_each_is_read_alone(
     where: dict[str, Any] = {"split": "train", "version": 1}
     with scattered_corpus(tmp_path / "c.duckdb", 0, 3) as corpus:
         pools = [compile_pool(RECIPES["plain"], source=f"s0{i}", **where) for i in range(3)]
-        with PoolReader(corpus._database, pools) as reader:
+        with PoolReader(corpus.database, pools) as reader:
             expected = [read(reader, pool, None, spare=False) for pool in pools]
         monkeypatch.setattr(Database, "arrow", slow)
-        with PoolReader(corpus._database, pools) as reader:
+        with PoolReader(corpus.database, pools) as reader:
             assert [read(reader, pool, None, spare=False) for pool in pools] == expected
 
 

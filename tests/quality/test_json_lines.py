@@ -207,12 +207,12 @@ def test_lines_beyond_what_is_committed_are_cut_from_the_file_itself_alone(
 ) -> None:
     path = tmp_path / "out.jsonl"
     source, before = begun(corpus, path)
-    corpus._database.rows("UPDATE json_lines_files SET modified = NULL")  # as after a kill
+    corpus.database.rows("UPDATE json_lines_files SET modified = NULL")  # as after a kill
     with path.open("ab") as file:
         file.write(b'{"text": "half a li')
     take(corpus, source, jsonl=path)
     assert path.read_bytes() == before
-    corpus._database.rows("UPDATE json_lines_files SET modified = NULL")
+    corpus.database.rows("UPDATE json_lines_files SET modified = NULL")
     path.rename(tmp_path / "old")
     path.write_bytes(before + b"another file")
     with pytest.raises(dp.DamagedFileError, match="12 bytes more than this corpus has written"):

@@ -54,11 +54,11 @@ def loaded(folder: Path, text: str, name: str = "data.yaml") -> list[DataSet]:
 def stored(corpus: dp.Corpus, data_sets: list[DataSet]) -> None:
     for data_set in data_sets:
         corpus.ingest(data_set.source(), name=data_set.name, progress=False)
-        with corpus._database.transaction():
-            source_id = records.source_id_of(corpus._database, data_set.name)
+        with corpus.database.transaction():
+            source_id = records.source_id_of(corpus.database, data_set.name)
             said = data_set.controls
             index_controls.set_controls(
-                corpus._database, source_id, said.size, said.size_mode, said.weight, said.seed
+                corpus.database, source_id, said.size, said.size_mode, said.weight, said.seed
             )
 
 
@@ -97,7 +97,7 @@ def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder: Path
             "titles": 20,
             "chat": 1,
         }
-        index = index_controls.of_corpus(corpus._database, split=None, version=corpus.version)
+        index = index_controls.of_corpus(corpus.database, split=None, version=corpus.version)
         assert index.counts() == {"faq": 10, "titles": 40, "chat": 1}
         batch = next(iter(corpus.read(index, batch_size=100, columns=["source", "text"])))
         of_chat = {"Hi\n\nHo"}

@@ -28,7 +28,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 def ids(corpus: dp.Corpus, order: Any, **more: Any) -> list[str]:
     arguments = {"batch_size": 7, "version": corpus.version, "columns": "record_id"} | more
-    batches = reading.read(corpus._database, order, **arguments)
+    batches = reading.read(corpus.database, order, **arguments)
     return [name for batch in batches for name in batch["record_id"]]
 
 
@@ -44,7 +44,7 @@ def test_reading_gives_the_records_that_entries_name(corpus: dp.Corpus, split: s
     index = index.adjust(None, {"bravo": 2.5, "alpha": 0.5}) + index.adjust(3)
     assert ids(corpus, index) == [known[name][row] for name, row in index]
     (batch,) = reading.read(
-        corpus._database, index, batch_size=10_000, version=corpus.version
+        corpus.database, index, batch_size=10_000, version=corpus.version
     )  # all in one
     assert batch["index"] == list(range(len(index)))
     assert list(zip(batch["source"], batch["record_key"], strict=True)) == list(index)
@@ -69,7 +69,7 @@ WRONG_INDEXES = {
 def test_an_index_of_what_is_not_there_is_refused_at_once(name: str, corpus: dp.Corpus) -> None:
     index, more, message = WRONG_INDEXES[name]
     with pytest.raises(SamplerError, match=message):
-        reading.read(corpus._database, index, **{"batch_size": 3, "version": 3} | more)
+        reading.read(corpus.database, index, **{"batch_size": 3, "version": 3} | more)
 
 
 def test_parts_of_any_size_make_up_the_whole() -> None:
@@ -89,7 +89,7 @@ def test_parts_of_any_size_make_up_the_whole() -> None:
 
 def test_the_index_of_a_corpus_follows_its_controls(tmp_path: Path) -> None:
     with toy_corpus(tmp_path / "toy.duckdb", 60, sources=("alpha", "bravo")) as corpus:
-        database = corpus._database
+        database = corpus.database
 
         def index(split: str | None = None) -> DataIndex:
             return index_controls.of_corpus(database, split=split, version=corpus.version)

@@ -29,11 +29,11 @@ ALL += [*("taxonomy", "trust", "created_at", "updated_at", "text", "anchor", "co
 
 def read(corpus: dp.Corpus, order: Any, **more: Any) -> Iterator[Batch]:
     arguments = {"batch_size": 10, "version": corpus.version} | more
-    return reading.read(corpus._database, order, **arguments)
+    return reading.read(corpus.database, order, **arguments)
 
 
 def count(corpus: dp.Corpus, **more: Any) -> int:
-    return reading.count(corpus._database, **({"version": corpus.version} | more))
+    return reading.count(corpus.database, **({"version": corpus.version} | more))
 
 
 def rows(corpus: dp.Corpus, order: Any, **more: Any) -> list[dict[str, Any]]:
@@ -440,7 +440,7 @@ def test_a_mistake_is_named_at_once(
 def test_a_record_that_is_lost_is_missed(tmp_path: Path) -> None:
     with toy_corpus(tmp_path / "a.duckdb", 50) as corpus:
         batches = read(corpus, range(50), batch_size=50)
-        corpus._database.rows(
+        corpus.database.rows(
             "DELETE FROM records WHERE record_key = (SELECT max(record_key) FROM records)"
         )
         with pytest.raises(dp.StateMismatchError, match=r"49 of 50 records .* duckplets doctor"):

@@ -67,8 +67,8 @@ def tell(corpus: dp.Corpus, source: str, *, every: int = 1) -> None:
             ),
         }
     )
-    with corpus._database.transaction(), corpus._database.registered(told=table):
-        corpus._database.rows(INSERT)
+    with corpus.database.transaction(), corpus.database.registered(told=table):
+        corpus.database.rows(INSERT)
 
 
 @prebuilt
@@ -97,7 +97,7 @@ def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
     pairs = 0
     for batch, told in zip(sampler, asked, strict=True):
         assert batch.keys() == names
-        assert batch.table["messages"].type == type_of(shape_of(corpus._database, 1))
+        assert batch.table["messages"].type == type_of(shape_of(corpus.database, 1))
         assert told.table.select(names).equals(batch.table)
         for row in told.to_pylist():
             assert row["messages"] == chosen(row["record_id"])
@@ -130,7 +130,7 @@ def test_without_pairs_there_are_no_rejected_messages(tmp_path: Path) -> None:
         assert "rejected_messages" not in next(corpus.sampler("messages")).keys()  # noqa: SIM118
         rows = next(corpus.sampler("messages", columns=["rejected_messages"]))
         assert set(rows["rejected_messages"]) == {None}
-        assert rows.table["rejected_messages"].type == type_of(shape_of(corpus._database, 1))
+        assert rows.table["rejected_messages"].type == type_of(shape_of(corpus.database, 1))
 
 
 @pytest.mark.parametrize("size", [1, 7, 200])
@@ -231,9 +231,7 @@ def test_what_was_served_and_counted(corpus: dp.Corpus) -> None:
 def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
     same = json.dumps(conversation("the same", "twice"))
     chats = "record_key IN (SELECT record_key FROM live_records WHERE source = 'chat' LIMIT 9)"
-    corpus._database.rows(
-        f"UPDATE conversations SET messages = $same WHERE {chats}", {"same": same}
-    )
+    corpus.database.rows(f"UPDATE conversations SET messages = $same WHERE {chats}", {"same": same})
     sampler = corpus.sampler(
         "messages", batch_size=6, no_duplicates=True, columns=["messages_json"]
     )
@@ -279,7 +277,7 @@ def test_a_corpus_without_conversations_says_so(tmp_path: Path) -> None:
 def test_a_split_without_conversations_says_so(tmp_path: Path) -> None:
     with make(tmp_path / "c.duckdb", {"a": 40}) as corpus:
         tell(corpus, "a")
-        corpus._database.rows("UPDATE splits SET split = 'train'")
+        corpus.database.rows("UPDATE splits SET split = 'train'")
         said = "source 'a' has no conversation in split 'test'"
         with pytest.raises(dp.EmptyPoolError, match=said):
             corpus.sampler("messages", split="test")

@@ -157,10 +157,10 @@ def test_later_records_join_with_negatives_that_are_mined_for_them(corpus: dp.Co
 def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> None:
     key = mine(corpus, 1)
     sampler_of(corpus).save()
-    corpus._database.rows(f"UPDATE minings SET digest = 'other' WHERE mining_key = {key}")
+    corpus.database.rows(f"UPDATE minings SET digest = 'other' WHERE mining_key = {key}")
     with pytest.raises(dp.StateMismatchError, match=f"mining {key}.*now: other"):
         corpus.resume()
-    corpus._database.rows(f"DELETE FROM minings WHERE mining_key = {key}")
+    corpus.database.rows(f"DELETE FROM minings WHERE mining_key = {key}")
     with pytest.raises(dp.StateMismatchError, match=f"mining {key}"):
         corpus.resume()
 

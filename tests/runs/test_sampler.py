@@ -281,7 +281,7 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         again.save(tag="earlier")  # replaces nothing
         assert said() == []
         again.save()
-        went_back = f"run 'default' is saved at step 2 in {corpus._state_path(None)}, which "
+        went_back = f"run 'default' is saved at step 2 in {corpus.state_path()}, which "
         assert said() == [f"{went_back}replaces the save at step 30"]
         again.move(12)
         again.save()
@@ -302,9 +302,9 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
         loaded = corpus.sampler(batch_size=4)
         loaded.load_state_dict(first.state_dict())
         assert loaded.notes == []
-        corpus._state_path(None).write_bytes(b"no database")
+        corpus.state_path().write_bytes(b"no database")
         (note,) = corpus.sampler(batch_size=4).notes
-        assert note.startswith(f"this run cannot be saved in {corpus._state_path(None)}: ")
+        assert note.startswith(f"this run cannot be saved in {corpus.state_path()}: ")
 
 
 def test_a_run_is_not_resumed_on_another_corpus(tmp_path: Path) -> None:

@@ -355,7 +355,7 @@ def _declare(corpus: dp.Corpus, **weights: float) -> None:
     """Store the weights of a list of sources."""
     for name, weight in weights.items():
         given = {"name": name, "weight": weight}
-        corpus._database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
+        corpus.database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
 
 
 LEFT_OUT = "does not name {}: nothing is drawn from there; omitted=1 gives sources that"

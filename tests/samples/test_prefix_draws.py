@@ -42,8 +42,8 @@ def set_source(
     corpus: dp.Corpus, prefix: Prefix | None, source: int = 1, version: int | None = None
 ) -> None:
     version = corpus.version if version is None else version
-    with corpus._database.transaction():
-        prefix_store.set_source(corpus._database, source, version, prefix)
+    with corpus.database.transaction():
+        prefix_store.set_source(corpus.database, source, version, prefix)
 
 
 def give(corpus: dp.Corpus, own: Mapping[str, Prefix]) -> None:
@@ -51,9 +51,9 @@ def give(corpus: dp.Corpus, own: Mapping[str, Prefix]) -> None:
     keys = corpus.sql("SELECT record_id, record_key FROM live_records").to_pylist()
     by_id = {row["record_id"]: row["record_key"] for row in keys}
     definitions = [json.dumps(prefix.to_dict()) for prefix in own.values()]
-    with corpus._database.transaction():
+    with corpus.database.transaction():
         record_keys = np.array([by_id[name] for name in own])
-        prefix_store.append(corpus._database, record_keys, pa.array(definitions))
+        prefix_store.append(corpus.database, record_keys, pa.array(definitions))
 
 
 def bare(text: str, line: str | None) -> str:

@@ -192,7 +192,7 @@ def test_triplets_follow_the_rules(
             if negatives == 1:
                 corpus.add_recipe(recipe)
                 compiled = corpus._compiled("r", None, "train")
-                with PoolReader(corpus._database, [compiled]) as reader:
+                with PoolReader(corpus.database, [compiled]) as reader:
                     counts = reader.count(compiled)
                 assert counts.pop(None) == len(pool)
                 assert counts == dict(reasons)

@@ -72,7 +72,7 @@ def small(path: Path, train: float = 1.0, *, indexed: bool = True) -> dp.Corpus:
 
 
 def of(corpus: dp.Corpus) -> Database:
-    return corpus._database
+    return corpus.database
 
 
 def rows(database: Database, table: str, found: Index | None) -> list[Any]:

@@ -30,7 +30,7 @@ COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "
 
 
 def of(corpus: dp.Corpus) -> Database:
-    return corpus._database
+    return corpus.database
 
 
 def ingest(corpus: dp.Corpus, texts: list[str], name: str) -> None:

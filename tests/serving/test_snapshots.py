@@ -43,7 +43,7 @@ def served(corpus: dp.Corpus, steps: int = 4, **arguments: Any) -> pa.Table:
 
 def prepare(corpus: dp.Corpus) -> None:
     """Lay down texts and chunks alone: the pools of a run are added when it is opened."""
-    snapshot.prepare(corpus._database, corpus.version, fingerprint(corpus._database))
+    snapshot.prepare(corpus.database, corpus.version, fingerprint(corpus.database))
 
 
 def from_the_corpus(corpus: dp.Corpus, patch: pytest.MonkeyPatch, **arguments: Any) -> pa.Table:
@@ -100,11 +100,11 @@ def test_records_are_read_the_same(tmp_path: Path, columns: list[str]) -> None:
     with dp.Corpus(path) as corpus:
         before = read(corpus, columns)
         prepare(corpus)
-        texts = snapshot.mapped_texts(corpus._database, corpus.version)
+        texts = snapshot.mapped_texts(corpus.database, corpus.version)
         assert texts is not None
         assert read(corpus, columns).equals(before)
         more(corpus, "more", 9, 4)
-        assert snapshot.mapped_texts(corpus._database, corpus.version) is None
+        assert snapshot.mapped_texts(corpus.database, corpus.version) is None
         longer = read(corpus, columns)
         prepare(corpus)
         assert len(snapshot.Manifest.read(snapshot.folder_of(path)).segments) == 2

@@ -216,7 +216,7 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
         proxy.fault = fails
         with pytest.raises(dp.SourceError, match=r"part-1\.json: .*no right"):
             corpus.ingest(source)
-        assert checkpoint.overview(corpus._database)
+        assert checkpoint.overview(corpus.database)
         kept = objects()["json/part-0.json"]
         client().put_object(Bucket=BUCKET, Key="json/part-0.json", Body=kept + b" ")
         proxy.fault = lambda request: None

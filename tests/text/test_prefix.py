@@ -132,12 +132,12 @@ def test_a_date_has_six_renderings() -> None:
 
 
 def set_source(corpus: Corpus, source: int, version: int, prefix: Prefix | None) -> None:
-    with corpus._database.transaction():
-        prefix_store.set_source(corpus._database, source, version, prefix)
+    with corpus.database.transaction():
+        prefix_store.set_source(corpus.database, source, version, prefix)
 
 
 def source_prefix(corpus: Corpus, source: int, version: int) -> Prefix | None:
-    found = {i: text for i, _, text in prefix_store.of_sources(corpus._database, version)}
+    found = {i: text for i, _, text in prefix_store.of_sources(corpus.database, version)}
     return Prefix.from_dict(json.loads(found[source])) if source in found else None
 
 
@@ -159,7 +159,7 @@ def test_a_version_can_be_set_again(corpus: Corpus) -> None:
 
 
 def test_the_digest_tells_prefixes_apart(corpus: Corpus) -> None:
-    database = corpus._database
+    database = corpus.database
     assert prefix_store.digest(database, corpus.version) == {}
     found = [prefix_store.digest(database, corpus.version)]
     for prefix in (Prefix.from_columns("source"), Prefix.from_columns("source", 0.4)):
@@ -176,7 +176,7 @@ def test_the_digest_tells_prefixes_apart(corpus: Corpus) -> None:
 def test_records_without_a_prefix_have_no_row(corpus: Corpus) -> None:
     own = Prefix(0.5, [[SOURCE]]).to_dict()
     given = pa.array([None, json.dumps(own), None, json.dumps(own, indent=1)], pa.string())
-    prefix_store.append(corpus._database, np.array([1, 2, 3, 4]), given)
+    prefix_store.append(corpus.database, np.array([1, 2, 3, 4]), given)
     rows = corpus.sql("SELECT * FROM record_prefixes ORDER BY record_key").to_pylist()
     assert [row["record_key"] for row in rows] == [2, 4]
     assert [json.loads(row["definition"]) for row in rows] == [own, own]
@@ -194,13 +194,13 @@ def test_a_wrong_definition_of_a_record_is_refused(
     corpus: Corpus, definition: str, said: str
 ) -> None:
     with pytest.raises(SourceError) as caught:
-        prefix_store.append(corpus._database, np.array([1]), pa.array([definition]))
+        prefix_store.append(corpus.database, np.array([1]), pa.array([definition]))
     assert said in str(caught.value)
     assert corpus.sql("SELECT count(*) AS n FROM record_prefixes")["n"].to_pylist() == [0]
 
 
 def test_a_column_that_no_record_has_is_refused(corpus: Corpus) -> None:
-    database = corpus._database
+    database = corpus.database
     prefix_store.check_columns(database, 1, Prefix.from_columns("source, date, topic, trust"))
     prefix_store.check_columns(database, 1, Prefix(1, [[SOURCE]]))
     for names, said in {

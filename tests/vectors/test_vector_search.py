@@ -113,7 +113,7 @@ def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus: dp.Corpus
         assert row["score"] == pytest.approx(scores[key])
         assert (row["rank_bm25"], row["rank_default"]) == tuple(of.get(key) for of in ranks)
     # The text search is what it was.
-    assert corpus.search(text, 12).equals(search(corpus._database, text, 12))
+    assert corpus.search(text, 12).equals(search(corpus.database, text, 12))
 
 
 def test_what_was_embedded_since_is_found(tmp_path: Path) -> None:
