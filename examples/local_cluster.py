@@ -59,7 +59,7 @@ def main():
         folder = Path(name)
         write(folder)
         with (
-            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
             Client(cluster) as client,
         ):
             negatives, shards = make(folder, "by_workers", client)

@@ -22,6 +22,6 @@ def cluster() -> Iterator[Any]:
     """A client of a Dask cluster of two workers."""
     from distributed import Client, LocalCluster
 
-    settings = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": 50}
+    settings = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
         yield client
