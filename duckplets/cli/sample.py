@@ -68,10 +68,6 @@ def sample(
     save: Annotated[
         bool, typer.Option("--save", help="Save where the run stands after; rank 0 does it.")
     ] = False,
-    log: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="With --save: keep ids of what is served there."),
-    ] = None,
     metrics: Annotated[
         Path | None,
         typer.Option(metavar="FILE.json", help="Write what each source gave since the start."),
@@ -100,7 +96,6 @@ def sample(
         vectors=vectors,
         prefixes=False if no_prefixes else None,
         rank=rank,
-        log=None if log is None else str(log),
     )
     _check(how, save=save, metrics=metrics, out=out)
     with Corpus(corpus, read_only=True) as opened:
@@ -186,11 +181,6 @@ def _check(how: RunOptions, *, save: bool, metrics: Path | None, out: Path | Non
     for option, value in (("--tag", how.tag), ("--state", how.state)):
         if value is not None and not (how.resume or save):
             raise typer.BadParameter(f"{option} is about a save: give --resume or --save with it")
-    log = how.arguments.get("log")
-    if log is not None and not save:
-        raise typer.BadParameter("--log is written at a save: give --save with it")
-    if log is not None and Path(log).exists() and not Path(log).is_dir():
-        raise typer.BadParameter(f"--log {log}: this is no folder")
     output.check(out)
     for option, path in (("--metrics", metrics), ("--state", how.state)):
         output.check_folder(option, path)

@@ -53,7 +53,6 @@ def sampler(
     vectors: Missing = "error",
     run: str = "default",
     state: str | Path | None = None,
-    log: str | Path | None = None,
     long_sections: bool = True,
     allow_stale: bool = False,
     empty: Empty | None = None,
@@ -106,7 +105,6 @@ def sampler(
             sample (``drop``), or have ``null`` for it; where columns have vectors.
         run: Name to save under.
         state: The state file; by default beside the corpus.
-        log: A folder in which every save adds the ids of what was served, as Parquet.
         long_sections: Whether the defaults include the long-section recipe where it applies.
         allow_stale: Draw mined negatives even if records or the recipe have changed since.
         empty: Whether recipes and sources that find no anchor are an ``error`` or left out
@@ -127,7 +125,7 @@ def sampler(
     arguments |= {"rank": rank, "world_size": world_size, "no_duplicates": no_duplicates}
     arguments |= {"negatives": negatives, "structural_negatives": structural_negatives}
     arguments |= {"by": by, "swap": swap, "preset": preset, "prefixes": bool(prefixes)}
-    arguments |= {"log": log, "prefetch": prefetch, "vectors": vectors}
+    arguments |= {"prefetch": prefetch, "vectors": vectors}
     if tokenizer is not None or pack:
         told = arguments | {"recipes": recipes, "columns": columns, "kind": kind}
         return tokens_of(corpus, told, tokenizer, seq_length, pack, mixture, state)

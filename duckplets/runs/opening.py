@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.base.arrays import Words
-from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
@@ -40,14 +39,12 @@ from duckplets.runs.settings import (
     Empty,
     Kind,
     RunSettings,
-    SavingNote,
     check_overrides,
     checked_arguments,
     checked_empty,
     overridden,
     saved_settings,
 )
-from duckplets.runs.weight_events import written
 from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher, chunk_facts
 from duckplets.samples.plan import SINGLE, Planner
@@ -167,7 +164,6 @@ def resume_run(
     check_overrides(overrides)
     given = dict(overrides)
     missing = checked_missing(given.pop("vectors")) if "vectors" in given else None
-    written(state_path)
     saved, cursor = state.load(state_path, run, tag)
     if saved.order_version != ORDER_VERSION:
         raise StateMismatchError(
@@ -196,13 +192,6 @@ def resume_run(
     refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
     target, asked = (state_path, False) if save_to is None else (save_to, True)
     notes = unsavable(target, asked=asked)
-    if before.log and "log" not in overrides:
-        notes.append(
-            SavingNote(
-                f"run {run!r} kept a log in {shown(before.log)}, which is not continued; give "
-                f"log= with its folder when you resume it to go on"
-            )
-        )
     if joining is not None:
         recipes, position = overrides.get("recipes"), cursor.position
         now = versions.joined(

@@ -18,14 +18,13 @@ from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.changes import Event
 from duckplets.order.weights import Weights
 from duckplets.runs import state
-from duckplets.runs.fingerprint import Fingerprint, digest, plain_state, refuse_mismatch
+from duckplets.runs.fingerprint import Fingerprint, plain_state, refuse_mismatch
 from duckplets.runs.losses import Losses, Reporting
 from duckplets.runs.metrics import PhaseLog
 from duckplets.runs.reader import BatchReader
-from duckplets.runs.served import ServedLog
 from duckplets.runs.settings import BehindNote, RunSettings, run_of
+from duckplets.runs.state_conflicts import refuse_farther
 from duckplets.runs.state_schema import Cursor
-from duckplets.runs.weight_events import EventWriter
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Sampler(Reporting):
         super().__init__(settings, reader)
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
-        self._events = EventWriter(state_path, settings)
+        self._farthest: tuple[str, int] | None = None  # checkpoint and its step, -1 for none
         self._open_source = open_source
         self._owned: Any = None
         # The fingerprint it was resumed from, which may differ where drift was allowed, and the
@@ -78,10 +77,6 @@ class Sampler(Reporting):
             lambda step: planner.schedule.shares_at(step),
             quiet=settings.rank > 0,
         )
-        self._log: ServedLog | None = None
-        if settings.log:
-            order = digest(settings.fingerprint())
-            self._log = ServedLog(Path(settings.log), settings.run, order)
 
     # -- iteration ----------------------------------------------------------------------------
 
@@ -102,8 +97,6 @@ class Sampler(Reporting):
         self._position = self._reader.bounded(start + self._reader.part.stride)
         self._taken = batch.step
         self._phases.take(batch.step)
-        if self._log is not None:
-            self._log.take(start, stop)
         return batch
 
     def __len__(self) -> int:
@@ -245,8 +238,8 @@ class Sampler(Reporting):
         """Give sources other weights from the next step on, until the mixture's next phase.
 
         As a phase does, they override the declared weights for the names given. Every rank has
-        to set the same at the same step. Kept with the run, so that a resumed one does the same;
-        within a second in the state file if the run is saved there already.
+        to set the same at the same step. A save keeps it with the run, so that a resumed one does
+        the same.
 
         Args:
             weights: By the names of sources.
@@ -267,12 +260,18 @@ class Sampler(Reporting):
         schedule = self._planner.schedule.with_event(step, event)
         self._open_sources(schedule)
         self._planner.check(schedule, [step], self._reader.end)
-        if self._settings.rank == 0:
-            self._events.put(schedule, step)
-            if self._log is not None:
-                self._log.forget_from(step * self._batch)
+        self._check_checkpoints(step)
         self._reader.go_on_with(schedule, step * self._batch)
         return step
+
+    def _check_checkpoints(self, step: int) -> None:
+        """Refuse weights from a step on where a checkpoint beyond it needs the present ones."""
+        run = self._settings.run
+        if self._farthest is None and self._settings.rank == 0 and self._state_path.exists():
+            found = state.farthest_tag(self._state_path, run, self._settings.fingerprint())
+            self._farthest = found or ("", -1)
+        if self._farthest is not None:
+            refuse_farther(run, *self._farthest, step)
 
     def _open_sources(self, schedule: Schedule) -> None:
         """Read the pools of sources that nothing was to be drawn from so far."""
@@ -371,9 +370,6 @@ class Sampler(Reporting):
             epoch=position // self.epoch_length,
             counts=self._reader.counts_before(position, self._position),
         )
-        self._events.flush()
-        if self._log is not None and self._settings.rank == 0:
-            self._log.bring_up_to_date(self._identities)
         state.save(
             target,
             run_of(self._settings, self._planner.schedule.events),
@@ -382,6 +378,7 @@ class Sampler(Reporting):
             changed_from=self.changed_from,
             losses=self._losses,
         )
+        self._farthest = None
         if path is None:
             self._losses.written(-(-position // self._batch))
         return target
@@ -405,7 +402,6 @@ class Sampler(Reporting):
         owned, self._owned = self._owned, None
         if owned is not None:
             owned.close()
-        self._events.flush()
 
     def __enter__(self) -> Sampler:
         return self

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
@@ -41,7 +40,7 @@ _BOUNDS = {  # least and most
 _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
     *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
-    *("columns", "log", "by", "structural_negatives", "vectors"),
+    *("columns", "by", "structural_negatives", "vectors"),
 )
 
 
@@ -89,7 +88,6 @@ class RunSettings:
         prefetch: Blocks to prepare in the background.
         rank: Which of the ranks this is, from 0.
         world_size: Number of ranks.
-        log: Folder to write the ids of what is served to, or None.
         run: Name of the run.
         corpus_version: Version it is pinned to.
         records: Fingerprint of the records of that version.
@@ -128,7 +126,6 @@ class RunSettings:
     prefetch: int
     rank: int
     world_size: int
-    log: str | None
     run: str
     corpus_version: int
     records: list[int]
@@ -277,12 +274,9 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
         raise SamplerError(f"structural_negatives={structural!r}: {what}")
     run = arguments["run"]
     checked_name(f"run={shown(repr(run))}", run, SamplerError, slash=True)
-    log = arguments["log"]
-    if log is not None and not (isinstance(log, str | Path) and str(log)):
-        raise SamplerError(f"log={log!r}: give the path of a folder")
     preset = checked_preset(arguments.get("preset"))
     swap = is_swapped(arguments.get("swap"), preset)
-    others = {"log": None if log is None else str(log), "by": by, "preset": preset, "swap": swap}
+    others = {"by": by, "preset": preset, "swap": swap}
     return dict(arguments) | plain | others
 
 
@@ -337,8 +331,6 @@ def check_overrides(given: Iterable[str]) -> None:
 def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with arguments of a sampler that are given anew.
 
-    A saved file does not say where to write, so the log is that which is given, or none.
-
     Args:
         settings: Of the saved run.
         given: Recipes and mixture as plain values.
@@ -351,8 +343,7 @@ def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
             f"by={given['by']!r}: run {settings.run!r} was opened with by={settings.by!r} and "
             f"keeps it; leave it out, or open another run"
         )
-    plain: dict[str, Any] = {"log": None, **given}
-    made = replace(settings, **plain)
+    made = replace(settings, **given)
     if "world_size" in given and "batch_size" not in given:
         checked_ranks(made.rank, made.world_size)
         size = batch_size_of(settings.global_batch, made.world_size)

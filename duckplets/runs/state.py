@@ -87,15 +87,6 @@ def save(
         )
 
 
-def save_events(path: Path, run: str, fingerprint: Fingerprint, events: Events) -> None:
-    """Write the weights set during a run, if the file knows this run; a save does it else."""
-    with _reading(path) as database:
-        known = find_run(database, run)
-    if known is not None and known.fingerprint == fingerprint:
-        with _writing(path) as database:
-            _write_events(database, run, events)
-
-
 def latest(path: Path, run: str, fingerprint: Fingerprint) -> tuple[int, int] | None:
     """Return position and step of the latest save of a run, if the file has this run saved."""
     if not path.exists():

@@ -38,7 +38,6 @@ _SETTINGS: dict[Any, Any] = {
     "optional?": {str: [str]},
     "sources?": [str],
     "columns?": [str],
-    "log?": (str, None),
     "records?": [int],
     "index?": {
         str: {"size": (range((1 << 32) + 1), None), "size_mode": str, "weight": float, "seed": int}

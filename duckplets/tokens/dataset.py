@@ -31,7 +31,6 @@ from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.opening import accept_edited
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import saved_settings
-from duckplets.runs.weight_events import written
 from duckplets.tokens.arrays import array_manifest, check_rows
 from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.local import local_order, note, region_of
@@ -143,7 +142,6 @@ class TokenShards:
         prefetch: int = 2,
         run: str = "default",
         state: str | Path | None = None,
-        log: str | Path | None = None,
     ) -> TokenSampler:
         """Open a new run at its first position.
 
@@ -169,7 +167,6 @@ class TokenShards:
             prefetch: Blocks to prepare in the background.
             run: Name to save under.
             state: The state file; by default beside the folder.
-            log: A folder in which every save adds the ids of what was served, as Parquet.
 
         Raises:
             EmptyPoolError: There is no text to draw from.
@@ -181,7 +178,7 @@ class TokenShards:
         arguments: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "steps": steps}
         arguments |= {"remainder": remainder, "rank": rank, "world_size": world_size}
         arguments |= {"epochs": epochs}
-        arguments |= {"prefetch": prefetch, "run": run, "log": log, "split": split}
+        arguments |= {"prefetch": prefetch, "run": run, "split": split}
         rows = {"seq_length": seq_length, "pack": pack, "eos": eos, "by_bucket": by_bucket}
         sources = self.sources(self._checked_split(split))
         given = self._mixture(mixture)
@@ -210,7 +207,6 @@ class TokenShards:
     ) -> TokenSampler:
         """Open a saved run where it was saved; see ``duckplets.resume``."""
         path = self._state_path(state)
-        written(path)
         saved, cursor = states.load(path, run, tag)
         if saved.kind != "tokens" or saved.order_version != ORDER_VERSION:
             raise StateMismatchError(

@@ -23,7 +23,7 @@ from duckplets.tokens.planner import TokenOutlook
 
 _OVERRIDES = (  # arguments that may be given anew where a run is resumed
     *("mixture", "batch_size", "steps", "epochs", "rank", "world_size", "remainder", "prefetch"),
-    *("seed", "split", "log"),
+    *("seed", "split"),
 )
 _LONGEST_ROW = 1 << 20  # tokens
 # What runs over a corpus have besides: rows of tokens are neither texts nor pairs.
@@ -130,7 +130,7 @@ def overridden(settings: TokenSettings, given: Mapping[str, Any]) -> TokenSettin
     for name in given:
         if name not in _OVERRIDES:
             raise SamplerError(f"resume: no argument {name!r}{nearest(name, _OVERRIDES)}")
-    made = replace(settings, **{"log": None, **given})
+    made = replace(settings, **given)
     if "world_size" in given and "batch_size" not in given:
         checked_ranks(made.rank, made.world_size)
         made = replace(made, batch_size=batch_size_of(settings.global_batch, made.world_size))

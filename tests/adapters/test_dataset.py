@@ -235,8 +235,6 @@ def test_arguments_are_checked_where_they_are_given(corpus_path: Path) -> None:
         SamplerDataset(corpus_path, bach_size=4)
     with pytest.raises(dp.SamplerError, match=r"'prefech' \(did you mean 'prefetch'\?"):
         SamplerDataset.resume(corpus_path, prefech=4)
-    with pytest.raises(dp.SamplerError, match=r"log=.*served"):
-        SamplerDataset(corpus_path, log="somewhere")
 
 
 @pytest.mark.parametrize(

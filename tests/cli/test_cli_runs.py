@@ -218,9 +218,6 @@ def test_sampling_leaves_a_read_only_corpus_alone(toy: str) -> None:
         (["sample", "--mixture", "m.toml", "--mixture", "n.toml"], "one file, or weights"),
         (["sample", "--mixture", "a=1.toml=x"], "SOURCE=WEIGHT"),
         (["sample", "--allow-drift", "seed"], "give --resume"),
-        (["sample", "--log", "ids"], "give --save"),
-        (["sample", "--resume", "--log", "ids"], "give --save"),
-        (["sample", "--save", "--log", "toy.duckdb"], "no folder"),
         (["sample", "--state", "s.duckdb"], "give --resume or --save"),
         (["sample", "--save", "--state", "no/s.duckdb"], "no folder no"),
         (["sample", "--metrics", "no/m.json"], "no folder no"),
@@ -379,21 +376,6 @@ def test_metrics_count_from_the_start_of_the_run(toy: str) -> None:
     assert {name: found[f"data/{name}/samples"] for name in "ab"} == counts
     assert all(found[f"data/{name}/tokens"] > counts[name] for name in "ab")
     assert 0 < found["data/b/epochs"] < found["data/a/epochs"]
-
-
-def test_a_log_holds_the_ids_of_everything_up_to_the_save(toy: str) -> None:
-    first = samples(toy, "--batch-size", "4", "--steps", "3", "--save", "--log", "ids/run")
-    samples(toy, "--resume", "--steps", "5")  # not saved, so not kept
-    rest = samples(toy, "--resume", "--steps", "2", "--save", "--log", "ids/run")
-    kept = pq.read_table("ids/run", partitioning=None).sort_by("position").to_pylist()
-    assert without_steps(kept, 4) == first + rest
-    assert kept == lines(ok("served", toy))
-
-
-def test_a_log_may_begin_when_a_run_is_resumed(toy: str) -> None:
-    samples(toy, "--batch-size", "4", "--save")
-    found = samples(toy, "--resume", "--save", "--log", "ids")
-    assert without_steps(pq.read_table("ids", partitioning=None).to_pylist(), 4) == found
 
 
 def test_a_state_file_elsewhere(toy: str) -> None:

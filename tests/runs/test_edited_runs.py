@@ -283,27 +283,6 @@ def test_equal_recipes_are_equal_and_columns_follow(corpus: dp.Corpus, path: Pat
         dp.resume(path, records=[1])
 
 
-def test_a_log_is_not_followed_by_itself(
-    corpus: dp.Corpus, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    log = tmp_path / "log"
-    corpus.sampler(log=log, batch_size=4).save()
-    sampler = corpus.resume()
-    rows(sampler, 3)
-    sampler.save()
-    assert not log.exists()
-    assert caplog.text.count("kept a log in") == 1
-    caplog.clear()
-    corpus.sampler(log=log, batch_size=4, run="r").save()
-    for given in (None, log):
-        sampler = corpus.resume("r", log=given)
-        rows(sampler, 3)
-        sampler.save()
-        assert log.exists() == (given is not None)
-    rows(corpus.sampler(log=log), 1)
-    assert not caplog.text
-
-
 # ---- where runs are kept
 
 

@@ -69,7 +69,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         memory_limit: What DuckDB may use in each worker; by default 1 GB for all workers of the
             machine together (those of ``LOCAL_WORLD_SIZE`` ranks), but 256 MB each at least.
         threads: Threads of DuckDB in each worker; by default all have as many as there are cores.
-        arguments: All others are those of ``Corpus.sampler``, except ``log``.
+        arguments: All others are those of ``Corpus.sampler``.
 
     Raises:
         SamplerError: ``Corpus.sampler`` has no such argument.
@@ -142,7 +142,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             threads=threads,
         )
         saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
-        arguments = {**overrides, **saved, "log": None}
+        arguments = {**overrides, **saved}
         dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
         return dataset
 
@@ -344,7 +344,7 @@ class TokenDataset(SamplerDataset):
         world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
         cache: As for ``TokenShards``; with several workers give False where there is no room.
         memory_mb: As for ``TokenShards``, of each worker.
-        arguments: All others are those of ``TokenShards.sampler``, except ``log``.
+        arguments: All others are those of ``TokenShards.sampler``.
 
     Raises:
         SamplerError: ``TokenShards.sampler`` has no such argument.
@@ -402,7 +402,7 @@ class TokenDataset(SamplerDataset):
         """
         dataset = cls(folder, rank=rank, world_size=world_size, cache=cache, memory_mb=memory_mb)
         saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
-        arguments = {**overrides, **saved, "log": None}
+        arguments = {**overrides, **saved}
         dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
         return dataset
 

@@ -261,12 +261,7 @@ def put(
 
 def check_taken(what: str, takes: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
     """Refuse an argument that what opens a run does not take, or a dataset cannot."""
-    known = [name for name in inspect.signature(takes).parameters if name != "self"]
+    known = list(inspect.signature(takes).parameters)[1:]  # but for what it is a method of
     for name in arguments:
         if name not in known:
             raise SamplerError(f"{what}: no argument {name!r}{nearest(name, known)}")
-    if arguments.get("log") is not None:
-        raise SamplerError(
-            "log=: what a DataLoader's workers serve is not logged; open a Sampler, whose "
-            "served(start, stop) tells the ids of any positions"
-        )
