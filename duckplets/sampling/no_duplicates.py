@@ -32,7 +32,7 @@ BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one 
 
 _ROUNDS = 8  # of moving many samples at a time, while there are
 _FEW = 24  # or more; fewer are faster moved one by one
-_AT_ONCE = 512  # samples looked at for the places of a batch
+_AT_ONCE = 128  # samples looked at for the places of a batch
 _ONE = np.uint64(1)
 _TOP = np.uint64(48)
 _WORD = (1 << 64) - 1
