@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.samples.redrawn import Drawn, OneBatch, firsts, redraw
+from duckplets.samples.redrawn import Drawn, OneBatch, redraw
 
 if TYPE_CHECKING:
     from duckplets.samples.planned import Plan
@@ -32,8 +32,9 @@ BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one 
 
 _ROUNDS = 8  # of moving many samples at a time, while there are
 _FEW = 24  # or more; fewer are faster moved one by one
-_AT_ONCE = 512  # samples looked at for the places of a batch
+_AT_ONCE = 128  # samples looked at for the places of a batch
 _ONE = np.uint64(1)
+_TOP = np.uint64(48)
 _WORD = (1 << 64) - 1
 
 
@@ -135,25 +136,43 @@ class _Block:
         self._size = batch_size
         self._served = np.ones(samples, dtype=np.int8)  # how often who is at a place; 0 for holes
         self._batches = (samples - 1) // batch_size + 1
-        self._texts, self._nothing = _shared(texts)
-        # Bits: the batches that have each text, and those that have a hole.
-        self._having = np.zeros(self._nothing + 1, dtype=np.uint64)
-        self._open = 0
+        # Only some texts have names: those of samples that move, and where that does not come out
+        # even of batches with holes. No others say who fits where.
+        self._hashes = texts
+        self._is_named = np.zeros(1 << 16, dtype=bool)  # by their first bits, so some more are
+        self._knows_open = False
+        self._open = 0  # bits: the batches that have a hole
         self._able: tuple[Integers, Words] | None = None
 
     def move(self, moving: Integers) -> None:
         """Find other batches for samples that repeat a text; leave holes where there are none."""
-        stays = np.ones(len(self.order), dtype=bool)
-        stays[moving] = False
-        self._note(self.order[stays], self.batch[stays])
-        moving = moving[~self._seat(moving, moving)]  # who repeated a text of these only is back
         self.order[moving] = -1
+        self._name(self._hashes[:, moving])
+        moving = moving[~self._seat(moving, moving)]  # who repeated a text of these only is back
         moving = self._many(moving)
         (holes,) = np.nonzero(self.order < 0)
         self._open = sum(1 << batch for batch in np.unique(self.batch[holes]).tolist())
         choices = np.bitwise_count(~self._blocked(moving))
         for sample in moving[np.argsort(choices, kind="stable")].tolist():
             self._exchange(sample)
+
+    def _name(self, wanted: Words) -> None:
+        """Name texts 0, 1, …, these too, and note where they are; others get the number after."""
+        self._is_named[wanted >> _TOP] = True
+        some = np.nonzero(self._is_named[self._hashes >> _TOP])
+        found, names = np.unique(self._hashes[some], return_inverse=True)
+        self._nothing = len(found)
+        self._texts = np.full(self._hashes.shape, self._nothing)
+        self._texts[some] = names
+        self._having = np.zeros(self._nothing + 1, dtype=np.uint64)  # bits: the batches with each
+        (places,) = np.nonzero(self.order >= 0)
+        self._note(self.order[places], self.batch[places])
+
+    def _know_open(self) -> None:
+        if not self._knows_open:
+            self._knows_open = True
+            is_open = np.isin(self.batch, self.batch[self.order < 0])
+            self._name(self._hashes[:, self.order[is_open & (self.order >= 0)]])
 
     def _many(self, moving: Integers) -> Integers:
         """Fill holes with many samples at a time; return those for which that did not do."""
@@ -191,8 +210,9 @@ class _Block:
         texts = self._texts[:, samples]
         which, slots = np.nonzero((texts < self._nothing).T)
         cells = texts[slots, which] * self._batches + batches[which]
+        _, first, cell = np.unique(cells, return_index=True, return_inverse=True)
         repeating = np.zeros(len(samples), dtype=bool)
-        repeating[which[firsts(cells.astype(np.uint64)) < np.arange(len(cells))]] = True
+        repeating[which[which[first[cell]] != which]] = True  # else its own (SimCSE)
         return repeating
 
     def _note(self, samples: Integers, batches: Integers) -> None:
@@ -211,6 +231,7 @@ class _Block:
         missing &= (1 << self._batches) - 1
         if not missing:
             return False
+        self._know_open()
         if self._able is None:  # who can go to a hole, and to which batches
             (places,) = np.nonzero(self.order >= 0)
             away = ~self._blocked(self.order[places]) & np.uint64(self._open)
@@ -222,8 +243,11 @@ class _Block:
         at = fitting[np.searchsorted(places[fitting], home * self._size) % len(fitting)]
         place, other = int(places[at]), int(self.order[places[at]])
         self._having[self._texts[:, other]] &= ~(_ONE << np.uint64(self.batch[place]))
-        self._put(other, self._hole(_next_bit(int(away[at]), home)))
+        target = _next_bit(int(away[at]), home)
+        self._put(other, self._hole(target))
         self._put(sample, place)
+        if self._open >> target & 1 and self._nothing in self._texts[:, other]:
+            self._name(self._hashes)  # for these texts count there, too
         return True
 
     def _blocked(self, samples: int | Integers) -> Words:
@@ -263,6 +287,7 @@ class _Block:
         (holes,) = np.nonzero(self.order < 0)
         self._served[holes] = 0
         for batch in np.unique(self.batch[holes]).tolist():
+            self._know_open()
             left, having = holes[self.batch[holes] == batch].tolist(), set[int]()
             ring = self.ring(batch)
             for at in range(0, len(ring), _AT_ONCE):
@@ -274,11 +299,10 @@ class _Block:
         """Give holes of a batch to samples at some places, as far as they fit."""
         samples = self.order[places]
         fitting = self._blocked(samples) >> np.uint64(batch) & _ONE == 0
-        texts = self._texts[:, samples[fitting]].T.tolist()
-        for place, row in zip(places[fitting].tolist(), texts, strict=True):
-            shared = [text for text in row if text != self._nothing]
-            if holes and having.isdisjoint(shared):
-                having.update(shared)
+        rows = self._hashes[:, samples[fitting]].T.tolist()
+        for place, texts in zip(places[fitting].tolist(), rows, strict=True):
+            if holes and having.isdisjoint(texts):
+                having.update(texts)
                 self.order[holes.pop(0)] = self.order[place]
                 self._served[place] += 1
 
@@ -290,23 +314,6 @@ def _numbered(groups: Integers) -> Integers:
     number = np.empty_like(groups)
     number[by_group] = np.arange(len(groups)) - np.repeat(np.cumsum(counts) - counts, counts)
     return number
-
-
-def _shared(texts: Words) -> tuple[Integers, int]:
-    """Name the texts of several samples 0, 1, …; return the names, and how many there are.
-
-    All other texts get the number after those, as do a sample's texts that it has in an earlier
-    slot.
-    """
-    first = firsts(texts.reshape(-1)).reshape(texts.shape)
-    again = np.zeros(texts.shape, dtype=bool)
-    for slot in range(1, len(texts)):
-        again[slot] = (first[slot] == first[:slot]).any(axis=0)
-    several = np.bincount(first[~again], minlength=first.size) > 1
-    nothing = int(several.sum())
-    names = np.where(several, np.cumsum(several) - 1, nothing)[first]
-    names[again] = nothing
-    return names, nothing
 
 
 def _next_bit(word: int, start: int) -> int:

@@ -26,7 +26,7 @@ from duckplets.samples.negative_request import AT_RANDOM
 from duckplets.samples.no_duplicates import BLOCK_BATCHES, arranged
 from duckplets.samples.pairs import Judged, refuse_grades, samples_per_draw, spread
 from duckplets.samples.planned import Plan, joined
-from duckplets.samples.redrawn import Asked, Drawn, one_batch, redraw, settle
+from duckplets.samples.redrawn import Asked, Drawn, OneBatch, one_batch, redraw, settle
 from duckplets.samples.stream import Stream
 from duckplets.samples.version_switch import ByVersion, Courses
 
@@ -422,13 +422,14 @@ class Planner:
         self, drawn: Drawn, number: int, rows: Integers, row: int, seen: int
     ) -> RecipeError:
         free, stream = drawn.free[:, rows], drawn.stream_of(row)
+        fitting = OneBatch(drawn).fitting(rows.tolist())
         others = len({text for row in rows.tolist() for text in drawn.fixed[row]})
         return RecipeError(
             f"no_duplicates='negatives' cannot be kept: batch {number} wants {free.sum()} "
             f"different negatives that are none of the {others} texts of its anchors and "
             f"positives, and {seen + 1} of them (recipe {stream.recipe.name!r}, source "
-            f"{stream.source!r}) have only {seen} texts to choose from; lower batch_size or "
-            f"negatives"
+            f"{stream.source!r}) have only {seen} texts to choose from; lower negatives"
+            + (f", or batch_size to at most {fitting:,} for all ranks" if fitting else "")
         )
 
     def _samples(self, positions: Integers, schedule: Schedule | None = None) -> Drawn:

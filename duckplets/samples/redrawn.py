@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 _REDRAWS = 24  # by hashes; half of what can be drawn taken leaves one in 2^24
 _SOME = 2  # of them where all that can be drawn is looked at after that
 _REFUSED = 16  # samples of a stream that lack negatives, after which a batch takes none of it
-_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 
 _Cell: TypeAlias = tuple[int, int]  # row and column of a text
 
@@ -166,64 +166,68 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
     Returns:
         Rows and columns of the texts that still repeat another of their batch.
     """
-    texts, free = np.stack(drawn.plan.hashes), drawn.free
-    # What stays comes first.
-    order = np.concatenate([np.flatnonzero(~free), np.flatnonzero(free)])
-    words = pair_hashes(batch, texts).reshape(-1)
-    first = firsts(words[order])
-    (again,) = np.nonzero(first != np.arange(len(order)))
-    columns, rows = np.divmod(order[again], len(drawn))
-    others = order[first[again]] % len(drawn) != rows  # else its own (SimCSE)
-    columns, rows = columns[others], rows[others]
-    todo = np.flatnonzero(free[columns, rows])
+    free = drawn.free.reshape(-1)
+    taken = _Taken(pair_hashes(batch, np.stack(drawn.plan.hashes)).reshape(-1))
+    some = taken.repeated()
+    some = some[np.argsort(free[some], kind="stable")]  # what stays comes first
+    _, at, which = np.unique(taken.words[some], return_index=True, return_inverse=True)
+    # Not the first of its word, unless that is of the same sample (SimCSE).
+    some = some[some[at[which]] % len(drawn) != some % len(drawn)]
+    columns, rows = np.divmod(some, len(drawn))
+    todo = np.flatnonzero(free[some])
     repeats = np.ones(len(rows), dtype=bool)
-    if len(todo):
-        taken = _Taken(texts, batch, words)
-    for attempt in range(_REDRAWS if len(todo) else 0):
+    for attempt in range(_REDRAWS):
+        if len(todo) == 0:
+            break
         found, legal = drawn.again(rows[todo], columns[todo], attempt)
-        legal[legal] = taken.take(batch[rows[todo[legal]]], found.hashes[legal])
+        legal[legal] = taken.take(pair_hashes(batch[rows[todo[legal]]], found.hashes[legal]))
         drawn.put(rows[todo[legal]], columns[todo[legal]], found.part(legal))
         repeats[todo[legal]] = False
         todo = todo[~legal]
-        if len(todo) == 0:
-            break
     return rows[repeats], columns[repeats]
 
 
 class _Taken:
-    """The texts that batches have.
+    """The texts that batches have, in a hash table with the last of each cell.
 
     Args:
-        texts: Of every sample, a row a slot.
-        batch: Of every sample, in ascending order.
-        words: ``pair_hashes`` of both.
+        words: ``pair_hashes`` of every batch and text.
     """
 
-    def __init__(self, texts: Words, batch: Integers, words: Words) -> None:
-        self._texts, self._batch = texts, batch
-        self._shift = np.uint64(60 - len(words).bit_length())
-        self._some = np.zeros(1 << (64 - int(self._shift)), dtype=bool)
-        self._some[words >> self._shift] = True
-        self._having: dict[int, set[int]] = {}
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        index = np.arange(len(words), dtype=np.int32)
+        self._shift = np.uint64(64 - (4 * len(words)).bit_length())
+        cells = words >> self._shift
+        self._last = np.zeros(1 << (64 - int(self._shift)), dtype=np.int32)
+        self._last[cells] = index
+        several = np.zeros(len(self._last), dtype=bool)
+        several[cells[self._last[cells] != index]] = True
+        (self._crowded,) = np.nonzero(several[cells])
+        self._sorted = np.sort(words[self._crowded])
         self._new: set[int] = set()
 
-    def take(self, batches: Integers, texts: Words) -> Flags:
-        """Give batches texts that they do not have, one after the other; return which those are."""
-        words = pair_hashes(batches, texts)
-        taken = self._some[words >> self._shift]
-        for at in np.flatnonzero(taken).tolist():  # few, mostly, and most of these by chance
-            taken[at] = int(texts[at]) in self._texts_of(int(batches[at]))
-        for at, word in enumerate(words.tolist()):
-            taken[at] |= word in self._new
+    def repeated(self) -> Integers:
+        """Return the words that are there several times."""
+        again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
+        return self._crowded[_among(again, self.words[self._crowded])]
+
+    def take(self, words: Words) -> Flags:
+        """Add words that are missing, one after the other; return which those are."""
+        missing: Flags = self.words[self._last[words >> self._shift]] != words
+        missing &= ~_among(self._sorted, words)
+        for at in np.flatnonzero(missing).tolist():
+            missing[at] = (word := int(words[at])) not in self._new
             self._new.add(word)
-        missing: Flags = ~taken
         return missing
 
-    def _texts_of(self, batch: int) -> set[int]:
-        if batch not in self._having:
-            low, high = np.searchsorted(self._batch, [batch, batch + 1])
-            self._having[batch] = {*self._texts[:, low:high].reshape(-1).tolist()}
-        return self._having[batch]
+
+def _among(words: Words, wanted: Words) -> Flags:
+    """Return which words are among sorted ones."""
+    at = np.searchsorted(words, wanted)
+    found: Flags = at < len(words)
+    found[found] = words[at[found]] == wanted[found]
+    return found
 
 
 def settle(drawn: Drawn, rows: Integers) -> tuple[int, int] | None:
@@ -271,6 +275,10 @@ class OneBatch:
         self._found: dict[_Cell, FoundNegatives] = {}  # negatives that were drawn again
         self._options: dict[int, FoundNegatives] = {}
         self._refused: Counter[int] = Counter()  # samples, by stream
+
+    def fitting(self, rows: Iterable[int]) -> int:
+        """Add samples up to one whose negatives do not fit; return how many."""
+        return sum(1 for _ in takewhile(self._add, rows))
 
     def take(self, rows: Iterable[int], room: int) -> None:
         """Add samples that fit, up to a number in all; few of a stream whose negatives do not."""
@@ -389,21 +397,3 @@ def one_batch(tiers: Iterator[Drawn], room: int) -> Drawn:
     rare = OneBatch(pool)
     rare.take(np.argsort(often, kind="stable").tolist(), room)
     return max(batch, rare, key=lambda one: len(one.rows)).made()
-
-
-def firsts(words: Words) -> Integers:
-    """Return for every word the index of the first one equal to it.
-
-    A table of hashes finds nearly all; only words that share a cell with others are sorted.
-    """
-    index = np.arange(len(words))
-    bits = (4 * len(words)).bit_length()
-    table = np.empty(1 << bits, dtype=np.int64)
-    cells = (words * _SPREAD >> np.uint64(64 - bits)).astype(np.int64)
-    table[cells[::-1]] = index[::-1]  # the first in a cell is written last, and stays
-    first = table[cells]
-    (met,) = np.nonzero(words[first] != words)
-    if len(met):
-        _, at, which = np.unique(words[met], return_index=True, return_inverse=True)
-        first[met] = met[at[which]]
-    return first

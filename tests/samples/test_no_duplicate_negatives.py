@@ -142,7 +142,7 @@ def small(path: Path, size: int) -> dp.Corpus:
 def test_a_corpus_is_served_down_to_its_last_legal_negative(
     tmp_path: Path, size: int, batch: int, negatives: int
 ) -> None:
-    """Every batch needs each text that is none of its own; one more sample is one too many."""
+    """Every batch needs each text that is none of its own; a larger one is told of this one."""
     with small(tmp_path / "c.duckdb", size) as corpus:
         shared: dict[str, Any] = {"recipes": [PLAIN], "negatives": negatives, "swap": False}
         sampler = corpus.sampler(**shared, batch_size=batch, no_duplicates="negatives", epochs=2)
@@ -151,9 +151,10 @@ def test_a_corpus_is_served_down_to_its_last_legal_negative(
             if len(set(others)) == 2 * batch:  # no anchor of two epochs
                 assert set(drawn) == {f"a {i}" for i in range(size)} - set(others)
         with pytest.raises(
-            dp.RecipeError, match=r"no_duplicates='negatives' cannot be kept: batch 0 wants"
-        ):
-            corpus.sampler(**shared, batch_size=batch + 1, no_duplicates="negatives", run="more")
+            dp.RecipeError, match=r"='negatives' cannot be kept: batch 0 wants"
+        ) as e:
+            corpus.sampler(**shared, batch_size=batch + 3, no_duplicates="negatives", run="more")
+        assert f"lower negatives, or batch_size to at most {batch} for all ranks" in str(e.value)
 
 
 def test_what_one_negative_leaves_another_takes(tmp_path: Path) -> None:

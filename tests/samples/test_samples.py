@@ -12,6 +12,7 @@ from corpora import Window, all_windows, by_record, odd_corpus, samples
 from effort import THOROUGH, often
 
 import duckplets as dp
+from duckplets.mining.store import named_pool
 from duckplets.pools.read import PoolReader
 
 Matches = Callable[[Window], bool]
@@ -191,7 +192,7 @@ def test_triplets_follow_the_rules(
             check_epochs(sampler, windows, case, pool, may, slots)
             if negatives == 1:
                 corpus.add_recipe(recipe)
-                compiled = corpus._compiled("r", None, "train")
+                compiled = named_pool(corpus.database, "r", None, "train")
                 with PoolReader(corpus.database, [compiled]) as reader:
                     counts = reader.count(compiled)
                 assert counts.pop(None) == len(pool)
