@@ -1,7 +1,7 @@
 -- Texts that were left in the Parquet files they came from: of each section stands here where its
 -- text is, and `sections` is a view that reads it there. `stored_sections` has all but those texts,
 -- so what needs no text reads that, and opens no file. The view is made anew where files come or
--- go (duckplets/ingest/external_text.py).
+-- go (duckplets/ingest/in_place.py).
 ALTER TABLE sections RENAME TO stored_sections;
 ALTER TABLE stored_sections ALTER COLUMN text DROP NOT NULL;
 ALTER TABLE stored_sections ADD COLUMN file_key INTEGER;

@@ -351,8 +351,8 @@ def counted(function):
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*arguments, **named)
     return call
-for where, name in [(mapped.IpcWriter, "write"), (mapped.IpcWriter, "finish"), (os, "replace"),
-                    (os, "fsync"), (mapped, "digest_of")]:
+for where, name in [(mapped_arrays.IpcWriter, "write"), (mapped_arrays.IpcWriter, "finish"), (os, "replace"),
+                    (os, "fsync"), (mapped_arrays, "digest_of")]:
     setattr(where, name, counted(getattr(where, name)))
 with dp.Corpus(sys.argv[1], read_only=True) as corpus:
     corpus.prepare()
