@@ -124,7 +124,7 @@ def test_doctor_says_so_and_deleting_helps(prepared: Path) -> None:
 
 def arrays(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Yield of every array of a snapshot its file, its first byte and its bytes."""
-    manifest = snapshot.Manifest.read(folder)
+    manifest = snapshot.SnapshotManifest.read(folder)
     assert manifest is not None
     for segment in manifest.segments:
         for file, columns in (
