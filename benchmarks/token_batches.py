@@ -110,22 +110,15 @@ def _run(folder: Path, seconds: float, **how: Any) -> Found:
                 batch[name]
             yield int(batch["attention_mask"].sum())
 
-    cache = False if how.pop("row_groups", False) else None
-    with dp.TokenShards(folder, cache=cache) as shards:
+    with dp.TokenShards(folder) as shards:
         started, cpu = time.perf_counter(), time.process_time()
-        if resumed := how.pop("resumed", None):
-            sampler = shards.resume(state=resumed)
-        else:
-            sampler = shards.sampler(seq_length=LENGTH, batch_size=BATCH, **how)
+        sampler = shards.sampler(seq_length=LENGTH, batch_size=BATCH, **how)
         next(sampler)
         opening = {
             "first_batch_s": time.perf_counter() - started,
             "first_batch_cpu_s": time.process_time() - cpu,
         }
-        found = opening | _taken(counted(sampler), seconds)
-        if cache is False:
-            found["kept_mb"] = shards.file.nbytes / 1e6
-        return found
+        return opening | _taken(counted(sampler), seconds)
 
 
 def token_file(folder: Path, _: float) -> Found:
@@ -165,31 +158,6 @@ def by_bucket(folder: Path, seconds: float) -> Found:
     return _run(folder, seconds, by_bucket=True)
 
 
-def packed_row_groups(folder: Path, seconds: float) -> Found:
-    """Packed rows without a token file, in a local order."""
-    return _run(folder, seconds, pack=True, row_groups=True)
-
-
-def single_row_groups(folder: Path, seconds: float) -> Found:
-    """A text a row, without a token file."""
-    return _run(folder, seconds, row_groups=True)
-
-
-def by_bucket_row_groups(folder: Path, seconds: float) -> Found:
-    """Batches of one length class, without a token file."""
-    return _run(folder, seconds, by_bucket=True, row_groups=True)
-
-
-def global_row_groups(folder: Path, seconds: float) -> Found:
-    """Packed rows without a token file, in the order over all rows that a run began with."""
-    import duckplets as dp
-
-    state = folder.with_name("global.duckdb")
-    with dp.TokenShards(folder) as shards:
-        shards.sampler(seq_length=LENGTH, batch_size=BATCH, pack=True, state=state).save()
-    return _run(folder, seconds, row_groups=True, resumed=state)
-
-
 def peer_datasets(folder: Path, seconds: float) -> Found:
     """The same files by ``datasets``: streamed, shuffled through a buffer, packed as they come."""
     try:
@@ -218,7 +186,6 @@ MEASUREMENTS: dict[str, Callable[[Path, float], Found]] = {
     measure.__name__: measure
     for measure in (
         token_file, packed, packed_without_ends, packed_of_eight_ranks, single, by_bucket,
-        packed_row_groups, single_row_groups, by_bucket_row_groups, global_row_groups,
         peer_datasets,
     )
 }  # fmt: skip

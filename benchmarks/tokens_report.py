@@ -35,16 +35,8 @@ file, too.
 |---|---|---|---|---|
 {rows}
 
-{without}{peer}
+{peer}
 """
-
-# Where the tokens are more than twice what is kept of them, and where they are not.
-WITHOUT = """Without a token file a run in a local order serves **{local:.0f} %** of the packed
-tokens of a second of processor time that it serves with one; where it goes on in an order over all rows, each block of it
-reads nearly every row group, and that is {over_all:.1f} %. {kept_mb:,.0f} MB of row groups were kept
-at most."""
-ALL_KEPT = """All row groups of this folder fit into memory, so these figures say nothing of
-reading without a token file but that it works; from 400 million tokens on they do."""
 
 TITLES = {
     "token_file": "the token file, made once",
@@ -53,10 +45,6 @@ TITLES = {
     "packed_of_eight_ranks": "packed, what one of eight ranks takes",
     "single": "a text a row",
     "by_bucket": "a text a row, batches of one length class",
-    "packed_row_groups": "packed, without a token file",
-    "single_row_groups": "a text a row, without a token file",
-    "by_bucket_row_groups": "batches of one length class, without a token file",
-    "global_row_groups": "packed, without a token file, in an order over all rows",
     "peer_datasets": "`datasets`, streamed through a buffer of 10,000 texts, packed",
 }
 
@@ -73,23 +61,14 @@ def shards_section(results: dict[str, float]) -> str:
 def batches_section(results: dict[str, Any]) -> str:
     """Return the section for the output of ``token_batches.py``."""
     rate = {name: found["tokens_per_cpu_s"] for name, found in _measured(results).items()}
-    kept_mb = max(found.get("kept_mb", 0) for found in _measured(results).values())
-    without = WITHOUT if 4e-6 * results["tokens"] > 2 * kept_mb else ALL_KEPT
     peer = ""
     if "peer_datasets" in rate:
         times = rate["packed"] / rate["peer_datasets"]
-        peer = (
-            f" By processor time packed rows come **{times:.1f} times** as fast as by `datasets`."
-        )
+        peer = f"By processor time packed rows come **{times:.1f} times** as fast as by `datasets`."
     return BATCHES.format(
         tokens=results["tokens"],
         rows="\n".join(_row(name, found) for name, found in _measured(results).items()),
         processors=results["packed"]["tokens_per_s"] / rate["packed"],
-        without=without.format(
-            local=100 * rate["packed_row_groups"] / rate["packed"],
-            over_all=100 * rate["global_row_groups"] / rate["packed"],
-            kept_mb=kept_mb,
-        ),
         peer=peer,
     )
 

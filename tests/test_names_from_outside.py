@@ -197,7 +197,7 @@ def test_a_manifest_leads_nowhere_else(shards: Path, tmp_path: Path, field: str)
         (folder / "manifest.json").write_text(json.dumps(told))
         with watched(tmp_path, folder):
             with pytest.raises(dp.DamagedFileError):
-                dp.TokenShards(folder, cache=False)
+                dp.TokenShards(folder)
             with pytest.raises(dp.DamagedFileError):
                 dp.verify(folder)
 

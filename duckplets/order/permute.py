@@ -121,43 +121,6 @@ def item_at(stream: int, n: int, index: int) -> int:
     return item
 
 
-def ranks_in_regions(
-    stream: int, n: int, index: Integers, block: int, blocks: int
-) -> tuple[Integers, Integers]:
-    """Return (item, epoch) as ``ranks_at`` does, of an order in which items near each other stay.
-
-    Items are cut into blocks of ``block`` that adjoin. An epoch permutes these; so many ``blocks``
-    after one another are a region, whose items are permuted. Where all are one region this is the
-    order of ``ranks_at``.
-    """
-    if n <= block * blocks:
-        return ranks_at(stream, n, index)
-    epochs, rank = np.divmod(index, n)
-    items = np.empty(len(index), dtype=np.int64)
-    for epoch in np.unique(epochs).tolist():
-        low, high = np.searchsorted(epochs, [epoch, epoch + 1])
-        items[low:high] = _in_regions(stream, n, epoch, rank[low:high], block, blocks)
-    return items, epochs
-
-
-def _in_regions(
-    stream: int, n: int, epoch: int, rank: Integers, block: int, blocks: int
-) -> Integers:
-    """Return the items of some ranks of one epoch, which ascend."""
-    order = shuffled(key(stream, "blocks"), -(-n // block), epoch)
-    begins = np.cumsum([0, *np.minimum(n - order * block, block).tolist()])
-    items = np.empty(len(rank), dtype=np.int64)
-    regions = np.searchsorted(begins[:-1:blocks], rank, side="right") - 1
-    for region in np.unique(regions).tolist():
-        low, high = np.searchsorted(regions, [region, region + 1])
-        first, end = begins[region * blocks], begins[min((region + 1) * blocks, len(order))]
-        within = key(stream, "region", epoch, region)
-        place = first + ranks_at(within, int(end - first), rank[low:high] - first)[0]
-        at = np.searchsorted(begins, place, side="right") - 1
-        items[low:high] = order[at] * block + place - begins[at]
-    return items
-
-
 def shuffled(stream: int, n: int, epoch: int = 0) -> Integers:
     """Return an epoch of a stream over ``n`` items, in order: each of them once."""
     items = np.empty(n, dtype=np.int64)

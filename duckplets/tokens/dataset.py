@@ -8,16 +8,14 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from duckplets.base.checks import integer
 from duckplets.base.dropped import LiveSet
 from duckplets.base.object_store import is_address
 from duckplets.base.sanitize import counted, listed
 from duckplets.errors import (
     EmptyPoolError,
     SamplerError,
-    ShardError,
     StateMismatchError,
     nearest,
 )
@@ -31,15 +29,12 @@ from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.opening import accept_edited
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import saved_settings
-from duckplets.tokens.arrays import array_manifest, check_rows
 from duckplets.tokens.fetch import TokenFetcher
-from duckplets.tokens.local import local_order, note, region_of
 from duckplets.tokens.locations import mirror
 from duckplets.tokens.manifest import ShardManifest
-from duckplets.tokens.memmap import NoRoomError, TokenFile
+from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.mixtures import load_mixture
 from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
-from duckplets.tokens.row_groups import RowGroups
 from duckplets.tokens.rows import PackedRows, SingleRows, TokenRows
 from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
 from duckplets.tokens.spans import TextSpan
@@ -54,23 +49,10 @@ class TokenShards:
     the folder, which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
     beside it.
 
-    Where there is no room for that file, or with ``cache=False``, tokens are read from the row
-    groups of the shards. New runs have a local order then: an epoch shuffles blocks of 4 million
-    tokens, and rows within regions of up to 11 blocks, so that few row groups are read for many
-    rows. That is said, is part of the run, and stays when it is resumed where there is room. A run
-    that was begun with a token file keeps its order as well, at a small part of the rate.
-
-    A folder of token arrays, ``.npy`` files of integers, is read as well, as one split ``train``;
-    sources are the folders in it, or itself. Of one dimension an array is one text, of two each row
-    is; ``sampler`` takes ``pack=True, eos=None`` then, and fills up the last row of a source by 0.
-
     Args:
-        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it, or of token arrays. Of
-            shards in a store, ``s3://bucket/prefix``, what is missing in ``cache`` is brought there
-            first.
-        cache: A folder for the decoded tokens, where they cannot lie beside it, or False: none.
-            Where there is no room several ranks or workers have to be given False, all of them.
-        memory_mb: Of row groups that a process keeps where there is no token file, in 10^6 bytes.
+        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it. Of shards in a store,
+            ``s3://bucket/prefix``, what is missing in ``cache`` is brought there first.
+        cache: A folder for the decoded tokens, where they cannot lie beside it.
 
     Attributes:
         path: The folder; of shards in a store the one in ``cache``.
@@ -79,44 +61,23 @@ class TokenShards:
     Raises:
         ShardError: It is no such folder.
         DamagedFileError: Its manifest is not as it was written.
-        SamplerError: ``memory_mb`` is no positive integer.
     """
 
     def __init__(
         self,
         folder: str | Path,
         *,
-        cache: str | Path | Literal[False] | None = None,
-        memory_mb: int = 384,
+        cache: str | Path | None = None,
     ) -> None:
-        self.path = mirror(str(folder), cache or None) if is_address(folder) else Path(folder)
-        self._cache = cache if cache is None or cache is False else Path(cache)
-        self._memory = 10**6 * integer("memory_mb", memory_mb, 1)
-        self._no_room = ""  # why there is none
-        self.manifest = array_manifest(self.path) or ShardManifest.read(self.path)
+        self.path = mirror(str(folder), cache) if is_address(folder) else Path(folder)
+        self._cache = None if cache is None else Path(cache)
+        self.manifest = ShardManifest.read(self.path)
         self._samplers: LiveSet[TokenSampler] = LiveSet()
 
     @cached_property
-    def file(self) -> TokenFile | RowGroups:
-        """The decoded tokens, made now if they are not there; else what reads row groups."""
-        if self._cache is not False:
-            try:
-                return TokenFile.of(self.path, self.manifest, self._cache)
-            except NoRoomError as error:
-                self._no_room = str(error)
-        return RowGroups(self.path, self.manifest, self._memory)
-
-    def agree(self, readers: int) -> None:
-        """Refuse to let the room that there is decide on the order, where several read one run.
-
-        Raises:
-            ShardError: There is no room for the token file.
-        """
-        if readers > 1 and isinstance(self.file, RowGroups) and self._no_room:
-            raise ShardError(
-                f"{self._no_room}. Without it a run has a local order, which all of its "
-                f"{readers} readers have to have: give cache=False to all of them"
-            )
+    def file(self) -> TokenFile:
+        """The decoded tokens, made now if they are not there."""
+        return TokenFile.of(self.path, self.manifest, self._cache)
 
     def sources(self, split: str = "train") -> list[str]:
         """Return the names of the sources that have texts in a split."""
@@ -171,7 +132,7 @@ class TokenShards:
         Raises:
             EmptyPoolError: There is no text to draw from.
             SamplerError, MixtureError: An argument is wrong.
-            ShardError: It is one of several ranks, and there is no room for the token file.
+            ShardError: There is no room for the token file.
         """
         path = self._state_path(state)
         notes = unsavable(path, asked=state is not None)
@@ -191,8 +152,6 @@ class TokenShards:
             folder={"name": self.path.name, "fingerprint": self.manifest.fingerprint},
             version=int(self.manifest.corpus.get("version", 0)),
         )
-        check_rows(self.manifest, settings.rows)
-        settings = settings.ordered(self._local(settings))
         return self._opened(settings, path, [*notes, *omitted(given, sources)], None)
 
     def resume(
@@ -219,7 +178,6 @@ class TokenShards:
         folder = {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
         now = replace(overridden(before, overrides), folder=folder)
         self._checked_split(now.split)
-        check_rows(self.manifest, now.rows)
         was, edited = None, {}
         if now.mixture != before.mixture and "mixture" not in allow_drift:
             Mixture.from_dict(now.mixture).check(now.sources)
@@ -293,19 +251,8 @@ class TokenShards:
         if not settings.rank:
             saved = behind(self.path, settings, path, position)
             sampler.notes += [*notes, *saved, *_cut(streams)]
-            if isinstance(self.file, RowGroups):
-                rows, local = (stream.rows for stream in streams), settings.rows.get("local")
-                sampler.notes.append(note(self.file, rows, local, self._no_room))
         self._samplers.add(sampler)
         return sampler
-
-    def _local(self, settings: TokenSettings) -> dict[str, int] | None:
-        """Return the local order of a new run, if it has one: it follows from the manifest."""
-        if isinstance(self.file, TokenFile):
-            return None
-        self.agree(settings.world_size)
-        by_bucket = settings.rows["by_bucket"]
-        return local_order(self.manifest, settings.split, by_bucket=by_bucket)
 
     def _streams(self, settings: TokenSettings, sources: Sequence[str]) -> list[TokenStream]:
         """Return the streams of some sources.
@@ -324,8 +271,7 @@ class TokenShards:
             name = settings.recipes[source][0]["name"]
             for bucket, of in rows.items():
                 recipe = RowRecipe(name if bucket is None else f"{name}, bucket {bucket}")
-                region = region_of(of, settings.rows.get("local"))
-                found.append(TokenStream(source, bucket, of, recipe, settings.seed, region))
+                found.append(TokenStream(source, bucket, of, recipe, settings.seed))
         return found
 
     def _rows(self, settings: TokenSettings, source: str) -> dict[int | None, TokenRows]:

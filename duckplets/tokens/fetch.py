@@ -19,8 +19,8 @@ from duckplets.errors import DuckpletsError
 from duckplets.samples.batch import SampleTally
 from duckplets.samples.planned import Plan
 from duckplets.tokens.batches import TokenBatch
-from duckplets.tokens.gather import Tokens
 from duckplets.tokens.manifest import ShardManifest
+from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.planner import TokenStream
 from duckplets.tokens.rows import Gathered
 from duckplets.tokens.spans import RecordIds
@@ -100,7 +100,7 @@ class TokenFetcher:
     def __init__(
         self,
         streams: Sequence[TokenStream],
-        file: Tokens,
+        file: TokenFile,
         folder: Path,
         manifest: ShardManifest,
         *,

@@ -32,9 +32,7 @@ from duckplets.base.plain import from_json, misfit
 from duckplets.base.progress import bar
 from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, ShardError
-from duckplets.tokens.arrays import is_array, laid_out
 from duckplets.tokens.decode import decoded, digest_of
-from duckplets.tokens.gather import copy, empty_rows
 from duckplets.tokens.manifest import ShardManifest
 
 log = logging.getLogger("duckplets")
@@ -49,10 +47,6 @@ _TAIL = {
     **dict.fromkeys(("fingerprint", "offsets_digest", "digest"), str),
     "format": int,
 }
-
-
-class NoRoomError(ShardError):
-    """A token file cannot be written where it was to lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ class TokenFile:
             cache: A folder to keep it in; by default it lies beside the folder of shards.
 
         Raises:
-            NoRoomError: It cannot be written, or there is no room for it.
+            ShardError: It cannot be written, or there is no room for it.
             DamagedFileError: A shard is not as it was written.
         """
         path = _place(folder, manifest, cache)
@@ -129,11 +123,24 @@ class TokenFile:
         return len(self.tokens)
 
     def take(self, starts: Integers, lengths: Integers, width: int, fill: int) -> Integers32:
-        """Return so many tokens from each place on as rows, filled up; see ``Tokens``."""
-        ids = empty_rows(self, starts, lengths, width, fill)
-        if len(ids) and (lengths == width).all():  # in one copy: packed rows nearly always
+        """Return so many tokens from each place on as rows, filled up; int32[places, width].
+
+        Raises:
+            DamagedFileError: They lead out of the tokens.
+        """
+        lead_out = (starts < 0) | (lengths < 0) | (lengths > width)
+        if (lead_out | (starts + lengths > len(self.tokens))).any():
+            raise self.damage("offsets of texts lead nowhere")
+        full = lengths == width
+        if len(full) and full.all():  # packed rows nearly always: in one copy
             return np.lib.stride_tricks.sliding_window_view(self.tokens, width)[starts]
-        copy(self.tokens, starts, lengths, ids, np.arange(len(ids)), np.zeros(len(ids), np.int64))
+        ids = np.full((len(starts), width), fill, np.int32)
+        if full.any():  # all at once: one by one they take twice the time
+            windows = np.lib.stride_tricks.sliding_window_view(self.tokens, width)
+            ids[full] = windows[starts[full]]
+        left = (values[~full].tolist() for values in (starts, lengths, np.arange(len(ids))))
+        for start, length, row in zip(*left, strict=True):
+            ids[row, :length] = self.tokens[start : start + length]
         return ids
 
     def damage(self, why: str) -> DamagedFileError:
@@ -202,7 +209,7 @@ def _writable(path: Path, manifest: ShardManifest) -> Iterator[None]:
         if isinstance(error, DamagedFileError):
             raise
         why = error.strerror or str(error)
-        raise NoRoomError(
+        raise ShardError(
             f"the token file {shown(path)} cannot be written: {why}. It takes "
             f"{(8 * texts + 4 * tokens) / 1e6:,.1f} MB; give cache= with a folder that has the room"
         ) from error
@@ -244,8 +251,7 @@ def _fill(file: BinaryIO, texts: int, folder: Path, manifest: ShardManifest) -> 
         for number, shard in enumerate(manifest.shards):
             if progress is not None:
                 progress(number, len(manifest.shards))
-            parts = laid_out(folder, shard) if is_array(shard) else decoded(folder, shard, manifest)
-            for ids, ends in parts:
+            for ids, ends in decoded(folder, shard, manifest):
                 file.seek(8 * (done + 1))
                 file.write((begin + ends).astype("<i8").tobytes())
                 file.seek(first + 4 * begin)

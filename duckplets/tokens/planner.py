@@ -11,13 +11,12 @@ import numpy as np
 
 from duckplets.base.arrays import Floats, Integers
 from duckplets.order.buckets import BucketSchedule
-from duckplets.order.permute import key, ranks_at, ranks_in_regions
+from duckplets.order.permute import key, ranks_at
 from duckplets.order.schedule import Schedule
 from duckplets.runs.outlook import Outlook
 from duckplets.samples.plan import Planner
 from duckplets.samples.planned import Plan
 from duckplets.samples.redrawn import Asked
-from duckplets.tokens.local import words
 from duckplets.tokens.rows import TokenRows
 
 
@@ -44,7 +43,6 @@ class TokenStream:
         rows: Its rows.
         recipe: What a forecast calls it.
         seed: Of the run.
-        region: In a local order, rows of a block and blocks of a region; else None.
     """
 
     source: str
@@ -52,7 +50,6 @@ class TokenStream:
     rows: TokenRows
     recipe: RowRecipe
     seed: int
-    region: tuple[int, int] | None = None
 
     negatives = anchors_a_draw = 1
     fallback_anchors = 0
@@ -71,8 +68,6 @@ class TokenStream:
         """Return row and epoch of some of its samples; their numbers ascend, gaps or not."""
         parts = () if self.bucket is None else (self.bucket,)
         stream = key(self.seed, self.source, "rows", *parts)
-        if self.region is not None:
-            return ranks_in_regions(stream, len(self), index, *self.region)
         return ranks_at(stream, len(self), index)
 
 
@@ -139,12 +134,6 @@ class TokenOutlook(Outlook):
     @property
     def _sample(self) -> str:
         return "row"
-
-    def described(self, step: int) -> Iterator[str]:
-        """Yield lines that say what is drawn from a step on, and in what order."""
-        yield from super().described(step)
-        if local := cast(Any, self._settings).rows.get("local"):
-            yield words(local)
 
     def _tokens(self) -> Floats:
         """Return the tokens of all rows of every stream."""

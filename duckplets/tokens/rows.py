@@ -16,7 +16,6 @@ from typing import Protocol
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Integers32
-from duckplets.tokens.gather import spread
 from duckplets.tokens.spans import TextSpan
 
 _AT_ONCE = 1 << 20  # texts whose lengths are looked at together
@@ -108,7 +107,7 @@ class PackedRows:
         begins, lengths = rows * self.width, self.lengths(rows)
         before = self._before(begins, inclusive=True) - 1  # the text that each row begins in
         after = self._before(begins + lengths, inclusive=False)
-        owners, texts = spread(before + 1, after)
+        owners, texts = _spread(before + 1, after)
         columns = self._start(texts) - begins[owners]
         if ((columns < 0) | (columns >= self.width)).any():
             raise self.of.damage()
@@ -171,7 +170,7 @@ class PackedRows:
     def _ends(self, begins: Integers, stops: Integers) -> tuple[Integers, Integers]:
         """Return row and column of every end within rows."""
         first = self._before(begins, inclusive=True)
-        owners, texts = spread(first, self._before(stops, inclusive=True) + 1)
+        owners, texts = _spread(first, self._before(stops, inclusive=True) + 1)
         columns = self.of.offsets[np.minimum(texts, len(self.of))] - self.of.span[0] - 1
         columns = columns - begins[owners]
         within: Flags = (columns >= 0) & (columns < (stops - begins)[owners])
@@ -235,3 +234,11 @@ class SingleRows:
 
 def _put_ends(ids: Integers32, end: int, rows: Integers, columns: Integers) -> None:
     ids[rows, columns] = end
+
+
+def _spread(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
+    """Return the integers of several ranges, laid end to end, and of which range each is."""
+    counts = np.maximum(stops - starts, 0)
+    owners = np.repeat(np.arange(len(counts)), counts)
+    shift = starts - (np.cumsum(counts) - counts)
+    return owners, np.arange(len(owners)) + shift[owners]

@@ -51,18 +51,8 @@ class TokenSettings(RunSettings):
 
     @property
     def rows(self) -> dict[str, Any]:
-        """How sources become rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``.
-
-        In a local order ``local``, too: tokens of a ``block`` and ``blocks`` of a region.
-        """
+        """How sources become rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``."""
         return next(iter(self.recipes.values()))[0]
-
-    def ordered(self, local: Mapping[str, int] | None) -> TokenSettings:
-        """Return the settings of the same run in a local order, or as they are."""
-        if local is None:
-            return self
-        rows = {**self.rows, "local": dict(local)}
-        return replace(self, recipes={source: [rows] for source in self.recipes})
 
 
 def new_settings(

@@ -12,10 +12,9 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers
 from duckplets.base.names import inside
 from duckplets.errors import DamagedFileError
-from duckplets.tokens.arrays import is_array, text_names
 from duckplets.tokens.decode import reading
-from duckplets.tokens.gather import Tokens
 from duckplets.tokens.manifest import ShardManifest
+from duckplets.tokens.memmap import TokenFile
 
 _SHARDS = 16  # whose record ids are kept
 
@@ -25,12 +24,12 @@ class TextSpan:
     """Texts that adjoin in a folder.
 
     Attributes:
-        file: The token file, or what stands for it.
+        file: The token file.
         first: Number of the first.
         stop: After the last.
     """
 
-    file: Tokens
+    file: TokenFile
     first: int
     stop: int
 
@@ -92,8 +91,6 @@ class RecordIds:
         import pyarrow.parquet as pq
 
         shard = self._shards[number]
-        if is_array(shard):
-            return text_names(shard)
         path = inside(self._folder, shard.path, DamagedFileError)
         with reading(path):
             with pq.ParquetFile(path) as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from effort import often, some  # noqa: E402
 from token_shards import lengths_of, numbered, write_shards  # noqa: E402
 
 import duckplets as dp  # noqa: E402
-from duckplets.tokens import local  # noqa: E402
 from duckplets.torch import TokenDataset  # noqa: E402
 
 COMMON: dict[str, Any] = {"batch_size": 6, "seq_length": 24, "pack": True, "seed": 7, "epochs": 2}
@@ -86,27 +84,6 @@ def test_ranks_share_batches_and_a_saved_run_goes_on(
     resumed = TokenDataset.resume(folder, state=path, world_size=1)
     assert plain(loader(resumed, 2)) == alone[5:]
     assert repr(resumed) == f"TokenDataset({str(folder)!r})"
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_without_a_token_file_workers_have_one_order(
-    folder: Path, alone: Batches, workers: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "_BLOCK", 150)  # of three regions a source
-    monkeypatch.setattr(local, "_REGIONS", 4)
-    with dp.TokenShards(folder, cache=False) as shards:
-        expected = [batch["row"].tolist() for batch in shards.sampler(**COMMON)]
-    dataset = TokenDataset(folder, **COMMON, cache=False, memory_mb=1)
-    found = [batch["row"] for batch in plain(loader(dataset, workers))]
-    assert found == expected
-    assert found != [batch["row"] for batch in alone]
-    usage = shutil.disk_usage(folder)
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
-    dataset = TokenDataset(folder, **COMMON, cache=folder.parent / "full")
-    if workers:
-        assert_refused(loader(dataset, workers), dp.ShardError, "cache=False to all of them")
-    else:
-        assert len(list(loader(dataset, workers))) == len(expected)
 
 
 def test_mistakes_are_named(folder: Path, tmp_path: Path) -> None:

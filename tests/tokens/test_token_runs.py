@@ -19,7 +19,6 @@ from token_shards import EOS, OTHER, PAD, laid_out, lengths_of, numbered, write_
 
 import duckplets as dp
 from duckplets.runs import state
-from duckplets.tokens import local
 from duckplets.tokens.mixtures import write_mixtures
 
 TEXTS = {
@@ -38,16 +37,7 @@ HOWS: dict[str, dict[str, Any]] = {
     "buckets": {"by_bucket": True},
     "packed buckets": {"by_bucket": True, "pack": True},
 }
-PLACES = ["token file", "row groups"]
-EACH_HOW = pytest.mark.parametrize(
-    ("shards", "how"),
-    [
-        pytest.param(place, how, id=f"{place}-{name}")
-        for number, (name, how) in enumerate(HOWS.items())
-        for place in (PLACES if THOROUGH else [PLACES[number % 2]])
-    ],
-    indirect=["shards"],
-)
+EACH_HOW = pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
 COMMON: dict[str, Any] = {"seq_length": 24, "seed": 5, "mixture": MIXTURE}
 
 Plain = dict[str, Any]
@@ -59,17 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_shards(path, {"train": TEXTS, "test": {"alpha": TEXTS["charlie"]}})
 
 
-@pytest.fixture(params=PLACES)
-def shards(
-    folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dp.TokenShards]:
-    """The folder, read from the token file, or from row groups in a local order."""
-    cache: Any = None
-    if request.param == "row groups":
-        monkeypatch.setattr(local, "_BLOCK", 200)
-        monkeypatch.setattr(local, "_REGIONS", 6)
-        cache = False
-    with dp.TokenShards(folder, cache=cache) as shards:
+@pytest.fixture
+def shards(folder: Path) -> Iterator[dp.TokenShards]:
+    with dp.TokenShards(folder) as shards:
         yield shards
 
 

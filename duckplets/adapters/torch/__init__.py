@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from weakref import ReferenceType, ref
 
 from duckplets.corpus.corpus import Corpus
@@ -342,8 +342,7 @@ class TokenDataset(SamplerDataset):
         split: As for ``TokenShards.sampler``.
         rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
         world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
-        cache: As for ``TokenShards``; with several workers give False where there is no room.
-        memory_mb: As for ``TokenShards``, of each worker.
+        cache: As for ``TokenShards``.
         arguments: All others are those of ``TokenShards.sampler``.
 
     Raises:
@@ -357,17 +356,16 @@ class TokenDataset(SamplerDataset):
         *,
         rank: int | None = None,
         world_size: int | None = None,
-        cache: str | Path | Literal[False] | None = None,
-        memory_mb: int = 384,
+        cache: str | Path | None = None,
         **arguments: Any,
     ) -> None:
         IterableDataset.__init__(self)
         check_taken(type(self).__name__, TokenShards.sampler, arguments)
-        where = cache if cache is None or cache is False else Path(cache)
+        where = None if cache is None else Path(cache)
         opening = RunOpening(
             Path(folder), {"split": split, **arguments}, rank, world_size, None, None
         )
-        self._open_with(replace(opening, of_tokens=True, cache=where, memory_mb=memory_mb))
+        self._open_with(replace(opening, of_tokens=True, cache=where))
 
     @classmethod
     def resume(  # type: ignore[override]
@@ -380,8 +378,7 @@ class TokenDataset(SamplerDataset):
         allow_drift: Collection[str] = (),
         rank: int | None = None,
         world_size: int | None = None,
-        cache: str | Path | Literal[False] | None = None,
-        memory_mb: int = 384,
+        cache: str | Path | None = None,
         **overrides: Any,
     ) -> TokenDataset:
         """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
@@ -397,10 +394,9 @@ class TokenDataset(SamplerDataset):
             rank: As for the class.
             world_size: As for the class.
             cache: As for the class.
-            memory_mb: As for the class.
             overrides: Arguments of ``TokenShards.sampler`` to change.
         """
-        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache, memory_mb=memory_mb)
+        dataset = cls(folder, rank=rank, world_size=world_size, cache=cache)
         saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
         arguments = {**overrides, **saved}
         dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)

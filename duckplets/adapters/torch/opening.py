@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import distributed
@@ -40,8 +40,7 @@ class RunOpening:
         threads: As given, or None.
         resumed: Whether it is a saved run.
         of_tokens: Whether it is one over token shards.
-        cache: Where their tokens are decoded to, if not beside the folder; False for nowhere.
-        memory_mb: Of their row groups that are kept in memory then.
+        cache: Where their tokens are decoded to, if not beside the folder.
     """
 
     path: Path
@@ -52,8 +51,7 @@ class RunOpening:
     threads: int | None
     resumed: bool = False
     of_tokens: bool = False
-    cache: Path | Literal[False] | None = None
-    memory_mb: int = 384
+    cache: Path | None = None
 
     def open(self, workers: int | None = None) -> Sampler:
         """Open the run at its start, in one of so many workers or in the process they serve.
@@ -78,10 +76,7 @@ class RunOpening:
     def _opened(self, workers: int | None) -> Corpus | TokenShards:
         """Open what the run is of: a corpus file, or a folder of token shards."""
         if self.of_tokens:
-            shards = TokenShards(self.path, cache=self.cache, memory_mb=self.memory_mb)
-            if not self.resumed:
-                shards.agree(workers or 1)
-            return shards
+            return TokenShards(self.path, cache=self.cache)
         memory, threads = _shares(workers)
         memory, threads = self.memory_limit or memory, self.threads or threads
         return Corpus(self.path, read_only=True, memory_limit=memory, threads=threads)
