@@ -16,7 +16,7 @@ import pytest
 from effort import THOROUGH
 from object_server import Proxy, proxied, store
 
-from duckplets.db import database, files, fts, migrate, probe, sessions
+from duckplets.db import database, files, fts, migrate, sessions
 from duckplets.db.database import Database
 from duckplets.errors import ExtensionError
 from duckplets.runs import opening
@@ -140,13 +140,6 @@ def object_store() -> Iterator[Proxy]:
 def pools_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of this test do not read a pool again that one before them has read."""
     prebuilt.keep_pools(monkeypatch)
-
-
-@pytest.fixture
-def taken_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare, unless in full, the process of 0.3 s that reads each file of another one first."""
-    if not THOROUGH:
-        monkeypatch.setattr(probe, "damage", lambda *_, **__: None)
 
 
 @pytest.fixture(scope="session")

@@ -110,7 +110,6 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-@pytest.mark.usefixtures("taken_for_whole")
 def test_the_blocks_of_the_readme_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str], hub: Hub
 ) -> None:
@@ -136,7 +135,6 @@ def test_the_blocks_of_the_readme_run(
     assert found.count("sh") >= 2
 
 
-@pytest.mark.usefixtures("taken_for_whole")
 @pytest.mark.parametrize(
     ("page", "made"),
     [

@@ -110,7 +110,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         SystemExit: With the exit code.
     """
     try:
-        from duckplets.base.spared import spare_pandas
         from duckplets.cli.app import run
 
         given = list(sys.argv[1:] if arguments is None else arguments)
@@ -118,7 +117,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             os.environ.setdefault(
                 "OPENBLAS_NUM_THREADS", "1"
             )  # NumPy would start them, for nothing
-            spare_pandas("duckplets", "pyarrow", "duckdb")
         called = [each for each in given if each != "--debug"]
         run(_application(None if _COMPLETE in os.environ else called), given)
     except KeyboardInterrupt:  # while modules are loaded; later each command says so itself

@@ -23,7 +23,7 @@ from duckplets.errors import CorpusLockedError, StateMismatchError
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from duckplets.db.probe import Signature
+    from duckplets.db.files import Signature
     from duckplets.order.schedule import Schedule
     from duckplets.runs.run_status import OfSource, Save, Standing
     from duckplets.runs.settings import RunSettings
@@ -98,7 +98,7 @@ class _Watched:
         """Return what is to be seen now: figures and how old they are, or what is waited for."""
         from rich.text import Text
 
-        from duckplets.db.probe import signature
+        from duckplets.db.files import signature
 
         waiting = ""
         try:
@@ -130,7 +130,7 @@ class _Watched:
             StateMismatchError: The run is not saved there, or is none over what is watched.
             CorpusLockedError: The file was being written all the time.
         """
-        from duckplets.db.probe import signature
+        from duckplets.db.files import signature
         from duckplets.runs import state
         from duckplets.runs.run_status import standing
 
@@ -141,8 +141,7 @@ class _Watched:
                 f"--save); --state names another file"
             )
         seen = signature(self._path)
-        known = self._standing is not None
-        with state.copied(self._path, seconds=seconds, known=known) as copy:
+        with state.copied(self._path, seconds=seconds) as copy:
             saves = [save for save in state.cursors(copy) if save["run"] == self._run]
             last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
             run, cursor = state.load(copy, self._run, last.get("tag"))

@@ -76,16 +76,13 @@ def environment() -> Iterator[CheckResult]:
 
 def corpus(path: Path) -> Iterator[CheckResult]:
     """Yield the checks of a corpus file and its state file."""
-    from duckplets.db import migrate, probe
+    from duckplets.db import migrate
     from duckplets.db.database import Database
     from duckplets.db.files import real_path, wal_of
     from duckplets.ingest import checkpoint, records
     from duckplets.runs import state
 
     try:
-        if path.is_file() and (why := probe.damage(path)):
-            yield CheckResult(False, f"{path} is damaged: {why}")
-            return
         database = Database.open(path, read_only=True)
     except DuckpletsError as error:
         yield CheckResult(False, str(error))

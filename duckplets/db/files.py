@@ -185,3 +185,19 @@ def spill_folder(path: Path) -> Path:
     """
     folder = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
     return folder.absolute() / f"{path.name}.{os.getpid()}.tmp"
+
+
+Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+def signature(path: Path) -> Signature:
+    """Return what is another after a file or its WAL was written: which they are, sizes, times."""
+    found: list[tuple[int, int, int] | None] = []
+    for file in (path, path.with_name(f"{path.name}.wal")):
+        try:
+            told = file.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((told.st_ino, told.st_size, told.st_mtime_ns))
+    return tuple(found)

@@ -9,10 +9,7 @@ from contextlib import contextmanager
 import duckdb
 import pyarrow as pa
 
-from duckplets.base.spared import spare_pandas
 from duckplets.errors import ChangedFileError, QueryError
-
-spare_pandas("duckplets.db")  # binding a parameter must not load it
 
 CLOSED = "the file is closed; open it again"
 MORE_MEMORY = "give it more, as in Corpus(path, memory_limit='4GB')"

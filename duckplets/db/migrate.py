@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from duckplets.base.atomic import aside_of, remove
 from duckplets.base.sanitize import listed, shown
-from duckplets.db import files, probe
+from duckplets.db import files
 from duckplets.db.database import Database
 from duckplets.db.queries import migrations
 from duckplets.errors import MigrationError, QueryError
@@ -163,23 +163,6 @@ def _refuse_foreign(database: Database, error: QueryError) -> None:
 
 def _checksum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def check_whole(path: Path, tables: Collection[str], *, seconds: float) -> None:
-    """Refuse a file that DuckDB cannot read, before it tries to in this process.
-
-    Args:
-        path: A file of ours.
-        tables: Those to be read.
-        seconds: How long that may take.
-
-    Raises:
-        MigrationError: With the reason.
-    """
-    if why := probe.damage(path, tables, seconds=seconds):
-        raise MigrationError(
-            f"{path} is damaged: {why}. Put a copy in its place, or move it away and begin anew"
-        )
 
 
 def unwritable(path: Path) -> str | None:

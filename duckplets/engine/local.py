@@ -34,7 +34,6 @@ from types import FunctionType
 from typing import IO, Any
 
 from duckplets.base.sanitize import counted
-from duckplets.base.spared import spare_pandas
 from duckplets.engine.protocol import (
     AHEAD,
     MOST_LOSSES,
@@ -349,7 +348,6 @@ def _pickled(value: Any) -> bytes:
 
 def serve() -> None:
     """Make the parts that come in on stdin, and answer on stdout, until nobody asks any more."""
-    spare_pandas("duckplets", "pyarrow", "duckdb")  # the process is ours alone
     asked: SimpleQueue[Any] = SimpleQueue()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # no function of a user's reads what is sent

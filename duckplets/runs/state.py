@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import MAX_POSITION, integer
-from duckplets.db import files, migrate, probe
+from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
 from duckplets.errors import (
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duckplets")
 
-_TABLES = ("runs", "cursors", "weight_events", "losses", "schema_migrations")
-_PATIENCE = 60.0  # seconds for reading them all, which takes a tenth of one
 _STILL = 0.05  # seconds: file systems tell times of writing to 10 ms
 
 
@@ -73,7 +71,6 @@ def save(
     if not path.exists():
         files.make_folder(path)
         migrate.create(path, "state")
-        probe.trust(path)
     with _writing(path) as database:
         is_new = _write_run(database, path, run, drifted_from, changed_from)
         _write_events(database, run.name, run.events)
@@ -194,7 +191,7 @@ def refuse_tags(path: Path, run: str, changed_from: int) -> None:
 
 
 @contextmanager
-def copied(path: Path, *, seconds: float = 0.0, known: bool = False) -> Iterator[Path]:
+def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
     """Copy a state file for a while, so that nobody who saves to it waits for who looks at it.
 
     To open the file itself, even to read, makes a save wait. A copy of what was written meanwhile
@@ -203,7 +200,6 @@ def copied(path: Path, *, seconds: float = 0.0, known: bool = False) -> Iterator
     Args:
         path: The state file.
         seconds: How long to try.
-        known: Whether an earlier copy was read: then this one is not read twice for damage.
 
     Raises:
         CorpusLockedError: It was being written all the while.
@@ -215,8 +211,6 @@ def copied(path: Path, *, seconds: float = 0.0, known: bool = False) -> Iterator
         while not _copy(path, copy):
             if time.monotonic() > deadline:
                 raise CorpusLockedError(f"{path} is being written all the time; try again")
-        if known:
-            probe.trust(copy)
         try:
             yield copy
         except DuckpletsError as error:
@@ -225,7 +219,7 @@ def copied(path: Path, *, seconds: float = 0.0, known: bool = False) -> Iterator
 
 def _copy(path: Path, copy: Path) -> bool:
     """Copy a file with its WAL and return whether nobody wrote it meanwhile."""
-    before = probe.signature(path)
+    before = files.signature(path)
     time.sleep(_STILL)
     for file, to in ((path, copy), (files.wal_of(path), files.wal_of(copy))):
         try:
@@ -234,24 +228,21 @@ def _copy(path: Path, copy: Path) -> bool:
             to.unlink(missing_ok=True)
     if not copy.exists():
         raise MissingFileError(f"{path} does not exist")
-    return probe.signature(path) == before
+    return files.signature(path) == before
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Database]:
     """Open a state file for one transaction."""
-    migrate.check_whole(path, _TABLES, seconds=_PATIENCE)
     with for_a_moment(path) as database:
         migrate.migrate(database, "state")
         with database.transaction():
             yield database
-    probe.trust(path)
 
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Database]:
     """Open a state file to read."""
-    migrate.check_whole(path, _TABLES, seconds=_PATIENCE)
     with for_a_moment(path, read_only=True) as database:
         migrate.check(database, "state")
         yield database

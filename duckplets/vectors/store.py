@@ -26,7 +26,7 @@ from duckplets.base.arrays import Words
 from duckplets.base.checks import checked_name
 from duckplets.base.columns import column, text_column
 from duckplets.base.sanitize import listed, shown
-from duckplets.db import files, migrate, probe
+from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
 from duckplets.errors import VectorError, nearest
@@ -42,9 +42,6 @@ from duckplets.vectors.sets import (
     words,
 )
 from duckplets.vectors.sets import VectorSet as VectorSet
-
-_TABLES = ("vector_sets", "vector_commits", "vector_failures", "schema_migrations")
-_PATIENCE = 60.0  # seconds for reading these, which are small
 
 
 def vectors_path(corpus: Path) -> Path:
@@ -124,7 +121,6 @@ class VectorStore:
             if not self.path.exists():
                 files.make_folder(self.path)
                 migrate.create(self.path, "vectors")
-                probe.trust(self.path)
             with self._writing() as database:
                 # Another process may have made it meanwhile.
                 found = _find(database, name) or _create(database, wanted)
@@ -277,13 +273,11 @@ class VectorStore:
     @contextmanager
     def _writing(self) -> Iterator[Database]:
         """Open the file for one transaction."""
-        migrate.check_whole(self.path, _TABLES, seconds=_PATIENCE)
         with for_a_moment(self.path) as database:
             migrate.migrate(database, "vectors")
             database.run("vectors/store/uncompressed")
             with database.transaction():
                 yield database
-        probe.trust(self.path)
 
     @contextmanager
     def _reading(self) -> Iterator[Database]:
@@ -293,7 +287,6 @@ class VectorStore:
                 f"{self.path} does not exist: it has the vectors of the corpus. Put it back if you "
                 f"moved it, or make them anew with corpus.embed(…) or corpus.add_vectors(…)"
             )
-        migrate.check_whole(self.path, _TABLES, seconds=_PATIENCE)
         with for_a_moment(self.path, read_only=True) as database:
             migrate.check(database, "vectors")
             yield database

@@ -30,7 +30,6 @@ from typer.testing import CliRunner
 
 import duckplets as dp
 from duckplets.cli import _COMMANDS, _GROUPS, app, demo
-from duckplets.db import probe
 from duckplets.db.database import Database
 
 COMMANDS = [[name] for name in _COMMANDS] + [
@@ -480,7 +479,6 @@ def test_capacity(toy: str) -> None:
     assert ok("capacity", toy).splitlines()[0].split()[0] == "source"
 
 
-@pytest.mark.usefixtures("taken_for_whole")
 def test_doctor_finds_everything_in_order(toy: str) -> None:
     ok("sample", toy, "--save")
     for text in (ok("doctor"), ok("doctor", toy)):
@@ -509,14 +507,12 @@ def test_doctor_finds_what_is_broken(toy: str, statement: str) -> None:
     database = Database.open(Path(toy))
     database.rows(statement)
     database.close()
-    probe.trust(Path(toy))  # as after any change of ours: no process is to read it first
     result = cli("doctor", toy)
     assert result.exit_code == 1
     assert f"problem  {BROKEN[statement]}" in result.stdout
     assert re.fullmatch(r"error: \d problems? found\n", result.stderr)
 
 
-@pytest.mark.usefixtures("taken_for_whole")
 def test_doctor_on_files_that_are_none(toy: str) -> None:
     Path("toy.state.duckdb").write_text("junk " * 999)
     for corpus, said in ((toy, "toy.state.duckdb is not"), ("no.duckdb", "does not exist")):
@@ -543,7 +539,6 @@ def test_a_corpus_that_is_being_written(toy: str) -> None:
 # ---- the demo
 
 
-@pytest.mark.usefixtures("taken_for_whole")
 def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     fewer_docstrings(monkeypatch, 60)
     done = cli("demo", "--keep", "demo.duckdb")
@@ -583,7 +578,7 @@ def examples() -> list[str]:
     return [line.strip() for line in found]
 
 
-@pytest.mark.usefixtures("taken_for_whole", "pools_once")
+@pytest.mark.usefixtures("pools_once")
 def test_examples_of_the_help_texts_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub: Hub
 ) -> None:

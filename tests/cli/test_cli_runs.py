@@ -24,7 +24,7 @@ from duckplets.db.migrate import create
 from duckplets.db.queries import migrations
 from duckplets.runs.sampler import Sampler
 
-pytestmark = pytest.mark.usefixtures("pools_once", "taken_for_whole")
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 # What `plan` and `served` tell of a sample; a batch has it all but the step.
 IDS = ["position", "source", "recipe", "swapped"] + [

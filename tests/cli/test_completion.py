@@ -137,7 +137,7 @@ def test_the_program_itself_offers_names(made: Path) -> None:
 
 
 def test_a_command_loads_only_what_it_uses(made: Path) -> None:
-    spared = ["pandas", "sqlglot", "duckplets.runs.sampler", "duckplets.sources.formats.csv_file"]
+    spared = ["sqlglot", "duckplets.runs.sampler", "duckplets.sources.formats.csv_file"]
     spared += ["duckplets.cli.ingest", "duckplets.ingest.ingest"]
     code = (
         f"import sys\nsys.argv[1:] = ['show', {str(made)!r}, 'fables', '--json']\n"

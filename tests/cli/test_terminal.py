@@ -137,7 +137,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hostile(made: Path, tmp_path: Path, taken_for_whole: None) -> str:
+def hostile(made: Path, tmp_path: Path) -> str:
     for file in (made, made.with_name("hostile.state.duckdb")):
         shutil.copy(file, tmp_path / file.name)
     return "hostile.duckdb"

@@ -17,7 +17,7 @@ from duckplets.cli import maintenance
 from duckplets.corpus import status as corpus_status
 from duckplets.pools.read import PoolReader
 
-pytestmark = pytest.mark.usefixtures("pools_once", "taken_for_whole")
+pytestmark = pytest.mark.usefixtures("pools_once")
 
 
 @pytest.fixture

@@ -40,8 +40,6 @@ from duckplets.runs.run_status import Standing, standing
 from duckplets.runs.settings import saved_settings
 from duckplets.runs.versions import schedule_of
 
-pytestmark = pytest.mark.usefixtures("taken_for_whole")
-
 MIXTURE = dp.Mixture(
     {"a": 0.6, "b": 0.3, "c": 0.1}, phases=[dp.Phase(40, {"a": 0.1, "c": 0.8}, lr_scale=0.5)]
 )

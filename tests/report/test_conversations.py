@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from prebuilt import empty_corpus
 
 import duckplets as dp
-
-pytestmark = pytest.mark.usefixtures("taken_for_whole")
 
 HOSTILE = "</script><script>alert(1)</script>"
 

@@ -29,8 +29,6 @@ from duckplets.report import rendering
 from duckplets.report.rendering import script_json, words
 from duckplets.runs import state
 
-pytestmark = pytest.mark.usefixtures("taken_for_whole")
-
 _VOID = {"meta", "input", "img", "br"}
 _TAGS = {
     *("html", "head", "meta", "title", "link", "style", "body", "a", "header", "h1", "bdi", "nav"),

@@ -16,7 +16,6 @@ from commands import cli, ok
 from effort import THOROUGH, often, some
 
 import duckplets as dp
-from duckplets.db import probe
 from duckplets.testing import toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -76,7 +75,7 @@ NEWEST = FIRST + len(LATER)
 @pytest.fixture
 def path(tmp_path: Path, grown: Path) -> Path:
     for file in grown.parent.glob("c*.duckdb"):
-        probe.trust(Path(shutil.copy(file, tmp_path)))  # a copy is whole: no process reads it first
+        shutil.copy(file, tmp_path)
     return tmp_path / "c.duckdb"
 
 
