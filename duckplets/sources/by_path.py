@@ -118,8 +118,17 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
     _check(first, form, arguments, [part.name for part in fields(kind) if part.kw_only])
     if form == "tsv":
         arguments = {"delimiter": "\t", **arguments}
+    if form == TEXT and "pattern" not in arguments and (only := _only_text(Path(first))):
+        arguments = {"pattern": f"*{only}", **arguments}
     source: Source = kind(place, **arguments)
     return source
+
+
+def _only_text(folder: Path) -> str | None:
+    """Return the suffix of the texts of a folder, where none is .txt and they have but one."""
+    suffixes = {paths.inner_suffix(file) for file in folder.rglob("*") if file.is_file()}
+    found = suffixes.intersection(_TEXT_SUFFIXES)
+    return found.pop() if len(found) == 1 and ".txt" not in found else None
 
 
 def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str]) -> None:

@@ -113,3 +113,14 @@ def test_a_source_has_its_own_arguments(folder, tmp_path, arguments):
         pytest.raises(dp.SourceError, match=r"= is for a path: a CsvSource is told how to read"),
     ):
         corpus.ingest(dp.CsvSource(folder / "faq.csv", **PAIR), **arguments)
+
+
+def test_the_texts_of_a_folder_are_of_the_one_kind_there_is(tmp_path):
+    for name in ("a.md", "b/c.md", "picture.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"# {name}\n\nwhat {name} says")
+    with dp.Corpus(tmp_path / "x.duckdb") as corpus:
+        assert corpus.ingest(tmp_path, name="one").added == 2
+        (tmp_path / "d.rst").write_text("words")  # two kinds, and none of them is .txt
+        with pytest.raises(dp.SourceError, match=r"no file that matches '\*\.txt'; it has .*\.rst"):
+            corpus.ingest(tmp_path, name="two")
