@@ -35,6 +35,14 @@ def of_vectors(vectors: Mapping[str, Any]) -> Fingerprint:
     return found
 
 
+def plain_events(events: Mapping[int, Event]) -> list[list[Any]]:
+    """Return events as plain values: step, weights, and the temperature where it was set."""
+    return [
+        [step, dict(event.weights), *(() if event.temperature is None else (event.temperature,))]
+        for step, event in events.items()
+    ]
+
+
 def plain_state(
     given: Mapping[str, Any],
 ) -> tuple[Any, Fingerprint, dict[int, Event], dict[str, list[int]]]:

@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.checks import integer
-from duckplets.base.fork_guard import alone
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import SamplerError, nearest
-from duckplets.runs.served import Span, Views
+
+Span = tuple[int, int]
 
 SCHEMA = pa.schema([("step", pa.int64()), ("source", pa.string()), ("loss", pa.float64())])
 
@@ -110,56 +109,6 @@ class Losses:
         )
         columns = [steps[at[last]], told.cast(pa.string()), values[at[last]]]
         return pa.table([*map(pa.array, columns)], schema=SCHEMA)
-
-
-class Reporting(Views):
-    """Take what a training loop reports of its losses; ``Sampler`` saves it."""
-
-    _taken: int | None
-    _losses: Losses
-
-    @alone
-    def report_loss(self, losses: Mapping[str, float], *, step: int | None = None) -> None:
-        """Report the losses of sources at a step, to be written with the next save.
-
-        They go into the table ``losses`` of the state file, in the transaction of the save whose
-        cursor lies beyond the step: one row a step and source, and what is reported again replaces
-        it. Until then they are kept in memory, 20 bytes each. Where weights follow from them, every
-        rank has to report the same.
-
-        Args:
-            losses: A finite number by the name of each source, or what ``loss_by_source`` returns.
-            step: The step of the batch they are of, where it is not the one taken last: a trainer
-                takes batches before it uses them.
-
-        Raises:
-            SamplerError: A name is no source, a loss no finite number, or no batch of the step was
-                taken.
-        """
-        if step is None:
-            step = self._taken
-        if step is None or not self._position:
-            raise SamplerError("report_loss: no batch was taken yet; take one, or give its step=")
-        step = integer("step", step, 0, self._steps_taken - 1)
-        self._losses.report(step, checked_losses(losses, self._planner.schedule.numbers))
-
-    @alone
-    def losses(self) -> pa.Table:
-        """Return the losses that were reported for steps before the position, by step and source.
-
-        Columns: ``step``, ``source``, ``loss``. A resumed run begins with those that were saved up
-        to its cursor; a state that was loaded by ``load_state_dict`` brings none.
-        """
-        return self._losses.table([(0, self._steps_taken)])
-
-    def take_losses(self, losses: Losses) -> None:
-        """Take losses that were reported in the place of this sampler, for it to save."""
-        self._losses.add(losses)
-
-    @property
-    def _steps_taken(self) -> int:
-        """Number of the steps before the position; the last of a run may have a short batch."""
-        return -(-self._position // self._batch)
 
 
 def checked_losses(losses: Mapping[str, Any], sources: Collection[str]) -> dict[str, float]:

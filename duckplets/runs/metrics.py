@@ -11,17 +11,21 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from duckplets.base.arrays import Integers
-from duckplets.base.sanitize import listed
+from duckplets.base.sanitize import ShownDict, listed
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Mixture
 from duckplets.order.ranks import RankPart
 from duckplets.runs.forecast import percent
 from duckplets.samples.batch import Batch, SampleTally
+
+if TYPE_CHECKING:
+    from duckplets.runs.sampler import Sampler
+    from duckplets.samples.planned import Plan
 
 log = logging.getLogger("duckplets")
 
@@ -269,3 +273,77 @@ def similarities(batch: Batch, slots: Sequence[str]) -> dict[str, list[float]]:
         ]
         for slot in slots[1:]
     }
+
+
+class Metrics(ShownDict):
+    """What was taken of every source, by name: numbers, for any logger."""
+
+
+def metrics(sampler: Sampler) -> dict[str, float]:
+    """Return what was taken of every source, and how long blocks were waited for.
+
+    Since the start of the run, by all ranks: ``data/NAME/samples``, ``data/NAME/tokens`` of all
+    their texts, prefixes not counted (of messages those of the record's sections), and
+    ``data/NAME/epochs``: samples to the number of its anchors. Where some negatives can lack,
+    ``data/NAME/fallbacks``: those drawn at random for want of mined ones, of other records for
+    want of the anchor's own, or of all sources of the split for want of enough in their own.
+    With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch and gave
+    their positions to others.
+
+    Of this sampler since it was opened: ``prefetch/blocks_ready``, prepared and not begun;
+    ``prefetch/waits``, how often a block was not ready when it was needed, as the first one;
+    and ``prefetch/seconds_waited`` for these. Where they grow with the steps, training waits
+    for data.
+    """
+    counts = sampler._reader.counters.counts()
+    streams = sampler._planner.streams
+    telling = {stream.source for stream in streams if stream.tells}
+    found = Metrics()
+    for name in sorted(sampler._planner.schedule.drawn):
+        samples, tokens, fallbacks, displaced = [*counts.get(name, ()), *[0] * 4][:4]
+        found[f"data/{name}/samples"] = samples
+        found[f"data/{name}/tokens"] = tokens
+        found[f"data/{name}/epochs"] = sampler._planner.epochs_of(name, samples)
+        if name in telling:
+            found[f"data/{name}/fallbacks"] = fallbacks
+        if sampler._planner.distinct_batch:
+            found[f"data/{name}/displaced"] = displaced
+    found |= {f"prefetch/{name}": of for name, of in sampler._reader.prefetched.items()}
+    return found
+
+
+def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, float]:
+    """Return ``loss/NAME``: the mean loss of the samples of every source in a batch.
+
+    Args:
+        batch: Of this run, as it was taken.
+        losses: One number a sample: a list, an array or a tensor of shape (samples,).
+    """
+    if "source" in batch:
+        return mean_by_source(batch["source"], losses)
+    names = sampler._planner.schedule.sources
+    numbers = sampler._planner.sources[_plan_of(sampler, batch).streams]
+    return mean_by_source([names[number] for number in numbers], losses)
+
+
+def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
+    """Return figures on the samples of a batch of this run, a list with one entry a sample.
+
+    ``anchor_positive_lexical_similarity``, ``anchor_negative_lexical_similarity`` and so on
+    (``lexical_similarity`` of the texts as they were served, prefixes included), and
+    ``proximity``: 1/distance of the windows of anchor and positive where both are of one
+    section, else None.
+    """
+    first, slots = sampler._reader.fetcher.slots[0], sampler.text_columns
+    if first not in slots:
+        raise SamplerError(
+            f"diagnostics compare texts with the {first}, which columns= left out; this run "
+            f"has {', '.join(sampler._settings.columns)}"
+        )
+    near = sampler._reader.fetcher.proximity(_plan_of(sampler, batch))
+    ordered = [first, *(slot for slot in slots if slot != first)]
+    return {**similarities(batch, ordered), "proximity": near}
+
+
+def _plan_of(sampler: Sampler, batch: Batch) -> Plan:
+    return sampler._planner.plan(batch.position, batch.position + len(batch))

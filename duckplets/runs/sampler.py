@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import pyarrow as pa
+
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.fork_guard import HomeLock, alone
-from duckplets.base.sanitize import shown
+from duckplets.base.sanitize import html_table, shown
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.changes import Event
 from duckplets.order.weights import Weights
+from duckplets.runs import metrics as figures
 from duckplets.runs import state
-from duckplets.runs.fingerprint import Fingerprint, plain_state, refuse_mismatch
-from duckplets.runs.losses import Losses, Reporting
+from duckplets.runs.cautions import Unused
+from duckplets.runs.fingerprint import Fingerprint, plain_events, plain_state, refuse_mismatch
+from duckplets.runs.losses import Losses, checked_losses
 from duckplets.runs.metrics import PhaseLog
+from duckplets.runs.outlook import Outlook
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import BehindNote, RunSettings, run_of
 from duckplets.runs.state_conflicts import refuse_farther
@@ -28,10 +35,15 @@ from duckplets.runs.state_schema import Cursor
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
+    from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Events, Schedule
+    from duckplets.runs.forecast import Forecast
     from duckplets.samples.version_switch import ByVersion
 
 log = logging.getLogger("duckplets")
+
+_ROWS = 1 << 16  # of ids, worked out at once
+_MOST_ROWS = 1 << 24  # in one table: a few GB of ids
 
 _IN_EACH_PROCESS = (
     "each would take the same batches: open a sampler in every process, with rank= and "
@@ -39,7 +51,7 @@ _IN_EACH_PROCESS = (
 )
 
 
-class Sampler(Reporting):
+class Sampler:
     """A run over a corpus: iterate it for batches.
 
     Made by ``Corpus.sampler`` and ``duckplets.resume``. Taking a batch is what moves the
@@ -48,6 +60,8 @@ class Sampler(Reporting):
 
     Attributes:
         alone: Lets one thread in, of this process.
+        notes: What is logged as warnings when the first batch is taken.
+        unused: Source, recipe and anchors of minings that the run leaves alone.
         changed_from: Where the mixture was given anew when the run was resumed, the first
             position whose sample is another now, or a later one than there is; else None.
     """
@@ -59,15 +73,16 @@ class Sampler(Reporting):
         state_path: Path,
         open_source: Callable[[str], ByVersion],
     ) -> None:
-        super().__init__(settings, reader)
+        self._settings, self._reader, self._planner = settings, reader, reader.planner
+        self._position = 0
+        self.notes: list[str] = []
+        self.unused: list[Unused] = []
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
         self._farthest: tuple[str, int] | None = None  # checkpoint and its step, -1 for none
         self._open_source = open_source
         self._owned: Any = None
-        # The fingerprint it was resumed from, which may differ where drift was allowed, and the
-        # first position whose sample a new mixture has changed since.
-        self._drifted_from: Fingerprint | None = None
+        self._drifted_from: Fingerprint | None = None  # what it was resumed from
         self.changed_from: int | None = None
         self._taken: int | None = None  # step of the batch taken last
         self._losses = Losses()
@@ -113,6 +128,40 @@ class Sampler(Reporting):
         return True  # not a question of length: an endless run has none
 
     # -- where it stands ----------------------------------------------------------------------
+
+    @property
+    def settings(self) -> RunSettings:
+        """What the run follows from."""
+        return self._settings
+
+    @property
+    def mixture(self) -> Mixture:
+        """Weights of the sources and temperature that are in force now, and all phases.
+
+        After ``set_weights``, a phase or a join the weights are those that hold from there; in
+        proportion to anchors, they are the shares.
+        """
+        return self._planner.schedule.in_force(self._position // self._batch)
+
+    @property
+    def epoch_length(self) -> int:
+        """Samples of a nominal epoch: the anchors of all active streams."""
+        return self._planner.epoch_length
+
+    @property
+    def text_columns(self) -> list[str]:
+        """The text columns of a batch, in order; of messages theirs."""
+        slots = self._reader.fetcher.slots
+        return [column for column in self._settings.columns if column in slots]
+
+    @property
+    def _batch(self) -> int:
+        return self._reader.part.batch
+
+    @property
+    def _steps_taken(self) -> int:
+        """Number of the steps before the position; the last of a run may have a short batch."""
+        return -(-self._position // self._batch)
 
     @property
     def graded(self) -> bool:
@@ -207,6 +256,142 @@ class Sampler(Reporting):
         self._phases.quiet = self._settings.rank > 0 or worker > 0
         self._position = self._reader.bounded(self._position + worker * self._batch)
 
+    # -- what it serves -----------------------------------------------------------------------
+
+    def first_change(self, before: Schedule) -> int:
+        """Return the first position whose sample that schedule changes; if none, one past all."""
+        changed = self._planner.first_change(before, replace(self._settings, steps=None).end)
+        return MAX_POSITION + 1 if changed is None else changed
+
+    def served(self, start: int, stop: int) -> pa.Table:
+        """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
+
+        Columns: ``step``, ``position``, ``source``, ``recipe``, where the run has taken later ones
+        the ``version`` of the corpus that it is drawn from, with ``no_duplicates=True``
+        ``displaced`` (the source of the sample that gave its position to this one; null for most),
+        ``swapped``, for pairs ``label``, and for each text ``anchor_record_id``,
+        ``anchor_section``, ``anchor_window`` and so on; of messages ``record_id``.
+
+        Raises:
+            SamplerError: A bounded run has no such positions.
+        """
+        last = self._reader.bounded(MAX_POSITION)
+        start = integer("start", start, -MAX_POSITION, MAX_POSITION, say_high=False)
+        stop = integer("stop", stop, -MAX_POSITION, MAX_POSITION, say_high=False)
+        if not 0 <= start <= stop <= last:
+            end = "any" if self._reader.end is None else self._reader.end
+            raise SamplerError(f"positions {start} to {stop}: give two in order, from 0 to {end}")
+        if stop - start > _MOST_ROWS:
+            raise SamplerError(
+                f"positions {start} to {stop}: ask for {_MOST_ROWS:,} of them at most at once"
+            )
+        self._reader.check_open()
+        return pa.concat_tables(self._identities(start, stop)).combine_chunks()
+
+    def plan(self, steps: int) -> pa.Table:
+        """Return the ids of what the next steps will serve; columns as of ``served``."""
+        steps = integer("steps", steps, 0, MAX_POSITION, say_high=False)
+        return self.served(
+            self._position, self._reader.bounded(self._position + steps * self._batch)
+        )
+
+    def forecast(self, steps: int | None = None) -> Forecast:
+        """Return what the run draws from step 0 on: shares, samples, tokens, visits, warnings.
+
+        Worked out from counts alone, so it takes no longer for a run of 10^9 samples. It begins at
+        step 0 wherever the run stands, and weights set on the way are part of it.
+
+        Args:
+            steps: So many steps, but none after the end of a bounded run; by default to that end,
+                or one nominal epoch from where the last phase begins, or the last version joins.
+        """
+        if steps is not None:
+            most = MAX_POSITION // self._batch
+            steps = integer("steps", steps, 0, most, say_high=False)
+        outlook = self._outlook
+        return outlook.forecast(outlook.positions(steps))
+
+    def describe(self) -> str:
+        """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
+        outlook, notes = self._outlook, list(self.notes)
+        notes += [warning for warning in outlook.warnings() if warning not in notes]
+        step = self._position // self._batch
+        return "\n".join([*outlook.described(step), *(f"note: {note}" for note in notes)])
+
+    def _repr_html_(self) -> str:
+        s = self._settings
+        caption = f"Sampler {s.kind}, split {s.split}, run {s.run}, position {self._position:,}"
+        lines = ([line] for line in self.describe().splitlines())
+        return html_table(caption, ("what is drawn from here on",), lines)
+
+    @cached_property
+    def _outlook(self) -> Outlook:
+        return Outlook(self._settings, self._reader, self.unused)
+
+    def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
+        """Yield the ids of positions ``start … stop-1`` in pieces; at least one, if empty."""
+        for low in range(start, max(stop, start + 1), _ROWS):
+            with self._reader.fetcher.sound():
+                plan = self._planner.plan(low, min(low + _ROWS, stop))
+                found = self._reader.fetcher.identities(plan, self._batch)
+            yield found
+
+    # -- counts and losses ---------------------------------------------------------------------
+
+    def count_to(self, position: int) -> None:
+        """Go to a later position and count what lies between as taken, without reading it.
+
+        Raises:
+            SamplerError: It lies before the present one, or beyond the end of a bounded run.
+        """
+        last = self._reader.bounded(MAX_POSITION)
+        position = integer("position", position, self._position, last)
+        self._reader.count(self._position, position)
+        self._position = position
+        self._reader.forget()
+
+    metrics = figures.metrics
+    loss_by_source = figures.loss_by_source
+    diagnostics = figures.diagnostics
+
+    @alone
+    def report_loss(self, losses: Mapping[str, float], *, step: int | None = None) -> None:
+        """Report the losses of sources at a step, to be written with the next save.
+
+        They go into the table ``losses`` of the state file, in the transaction of the save whose
+        cursor lies beyond the step: one row a step and source, and what is reported again replaces
+        it. Until then they are kept in memory, 20 bytes each. Where weights follow from them, every
+        rank has to report the same.
+
+        Args:
+            losses: A finite number by the name of each source, or what ``loss_by_source`` returns.
+            step: The step of the batch they are of, where it is not the one taken last: a trainer
+                takes batches before it uses them.
+
+        Raises:
+            SamplerError: A name is no source, a loss no finite number, or no batch of the step was
+                taken.
+        """
+        if step is None:
+            step = self._taken
+        if step is None or not self._position:
+            raise SamplerError("report_loss: no batch was taken yet; take one, or give its step=")
+        step = integer("step", step, 0, self._steps_taken - 1)
+        self._losses.report(step, checked_losses(losses, self._planner.schedule.numbers))
+
+    @alone
+    def losses(self) -> pa.Table:
+        """Return the losses that were reported for steps before the position, by step and source.
+
+        Columns: ``step``, ``source``, ``loss``. A resumed run begins with those that were saved up
+        to its cursor; a state that was loaded by ``load_state_dict`` brings none.
+        """
+        return self._losses.table([(0, self._steps_taken)])
+
+    def take_losses(self, losses: Losses) -> None:
+        """Take losses that were reported in the place of this sampler, for it to save."""
+        self._losses.add(losses)
+
     # -- for trainers -------------------------------------------------------------------------
 
     @property
@@ -288,14 +473,7 @@ class Sampler(Reporting):
         return {
             "position": position,
             "fingerprint": self._settings.fingerprint(),
-            "events": [
-                [
-                    step,
-                    dict(event.weights),
-                    *(() if event.temperature is None else (event.temperature,)),
-                ]
-                for step, event in self._planner.schedule.events.items()
-            ],
+            "events": plain_events(self._planner.schedule.events),
             "counts": self._reader.counts_before(position, self._position),
         }
 
