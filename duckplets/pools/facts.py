@@ -11,15 +11,14 @@ of long texts go a few at a time.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from duckplets.errors import RecipeError
-from duckplets.recipes.condition_costs import SHORT, bounds_of, copies_of
-from duckplets.recipes.condition_rules import PIECES
+from duckplets.recipes.condition_costs import PIECES, SHORT, Costs
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -58,7 +57,7 @@ def told(tree: exp.Expression, where: str | None = None) -> tuple[exp.Expression
     from sqlglot.dialects.duckdb import DuckDB
 
     holder = exp.Paren(this=tree.copy())
-    bounds, facts = bounds_of(holder), {}
+    sizes, facts = Costs(holder).sizes, {}
     stack: list[Any] = [holder.this]
     while stack:
         node = stack.pop()
@@ -66,11 +65,11 @@ def told(tree: exp.Expression, where: str | None = None) -> tuple[exp.Expression
         if "text" not in columns:
             continue
         value = type(node).__name__ not in PIECES | {"Column", "Paren"}
-        if value and not columns & _OF_CHUNKS and bounds[id(node)].copies == 0:
+        if value and not columns & _OF_CHUNKS and not sizes[id(node)].is_long:
             sql = node.sql(dialect=DuckDB)
             sql = f"({sql})" if where is None else f"CASE WHEN {where} THEN ({sql}) END"
             name = f"fact_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
-            facts[name] = Fact(sql, copies_of(node))
+            facts[name] = Fact(sql, Costs(node).copies)
             node.replace(exp.column(name, table="slot"))
         else:
             stack.extend(node.iter_expressions())
@@ -99,8 +98,10 @@ def told_facts(
     """
     if not statements and not compared:
         return None
-    parts = _sizes(database, where, _VECTOR, 0, 2**62)
-    longest = max((part[3] for part in parts), default=0)
+    most = _AT_ONCE // (1 + max((copies for _, copies, _ in statements.values()), default=0))
+    asked = {**where, "most": max(1, most), "long": most // _VECTOR}
+    portions = database.run("pools/lists/text_portions", asked)
+    longest = max((size for _, _, size in portions), default=0)
     if compared and longest > _COMPARED:
         raise RecipeError(
             f"{compared}: it compares whole texts window by window, and the longest has {longest} "
@@ -114,43 +115,9 @@ def told_facts(
                 f"characters; look at its beginning, as in text[:{SHORT}]"
             )
         found = []
-        for low, high in _portions(database, where, parts, _AT_ONCE // (1 + copies)):
+        for low, high, _ in portions or [(0, 0, 0)]:
             with database.deadline(what):
                 found.append(database.arrow(sql, {**where, "low": low, "high": high}))
         table = pa.concat_tables(found)
         columns |= {name: table[name] for name in table.column_names}
     return pa.table(columns) if columns else None
-
-
-Stretch = tuple[
-    int, int, int, int
-]  # the first and the last section, characters, those of the longest
-
-
-def _sizes(
-    database: Database, where: Mapping[str, Any], keys: int, low: int, high: int
-) -> list[Stretch]:
-    given = {**where, "keys": keys, "low": low, "high": high}
-    return database.run("pools/lists/text_sizes", given)
-
-
-def _portions(
-    database: Database, where: Mapping[str, Any], parts: list[Stretch], most: int
-) -> Iterator[tuple[int, int]]:
-    """Yield ranges of sections whose vectors have no more characters, or that are one section."""
-    low, last = 0, 0
-    for part in parts:
-        if part[2] <= most:
-            last = part[1]
-            continue
-        if last >= low:
-            yield low, part[0] - 1
-        low, size = part[0], 0
-        for key, _, own, _ in _sizes(database, where, 1, part[0], part[1]):
-            if size and size + own > most:
-                yield low, key - 1
-                low, size = key, 0
-            size += own
-        yield low, part[1]
-        low, last = part[1] + 1, part[1]
-    yield low, 2**62

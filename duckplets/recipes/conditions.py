@@ -1,46 +1,37 @@
 """Parse and check the conditions that users write in recipes, and return sqlglot trees.
 
-A condition is one boolean expression over the columns of a record and one of its sections. What
-is not known to be harmless is refused: the syntax, the functions and the types are allow-lists,
-so a subquery, a table, a file or a setting has no way in. Nothing here touches a database.
+A condition is one boolean expression over the columns of a record and one of its sections.
+DuckDB's parser reads it, and what that reading may hold is listed (``condition_rules``). sqlglot
+reads it as well, to compose pools of it: its tree counts only if DuckDB reads that back as the
+same, with parentheses around each part of it and without.
 
 Functions reach DuckDB under the name the user gave: sqlglot's own function nodes are switched
-off, because they rewrite calls between dialects. What may stand in a condition is in
-``condition_rules``.
+off, because they rewrite calls between dialects.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import RecipeError
-from duckplets.recipes.condition_costs import LONG_COLUMNS, check_costs
+from duckplets.recipes.condition_costs import LONG_COLUMNS, PIECES, check_costs, sql_of
 from duckplets.recipes.condition_rules import (
     COLUMNS,
-    FUNCTIONS,
-    PIECES,
     check_reading,
     check_text,
-    check_tokens,
-    check_tree,
-    check_types,
+    form,
     short,
 )
 
 if TYPE_CHECKING:
     from sqlglot import exp
 
-__all__ = [
-    "COLUMNS",
-    "FUNCTIONS",
-    "PairCondition",
-    "free_condition",
-    "pair_condition",
-    "where_condition",
-]
+_SPAN = re.compile(r"\b(interval\s*)'\s*([+-]?\d+)\s*([a-z]+)\s*'", re.IGNORECASE)
+_KEYWORDS = ("interval", "null")  # types to sqlglot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,47 +128,74 @@ def _parse(
     """Parse and check a condition over plain columns, or over those of the named sides."""
     from sqlglot import errors, exp
 
+    from duckplets.db.parser import reading  # DuckDB
+
     try:
         check_text(text)
+        # sqlglot reads INTERVAL '3 days' as this, and DuckDB as a cast.
+        said = _SPAN.sub(r"\1'\2' \3", text)
+        (frame, meant), named = check_reading(reading(said), reading("TRUE"), sides, columns)
         dialect, parser = _grammar()
-        tokens = dialect.tokenize(text)
-        check_tokens(text, tokens)
-        check_types(tokens, parser.TYPE_TOKENS, columns)
-        _read_as_columns(tokens, parser.TYPE_TOKENS, columns)
-        trees = parser(dialect=dialect).parse_into(exp.Condition, tokens, text)
-        if len(trees) != 1 or not isinstance(trees[0], exp.Expression):
-            raise RecipeError("not one condition")
-        check_tree(trees[0], sides, columns)
-        check_reading(trees[0], tokens, parser.TYPE_TOKENS)
-        check_costs(trees[0], texts)
-    except errors.SqlglotError as error:
-        raise _refusal(text, f"not a condition in DuckDB's SQL{_near(error)}") from error
-    except RecursionError as error:
-        raise _refusal(text, "nested too deeply") from error
+        tokens = dialect.tokenize(said)
+        _read_as_columns(tokens, parser.TYPE_TOKENS)
+        tree: exp.Expression
+        (tree,) = parser(dialect=dialect).parse_into(exp.Condition, tokens, said)
+        whole = _parenthesised(tree)
+        both = form(reading(tree.sql(dialect=dialect), whole))
+        if both != (frame, meant * 2) or len(list(tree.find_all(exp.Column))) != named:
+            raise RecipeError(f"put parentheses around its parts; it was read as {short(whole)}")
+        _check_value(tree)
+        check_costs(tree, texts)
     except RecipeError as error:
         raise _refusal(text, str(error)) from None
-    return trees[0]
+    except (errors.SqlglotError, ValueError) as error:
+        raise _refusal(text, "not a condition that is read in one way: simplify it") from error
+    except RecursionError as error:
+        raise _refusal(text, "nested too deeply") from error
+    return tree
 
 
-def _read_as_columns(tokens: list[Any], types: set[Any], columns: Collection[str]) -> None:
-    """Let the text in ``text[:500]`` be a column, where sqlglot would read a type."""
-    for before, token, bracket, colon in zip(
-        [None, *tokens], tokens, tokens[1:], tokens[2:], strict=False
-    ):
-        sliced = token.text.lower() in columns and (bracket.text, colon.text) == ("[", ":")
+def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
+    """Let names of types be columns or functions, but in casts and before quoted text."""
+    for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
         cast = before is not None and before.text.lower() in ("::", "as")
-        if sliced and token.token_type in types and not cast:
+        literal = after is not None and after.token_type.name == "STRING"
+        if token.token_type in types and not (cast or literal or token.text.lower() in _KEYWORDS):
             token.token_type = type(token.token_type).VAR
+
+
+def _parenthesised(tree: exp.Expression) -> str:
+    """Return the SQL of a tree with parentheses around every operation in it."""
+    from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
+
+    holder = exp.Paren(this=tree.copy())
+    for node in reversed(list(holder.walk())):
+        operation = isinstance(node, exp.Binary | exp.Unary | exp.In | exp.Between | exp.Cast)
+        chain = isinstance(node, exp.Connector) and type(node) is type(node.parent)
+        if operation and not chain and not isinstance(node.parent, exp.Escape | exp.Paren):
+            wrapper = exp.Paren()
+            node.replace(wrapper)
+            wrapper.set("this", node)
+    return str(holder.this.sql(dialect=DuckDB, copy=False))
+
+
+def _check_value(tree: exp.Expression) -> None:
+    """Refuse what is neither true nor false."""
+    from sqlglot import exp
+
+    truths = exp.Predicate | exp.Escape | exp.Boolean | exp.Anonymous | exp.Case
+    stack: list[Any] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, exp.Connector | exp.Not | exp.Paren):
+            stack.extend(node.iter_expressions())
+        elif not isinstance(node, truths) and not node.is_type("boolean"):
+            raise RecipeError(f"{sql_of(node)} is a value, not a condition: compare it")
 
 
 def _refusal(condition: str, why: str) -> RecipeError:
     return RecipeError(f"condition {short(condition)!r}: {why}")
-
-
-def _near(error: Any) -> str:
-    """Say where sqlglot stopped, when it knows."""
-    details = getattr(error, "errors", None)
-    return f" near {details[0]['highlight']!r}" if details and details[0]["highlight"] else ""
 
 
 @cache
@@ -199,12 +217,12 @@ def _on_slot(tree: exp.Expression) -> exp.Expression:
     """Name the columns of a tree in lower case as those of ``slot``."""
     from sqlglot import exp
 
-    for column in list(tree.find_all(exp.Column)):
-        new = exp.column(column.name.lower(), table="slot")
-        if column is tree:
-            return new
-        column.replace(new)
-    return tree
+    def named(node: Any) -> Any:
+        is_column = isinstance(node, exp.Column)
+        return exp.column(node.name.lower(), table="slot") if is_column else node
+
+    found: exp.Expression = tree.transform(named)
+    return found
 
 
 def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp.Expression]]]:
@@ -217,37 +235,25 @@ def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
-    sides = _sides(tree)
     terms: dict[str, dict[str, exp.Expression]] = {"anchor": {}, "negative": {}}
     holder = exp.Paren(this=tree)
     stack: list[Any] = [tree]
     while stack:
         node = stack.pop()
-        seen = sides.get(id(node), frozenset())
-        if len(seen) == 1 and type(node).__name__ not in PIECES:
-            (side,) = seen
-            term = _on_slot(node.unnest().copy())
+        sides = {column.table.lower() for column in node.find_all(exp.Column)}
+        if len(sides) == 1 and type(node).__name__ not in PIECES:
+            (side,) = sides
+            term = _on_slot(node.unnest())
             sql = term.sql(dialect=DuckDB)
             terms[side].setdefault(sql, term)
             number = list(terms[side]).index(sql)
             node.replace(exp.column(f"{side[0]}{number}", table=side))
-        elif seen:
-            stack.extend(reversed(list(node.iter_expressions())))
+        elif sides:
+            # A chain is flattened: its columns would be looked for at each of its links.
+            chain = isinstance(node, exp.Connector)
+            parts = node.flatten(unnest=False) if chain else node.iter_expressions()
+            stack.extend(reversed(list(parts)))
     return holder.this, terms
-
-
-def _sides(tree: exp.Expression) -> dict[int, frozenset[str]]:
-    """Return, by the id of a node, which sides the columns under it belong to."""
-    from sqlglot import exp
-
-    sides: dict[int, frozenset[str]] = {}
-    for node in reversed(list(tree.walk())):
-        if isinstance(node, exp.Column):
-            sides[id(node)] = frozenset({node.table.lower()})
-        if node.parent is not None and id(node) in sides:
-            above = sides.get(id(node.parent), frozenset())
-            sides[id(node.parent)] = above | sides[id(node)]
-    return sides
 
 
 def _has_equality(tree: exp.Expression, *, holds: bool) -> bool:

@@ -30,23 +30,25 @@ FROM (
 ) AS slot
 ORDER BY slot.section_key
 
--- name: text_sizes
--- How long texts are, in characters, where so many keys of sections adjoin.
--- Parameters: $split, $version, $sources (names; NULL for all), $keys, $low, $high (section keys).
+-- name: text_portions
+-- Ranges of sections whose long texts have so many characters together, with the longest text.
+-- Texts that are not long do not count: as many as DuckDB looks at together are no more than that.
+-- Parameters: $split, $version, $sources (names; NULL for all), $most, $long (characters).
 -- Rows: by low.
-SELECT
-    min(section_key) AS low, max(section_key) AS high, sum(size)::BIGINT AS size,
-    max(size)::BIGINT AS longest
+SELECT min(section_key) AS low, max(section_key) AS high, max(size)::BIGINT AS longest
 FROM (
-    SELECT chunks.section_key, max(chunks.start + chunks.length) AS size
-    FROM split_chunks($split, $version) AS slot
-    JOIN chunks USING (chunk_key)
-    WHERE
-        list_contains(coalesce($sources::VARCHAR[], [slot.source]), slot.source)
-        AND chunks.section_key BETWEEN $low AND $high
-    GROUP BY chunks.section_key
+    SELECT
+        section_key, size,
+        sum(if(size > $long, size, 0)) OVER (ORDER BY section_key) // $most AS portion
+    FROM (
+        SELECT chunks.section_key, max(chunks.start + chunks.length) AS size
+        FROM split_chunks($split, $version) AS slot
+        JOIN chunks USING (chunk_key)
+        WHERE list_contains(coalesce($sources::VARCHAR[], [slot.source]), slot.source)
+        GROUP BY chunks.section_key
+    )
 )
-GROUP BY section_key // $keys
+GROUP BY portion
 ORDER BY low
 
 -- name: text_counts

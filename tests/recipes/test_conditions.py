@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,8 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from duckplets.errors import RecipeError
-from duckplets.recipes.condition_rules import FUNCTIONS
-from duckplets.recipes.conditions import COLUMNS, pair_condition, where_condition
+from duckplets.recipes.condition_rules import COLUMNS, FUNCTIONS
+from duckplets.recipes.conditions import pair_condition, where_condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,6 +138,9 @@ case kind when 'window' then token_count else 0 end > 2
 abs(position - 2) <= 1 and round(trust, 1) = 0.5
 text = 'a' or text = 'abc' and position = 2
 true
+text[1] = 'a'
+text like 'a' is true
+position is null is null
 not not true
 (position = 0) = (window_index = 0)
 (date is null) in (true)
@@ -151,21 +153,21 @@ REFUSED = {
     "": "a condition is SQL text",
     " \n\t": "a condition is SQL text",
     "1=1; drop table records": "drop table records",
-    "true;": "nothing after it",
+    "true;": "; is not allowed",
     "1=1 -- x": "comment",
     "-- x": "comment",
     "/* */ true": "comment",
-    "true /* x": "DuckDB's SQL",
-    "{# x #} true": "comment",
+    "true /* x": "comment",
+    "{# x #} true": r"\{ is not allowed",
     "true and": "DuckDB's SQL",
     "text = 'open": "DuckDB's SQL",
-    "role = 'anchor' role": "near 'role'",
-    "date as x": "near 'as'",
+    "role = 'anchor' role": 'near "role"',
+    "date as x": 'near "as"',
     "pragma version": "DuckDB's SQL",
     "copy records to 'x'": "DuckDB's SQL",
-    "attach 'x.duckdb'": "DuckDB's SQL",
-    "select 1": "DuckDB's SQL",
-    "from records": "DuckDB's SQL",
+    "attach 'x.duckdb'": "cast to attach",
+    "select 1": "subquery",
+    "from records": "subquery",
     "text = 'a\0b'": "NUL",
     "text = '\ud800'": "surrogate",
     # ways to other rows, tables and files
@@ -174,8 +176,8 @@ REFUSED = {
     "exists (from records)": "subquery",
     "date in (select date from records)": "subquery",
     "position = any(select 1)": "subquery",
-    "position = all(values (1))": "function all",
-    "text like any (['a'])": "not allowed",
+    "position = all(values (1))": "subquery",
+    "text like any (['a'])": "DuckDB's SQL",
     "read_text('/etc/passwd') is not null": "read_text",
     "getenv('HOME')='x'": "getenv",
     "current_setting('threads') = '1'": "current_setting",
@@ -186,12 +188,13 @@ REFUSED = {
     "sleep_ms(1000) is null": "sleep_ms",
     "getvariable('x') = 1": "getvariable",
     "main.lower(text) = 'x'": "main.lower",
-    "\"read_text\"('x') = 1": "without quotes",
+    "\"read_text\"('x') = 1": "read_text is not on the list",
     "count(*) > 1": "count",
-    "count(*) filter (where true) > 1": "aggregate",
+    "count(*) filter (where true) > 1": "not on the list",
+    "lower(text) filter (where true) = 'x'": "FILTER",
     "sum(position) > 1": "sum",
-    "row_number() over () = 1": "window function",
-    "lower(text) over () = 'x'": "window function",
+    "row_number() over () = 1": "window",
+    "lower(text) over () = 'x'": "window",
     "lower(distinct text) = 'x'": "DISTINCT",
     "lower(text order by text) = 'x'": "ORDER BY",
     "unnest(taxonomy) = 'x'": "unnest",
@@ -201,7 +204,7 @@ REFUSED = {
     "$x = 1": r"\$",
     "?": r"\?",
     "position = ?": r"\?",
-    ":x = 1": "parameter",
+    ":x = 1": "DuckDB's SQL",
     "#1 = 1": "#",
     "@position = 1": "@",
     # what is not the same twice
@@ -212,7 +215,7 @@ REFUSED = {
     "created_at < current_timestamp": "whenever it is drawn",
     "date < today()": "whenever it is drawn",
     "uuid() = 'x'": "whenever it is drawn",
-    "created_at::timestamptz = '2024-01-01'": "TIMESTAMPTZ",
+    "created_at::timestamptz = '2024-01-01'": "cast to timestamp",
     "created_at at time zone 'UTC' = '2024-01-01'": "time zone",
     "strptime(text, '%Y %z') is null": "time zone",
     "strptime(text, heading) is null": "format is quoted",
@@ -224,7 +227,6 @@ REFUSED = {
     "dat = '2024-01-01'": "did you mean 'date'",
     "record_key = 1": "unknown column record_key",
     # syntax that is left out
-    "text[1] = 'a'": "substring",
     "text ~ 'a'": "~",
     "position == 1": "==",
     "text ~~ 'a'": "~~",
@@ -237,38 +239,36 @@ REFUSED = {
     "$$x$$ = text": r"\$\$",
     "E'a\\n' = text": "not allowed",
     "text collate nocase = 'a'": "COLLATE",
-    "(position, 1) = (0, 1)": "Tuple",
+    "(position, 1) = (0, 1)": "function row",
     "text = cast(text as foo)": "foo",
-    "text::varchar[] = []": "TEXT",
-    "text::json = '1'": "JSON",
+    "text::varchar[] = []": "cast to list",
+    "text::json = '1'": "cast to json",
     "interval 3 fortnights > interval 1 day": "fortnights|near",
-    "date + interval 3 day + 1 > date": r"\(interval 3 day\)",
-    "interval '1 year 2 months' > interval 1 day": "with one unit",
+    "date + interval 3 day + 1 > date": "put parentheses",
+    "interval '1 year 2 months' > interval 1 day": "cast to interval",
     "date '2024-01-01'::varchar = text": "parentheses",
-    "position between symmetric 1 and 2": "SYMMETRIC",
-    "1 < 2 < 3": "parentheses",
-    "text like 'a' is true": "parentheses",
-    "position is null is null": "parentheses",
+    "position between symmetric 1 and 2": "DuckDB's SQL",
+    "1 < 2 < 3": "DuckDB's SQL",
     "list_filter(taxonomy, x -> x = 'a') = []": "->",
     "list_filter(taxonomy, lambda x: x = 'a') = []": "lambda",
     "len([x for x in taxonomy if x = 'a']) = 1": "lambda",
     # slips that sqlglot forgives
-    "levenshtein(text, ) = 1": "nothing stands between",
-    "regexp_replace(text, 'a', '',, 'g') = ''": "nothing stands between",
-    "position in (, 1)": "nothing stands between",
-    "position in []": "at least one value",
+    "levenshtein(text, ) = 1": "DuckDB's SQL|each text",
+    "regexp_replace(text, 'a', '',, 'g') = ''": "DuckDB's SQL",
+    "position in (, 1)": "DuckDB's SQL",
+    "position in []": "put parentheses",
     "position between 1 2": "AND|near",
-    "+text = 'a'": r"\+ is missing",
-    "levenshtein(text, +) = 1": r"\+ is missing",
-    "(text as) = 'a'": "AS",
+    "+text = 'a'": "put parentheses",
+    "levenshtein(text, +) = 1": "DuckDB's SQL",
+    "(text as) = 'a'": "DuckDB's SQL",
     "case when true false end": "THEN|near",
-    "try_cast(text as int > 3": "not closed",
-    "date = date 2": "names a type",
-    "trust > text.5": r"0\.5",
+    "try_cast(text as int > 3": "without its other half",
+    "date = date 2": "DuckDB's SQL",
+    "trust > text.5": "DuckDB's SQL",
     "date + interval '3 days''x' > date": "interval",
     # nested types, on which sqlglot would spend hours
-    "decimal(" * 9 + "1" + ")" * 9 + " = 1": "names a type",
-    "array[" * 9 + "1" + "]" * 9 + " = 1": "names a type",
+    "decimal(" * 9 + "1" + ")" * 9 + " = 1": "DuckDB's SQL",
+    "array[" * 9 + "1" + "]" * 9 + " = 1": "not allowed",
     'text::"' + "decimal(" * 99 + '" = 1': "cast",
     # what is no condition
     "text": "is a value",
@@ -301,13 +301,12 @@ def test_an_accepted_condition_means_what_its_text_says(
 
 @pytest.mark.parametrize("text", REFUSED)
 def test_a_refused_condition_says_why(text: str) -> None:
-    with pytest.raises(RecipeError, match=f"(?s){REFUSED[text]}") as caught:
+    with pytest.raises(RecipeError, match=f"(?si){REFUSED[text]}") as caught:
         where_condition(text)
     assert len(str(caught.value)) < 600
 
 
-# after a dot, text is no type any more
-@pytest.mark.parametrize("text", [text for text in REFUSED if text != "text[1] = 'a'"])
+@pytest.mark.parametrize("text", REFUSED)
 def test_a_strategy_refuses_what_a_selector_refuses(text: str) -> None:
     names = "|".join(COLUMNS)
     of_anchor = re.sub(rf"(?<![.'\w])({names})\b(?! ')", r"anchor.\1", text)
@@ -365,8 +364,9 @@ def test_eighteen_levels_are_read_and_checked() -> None:
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_a_function_keeps_its_name(name: str) -> None:
-    rendered = where_condition(f"{name}('a', '1') is null").sql(dialect="duckdb")
-    assert rendered == f"{name.upper()}('a', '1') IS NULL"
+    arguments = "('a', '1', 'b')" if name == "if" else "('a', '1')"
+    rendered = where_condition(f"{name}{arguments} is null").sql(dialect="duckdb")
+    assert rendered == f"{name.upper()}{arguments} IS NULL"
 
 
 def test_functions_exist_and_are_pure(database: duckdb.DuckDBPyConnection) -> None:
@@ -397,14 +397,16 @@ OPERAND = st.tuples(
 
 @settings(max_examples=often(400, less=80), deadline=None)
 @given(OPERAND, st.lists(st.tuples(st.sampled_from(BINARY), OPERAND), max_size=3))
-def test_precedence_is_duckdbs(first: str, rest: list[tuple[str, str]]) -> None:
+def test_precedence_is_duckdbs(
+    database: duckdb.DuckDBPyConnection, first: str, rest: list[tuple[str, str]]
+) -> None:
     text = first + "".join(f" {operator} {operand}" for operator, operand in rest)
     try:
         tree = where_condition(text.replace("slot.", ""))
-    except RecipeError:
+        said = database.execute(f"SELECT ({text}) FROM slot").fetchall()
+    except (RecipeError, duckdb.Error):  # types that do not go together are DuckDB's to refuse
         return
-    said, meant = shape(text), shape(parenthesised(tree))
-    assert said is None or said == meant  # DuckDB refuses some that sqlglot reads
+    assert database.execute(f"SELECT ({parenthesised(tree)}) FROM slot").fetchall() == said
 
 
 def parenthesised(tree: exp.Expression) -> str:
@@ -417,37 +419,6 @@ def parenthesised(tree: exp.Expression) -> str:
             node.replace(wrapper)
             wrapper.set("this", node)
     return str(holder.this.sql(dialect="duckdb"))
-
-
-def shape(condition: str) -> Any:
-    """Return DuckDB's own parse of a condition, or None if it has none."""
-    query = "SELECT json_serialize_sql(?)"
-    row = duckdb.execute(query, [f"SELECT {condition}"]).fetchone()
-    assert row is not None
-    parsed = json.loads(row[0])
-    return None if parsed["error"] else plain(parsed["statements"][0]["node"]["select_list"])
-
-
-def plain(node: Any) -> Any:
-    """Drop positions, nest no AND in AND, and spell IS NOT NULL and NOT IN with NOT."""
-    if isinstance(node, list):
-        return [plain(part) for part in node]
-    if not isinstance(node, dict):
-        return node
-    node = {
-        key: plain(value) for key, value in node.items() if not key.startswith("query_location")
-    }
-    positive = {"OPERATOR_IS_NOT_NULL": "OPERATOR_IS_NULL", "COMPARE_NOT_IN": "COMPARE_IN"}
-    kind = node.get("type")
-    if isinstance(kind, str) and kind in positive:
-        node["type"] = positive[kind]
-        return {"class": "OPERATOR", "type": "OPERATOR_NOT", "alias": "", "children": [node]}
-    if node.get("class") == "CONJUNCTION":
-        parts = [
-            part["children"] if part.get("type") == kind else [part] for part in node["children"]
-        ]
-        node["children"] = [part for some in parts for part in some]
-    return node
 
 
 PAIRS = {
@@ -601,7 +572,7 @@ def test_a_pair_condition_is_taken_apart(text: str, database: duckdb.DuckDBPyCon
         ("anchor.date = records.date", "anchor.date or negative.date"),
         ("main.anchor.date = negative.date", "anchor.date or negative.date"),
         ("anchor.dat = negative.date", "did you mean 'date'"),
-        ("anchor.* = 1", "column"),
+        ("anchor.* = 1", "star"),
         ("anchor.text", "is a value"),
         ("anchor = negative", "column anchor"),
         ("anchor.date < now() and negative.position = 0", "whenever"),
