@@ -522,7 +522,7 @@ from gated_rows import QUALITY
 from local_engine import Shuffled
 ingest._ROWS_A_COMMIT = 0
 ingest._TIMES_A_COMMIT = 0
-feed.MAX_ROWS = streams.MAX_ROWS = 30
+row_batches.MAX_ROWS = streams.MAX_ROWS = 30
 with dp.Corpus({corpus!r}) as corpus:
     source = dp.JsonSource({files!r}, id="id", anchor="title", positive="body")
     engine = "local:2" if {workers!r} else Shuffled()

@@ -107,7 +107,7 @@ def test_records_are_read_the_same(tmp_path: Path, columns: list[str]) -> None:
         assert snapshot.mapped_texts(corpus._database, corpus.version) is None
         longer = read(corpus, columns)
         prepare(corpus)
-        assert len(snapshot.Manifest.read(snapshot.folder_of(path)).segments) == 2
+        assert len(snapshot.SnapshotManifest.read(snapshot.folder_of(path)).segments) == 2
         assert read(corpus, columns).equals(longer)
 
 
@@ -252,11 +252,11 @@ def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
         corpus.prepare()
         folder = snapshot.folder_of(path)
         (folder / f"arrays-{'a' * 16}.arrow").write_bytes(b"x" * 1000)
-        versions = [b.version for b in snapshot.Manifest.read(folder).bundles]
+        versions = [b.version for b in snapshot.SnapshotManifest.read(folder).bundles]
         assert set(versions) == {1, 2, 3}
         freed = corpus.prepare(clean=True).freed
         assert freed > 1000
-        assert {b.version for b in snapshot.Manifest.read(folder).bundles} == {1, 3}
+        assert {b.version for b in snapshot.SnapshotManifest.read(folder).bundles} == {1, 3}
     assert sorted(snapshot.verify(folder)) == []
     out = cli("prepare", path, "--clean")
     assert out.exit_code == 0
@@ -351,8 +351,9 @@ def counted(function):
             os.kill(os.getpid(), signal.SIGKILL)
         return function(*arguments, **named)
     return call
-for where, name in [(mapped.IpcWriter, "write"), (mapped.IpcWriter, "finish"), (os, "replace"),
-                    (os, "fsync"), (mapped, "digest_of")]:
+writer = mapped_arrays.IpcWriter
+for where, name in [(writer, "write"), (writer, "finish"), (os, "replace"), (os, "fsync"),
+                    (mapped_arrays, "digest_of")]:
     setattr(where, name, counted(getattr(where, name)))
 with dp.Corpus(sys.argv[1], read_only=True) as corpus:
     corpus.prepare()
@@ -377,7 +378,7 @@ def test_a_build_that_is_killed_leaves_a_whole_one_or_none(
         folder = corpus.prepare().folder
         assert served(corpus).equals(expected)
     assert not list(snapshot.verify(folder))
-    named = {file.name for file in snapshot.Manifest.read(folder).files}
+    named = {file.name for file in snapshot.SnapshotManifest.read(folder).files}
     assert {p.name for p in folder.iterdir()} == named | {"manifest.json", "lock"}
 
 

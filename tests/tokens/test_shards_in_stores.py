@@ -170,7 +170,7 @@ def test_a_killed_upload_is_taken_back_by_the_next_export(
 ) -> None:
     code = (
         "import sys, duckplets as dp\n"
-        "from duckplets.base import stores\n"
+        "from duckplets.base import object_store as stores\n"
         "stores._PART = 5 << 20\n"
         "from pathlib import Path\n"
         "Path(sys.argv[1]).write_bytes(bytes(12 << 20))\n"

@@ -307,13 +307,13 @@ def test_a_killed_export_goes_on(
 
     code = (
         "import sys, duckplets as dp\n"
-        "from duckplets.tokens import outbox, shards\n"
+        "from duckplets.tokens import uploader, shards\n"
         "shards._PART, shards._SAVES = (20_000, 200), 0\n"
-        "write = outbox.write_shard\n"
+        "write = uploader.write_shard\n"
         "def told(*arguments):\n"
         "    print('one more', flush=True)\n"
         "    return write(*arguments)\n"
-        "outbox.write_shard = told\n"
+        "uploader.write_shard = told\n"
         "print('begins', flush=True)\n"
         "with dp.Corpus(sys.argv[1], read_only=True) as corpus:\n"
         "    corpus.shard(sys.argv[2], tokenizer=sys.argv[3], buckets=(16, 32, 64),\n"
