@@ -4,7 +4,7 @@
 
 The decision that matters: a part is a pure function of what it is sent, and whoever sent it takes
 results in order and is the only one to write. So neither the number of workers, nor which of them
-ended, nor how often, can be told from what is stored. Who is given no engine does without any.
+ended, nor how often, can be told from what is stored.
 """
 
 from __future__ import annotations
