@@ -112,17 +112,17 @@ def mapped(
             yield waiting.popleft(), result
 
 
-def failed(part: Part, error: BaseException) -> DuckpletsError:
+def failed(label: str, error: BaseException) -> DuckpletsError:
     """Return the error of a part that has raised as often as it may."""
     if isinstance(error, DuckpletsError):
         return error
-    return EngineError(f"{part.label} failed {TRIES} times: {said(error)}")
+    return EngineError(f"{label} failed {TRIES} times: {said(error)}")
 
 
-def lethal(part: Part, losses: int) -> EngineError:
+def lethal(label: str, losses: int) -> EngineError:
     """Return the error of a part with which as many workers were lost as may be."""
     return EngineError(
-        f"{part.label}: {counted(losses, 'worker')} ended while they worked at it, so it is "
+        f"{label}: {counted(losses, 'worker')} ended while they worked at it, so it is "
         f"likely what ends them: does it need more memory than they have?"
     )
 
