@@ -109,7 +109,7 @@ def _prepare(
     progress: Progress | bool | None,
     *,
     clean: bool,
-    engine: Engine | None = None,
+    engine: Engine,
 ) -> PrepareReport:
     """Make or complete the snapshot of a corpus; see ``Corpus.prepare``."""
     from duckplets.serving import snapshot

@@ -1,4 +1,4 @@
-"""Run parts of a work on other processes or machines; one file an engine.
+"""Run parts of a work in this process, in others or on other machines; one file an engine.
 
     engine= ─opened→ Engine ─map→ parts, wherever they run ─in order→ who asked, who alone writes
 
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from duckplets.base.sanitize import shown
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.errors import EngineError
 
@@ -26,7 +27,7 @@ _FORMS = (
 
 
 @contextmanager
-def opened(engine: Any) -> Iterator[Engine | None]:
+def opened(engine: Any) -> Iterator[Engine]:
     """Yield what runs the parts of a work, for as long as that takes.
 
     Args:
@@ -39,7 +40,7 @@ def opened(engine: Any) -> Iterator[Engine | None]:
         ExtensionError: The package ``distributed`` is missing.
     """
     if engine is None or (isinstance(engine, Engine) and not isinstance(engine, type)):
-        yield engine
+        yield engine or INLINE
         return
     if isinstance(engine, str):
         if found := _LOCAL.fullmatch(engine):

@@ -214,10 +214,10 @@ class _DaskJob:
 
         error = sent.future.exception() if sent.future.status == "error" else None
         if error is not None and not isinstance(error, KilledWorker):
-            raise failed(sent.part, error)
+            raise failed(sent.part.label, error)
         sent.losses += 1 if error is None else self._allowed + 1
         if sent.losses > MOST_LOSSES:
-            raise lethal(sent.part, sent.losses)
+            raise lethal(sent.part.label, sent.losses)
 
     def _gone(self, error: BaseException | None) -> EngineError:
         why = f" ({said(error)})" if error is not None else ""

@@ -123,7 +123,7 @@ class LocalEngine:
         try:
             for part in parts:
                 data = self._sent(packed(part.input))
-                coming.append(self._threads.submit(self._made, work, part, data))
+                coming.append(self._threads.submit(self._made, work, part.label, data))
                 if len(coming) >= self.workers * (1 + AHEAD):
                     yield self._taken(coming)
             while coming:
@@ -180,7 +180,7 @@ class LocalEngine:
 
     # -- in a thread, which has a process of its own ----------------------------------------------
 
-    def _made(self, work: _LocalJob, part: Part, data: bytes) -> bytes:
+    def _made(self, work: _LocalJob, label: str, data: bytes) -> bytes:
         """Return what a process makes of a part."""
         raised = lost = 0
         while True:
@@ -192,13 +192,13 @@ class LocalEngine:
                 self._drop(process)
                 lost += 1
                 if lost > self._most_losses:
-                    raise lethal(part, lost) from None
+                    raise lethal(label, lost) from None
                 continue
             if is_made:
                 return answer
             raised += 1
             if raised == TRIES:
-                raise failed(part, pickle.loads(answer))
+                raise failed(label, pickle.loads(answer))
 
     @contextmanager
     def _at(self, work: _LocalJob, process: _Process) -> Iterator[None]:

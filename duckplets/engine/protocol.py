@@ -4,7 +4,7 @@
 
 The decision that matters: a part is a pure function of what it is sent, and whoever sent it takes
 results in order and is the only one to write. So neither the number of workers, nor which of them
-ended, nor how often, can be told from what is stored. Who is given no engine does without any.
+ended, nor how often, can be told from what is stored.
 """
 
 from __future__ import annotations
@@ -112,17 +112,17 @@ def mapped(
             yield waiting.popleft(), result
 
 
-def failed(part: Part, error: BaseException) -> DuckpletsError:
+def failed(label: str, error: BaseException) -> DuckpletsError:
     """Return the error of a part that has raised as often as it may."""
     if isinstance(error, DuckpletsError):
         return error
-    return EngineError(f"{part.label} failed {TRIES} times: {said(error)}")
+    return EngineError(f"{label} failed {TRIES} times: {said(error)}")
 
 
-def lethal(part: Part, losses: int) -> EngineError:
+def lethal(label: str, losses: int) -> EngineError:
     """Return the error of a part with which as many workers were lost as may be."""
     return EngineError(
-        f"{part.label}: {counted(losses, 'worker')} ended while they worked at it, so it is "
+        f"{label}: {counted(losses, 'worker')} ended while they worked at it, so it is "
         f"likely what ends them: does it need more memory than they have?"
     )
 

@@ -30,6 +30,7 @@ from duckplets.base.prefetch import Lookahead
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.ingest.distributed import Elsewhere
@@ -88,7 +89,7 @@ def store_beside(
     several: Sequence[PreparedIngest],
     how: Beside,
     progress: Progress | None = None,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
 ) -> Generator[tuple[PreparedIngest, IngestReport | DuckpletsError], None, None]:
     """Store sources that were prepared, in their order, while those that follow are being read.
 

@@ -24,6 +24,7 @@ from duckplets.base.atomic import aside_of, remove, sweep
 from duckplets.base.prefetch import ahead
 from duckplets.base.sanitize import counted, shown
 from duckplets.db.database import Database
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.errors import DuckpletsError
 from duckplets.ingest.chunks import current_chunking
@@ -143,20 +144,20 @@ class Elsewhere:
     """Reads sources by an engine, in their order.
 
     Args:
-        engine: What runs the parts; None leaves all to this process.
+        engine: What runs the parts; the inline one leaves all to this process.
         database: The corpus.
         several: What is read.
     """
 
     def __init__(
-        self, engine: Engine | None, database: Database, several: Sequence[PreparedIngest]
+        self, engine: Engine, database: Database, several: Sequence[PreparedIngest]
     ) -> None:
         beside = Path(f"{os.path.realpath(str(database.path))}.parts")
         sweep(beside)
         self._folder = aside_of(beside)
         self._engine = engine
         self._each: list[Parted] = []
-        if engine is not None:
+        if engine is not INLINE:
             chunking = current_chunking(database)
             wanted = (one for one in several if not one.is_full)
             for number, one in enumerate(wanted):
@@ -173,7 +174,7 @@ class Elsewhere:
         remove(self._folder)
 
     def reads(self, prepared: PreparedIngest) -> bool:
-        """Return whether a source is one of files, and there is an engine to read them."""
+        """Return whether a source is one of files, which workers read."""
         return any(one.prepared is prepared and one.source is not None for one in self._each)
 
     @contextmanager
@@ -185,22 +186,22 @@ class Elsewhere:
             rows: As they come, where this process reads them already.
         """
         one = next((one for one in self._each if one.prepared is prepared), None)
-        if one is None or self._engine is None:
+        if one is None:
             yield rows
             return
         try:
-            yield self._rows(self._engine, one, rows)
+            yield self._rows(one, rows)
         finally:
             one.is_over = True
             one.close()
 
-    def _rows(self, engine: Engine, one: Parted, rows: Rows | None) -> Rows:
+    def _rows(self, one: Parted, rows: Rows | None) -> Rows:
         """Return what is to be stored of a source."""
         is_here = rows is None
         rows = one.opened() if rows is None else rows
         told, batches, work = rows.notes, rows.batches, one.work
         if one.cuts is not None:
-            rows = one.resumed(replace(rows, batches=in_full(self._read(engine, one))))
+            rows = one.resumed(replace(rows, batches=in_full(self._read(one))))
             batches, work = rows.batches, None if one.is_new else work
         elif one.source is not None:
             one.notes.append(_LATE)
@@ -210,14 +211,14 @@ class Elsewhere:
         if is_here and one.cuts is None:
             batches = _ahead(batches)
         if work is not None:
-            batches = in_full(self._worked(engine, one, batches))
+            batches = in_full(self._worked(one, batches))
         return replace(rows, batches=batches, notes=lambda: [*told(), *one.notes])
 
     # -- parts of files ---------------------------------------------------------------------------
 
-    def _read(self, engine: Engine, one: Parted) -> Iterator[pa.RecordBatch]:
+    def _read(self, one: Parted) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a source of files, numbered on from part to part."""
-        for cut, found in self._of(engine, one):
+        for cut, found in self._of(one):
             if isinstance(found, DuckpletsError):
                 yield from one.read_here(cut, found)
             else:
@@ -225,12 +226,12 @@ class Elsewhere:
         if one.part.paths is not None:
             one.part.paths.check()
 
-    def _of(self, engine: Engine, one: Parted) -> Iterator[tuple[Cut, Read | DuckpletsError]]:
+    def _of(self, one: Parted) -> Iterator[tuple[Cut, Read | DuckpletsError]]:
         """Yield the parts of a source with what was read, letting go of those before them."""
         while True:
             try:
                 if self._coming is None:
-                    self._coming = self._begun(engine, one.number)
+                    self._coming = self._begun(one.number)
                 if self._next is None:
                     self._next = next(self._coming, None)
             except BaseException:  # nothing more comes of it: the sources that follow begin anew
@@ -245,7 +246,7 @@ class Elsewhere:
             elif isinstance(found, Read) and isinstance(found.batches, Path):
                 remove(found.batches)
 
-    def _begun(self, engine: Engine, first: int) -> Iterator[_Result]:
+    def _begun(self, first: int) -> Iterator[_Result]:
         """Have the parts of all sources from one on read."""
         job = tuple(one.work if one.is_new else None for one in self._each)
         files = (self._folder / f"{number}.arrow" for number in count())
@@ -263,7 +264,7 @@ class Elsewhere:
             return Part(cut.label, given)
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        return mapped(engine, read_part, job, self._cuts(first), part_of)
+        return mapped(self._engine, read_part, job, self._cuts(first), part_of)
 
     def _cuts(self, first: int) -> Iterator[tuple[int, Cut]]:
         for one in self._each[first:]:
@@ -277,7 +278,7 @@ class Elsewhere:
 
     # -- rows that were read here -----------------------------------------------------------------
 
-    def _worked(self, engine: Engine, one: Parted, items: Iterator[Item]) -> Iterator[Item]:
+    def _worked(self, one: Parted, items: Iterator[Item]) -> Iterator[Item]:
         """Yield rows and marks, those rows made ready that are new to the gates."""
         name = shown(one.prepared.request.name)
 
@@ -289,7 +290,7 @@ class Elsewhere:
 
         job = tuple(each.work for each in self._each)
         portions = fresh(items, one.prepared.request.gates)
-        with closing(mapped(engine, work_at, job, portions, part_of)) as results:
+        with closing(mapped(self._engine, work_at, job, portions, part_of)) as results:
             for (marks, old, new), found in results:
                 yield from marks
                 yield from old

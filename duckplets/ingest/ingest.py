@@ -19,6 +19,7 @@ import pyarrow as pa
 from duckplets.base.prefetch import ahead
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.ingest import checkpoint
 from duckplets.ingest.checkpoint import UNPUBLISHED, Unfinished
@@ -47,7 +48,7 @@ def ingest(
     database: Database,
     source: Source,
     *,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
     progress: Progress | None = None,
     **asked: Any,
 ) -> IngestReport:
@@ -56,13 +57,11 @@ def ingest(
     Args:
         database: The corpus.
         source: What to read.
-        engine: What reads files and makes rows ready; None for this process.
+        engine: What reads files and makes rows ready.
         progress: Called with rows read and their number if known.
         asked: As ``prepare`` takes it.
     """
     prepared = prepare(database, source, **asked)
-    if engine is None:
-        return store(database, prepared, progress)
     with (
         closing(Elsewhere(engine, database, [prepared])) as elsewhere,
         elsewhere.turn(prepared) as rows,

@@ -28,6 +28,8 @@ from duckplets.base.sanitize import counted, listed
 from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
+from duckplets.engine.inline import INLINE
+from duckplets.engine.local import LocalEngine
 from duckplets.engine.protocol import Engine
 from duckplets.errors import DamagedFileError, QueryError
 from duckplets.ingest import records, splits
@@ -67,7 +69,7 @@ def mine(
     split: str | None = None,
     preset: Preset | None = None,
     progress: Progress | None = None,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
 ) -> MiningReport:
     """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
@@ -233,7 +235,7 @@ class _Job:
         had = (found[-1].method, found[-1].settings)
         return asked is not None and had != ("bm25", self.settings)
 
-    def run(self, progress: Progress | None, engine: Engine | None) -> PairReport | str:
+    def run(self, progress: Progress | None, engine: Engine) -> PairReport | str:
         """Mine all anchors, or those that an interrupted mining left, and return the report.
 
         Without an anchor nothing is stored and why comes back, unless the recipe asks for a mining.
@@ -266,7 +268,7 @@ class _Job:
             mining.seconds += time.monotonic() - started
         return mining.finish()
 
-    def _index(self, engine: Engine | None = None) -> Index | None:
+    def _index(self, engine: Engine = INLINE) -> Index | None:
         """Return the index of the source and split, brought up to date; None without a record."""
         index.refresh(self.database, source=self.source, split=self.split, engine=engine)
         return index.current(self.database, self.source, self.split)
@@ -298,7 +300,7 @@ class _Job:
         folder: Path,
         started: float,
         progress: Progress | None,
-        engine: Engine | None,
+        engine: Engine,
     ) -> None:
         count = len(guards.sections.keys)
         eligible = np.zeros(count, dtype=bool)
@@ -315,12 +317,16 @@ class _Job:
             folder=folder,
         )
         pairs = (len(guards.anchors) - mining.done) * eligible.sum()
-        how: dict[str, Any] = {"workers": _workers(self.database, pairs), "engine": engine}
         asked: list[tuple[slice, Excluded]] = []
         before = mining.seconds
-        with closing(index.vocabulary(self.database, of)) as vocabulary:
+        with (
+            closing(index.vocabulary(self.database, of)) as vocabulary,
+            _searching(self.database, engine, pairs) as by,
+        ):
             blocks = self._blocks(guards, mining.done, prepared, vocabulary, asked)
-            for found in scored(prepared.files, blocks, self.settings, guards=len(REASONS), **how):
+            for found in scored(
+                prepared.files, blocks, self.settings, guards=len(REASONS), engine=by
+            ):
                 block, excluded = asked.pop(0)
                 rows = rows_of(self.settings, guards, block, excluded, found)
                 mining.seconds = before + time.monotonic() - started
@@ -360,10 +366,15 @@ class _Job:
             )
 
 
-def _workers(database: Database, pairs: int) -> int:
-    """Return how many processes are worth their start."""
+@contextmanager
+def _searching(database: Database, engine: Engine, pairs: int) -> Iterator[Engine]:
+    """Yield what searches: processes, where nobody else does and they are worth it."""
     threads = int(database.run("mining/mine/threads")[0][0])
-    return threads if pairs > _WORTH_PROCESSES else 1
+    if engine is not INLINE or threads == 1 or pairs <= _WORTH_PROCESSES:
+        yield engine
+        return
+    with closing(LocalEngine(threads)) as processes:
+        yield processes
 
 
 @contextmanager

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.errors import QualityError
 from duckplets.ingest.append import Appending
@@ -54,7 +55,7 @@ class _DryRunError(Exception):
 
 
 def judge(
-    database: Database, quality: Any, *, dry_run: bool, engine: Engine | None = None
+    database: Database, quality: Any, *, dry_run: bool, engine: Engine = INLINE
 ) -> JudgeReport:
     """Judge all rows anew; see ``Corpus.judge``."""
     started = time.monotonic()
@@ -75,7 +76,7 @@ def judge(
 class _Judging:
     """One judging, inside a transaction."""
 
-    def __init__(self, database: Database, quality: Quality, engine: Engine | None) -> None:
+    def __init__(self, database: Database, quality: Quality, engine: Engine) -> None:
         self.database = database
         self.quality = quality
         self.engine = engine

@@ -1,6 +1,6 @@
-"""Measure texts part by part: in this process, or on the workers of an engine.
+"""Measure texts part by part, on an engine.
 
-    items ─rows of each→ measure, here or on a worker ─in order→ items with their metrics
+    items ─rows of each→ measure ─in order→ items with their metrics
 
 Functions that users have registered go with the work: a worker registers them before it measures.
 """
@@ -8,9 +8,8 @@ Functions that users have registered go with the work: a worker registers them b
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
-from contextlib import closing
 from functools import cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -31,20 +30,26 @@ class MeasureJob(NamedTuple):
     Attributes:
         quality: Settings.
         registered: The functions that they name.
+        database: A connection of this process; no worker gets it.
     """
 
     quality: Quality
     registered: list[plugins.Gate | plugins.Detector]
+    database: Database | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the connection here."""
+        return MeasureJob, (self.quality, self.registered)
 
     @classmethod
-    def of(cls, quality: Quality) -> MeasureJob:
+    def of(cls, quality: Quality, database: Database | None = None) -> MeasureJob:
         """Return what settings need."""
         registered: list[plugins.Gate | plugins.Detector] = [
             plugins.gate(name) for each in quality.conditions for name in each.gates
         ]
         if quality.language is not None and quality.detector != "py3langid":
             registered.append(plugins.detector(quality.detector))
-        return cls(quality, registered)
+        return cls(quality, registered, database)
 
     def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows as from ``preprocess`` with the metrics of their texts."""
@@ -55,7 +60,7 @@ class MeasureJob(NamedTuple):
 
 
 def measured_over(
-    engine: Engine | None,
+    engine: Engine,
     database: Database,
     quality: Quality,
     items: Iterable[T],
@@ -64,32 +69,26 @@ def measured_over(
     """Yield items with the metrics of their rows; see ``measure``.
 
     Args:
-        engine: What measures; None for this process.
+        engine: What measures.
         database: Any connection of this process.
         quality: Settings.
         items: Taken as they are needed.
         rows_of: Returns the rows of an item, as ``measure`` takes them.
     """
-    if engine is None:
-        from duckplets.quality.measure import measure
-
-        yield from ((item, measure(database, rows_of(item), quality)) for item in items)
-        return
 
     def part_of(item: T) -> Part:
         rows = rows_of(item)
         return Part(f"gates: {counted(rows.num_rows, 'text')}", rows)
 
-    with closing(mapped(engine, measure_part, MeasureJob.of(quality), items, part_of)) as found:
-        yield from found
+    return mapped(engine, measure_part, MeasureJob.of(quality, database), items, part_of)
 
 
 def measure_part(job: MeasureJob, rows: pa.Table) -> pa.Table:
-    """Return the metrics of rows, on a worker of an engine; see ``measure``."""
+    """Return the metrics of rows; see ``measure``."""
     from duckplets.quality.measure import measure
 
     plugins.register_all(job.registered)
-    return measure(_scratch().cursor(), rows, job.quality)
+    return measure(job.database or _scratch().cursor(), rows, job.quality)
 
 
 @cache

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
 from duckplets.db.queries import query
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import commit_version, current_version
@@ -126,7 +127,7 @@ def deduplicate(
     action: Action,
     dry_run: bool,
     progress: Progress | None,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
 ) -> NearReport:
     """Find clusters of equal or nearly equal records; see ``Corpus.deduplicate``."""
     started = time.monotonic()
@@ -173,35 +174,23 @@ def _note_bands(
     texts: LiveTexts,
     settings: NearSettings,
     progress: Progress | None,
-    engine: Engine | None,
+    engine: Engine,
 ) -> None:
     """Fill the table of buckets: the bands of every text."""
     scratch.run("quality/near_dedup/create")
     done = 0
-    with closing(_bands(texts, settings, engine)) as blocks:
-        for places, bands in blocks:
-            place = np.repeat(places, settings.bands)
-            with scratch.registered(incoming=pa.table({"bucket": bands.ravel(), "place": place})):
-                scratch.run("quality/near_dedup/add")
-            done += len(places)
-            if progress is not None:
-                progress(done, len(texts))
-
-
-def _bands(
-    texts: LiveTexts, settings: NearSettings, engine: Engine | None
-) -> Generator[tuple[Integers, Words], None, None]:
-    """Yield the places of some texts with their bands, block by block."""
-    if engine is None:
-        yield from ((block.places, bands_part(settings, block)) for block in texts.texts())
-        return
 
     def part_of(block: RecordTexts) -> Part:
         return Part(f"duplicates: {counted(len(block.places), 'record')}", block)
 
     with closing(mapped(engine, bands_part, settings, texts.texts(), part_of)) as found:
         for block, bands in found:
-            yield block.places, bands
+            place = np.repeat(block.places, settings.bands)
+            with scratch.registered(incoming=pa.table({"bucket": bands.ravel(), "place": place})):
+                scratch.run("quality/near_dedup/add")
+            done += len(block.places)
+            if progress is not None:
+                progress(done, len(texts))
 
 
 def bands_part(settings: NearSettings, texts: RecordTexts) -> Words:

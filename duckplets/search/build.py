@@ -1,7 +1,7 @@
 """Build one full-text index from the sections of a source and split: terms, documents, postings.
 
     sections ─slices→ texts ─split→ words ─resolve→ keys ─sort→ postings
-                 (in a thread, the next slice meanwhile)
+           (on an engine, or in a thread, the next slice meanwhile)
 
 A slice is bounded by its sections and characters, and so is what is held of texts at any time.
 Slices are taken in the order of the sections' keys, which is the order they are stored in, while
@@ -12,17 +12,16 @@ come, so neither slices nor threads change any row.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duckplets.base.prefetch import ahead
 from duckplets.db.database import Database
+from duckplets.engine.inline import INLINE, threaded
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.search.analyzer import AnalysedTexts, Vocabulary, stretches
 from duckplets.search.analyzer_settings import Terms
@@ -56,7 +55,7 @@ def build(
     content: str,
     version: int,
     told: Callable[[int], None],
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
 ) -> Built:
     """Build and store the index of a source and split, inside a transaction.
 
@@ -68,7 +67,7 @@ def build(
         content: Fingerprint of its records.
         version: Newest version of the corpus.
         told: Called with the number of documents done, after every slice.
-        engine: What splits texts into words instead of a thread of this process.
+        engine: What splits texts into words.
 
     Raises:
         ExtensionError: DuckDB's fts extension is needed and missing.
@@ -77,15 +76,14 @@ def build(
     covered = database.table("search/index/sections", {"source": source, "split": split})
     with closing(Vocabulary(terms)) as vocabulary, closing(database.cursor()) as reader:
         counted = _Counted(database, index, covered.num_rows)
-        slices = _slices(covered)
-        pieces = (
-            ahead(_read(reader, vocabulary, slices))
-            if engine is None
-            else _split_by(engine, terms, _texts(reader, slices), f"{source}, {split}")
-        )
-        # Closed before the vocabulary is: its thread is splitting texts.
-        with closing(pieces):
-            for part, words in pieces:
+
+        def part_of(item: _Piece) -> Part:
+            low, high = item[0].sections[[0, -1]].tolist()
+            return Part(f"index of {source}, {split}: sections {low} to {high}", item[1])
+
+        pieces = _texts(reader, _slices(covered))
+        with closing(mapped(threaded(engine, 1), split_part, terms, pieces, part_of)) as found:
+            for (part, _), words in found:
                 counted.add(part.documents, vocabulary.resolve(words))
                 told(len(part.documents))
         size = counted.store_terms(vocabulary)
@@ -120,7 +118,7 @@ class _Slice:
     documents: NDArray[np.int64]
 
 
-_Piece = tuple[_Slice, pa.ListArray]
+_Piece = tuple[_Slice, pa.Array]
 
 
 def _slices(covered: pa.Table) -> list[_Slice]:
@@ -134,7 +132,7 @@ def _slices(covered: pa.Table) -> list[_Slice]:
     ]
 
 
-def _texts(reader: Database, slices: list[_Slice]) -> Iterator[tuple[_Slice, pa.Array]]:
+def _texts(reader: Database, slices: list[_Slice]) -> Iterator[_Piece]:
     """Yield each slice with the texts of its sections."""
     for part in slices:
         ends = {"low": int(part.sections[0]), "high": int(part.sections[-1])}
@@ -142,34 +140,10 @@ def _texts(reader: Database, slices: list[_Slice]) -> Iterator[tuple[_Slice, pa.
             yield part, reader.table("search/index/texts", ends)["text"].combine_chunks()
 
 
-def _read(reader: Database, vocabulary: Vocabulary, slices: list[_Slice]) -> Iterator[_Piece]:
-    """Yield the words of each slice, one list for every section."""
-    for part, texts in _texts(reader, slices):
-        yield part, vocabulary.split(texts)
-
-
-def _split_by(
-    engine: Engine, terms: Terms, slices: Iterator[tuple[_Slice, pa.Array]], where: str
-) -> Generator[_Piece, None, None]:
-    """Yield the same as ``_read`` does, from texts that an engine splits."""
-
-    def part_of(item: tuple[_Slice, pa.Array]) -> Part:
-        low, high = item[0].sections[[0, -1]].tolist()
-        return Part(f"index of {where}: sections {low} to {high}", item[1])
-
-    with closing(mapped(engine, split_part, terms, slices, part_of)) as found:
-        for (part, _), words in found:
-            yield part, words
-
-
 def split_part(terms: Terms, texts: pa.Array) -> pa.ListArray:
-    """Return the lists of words of texts, on a worker of an engine."""
-    return _splitter(terms).split(texts)
-
-
-@lru_cache(maxsize=1)
-def _splitter(terms: Terms) -> Vocabulary:
-    return Vocabulary(terms)
+    """Return the lists of words of texts."""
+    with closing(Vocabulary(terms)) as vocabulary:
+        return vocabulary.split(texts)
 
 
 # -- counts ---------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from duckplets.base.sanitize import Reported, listed
 from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.queries import query
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.errors import SamplerError, nearest
 from duckplets.ingest.chunks import content_of, contents_of
@@ -104,7 +105,7 @@ def refresh(
     source: str | None = None,
     split: str | None = None,
     progress: Progress | None = None,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
 ) -> list[IndexReport]:
     """Build the indexes that are missing or stale, each in a transaction of its own.
 
@@ -118,7 +119,7 @@ def refresh(
         source: Look at this source only.
         split: Look at this split only.
         progress: Called with documents done and their number, after every few thousand.
-        engine: What splits texts into words; None for this process.
+        engine: What splits texts into words.
 
     Returns:
         What was done, by source and split; nothing about indexes that fit.
@@ -324,7 +325,7 @@ def _replace(
     source: str,
     split: str,
     told: Callable[[int], None],
-    engine: Engine | None,
+    engine: Engine,
 ) -> Built:
     """Build an index in the place of the one that is there, or delete that if no record is left."""
     version = current_version(database)

@@ -28,7 +28,8 @@ from duckplets.artifacts.mapped_arrays import (
 )
 from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.engine import protocol
+from duckplets.engine.inline import INLINE
+from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.serving.facts import FactSlice, decided_by
 from duckplets.serving.texts import ROLES, Segment, SegmentSections, byte_spans
 
@@ -119,11 +120,11 @@ def _part(columns: dict[str, np.ndarray[Any, Any]]) -> FactSlice:
 def held(database: Database, chunking: Mapping[str, Any]) -> Segment:
     """Return all texts and chunks of a corpus in memory."""
     found: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in _COLUMNS}
-    protocol, done = [], 0
+    parts, done = [], 0
     for texts, columns in _stretches(database, chunking, 0, (1 << 62)):
         data = _data_of(texts["text"].combine_chunks())
         columns["span"] += done
-        protocol.append(data)
+        parts.append(data)
         done += len(data)
         for name, values in columns.items():
             found[name].append(values)
@@ -131,7 +132,7 @@ def held(database: Database, chunking: Mapping[str, Any]) -> Segment:
         name: np.concatenate(values) if values else np.zeros(0, _COLUMNS[name])
         for name, values in found.items()
     }
-    data = np.concatenate(protocol) if protocol else np.zeros(0, np.uint8)
+    data = np.concatenate(parts) if parts else np.zeros(0, np.uint8)
     return Segment(_part(columns), pa.py_buffer(data))
 
 
@@ -150,7 +151,7 @@ def written(
     low: int,
     high: int,
     progress: Progress | None,
-    engine: protocol.Engine | None = None,
+    engine: Engine = INLINE,
 ) -> SegmentEntry:
     """Write the sections of a range of keys, with their chunks, to new files.
 
@@ -161,7 +162,7 @@ def written(
         low: First section key.
         high: Last section key.
         progress: Called with sections done, and None.
-        engine: What finds chunks in texts; None for this process.
+        engine: What finds chunks in texts.
 
     Raises:
         OSError: They cannot be written.
@@ -207,27 +208,19 @@ def _stretches(
     chunking: Mapping[str, Any],
     low: int,
     high: int,
-    engine: protocol.Engine | None = None,
+    engine: Engine = INLINE,
 ) -> Iterator[_Stretch]:
     """Yield sections by key with columns of their chunks, whose spans count from the first text."""
-    for (texts, columns), spans in _spans(engine, _read(database, chunking, low, high)):
-        columns["span"], columns["bytes"] = spans[0], spans[1].astype(np.int32)
-        yield texts, columns
 
-
-def _spans(
-    engine: protocol.Engine | None, stretches: Iterator[_Stretch]
-) -> Iterator[tuple[_Stretch, tuple[Any, Any]]]:
-    """Yield stretches with what ``byte_spans`` says of their chunks."""
-    if engine is None:
-        return ((each, spans_part(None, _asked(each))) for each in stretches)
-
-    def part_of(stretch: _Stretch) -> protocol.Part:
+    def part_of(stretch: _Stretch) -> Part:
         keys = stretch[0]["section_key"]
         label = f"snapshot: sections {keys[0].as_py()} to {keys[-1].as_py()}"
-        return protocol.Part(label, _asked(stretch))
+        return Part(label, _asked(stretch))
 
-    return protocol.mapped(engine, spans_part, None, stretches, part_of)
+    stretches = _read(database, chunking, low, high)
+    for (texts, columns), spans in mapped(engine, spans_part, None, stretches, part_of):
+        columns["span"], columns["bytes"] = spans[0], spans[1].astype(np.int32)
+        yield texts, columns
 
 
 def _asked(stretch: _Stretch) -> tuple[pa.Array, Any, Any, Any]:

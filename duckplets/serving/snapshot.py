@@ -28,6 +28,7 @@ from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.errors import DamagedFileError, ReadOnlyError
 from duckplets.ingest import records
@@ -222,7 +223,7 @@ def prepare(
     chunking: Mapping[str, Any],
     *,
     progress: Progress | bool | None = None,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
 ) -> Snapshot:
     """Make the snapshot of a corpus at a version, or add to one what has come since.
 
@@ -231,7 +232,7 @@ def prepare(
         version: The newest.
         chunking: Fingerprint of the chunks.
         progress: Called with sections done; True for a bar, None for one on a terminal.
-        engine: What finds chunks in texts; None for this process.
+        engine: What finds chunks in texts.
 
     Raises:
         OSError: It cannot be written.
@@ -262,7 +263,7 @@ def _build(
     version: int,
     chunking: Mapping[str, Any],
     progress: Progress | bool | None,
-    engine: Engine | None,
+    engine: Engine,
 ) -> None:
     state = CorpusState.of(database, version)
     found = records.fingerprint(database, version)

@@ -1,6 +1,6 @@
 """Encode texts by a tokenizer: blocks of texts to Arrow columns, as fast as the tokenizer is.
 
-    blocks ─in a thread→ texts ─encode_batch, in a second→ encodings ─in the caller→ columns
+    blocks ─in a thread→ texts ─on an engine, or in two threads→ encodings, columns
 
 The decision that matters: the tokenizer uses all cores while it encodes, and nothing else does. So
 reading, encoding and taking the ids out of what it returns, which takes a tenth of the time,
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +23,7 @@ import numpy as np
 
 from duckplets.base.arrays import Integers, Integers32
 from duckplets.base.prefetch import ahead
+from duckplets.engine.inline import INLINE, threaded
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.errors import DamagedFileError, EngineError, ShardError
 from duckplets.text.chunking import open_tokenizer
@@ -146,7 +147,7 @@ class Encoding(NamedTuple):
     content: bytes
     most: int | None
     offsets: bool
-    version: str = ""
+    version: str
 
 
 def encoded(
@@ -155,7 +156,7 @@ def encoded(
     *,
     most: int | None = None,
     offsets: bool = False,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
 ) -> Generator[Encoded]:
     """Yield blocks of texts with their tokens.
 
@@ -164,41 +165,15 @@ def encoded(
         blocks: Read in a thread of their own.
         most: Tokens at which longer texts are cut; None for never.
         offsets: Whether to say which characters each token is of.
-        engine: What encodes; None for this process.
+        engine: What encodes.
     """
-    if engine is not None:
-        return _encoded_by(engine, encoder, blocks, most, offsets=offsets)
-    return _encoded_here(encoder, blocks, most, offsets=offsets)
-
-
-def _encoded_here(
-    encoder: TokenEncoder, blocks: Iterator[TextBlock], most: int | None, *, offsets: bool
-) -> Generator[Encoded]:
-    encode: Callable[..., list[Any]] = encoder.tokenizer.encode_batch
-
-    def made() -> Iterator[tuple[TextBlock, list[Any]]]:
-        with closing(ahead(blocks, "duckplets-texts")) as read:
-            for block in read:
-                yield block, encode(block.texts, add_special_tokens=False)
-
-    with closing(ahead(made(), "duckplets-encode")) as found:
-        for block, encodings in found:
-            taken = _taken(encoder.tokenizer, block.texts, encodings, most, offsets=offsets)
-            yield Encoded(block, *taken)
-
-
-def _encoded_by(
-    engine: Engine,
-    encoder: TokenEncoder,
-    blocks: Iterator[TextBlock],
-    most: int | None,
-    *,
-    offsets: bool,
-) -> Generator[Encoded]:
     from tokenizers import __version__
 
     job = Encoding(encoder.content, most, offsets, __version__)
-    with closing(mapped(engine, encode_part, job, blocks, _part_of)) as found:
+    with (
+        closing(ahead(blocks, "duckplets-texts")) as read,
+        closing(mapped(threaded(engine, 2), encode_part, job, read, _part_of)) as found,
+    ):
         for block, taken in found:
             yield Encoded(block, *taken)
 
@@ -209,7 +184,7 @@ def _part_of(block: TextBlock) -> Part:
 
 
 def encode_part(job: Encoding, texts: list[str]) -> _Taken:
-    """Encode texts on a worker of an engine.
+    """Encode texts, and take out of what the tokenizer returns the columns of ``Encoded``.
 
     Raises:
         EngineError: The worker has another version of the package that encodes.
@@ -223,7 +198,27 @@ def encode_part(job: Encoding, texts: list[str]) -> _Taken:
         )
     tokenizer = _tokenizer(job.content)
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
-    return _taken(tokenizer, texts, encodings, job.most, offsets=job.offsets)
+    ids = [encoding.ids for encoding in encodings]
+    counts = np.fromiter(map(len, ids), np.int64, len(ids))
+    cut = 0
+    if job.most is not None and (counts > job.most).any():
+        texts = list(texts)
+        for place in np.flatnonzero(counts > job.most).tolist():
+            kept, texts[place] = _cut(tokenizer, texts[place], encodings[place], job.most)
+            ids[place] = ids[place][:kept]
+            counts[place] = kept
+            cut += 1
+    total = int(counts.sum())
+    tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, total)
+    ends = np.concatenate([[0], np.cumsum(tokens, dtype=np.int64)])
+    sums = np.diff(ends[np.concatenate([[0], np.cumsum(counts)])])
+    spans = None
+    if job.offsets:
+        each = zip(encodings, counts.tolist(), strict=True)
+        pairs = itertools.chain.from_iterable(e.offsets[:count] for e, count in each)
+        numbers = itertools.chain.from_iterable(pairs)
+        spans = np.fromiter(numbers, np.int32, 2 * total).reshape(-1, 2)
+    return texts, tokens, counts, sums, cut, spans
 
 
 @lru_cache(maxsize=1)
@@ -236,37 +231,6 @@ def _tokenizer(content: bytes) -> Tokenizer:
     made.no_padding()
     made.encode_special_tokens = True
     return made
-
-
-def _taken(
-    tokenizer: Tokenizer,
-    texts: list[str],
-    encodings: list[Any],
-    most: int | None,
-    *,
-    offsets: bool,
-) -> _Taken:
-    ids = [encoding.ids for encoding in encodings]
-    counts = np.fromiter(map(len, ids), np.int64, len(ids))
-    cut = 0
-    if most is not None and (counts > most).any():
-        texts = list(texts)
-        for place in np.flatnonzero(counts > most).tolist():
-            kept, texts[place] = _cut(tokenizer, texts[place], encodings[place], most)
-            ids[place] = ids[place][:kept]
-            counts[place] = kept
-            cut += 1
-    total = int(counts.sum())
-    tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, total)
-    ends = np.concatenate([[0], np.cumsum(tokens, dtype=np.int64)])
-    sums = np.diff(ends[np.concatenate([[0], np.cumsum(counts)])])
-    spans = None
-    if offsets:
-        each = zip(encodings, counts.tolist(), strict=True)
-        pairs = itertools.chain.from_iterable(e.offsets[:count] for e, count in each)
-        numbers = itertools.chain.from_iterable(pairs)
-        spans = np.fromiter(numbers, np.int32, 2 * total).reshape(-1, 2)
-    return texts, tokens, counts, sums, cut, spans
 
 
 def _cut(tokenizer: Tokenizer, text: str, encoding: Any, most: int) -> tuple[int, str]:

@@ -28,6 +28,7 @@ from duckplets.base.names import inside
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
+from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.ingest.splits import SPLITS
@@ -112,7 +113,7 @@ def shard(
     mixture: Mixture | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-    engine: Engine | None = None,
+    engine: Engine = INLINE,
     compare: bool = True,
 ) -> ShardReport:
     """Write the texts of a corpus as token shards; see ``Corpus.shard``.
@@ -181,7 +182,7 @@ class _Export:
         settings: ShardSettings,
         inputs: Mapping[str, Any],
         name: str,
-        engine: Engine | None,
+        engine: Engine,
     ) -> None:
         self.outbox, self.out, self.engine = outbox, outbox.folder, engine
         self.texts, self.encoder, self.settings = texts, encoder, settings

@@ -15,14 +15,13 @@ import hashlib
 import logging
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from duckplets.base.atomic import remove
 from duckplets.base.names import inside
 from duckplets.base.object_store import is_address
-from duckplets.base.prefetch import Lookahead
+from duckplets.engine.inline import threaded
 from duckplets.engine.protocol import Engine, Part
 from duckplets.errors import DamagedFileError, EngineError, ShardError
 from duckplets.tokens.locations import DOCUMENTS, Objects
@@ -94,7 +93,7 @@ class Outbox:
             remove(self.folder / name)
 
     def written(
-        self, spool: Spool, shards: list[Shard], form: ShardForm, engine: Engine | None
+        self, spool: Spool, shards: list[Shard], form: ShardForm, engine: Engine
     ) -> Generator[ShardEntry, None, None]:
         """Yield how the manifest names shards, each when it is written and sent, in their order.
 
@@ -102,33 +101,17 @@ class Outbox:
             spool: Where their texts wait.
             shards: What to write.
             form: Of the files.
-            engine: What writes; None for threads of this process.
+            engine: What writes.
         """
-        if engine is None:
-            yield from self._written_here(spool, shards, form)
-            return
         folder = self.folder.absolute()
         job = Writing(folder, Spool(folder / spool.folder.name, spool.parts), form)
         parts = (Part(f"writing shard {each.shard_id}", each) for each in shards)
-        with closing(engine.map(write_part, job, parts)) as entries:
+        largest = max((each.tokens for each in shards), default=0)
+        by = threaded(engine, _WORKERS if largest <= _LARGE else 1)
+        with closing(by.map(write_part, job, parts)) as entries:
             for entry in entries:
                 self.send(entry.path, entry.tsv.path)
                 yield entry
-
-    def _written_here(
-        self, spool: Spool, shards: list[Shard], form: ShardForm
-    ) -> Generator[ShardEntry, None, None]:
-        def written(shard: Shard) -> ShardEntry:
-            entry = write_shard(self.folder, spool, shard, form)
-            self.send(entry.path, entry.tsv.path)
-            return entry
-
-        calls = (partial(written, each) for each in shards)
-        largest = max((each.tokens for each in shards), default=0)
-        workers = _WORKERS if largest <= _LARGE else 1
-        writing = Lookahead(calls, "duckplets-shards", most=workers - 1, threads=workers)
-        with closing(writing):
-            yield from writing
 
     def finish(self) -> None:
         """Note that all is written."""

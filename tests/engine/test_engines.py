@@ -26,6 +26,7 @@ from duckplets.base.arrays import IntegerLists
 from duckplets.engine import dask, opened
 from duckplets.engine import local as of_processes
 from duckplets.engine.dask import DaskEngine
+from duckplets.engine.inline import INLINE, InlineEngine
 from duckplets.engine.local import LocalEngine, local
 from duckplets.engine.protocol import Engine, Part, mapped, versions
 from duckplets.engine.serialization import packed, unpacked
@@ -37,11 +38,23 @@ def parts(count: int) -> Iterator[Part]:
     return (Part(f"part {n}", n) for n in range(count))
 
 
+INLINES: dict[str, Engine] = {"inline": INLINE, "threads": InlineEngine(2)}
+
+
 @pytest.fixture(params=["local", "dask"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    if request.param == "local":
-        return request.getfixturevalue("processes")
-    return dask.of_client(request.getfixturevalue("cluster"))
+    return named(request.param, request)
+
+
+@pytest.fixture(params=[*INLINES, "local", "dask"])
+def any_engine(request: pytest.FixtureRequest) -> Engine:
+    return named(request.param, request)
+
+
+def named(name: str, request: pytest.FixtureRequest) -> Engine:
+    if name == "dask":
+        return dask.of_client(request.getfixturevalue("cluster"))
+    return INLINES.get(name) or request.getfixturevalue("processes")
 
 
 class Doubled:
@@ -59,7 +72,7 @@ def test_what_an_engine_is(cluster: Any) -> None:
         assert found is own
     assert isinstance(own, Engine)
     with opened(None) as found:
-        assert found is None
+        assert found is INLINE
     with opened(cluster) as found:
         assert isinstance(found, DaskEngine)
         assert found.workers == 2
@@ -72,7 +85,6 @@ def test_processes_have_the_variables_of_this_one_and_one_thread(
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     wanted = {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "3", "HOME": os.environ.get("HOME")}
     with opened("local:1") as engine:
-        assert engine is not None
         found = engine.map(parts_of_tests.environment, None, (Part(n, n) for n in wanted))
         assert list(found) == list(wanted.values())
 
@@ -93,7 +105,7 @@ def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(("count", "work"), [(0, 1), (1, 1), (5, 7), (6, 1), (7, 7), (60, 7)])
-def test_results_come_in_the_order_of_the_parts(count: int, work: int, engine: Engine) -> None:
+def test_results_come_in_the_order_of_the_parts(count: int, work: int, any_engine: Engine) -> None:
     drawn = []
 
     def asked() -> Iterator[Part]:
@@ -101,16 +113,18 @@ def test_results_come_in_the_order_of_the_parts(count: int, work: int, engine: E
             drawn.append(part)
             yield part
 
-    found = engine.map(parts_of_tests.waited, {"modulus": work}, asked())
+    found = any_engine.map(parts_of_tests.waited, {"modulus": work}, asked())
     for number, result in enumerate(found):
         assert result == 2 * number
-        assert len(drawn) <= number + 1 + 3 * engine.workers  # no more are drawn than are needed
+        assert (
+            len(drawn) <= number + 1 + 3 * any_engine.workers
+        )  # no more are drawn than are needed
     assert len(drawn) == count
 
 
-def test_items_come_with_their_results(engine: Engine) -> None:
+def test_items_come_with_their_results(any_engine: Engine) -> None:
     items = [f"{n}" for n in range(20)]
-    found = mapped(engine, parts_of_tests.waited, {}, items, lambda each: Part(each, int(each)))
+    found = mapped(any_engine, parts_of_tests.waited, {}, items, lambda each: Part(each, int(each)))
     assert list(found) == [(each, 2 * int(each)) for each in items]
 
 
@@ -172,9 +186,9 @@ def test_arrays_come_where_processors_like_them() -> None:
     assert unpacked(packed((source,)))[0] is source
 
 
-def test_errors_of_ours_come_as_they_are(engine: Engine) -> None:
+def test_errors_of_ours_come_as_they_are(any_engine: Engine) -> None:
     with pytest.raises(dp.SourceError, match=r"^row 3 is wrong$"):
-        list(engine.map(parts_of_tests.refusing, {}, parts(9)))
+        list(any_engine.map(parts_of_tests.refusing, {}, parts(9)))
 
 
 def test_lost_workers_cost_time_only(engine: Engine, tmp_path: Path) -> None:

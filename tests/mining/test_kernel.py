@@ -7,18 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from effort import often, some
 
 from duckplets.base.arrays import IntegerLists, merged
-from duckplets.errors import QueryError
 from duckplets.mining import shards
 from duckplets.mining.bm25 import SCALE, DocumentShard, Queries, TopDocuments, search
 from duckplets.mining.shards import impacts, shard_of
-from duckplets.mining.workers import DocumentShards, scored
 from duckplets.recipes.bm25 import Bm25
 
 GUARDS = 2
@@ -206,31 +203,6 @@ def test_shards_and_blocks_change_nothing(settings: Bm25) -> None:
             found = search(world.shards(200), world.asked(part=part), settings, guards=GUARDS)
             assert found.documents.tolist() == whole.documents[part].tolist()
             assert found.scores.tolist() == whole.scores[part].tolist()
-
-
-def test_processes_change_nothing_and_keep_the_order(tmp_path: Path) -> None:
-    world = World(5)
-    shards = world.shards(120)
-    for number, shard in enumerate(shards):
-        shard.save(tmp_path, str(number))
-    files = DocumentShards(tmp_path, len(shards))
-    blocks = [world.asked(part=slice(low, low + 4), allowed=True) for low in range(0, 25, 4)]
-    settings = Bm25(top_k=9, relative_margin=0.1)
-    alone = list(scored(files, blocks, settings, guards=GUARDS, workers=1))
-    several = list(scored(files, iter(blocks), settings, guards=GUARDS, workers=3))
-    assert len(alone) == len(several) == len(blocks)
-    assert all(same(one, other) for one, other in zip(alone, several, strict=True))
-    assert not list(tmp_path.glob("*.npz")), "queries and findings are cleared away"
-
-
-def test_a_process_that_dies_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
-    world = World(6)
-    (shard,) = world.shards(1000)
-    shard.save(tmp_path, "0")
-    (tmp_path / "0.rows.npy").write_bytes(b"damaged")
-    blocks = [world.asked(part=slice(0, 4))]
-    with pytest.raises(QueryError, match=r"a worker process ended with code 1 .*threads=1"):
-        list(scored(DocumentShards(tmp_path, 1), blocks, Bm25(), guards=GUARDS, workers=2))
 
 
 def test_a_query_looks_into_its_own_shard_only() -> None:
