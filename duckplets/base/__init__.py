@@ -1,1 +1,1 @@
-"""What every room stands on: checks of arguments, arrays, lookahead, progress."""
+"""What every room stands on: checks of arguments, arrays, prefetch, progress."""
