@@ -125,7 +125,7 @@ def ingest(
     told = None if gates is None else partial(told_of, [gates])
     with (
         opened(engine) as by,
-        exported_at_the_end(corpus.database, jsonl),
+        exported_at_the_end(corpus.database, jsonl, [source]),
         bar(progress, sys.stderr, told=told) as advance,
     ):
         return ingest.ingest(

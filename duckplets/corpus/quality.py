@@ -137,7 +137,7 @@ def acquire(
     every: list[QualityGates] = []
     with (
         opened(engine) as by,
-        exported_at_the_end(corpus.database, jsonl),
+        exported_at_the_end(corpus.database, jsonl, [one.source for one in wanted.values()]),
     ):
         for name, one in wanted.items():
             try:

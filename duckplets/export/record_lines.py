@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from duckplets.base.atomic import written_aside
 from duckplets.base.sanitize import counted, shown
@@ -73,17 +75,20 @@ def export_jsonl(
 
 
 @contextmanager
-def exported_at_the_end(database: Database, jsonl: str | os.PathLike[str] | None) -> Iterator[None]:
+def exported_at_the_end(
+    database: Database, jsonl: str | os.PathLike[str] | None, read: Iterable[Any]
+) -> Iterator[None]:
     """Write a file of JSON lines when what is done inside has ended, also by an error or Ctrl-C.
 
     Args:
         database: The corpus.
         jsonl: The file, which is checked before; None for none.
+        read: The sources that are read inside.
     """
     if jsonl is None:
         yield
         return
-    checked(jsonl, overwrite=True, argument="jsonl")
+    checked(jsonl, overwrite=True, argument="jsonl", read=read)
     try:
         yield
     except BaseException:
@@ -95,8 +100,10 @@ def exported_at_the_end(database: Database, jsonl: str | os.PathLike[str] | None
     export_jsonl(database, jsonl, overwrite=True, argument="jsonl")
 
 
-def checked(given: str | os.PathLike[str], *, overwrite: bool, argument: str) -> Path:
-    """Return the real path of a file that can be written.
+def checked(
+    given: str | os.PathLike[str], *, overwrite: bool, argument: str, read: Iterable[Any] = ()
+) -> Path:
+    """Return the real path of a file that can be written, and is none of the sources ``read``.
 
     Raises:
         SourceError: It is none, or it is there and is not to be replaced.
@@ -110,22 +117,28 @@ def checked(given: str | os.PathLike[str], *, overwrite: bool, argument: str) ->
         raise SourceError(f"{what}: it is written uncompressed, so give FILE.jsonl")
     if not path.parent.is_dir():
         raise SourceError(f"{what}: there is no folder {shown(path.parent)}; make it first")
-    if not path.exists():
-        return path
-    if not path.is_file():
-        raise SourceError(f"{what}: it is no plain file")
-    if not overwrite:
-        raise SourceError(f"{what} exists already; give another, or overwrite=True")
     try:
-        is_export = _is_export(path)
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SourceError(f"{what}: it is no plain file")
+        if not overwrite:
+            raise SourceError(f"{what} exists already; give another, or overwrite=True")
+        is_replaced = _is_export(path) and not any(path.samefile(own) for own in _files(read))
+    except FileNotFoundError:
+        return path
     except OSError as error:
         raise SourceError(f"{what}: {error.strerror}") from error
-    if not is_export:
+    if not is_replaced:
         raise SourceError(
-            f"{what}: what is there was not written by such an export, so it stays as it is: give "
-            f"another {argument}=, or move it away"
+            f"{what}: what is there was not written by such an export, or is read now, so it stays "
+            f"as it is: give another {argument}=, or move it away"
         )
     return path
+
+
+def _files(read: Iterable[Any]) -> list[str]:
+    """Return the files of sources that are a single one each."""
+    uris = [getattr(source, "uri", None) for source in read]
+    return [uri for uri in uris if isinstance(uri, str) and os.path.isfile(uri)]
 
 
 def _is_export(path: Path) -> bool:

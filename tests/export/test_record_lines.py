@@ -137,6 +137,7 @@ def test_side_by_side_the_bytes_are_those_of_one_after_the_other(tmp_path: Path)
         ("a\0b", None, "give the path of a file"),
         ("out.jsonl.gz", None, "uncompressed, so give FILE.jsonl"),
         ("no/out.jsonl", None, "there is no folder"),
+        ("a" * 300, None, "File name too long"),
         (".", None, "it is no plain file"),
         ("mine.jsonl", b'{"text":"mine"}\n', "stays as it is: give another jsonl="),
         ("mine.jsonl", b'{"text":"mine","meta":{}}\n', "stays as it is"),
@@ -172,6 +173,19 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(corpus: dp.Corpus, tmp_p
         assert corpus.export_jsonl(link, overwrite=True) == 1
         assert link.is_symlink()
         agrees(corpus, path)
+
+
+def test_a_source_is_not_replaced_by_what_is_kept_of_it(corpus: dp.Corpus, tmp_path: Path) -> None:
+    path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
+    path.write_bytes(EXPORT)
+    link.symlink_to(path)
+    source = dp.JsonSource(path, text="text")
+    for jsonl in (path, link):
+        with pytest.raises(dp.SourceError, match="or is read now, so it stays as it is"):
+            take(corpus, source, jsonl=jsonl)
+        with pytest.raises(dp.SourceError, match="or is read now, so it stays as it is"):
+            corpus.acquire([source], quality=QUALITY, jsonl=jsonl, progress=False)
+    assert path.read_bytes() == EXPORT
 
 
 # ---- interruptions
