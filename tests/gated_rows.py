@@ -9,6 +9,7 @@ from typing import Any
 from stored_rows import TIMES, stored_rows
 
 import duckplets as dp
+from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.quality.settings import Quality
 
 QUALITY = Quality(language=None)
@@ -95,18 +96,17 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 
 def agrees(corpus: dp.Corpus, path: Path) -> None:
-    """Check that a file holds what is noted of it, and the accepted rows in their order."""
-    # A part without lines stays where it was begun.
-    rows = corpus.sql("SELECT * FROM json_lines WHERE lines > 0 ORDER BY part").to_pylist()
-    bounds = [0, *(row["end_byte"] for row in rows)]
-    assert [row["first_byte"] for row in rows] == bounds[:-1]
-    assert path.stat().st_size == bounds[-1]
-    found = lines_of(path)
-    assert sum(row["lines"] for row in rows) == len(found)
-    told = corpus.sql(
-        "SELECT judgements.source, judgements.row FROM judgements JOIN json_lines USING "
-        "(acquisition_id) WHERE judgements.record_key IS NOT NULL ORDER BY part, row"
+    """Check that a file has a line of every record, in order, those of an unfinished one too."""
+    rows = corpus.sql(
+        "WITH texts AS (SELECT record_key, encode(string_agg(text, E'\\n\\n' ORDER BY position)) "
+        "AS text FROM sections GROUP BY record_key) SELECT sources.name, records.record_id, "
+        "CASE WHEN judgements.row > 0 THEN judgements.row END, texts.text FROM records "
+        "JOIN sources USING (source_id) JOIN texts USING (record_key) "
+        "LEFT JOIN judgements USING (record_key) "
+        f"WHERE coalesce(records.removed_version, {UNPUBLISHED}) = {UNPUBLISHED} "
+        "ORDER BY record_key"
     )
-    assert [(line["meta"]["source"], line["meta"]["row"]) for line in found] == [
-        (row["source"], row["row"]) for row in told.to_pylist()
+    told = [(line["meta"], line["text"].encode()) for line in lines_of(path)]
+    assert [(meta["source"], meta["record_id"], meta["row"], text) for meta, text in told] == [
+        tuple(row.values()) for row in rows.to_pylist()
     ]

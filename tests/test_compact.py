@@ -136,7 +136,6 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path: Path) -> None:
             "pool_counts",
             "section_originals",
             *("acquisitions", "judgements", "measurings", "record_hashes", "rejected_rows"),
-            *("json_lines", "json_lines_files"),
         }
         assert corpus.compact().freed == {}
         assert tables(corpus) == before

@@ -59,7 +59,7 @@ def acquire(
     ] = "error",
     jsonl: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Append accepted records to it as JSON lines."),
+        typer.Option(metavar="FILE", help="Export all records of the corpus to it at the end."),
     ] = None,
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard what an unfinished intake has stored.")
@@ -94,10 +94,10 @@ def acquire(
     it. With --license the column license is kept as metadata. What a data-set file says of
     quality, where, size_mb and limit holds for its data set instead of these options.
 
-    With --jsonl each accepted record is a line of FILE, {"text": …, "meta": why it was kept}, and
-    FILE.meta.json tells of the intakes. The file agrees with the corpus after any interruption,
-    and is written again where it is gone; later commands may append to it. No other file is
-    touched, and judge, remove and the like leave its lines as they are.
+    With --jsonl every record of the corpus, those of earlier commands as well, is a line of FILE:
+    {"text": …, "meta": why it was kept}. It is written whole when the command ends, also by an
+    error or Ctrl-C, in place of what such an export has written before; after a kill the same
+    command writes it. Another file that is there stays as it is, and is an error.
 
     Example:
         duckplets acquire web.duckdb pages.jsonl --text text --quality code --size-mb 50

@@ -81,7 +81,7 @@ def gates_of(quality: Any, **others: Any) -> QualityGates | None:
 
     Args:
         quality: As for ``Corpus.ingest``.
-        others: ``where``, ``size_mb``, ``limit`` and ``jsonl``, None for none.
+        others: ``where``, ``size_mb`` and ``limit``, None for none.
     """
     if quality is None and all(value is None for value in others.values()):
         return None

@@ -98,6 +98,7 @@ class Corpus:
     data_index = _ingest.data_index
 
     acquire = _quality.acquire
+    export_jsonl = _quality.export_jsonl
     unfinished = _quality.unfinished
     remove = _quality.remove
     judge = _quality.judge

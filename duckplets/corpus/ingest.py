@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -91,10 +90,9 @@ def ingest(
         size_mb: Read no further once the accepted texts of the source have so many 10^6 bytes
             of UTF-8; at most one record more.
         limit: Read no further once so many records were accepted.
-        jsonl: A file to which a JSON object is appended for each accepted record: its ``text``
-            as the gates saw it, and ``meta``, why it was kept. It agrees with the corpus after
-            any interruption, and several ingests may write to it; ``FILE.meta.json`` tells of
-            them. No other file is written to.
+        jsonl: A file to which ``export_jsonl`` writes all records of the corpus when the ingest
+            ends, also by an error or Ctrl-C, in place of what such an export has written there
+            before. After a kill the same call writes it.
         in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay as they
             are; the corpus has where each text is, and all else: some 65 bytes a record,
             however long its texts are, which the report's notes say.
@@ -112,10 +110,10 @@ def ingest(
     Raises:
         SourceError: The source cannot be read, exceeds a limit, has no usable row, or ids that
             conflict; it was read with another mapping; another ingest of that name is
-            unfinished; or ``jsonl`` is no file of this corpus, or cannot be written.
-        DamagedFileError: ``jsonl`` does not hold what was written to it.
+            unfinished; or ``jsonl`` cannot be written, or is there and no such export.
         ChangedFileError: Records are gone from files that texts were left in.
     """
+    from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest import ingest
     from duckplets.sources.by_path import given_source
     from duckplets.text.prefix import prefix_of
@@ -123,11 +121,11 @@ def ingest(
     if isinstance(trust, str) and isinstance(source, str | PathLike):
         arguments, trust = {**arguments, "trust": trust}, None
     source = given_source(source, arguments)
-    gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit, jsonl=jsonl)
+    gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit)
     told = None if gates is None else partial(told_of, [gates])
     with (
         opened(engine) as by,
-        gates or nullcontext(),
+        exported_at_the_end(corpus.database, jsonl, [source]),
         bar(progress, sys.stderr, told=told) as advance,
     ):
         return ingest.ingest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -81,8 +81,7 @@ def acquire(
         size_mb: As for ``ingest``, of each source. Rows beyond it are not stored or judged,
             though some may have been read ahead.
         limit: As for ``ingest``, of each source.
-        jsonl: As for ``ingest``: one file for all of them, in their order. While the source of
-            its last lines is unfinished no other has lines in it, with ``keep_going`` either.
+        jsonl: As for ``ingest``.
         on_conflict: ``error`` or ``skip``, as for ``ingest``.
         prefix: As for ``ingest``.
         on_error: As for ``ingest``.
@@ -106,10 +105,10 @@ def acquire(
     Raises:
         SourceError: As for ``ingest``, naming the source; two have one name; or one is shuffled
             as it streams.
-        QualityError, DamagedFileError: As for ``ingest``.
+        QualityError: As for ``ingest``.
     """
+    from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest.concurrent import Beside, prepare_beside, store_beside
-    from duckplets.quality.json_lines import JsonLinesFile
     from duckplets.records.index_controls import keep_controls
     from duckplets.text.prefix import prefix_of
 
@@ -138,12 +137,12 @@ def acquire(
     every: list[QualityGates] = []
     with (
         opened(engine) as by,
-        nullcontext() if jsonl is None else JsonLinesFile(jsonl) as lines,
+        exported_at_the_end(corpus.database, jsonl, [one.source for one in wanted.values()]),
     ):
         for name, one in wanted.items():
             try:
                 one.check_cleaning(corpus.database)
-                gates = gates_of(**judged | one.gates, jsonl=lines)
+                gates = gates_of(**judged | one.gates)
                 asked |= {"name": name, "gates": gates}
                 ready.append(prepare_beside(corpus.database, one.source, **asked))
             except DuckpletsError as error:
@@ -162,6 +161,27 @@ def acquire(
     return reports
 
 
+@stage("export records of")
+def export_jsonl(corpus: Corpus, /, path: str | PathLike[str], *, overwrite: bool = False) -> int:
+    """Write the records of the corpus to a file of JSON lines, whole; returns how many.
+
+    A line is an object with ``text``, as gates saw it, and ``meta``, why it was kept: source,
+    id, file, row, digest, sizes and shares, null where no gate has seen the record. Lines are
+    in the order in which records came into the corpus. Records of an unfinished ingest are
+    among them; removed ones are not, and neither are those without text.
+
+    Args:
+        path: The file, which is there whole or not at all; by convention ``NAME.jsonl``.
+        overwrite: Replace a file that such an export has written. Another file stays as it is.
+
+    Raises:
+        SourceError: The file cannot be written, is there already, or is no such export.
+    """
+    from duckplets.export.record_lines import export_jsonl
+
+    return export_jsonl(corpus.database, path, overwrite=overwrite)
+
+
 def unfinished(corpus: Corpus, /) -> list[dict[str, Any]]:
     """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
     return checkpoint.overview(corpus.database)
@@ -172,10 +192,8 @@ def remove(corpus: Corpus, /, name: str) -> int:
     """Remove a source from the newest version; returns how many records it had.
 
     Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-    name has stored is discarded and counted too. Files of JSON lines (``jsonl=``) stay as they
-    are.
+    name has stored is discarded and counted too.
     """
-    _tell_of_json_lines(corpus)
     found = checkpoint.find(corpus.database, name)
     if found is None:
         return records.remove(corpus.database, name)
@@ -193,7 +211,7 @@ def judge(
     Records that fail are removed in a new version, and rejected rows that pass become records
     of it; runs that are pinned to earlier versions go on. A row that becomes acceptable takes
     the place of later copies of itself. Records that came without gates are judged as well.
-    What ``where=`` left out stays out. Files of JSON lines (``jsonl=``) stay as they are.
+    What ``where=`` left out stays out.
 
     Args:
         quality: Settings, the name of a preset, or a TOML file; see ``Quality``.
@@ -210,10 +228,7 @@ def judge(
     from duckplets.quality.judge import judge
 
     with opened(engine) as by:
-        report = judge(corpus.database, quality, dry_run=dry_run, engine=by)
-    if not dry_run and (report.accepted or report.rejected):
-        _tell_of_json_lines(corpus)
-    return report
+        return judge(corpus.database, quality, dry_run=dry_run, engine=by)
 
 
 def acquisitions(corpus: Corpus, /) -> pa.Table:
@@ -319,7 +334,7 @@ def deduplicate(
             f"engine={shown(repr(engine))}: near=None compares digests in this process, and "
             f"workers would have nothing to do: leave it out"
         )
-    look = _looking(corpus, "deduplicate", dry_run, removes=action == "remove")
+    look = _looking(corpus, "deduplicate", dry_run)
     with look, opened(engine) as by, bar(progress, sys.stderr, "records") as advance:
         return finding.deduplicate(
             corpus.database,
@@ -371,7 +386,7 @@ def decontaminate(
     """
     from duckplets.quality import decontaminate as finding
 
-    look = _looking(corpus, "decontaminate", dry_run, removes=action == "remove")
+    look = _looking(corpus, "decontaminate", dry_run)
     with look, bar(progress, sys.stderr, "records") as advance:
         return finding.decontaminate(
             corpus.database,
@@ -385,18 +400,10 @@ def decontaminate(
 
 
 @contextmanager
-def _looking(corpus: Corpus, /, verb: str, dry_run: bool, *, removes: bool) -> Iterator[None]:
+def _looking(corpus: Corpus, /, verb: str, dry_run: bool) -> Iterator[None]:
     """Hold the right to change the corpus, unless nothing is to be changed."""
     with ExitStack() as held:
         if not dry_run:
             held.enter_context(corpus.database.changing(verb))
         held.enter_context(corpus.database.frugal(_MEMORY))
         yield
-        if removes and not dry_run:
-            _tell_of_json_lines(corpus)
-
-
-def _tell_of_json_lines(corpus: Corpus, /) -> None:
-    from duckplets.quality.explain import left_as_they_are
-
-    left_as_they_are(corpus.database)

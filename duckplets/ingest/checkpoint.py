@@ -47,8 +47,6 @@ _COUNTS = {
 _DISCARD = (
     "ingest/checkpoint/discard_judgements",
     "ingest/checkpoint/discard_rejected_rows",
-    "ingest/checkpoint/discard_json_lines",
-    "ingest/checkpoint/discard_json_lines_parts",
     "ingest/checkpoint/discard_acquisitions",
     "ingest/checkpoint/discard_record_hashes",
     "ingest/checkpoint/discard_chunks",

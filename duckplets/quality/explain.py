@@ -188,11 +188,3 @@ def stability(now: Any, before: Any) -> float:
 
 def _told(quantiles: list[float]) -> str:
     return " / ".join(f"{value:.4g}" for value in quantiles)
-
-
-def left_as_they_are(database: Database) -> None:
-    """Say which files keep lines of records that are changed or removed now."""
-    for (path,) in database.run("quality/json_lines/paths"):
-        _LOG.warning(
-            "the lines in %s stay as they are: JSON lines are only ever appended", shown(path)
-        )

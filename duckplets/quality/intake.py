@@ -14,8 +14,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,6 @@ from duckplets.ingest.checkpoint import UNPUBLISHED, differing
 from duckplets.ingest.gates import Intake, NothingNew
 from duckplets.quality.conditions import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.exact_dedup import GATE, OTHER_TEXT, Candidate, settle
-from duckplets.quality.json_lines import JsonLinesFile, refuse_another_file
 from duckplets.quality.judgement_log import Noting
 from duckplets.quality.measure import ready
 from duckplets.quality.measured import MeasureJob
@@ -54,8 +52,6 @@ class QualityGates:
         where: A condition on rows, in SQL; others are filtered.
         size_mb: Take no further row once the accepted texts of the source have so many 10^6 bytes.
         limit: Take no further row once so many records of the source were accepted.
-        jsonl: A file to which accepted records are appended as JSON lines; or one that several
-            intakes share, which whoever opened it closes.
 
     Raises:
         SourceError, RecipeError, QualityError: An argument is wrong.
@@ -68,7 +64,6 @@ class QualityGates:
         where: str | None = None,
         size_mb: float | None = None,
         limit: int | None = None,
-        jsonl: str | PathLike[str] | JsonLinesFile | None = None,
     ) -> None:
         self.quality = None if quality is None else Quality.of(quality)
         if self.quality is not None:
@@ -76,10 +71,6 @@ class QualityGates:
         self.where = where
         self._condition = checked_where(where)
         self.size_mb, self.limit = checked_size(size_mb), checked_limit(limit)
-        self._lines = (
-            jsonl if jsonl is None or isinstance(jsonl, JsonLinesFile) else JsonLinesFile(jsonl)
-        )
-        self._has_own_lines = self._lines is not jsonl
         self._counts: Counter[str] = Counter()
         self._accepted = self._bytes = self._own_bytes = 0
         self._last_row = self._digest = self._passed = 0
@@ -93,21 +84,8 @@ class QualityGates:
         quality = None if self.quality is None else self.quality.to_dict()
         return {"quality": quality, "where": self.where}
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if self._lines is not None and self._has_own_lines:
-            self._lines.close(failed=error is not None)
-
     def take_up(self, database: Database, name: str, source: Source) -> Any:
         """Note what was read of a source before; return the cursor to go on at, or None."""
-        cursor = self._earlier(database, name, source)
-        if self._lines is not None:
-            self._lines.take_up(database)
-        return cursor
-
-    def _earlier(self, database: Database, name: str, source: Source) -> Any:
         of_name = {"name": name, "unpublished": UNPUBLISHED}
         self._accepted, self._bytes = map(int, database.run("quality/intake/totals", of_name)[0])
         found = database.run("quality/intake/last", of_name)
@@ -160,7 +138,7 @@ class QualityGates:
             )
         if self.quality is not None and self.quality.profanity is None:
             said.append("profanity: off, as no word file was given (profanity=)")
-        return said + (self._lines.notes if self._lines is not None else [])
+        return said
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -181,11 +159,6 @@ class QualityGates:
             self._own_bytes = int(state["accepted_bytes"])
             self._last_row = int(state["last_row"])
             self._digest = int(state["rows_digest"])
-        number = int(self._noting.state["acquisition_id"])
-        if not of.is_anew:
-            refuse_another_file(of, number, self._lines)
-        if self._lines is not None:
-            self._lines.begin(of, number)
         how = "begins" if of.is_anew else "goes on"
         uri = shown(without_secrets(of.source.uri or "-"))
         what = (shown(of.name), how, of.source.kind, uri, self._last_row)
@@ -340,8 +313,6 @@ class QualityGates:
     def save(self) -> None:
         """Store how far it has come, within the transaction that stores the rows."""
         self._noting.save(self._state())
-        if self._lines is not None:
-            self._lines.append()
         self._log(logging.DEBUG, "is to be committed up to")
 
     def finish(self, version: int) -> int:
@@ -352,10 +323,6 @@ class QualityGates:
         self._accepted -= taken
         self._noting.save(self._state())
         self._noting.finish(version)
-        if self._lines is not None:
-            if taken:
-                self._lines.begin_again()
-            self._lines.append()
         self._log(logging.INFO, f"makes version {version}, up to")
         return taken
 

@@ -1,19 +1,11 @@
-"""What a judging tells, by source, gate and rule, and what is told of a file of JSON lines."""
+"""What a judging tells, by source, gate and rule."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from dataclasses import dataclass, field
-from importlib.metadata import version as version_of
 from typing import Any
 
-from duckplets.base.sanitize import Reported, counted, shown, without_secrets
-from duckplets.db.database import Database
-from duckplets.ingest.checkpoint import UNPUBLISHED
-
-_COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable", "accepted_bytes")
-_OUTCOME = ("outcome", "gate", "rule", "rows")
+from duckplets.base.sanitize import Reported, counted, shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -66,40 +58,3 @@ class JudgeReport(Reported):
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-def metadata(database: Database, path: str) -> dict[str, Any]:
-    """Return what is known of a file of JSON lines and of the intakes that have written it.
-
-    Args:
-        database: The corpus.
-        path: Of a file that was written, as the corpus has it.
-    """
-    of_file = {"path": path, "unpublished": UNPUBLISHED}
-    intakes = database.table("quality/json_lines/intakes", of_file).to_pylist()
-    ends = database.table("quality/json_lines/outcomes", {"path": path}).to_pylist()
-    for intake in intakes:
-        own = [row for row in ends if row["acquisition_id"] == intake["acquisition_id"]]
-        intake["outcomes"] = [{name: row[name] for name in _OUTCOME} for row in own]
-        intake["uri"] = intake["uri"] and without_secrets(intake["uri"])
-        intake["configuration"] = intake["configuration"] and json.loads(intake["configuration"])
-        for name in ("started_at", "ended_at"):
-            intake[name] = intake[name] and f"{intake[name].isoformat()}Z"
-    counts = {name: sum(intake[name] or 0 for intake in intakes) for name in _COUNTS}
-    by_outcome: Counter[str] = Counter()
-    for row in ends:
-        told = ": ".join(filter(None, (row["outcome"], row["gate"], row["rule"])))
-        by_outcome[told] += row["rows"]
-    share = round(counts["accepted"] / counts["read"], 6) if counts["read"] else None
-    began, ended = ([i[name] for i in intakes if i[name]] for name in ("started_at", "ended_at"))
-    return {
-        "processor": "duckplets.quality.intake.QualityGates",
-        "duckplets": version_of("duckplets"),
-        "status": "finished" if len(ended) == len(intakes) else "interrupted",
-        "started_at": min(began, default=None),
-        "ended_at": max(ended, default=None),
-        "final_size_mb": max(intake["end_byte"] for intake in intakes) / 10**6,
-        "record_count": sum(intake["lines"] for intake in intakes),
-        "summary": {**counts, "acceptance": share, "rows_by_outcome": by_outcome},
-        "intakes": intakes,
-    }

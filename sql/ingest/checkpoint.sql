@@ -94,29 +94,6 @@ WHERE acquisition_id IN (
     WHERE source_id = $source_id AND version = $unpublished
 )
 
--- name: discard_json_lines
--- Note that files of JSON lines hold more than is committed, as a source's unfinished ingest is
--- none.
--- Parameters: $source_id, $unpublished.
-UPDATE json_lines_files
-SET modified = NULL
-WHERE path IN (
-    SELECT path
-    FROM json_lines
-    JOIN acquisitions ON acquisitions.acquisition_id = json_lines.acquisition_id
-    WHERE acquisitions.source_id = $source_id AND acquisitions.version = $unpublished
-)
-
--- name: discard_json_lines_parts
--- Delete what is noted of the lines of a source's unfinished ingest.
--- Parameters: $source_id, $unpublished.
-DELETE FROM json_lines
-WHERE acquisition_id IN (
-    SELECT acquisition_id
-    FROM acquisitions
-    WHERE source_id = $source_id AND version = $unpublished
-)
-
 -- name: discard_acquisitions
 -- Delete what is noted of a source's unfinished ingest.
 -- Parameters: $source_id, $unpublished.

@@ -46,15 +46,7 @@ def test_text_is_taken_in_with_lines_a_log_and_a_summary(tmp_path: Path) -> None
     assert all(LINE.fullmatch(line) for line in lines), lines
     assert any(".quality.intake.QualityGates " in line and " INFO " in line for line in lines)
     assert "weather" not in log.read_text()
-    meta = json.loads((tmp_path / "out.jsonl.meta.json").read_text())
-    assert [intake["source"] for intake in meta["intakes"]] == ["a", "b"]
-    assert meta["summary"]["rows_by_outcome"] == {
-        "accepted": 8,
-        "rejected: schema: min_characters": 2,
-    }
-    assert (meta["status"], meta["record_count"]) == ("finished", 8)
-    assert meta["final_size_mb"] == out.stat().st_size / 1e6
-    assert meta["intakes"][0]["configuration"]["min_characters"] == 50
+    assert any("wrote 8 lines to " in line for line in lines)
     out.write_text("mine")
     failed = cli("acquire", *given, "--jsonl", out, "--log-file", log)
     assert failed.exit_code == 1
@@ -63,11 +55,10 @@ def test_text_is_taken_in_with_lines_a_log_and_a_summary(tmp_path: Path) -> None
     assert "give another --jsonl" in said
     assert not any(line.startswith("error") for line in stages)
     assert log.read_text().count("ERROR duckplets") == 1
-    assert "ended by DamagedFileError at json_lines.py:" in log.read_text()
+    assert "ended by SourceError at record_lines.py:" in log.read_text()
     quiet = cli("acquire", *given)
     assert "intake of" not in quiet.stderr
     assert logging.getLogger("duckplets").level == logging.NOTSET
-    assert "stay as they are" in cli("remove", corpus, "b", "--yes").stderr
     for wrong in (out, corpus, sources[0], tmp_path / "no" / "x.log", tmp_path):
         before = wrong.read_bytes() if wrong.is_file() else None
         assert "--log-file" in error("acquire", *given, "--log-file", wrong)

@@ -1,0 +1,156 @@
+"""Write the records of a corpus to a file of JSON lines, whole, with why each was kept.
+
+    records ─by key, some megabytes→ lines, made by one statement ─→ written aside ─rename→ FILE
+
+The corpus is the only truth: the file follows from it, and is written anew whenever it is wanted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from duckplets.base.atomic import written_aside
+from duckplets.base.sanitize import counted, shown
+from duckplets.db.database import Database
+from duckplets.errors import DuckpletsError, SourceError
+from duckplets.ingest.checkpoint import UNPUBLISHED
+from duckplets.text.characters import bytes_of
+
+_LOG = logging.getLogger(__name__)
+_BLOCK = {"bytes": 8 << 20, "records": 8_192}  # of the texts that are made lines of together
+_COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
+_FIELDS = {"source", "record_id", "sha256"}  # some that the meta of every line has
+
+
+def export_jsonl(
+    database: Database,
+    given: str | os.PathLike[str],
+    *,
+    overwrite: bool,
+    argument: str = "path",
+    also_empty: bool = True,
+) -> int:
+    """Write the records of a corpus to a file of JSON lines; return how many.
+
+    Args:
+        database: The corpus.
+        given: The file, as the user gave it.
+        overwrite: Whether to replace a file that an export has written.
+        argument: What the user calls it, for errors.
+        also_empty: Whether to write a file without a line.
+
+    Raises:
+        SourceError: No file can be written there, or another one is there.
+    """
+    path = checked(given, overwrite=overwrite, argument=argument)
+    live = {"unpublished": UNPUBLISHED}
+    count = 0
+    with database.transaction():  # all blocks are of the same moment
+        blocks = database.run("export/record_lines/blocks", live | _BLOCK)
+        if not (blocks or also_empty):
+            return 0
+        try:
+            with written_aside(path) as file:
+                for low, high in blocks:
+                    span = live | {"low": low, "high": high}
+                    lines = database.table("export/record_lines/lines", span)["line"]
+                    for chunk in lines.chunks:
+                        file.write(bytes_of(chunk)[0].data)
+                    count += len(lines)
+                checked(given, overwrite=overwrite, argument=argument)  # what came meanwhile
+        except OSError as error:
+            raise SourceError(
+                f"{argument}={shown(repr(os.fspath(given)))}: {error.strerror}. Nothing was "
+                f"written there; all records are in the corpus, so the same again writes them"
+            ) from error
+    _LOG.info("wrote %s to %s", counted(count, "line"), shown(path))
+    return count
+
+
+@contextmanager
+def exported_at_the_end(
+    database: Database, jsonl: str | os.PathLike[str] | None, read: Iterable[Any]
+) -> Iterator[None]:
+    """Write a file of JSON lines when what is done inside has ended, also by an error or Ctrl-C.
+
+    Args:
+        database: The corpus.
+        jsonl: The file, which is checked before; None for none.
+        read: The sources that are read inside.
+    """
+    if jsonl is None:
+        yield
+        return
+    checked(jsonl, overwrite=True, argument="jsonl", read=read)
+    try:
+        yield
+    except BaseException:
+        try:
+            export_jsonl(database, jsonl, overwrite=True, argument="jsonl", also_empty=False)
+        except DuckpletsError as error:  # the first error is the one to be told
+            _LOG.warning("%s", error)
+        raise
+    export_jsonl(database, jsonl, overwrite=True, argument="jsonl")
+
+
+def checked(
+    given: str | os.PathLike[str], *, overwrite: bool, argument: str, read: Iterable[Any] = ()
+) -> Path:
+    """Return the real path of a file that can be written, and is none of the sources ``read``.
+
+    Raises:
+        SourceError: It is none, or it is there and is not to be replaced.
+    """
+    name = os.fspath(given)
+    what = f"{argument}={shown(repr(name))}"
+    if name in ("", "-") or not name.isprintable():
+        raise SourceError(f"{what}: give the path of a file")
+    path = Path(os.path.realpath(name))
+    if path.suffix.lower() in _COMPRESSED:
+        raise SourceError(f"{what}: it is written uncompressed, so give FILE.jsonl")
+    if not path.parent.is_dir():
+        raise SourceError(f"{what}: there is no folder {shown(path.parent)}; make it first")
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise SourceError(f"{what}: it is no plain file")
+        if not overwrite:
+            raise SourceError(f"{what} exists already; give another, or overwrite=True")
+        is_replaced = _is_export(path) and not any(path.samefile(own) for own in _files(read))
+    except FileNotFoundError:
+        return path
+    except OSError as error:
+        raise SourceError(f"{what}: {error.strerror}") from error
+    if not is_replaced:
+        raise SourceError(
+            f"{what}: what is there was not written by such an export, or is read now, so it stays "
+            f"as it is: give another {argument}=, or move it away"
+        )
+    return path
+
+
+def _files(read: Iterable[Any]) -> list[str]:
+    """Return the files of sources that are a single one each."""
+    uris = [getattr(source, "uri", None) for source in read]
+    return [uri for uri in uris if isinstance(uri, str) and os.path.isfile(uri)]
+
+
+def _is_export(path: Path) -> bool:
+    """Return whether a file is empty or begins with a line as they are written here."""
+    with path.open("rb") as file:
+        if not (begin := file.read(9)):
+            return True
+        if begin != b'{"text":"':
+            return False
+        try:
+            first = json.loads(begin + file.readline())
+        except (ValueError, RecursionError):
+            return False
+    meta = first.get("meta")
+    return set(first) == {"text", "meta"} and isinstance(meta, dict) and meta.keys() >= _FIELDS

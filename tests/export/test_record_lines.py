@@ -1,0 +1,318 @@
+"""Records as JSON lines: all of them, whole or absent, in place of nothing but such an export."""
+
+from __future__ import annotations
+
+import os
+import random
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import test_kills
+from effort import THOROUGH, often
+from gated_rows import GOOD, LONG, QUALITY, agrees, lines_of, take, texts, written
+from gated_sources import Pages, assert_nothing_is_left, sources_of
+from killed_intakes import assert_kills_change_nothing, dying, nursery, running
+from prebuilt import empty_corpus
+
+import duckplets as dp
+from duckplets.export import record_lines
+from duckplets.quality.settings import Quality
+from duckplets.sources import retry, row_batches
+
+ODD = [
+    *("a\0b", "line\u2028and\u2029and\x85end", "\u202edetrevni", 'say "hi" \\ back'),
+    *("tab\tand\vand\f\x1c\x1d\x1e", "\U0001f469\u200d\U0001f680 \ufeff \ufffe", "'; DROP TABLE"),
+    *("{}", "\x1b[31m red"),
+]
+EXPORT = b'{"text":"","meta":{"source":"s","record_id":"s/1","sha256":null}}\n'
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with empty_corpus(tmp_path / "c.duckdb") as opened:
+        yield opened
+
+
+@pytest.fixture
+def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commit after every few rows, and write after every few records."""
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
+    monkeypatch.setattr(record_lines, "_BLOCK", {"bytes": 500, "records": 3})
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 10)
+    monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
+
+
+# ---- what a line has
+
+
+def test_lines_have_the_text_that_gates_saw_and_why_it_was_kept(
+    corpus: dp.Corpus, tmp_path: Path
+) -> None:
+    corpus.normalise(dp.Normaliser(quotes=False))
+    path = tmp_path / "out.jsonl"
+    rows = [{"id": f"{i}{odd}", "text": LONG + odd, "license": "mit"} for i, odd in enumerate(ODD)]
+    rows += [{"id": "x", "text": "short"}, {"id": "y", "text": f"{LONG * 9} me@example.org\n" * 2}]
+    source = dp.MemorySource(rows, text="text", id="id", meta=["license"])
+    report = take(corpus, source, "odd", jsonl=path)
+    agrees(corpus, path)
+    found = lines_of(path)
+    assert [line["text"] for line in found] == texts(corpus)
+    assert len(found) == report.added == len(rows) - 1
+    for line in found:
+        meta = line["meta"]
+        assert (meta["source"], meta["domain"]) == ("odd", "general")
+        assert meta["characters"] == len(line["text"])
+        assert meta["bytes"] == len(line["text"].encode())
+        assert meta["record_id"] == f"odd/{rows[meta['row'] - 1]['id']}"
+    last = found[-1]["meta"]
+    assert last["pii_density"] == round(2 / last["words"], 6)
+    assert last["code_score"] == 0
+    assert set(last) >= {"language", "language_probability", "license", "domain_terms", "own"}
+
+
+def test_every_record_is_in_it_and_none_that_was_removed(corpus: dp.Corpus, tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    rows = [{"text": f"{LONG} bob.secret@example.org"}, {"text": "a\nb"}]
+    gate = {"quality": Quality(language=None, pii="redact")}
+    take(corpus, dp.MemorySource([{"text": "b"}], text="text"), "t", quality=None)
+    take(corpus, dp.MemorySource(rows, text="text"), jsonl=path, **gate)
+    agrees(corpus, path)
+    first, second = lines_of(path)
+    assert (first["text"], first["meta"]["source"], first["meta"]["words"]) == ("b", "t", None)
+    assert "[EMAIL]" in second["text"]
+    assert "secret" not in path.read_text()
+    assert second["meta"]["pii_density"] > 0
+    corpus.remove("s")
+    assert corpus.export_jsonl(path, overwrite=True) == 1
+    corpus.judge(Quality(language=None, min_characters=1, min_words=None))
+    assert corpus.export_jsonl(path, overwrite=True) == 1
+    line = lines_of(path)[0]["meta"]
+    assert (line["words"], line["row"]) == (1, None)  # a row of no source
+    corpus.remove("t")
+    corpus.close()
+    with dp.Corpus(corpus.path, read_only=True) as reading:
+        assert reading.export_jsonl(path, overwrite=True) == 0
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.usefixtures("in_pieces")
+@pytest.mark.timeout(3600 if THOROUGH else 300)
+def test_side_by_side_the_bytes_are_those_of_one_after_the_other(tmp_path: Path) -> None:
+    for seed in range(often(20, less=2)):
+        draw = random.Random(seed)
+        cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
+        given = {"quality": QUALITY, "progress": False, **cap}
+        found = []
+        for how in ("one", "two"):
+            folder = tmp_path / f"{seed}-{how}"
+            folder.mkdir()
+            out = folder / "out.jsonl"
+            named = {f"s{n}": s for n, s in enumerate(sources_of(seed, tmp_path))}
+            with empty_corpus(folder / "c.duckdb") as corpus:
+                if how == "one":
+                    for name, source in named.items():
+                        setattr(source, "fails", []) if isinstance(source, Pages) else None
+                        corpus.ingest(source, name=name, jsonl=out, **given)
+                else:
+                    corpus.acquire(named, jsonl=out, readers=draw.randrange(1, 5), **given)
+                agrees(corpus, out)
+            found.append(out.read_bytes())
+        assert found[0] == found[1], (seed, cap)
+    assert_nothing_is_left(tmp_path)
+
+
+# ---- what is there already
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "said"),
+    [
+        ("", None, "jsonl='': give the path of a file"),
+        ("-", None, "jsonl='-': give the path of a file"),
+        ("a\0b", None, "give the path of a file"),
+        ("out.jsonl.gz", None, "uncompressed, so give FILE.jsonl"),
+        ("no/out.jsonl", None, "there is no folder"),
+        ("a" * 300, None, "File name too long"),
+        (".", None, "it is no plain file"),
+        ("mine.jsonl", b'{"text":"mine"}\n', "stays as it is: give another jsonl="),
+        ("mine.jsonl", b'{"text":"mine","meta":{}}\n', "stays as it is"),
+        ("mine.jsonl", b'{"text":' + b"[" * 100_000, "stays as it is"),
+        ("mine.jsonl", b'{"text":"' + b"\xff" * 10, "stays as it is"),
+        ("c.duckdb", None, "stays as it is"),
+    ],
+)
+def test_nothing_else_is_written_to(
+    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name, before, said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = Pages("", [{"text": GOOD.format(1)}])
+    if before is not None:
+        Path(name).write_bytes(before)
+    with pytest.raises(dp.SourceError, match=said.replace(".", r"\.")):
+        take(corpus, source, jsonl=name)
+    assert not source.calls
+    assert before is None or Path(name).read_bytes() == before
+    with pytest.raises(dp.SourceError, match=said.replace("jsonl=", "path=").replace(".", r"\.")):
+        corpus.export_jsonl(name, overwrite=True)
+
+
+def test_a_file_is_replaced_only_when_that_is_asked_for(corpus: dp.Corpus, tmp_path: Path) -> None:
+    path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(path)
+    take(corpus, dp.MemorySource([{"text": "b"}], text="text"), quality=None)
+    assert corpus.export_jsonl(link) == 1
+    with pytest.raises(dp.SourceError, match="exists already; give another, or overwrite=True"):
+        corpus.export_jsonl(path)
+    for before in (b"", EXPORT, path.read_bytes()):
+        path.write_bytes(before)
+        assert corpus.export_jsonl(link, overwrite=True) == 1
+        assert link.is_symlink()
+        agrees(corpus, path)
+
+
+def test_a_source_is_not_replaced_by_what_is_kept_of_it(corpus: dp.Corpus, tmp_path: Path) -> None:
+    path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
+    path.write_bytes(EXPORT)
+    link.symlink_to(path)
+    source = dp.JsonSource(path, text="text")
+    for jsonl in (path, link):
+        with pytest.raises(dp.SourceError, match="or is read now, so it stays as it is"):
+            take(corpus, source, jsonl=jsonl)
+        with pytest.raises(dp.SourceError, match="or is read now, so it stays as it is"):
+            corpus.acquire([source], quality=QUALITY, jsonl=jsonl, progress=False)
+    assert path.read_bytes() == EXPORT
+
+
+# ---- interruptions
+
+
+@pytest.mark.usefixtures("in_pieces")
+@pytest.mark.parametrize("error", [OSError("gone"), KeyboardInterrupt(), KeyError("no")])
+def test_interrupted_it_has_what_was_accepted_and_the_same_call_completes_it(
+    corpus: dp.Corpus, tmp_path: Path, error: Any
+) -> None:
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(40)]
+    path, given = tmp_path / "out.jsonl", {"quality": QUALITY, "progress": False, "retries": 0}
+    named = {"a": Pages("a", rows[:8]), "b": Pages("b", rows[8:], page=10, fails=(22,))}
+    named["b"].error = error
+    with pytest.raises((dp.SourceError, KeyboardInterrupt)):
+        corpus.acquire(named, jsonl=path, **given)
+    agrees(corpus, path)
+    found = len(lines_of(path))  # Ctrl-C does not wait for rows that were read
+    assert 8 <= found <= 28 if isinstance(error, KeyboardInterrupt) else found == 28
+    path.unlink()
+    corpus.acquire(named, jsonl=path, **given)
+    agrees(corpus, path)
+    assert len(lines_of(path)) == 40
+    failing = Pages("c", [{"text": "short"}], fails=(0,), error=KeyError("no"))
+    with pytest.raises(dp.SourceError):
+        corpus.acquire([failing], jsonl=tmp_path / "no.jsonl", **given)
+    agrees(corpus, tmp_path / "no.jsonl")
+
+
+def test_a_call_that_fails_with_nothing_accepted_leaves_no_file(
+    corpus: dp.Corpus, tmp_path: Path
+) -> None:
+    with pytest.raises(dp.SourceError, match="no"):
+        take(
+            corpus,
+            Pages("c", [{"text": "x"}], fails=(0,), error=KeyError("no")),
+            jsonl=tmp_path / "o",
+        )
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(corpus: dp.Corpus, tmp_path: Path) -> None:
+    path, room = tmp_path / "out.jsonl", 4_000_000
+    path.write_bytes(EXPORT)
+    source = written(tmp_path / "a.jsonl", [GOOD.format(i) + "\x01" * 20_000 for i in range(60)])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(dp.SourceError, match=r"jsonl='.*File too large\. Nothing was written"):
+            take(corpus, source, jsonl=path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == EXPORT
+    assert {each.name for each in tmp_path.iterdir()} >= {"out.jsonl", "a.jsonl"}
+    assert not list(tmp_path.glob(".out*"))
+    assert take(corpus, source, jsonl=path).read == 0
+    agrees(corpus, path)
+    assert len(lines_of(path)) == 60
+
+
+# ---- killed
+
+
+def intake(path: Path, *death: int) -> None:
+    """Take in three sources side by side, committed after every few rows."""
+    from duckplets.ingest import ingest
+
+    ingest._ROWS_A_COMMIT = 0
+    ingest._TIMES_A_COMMIT = 0
+    vars(row_batches)["MAX_ROWS"] = 30
+    dying(*death)
+    with dp.Corpus(path) as corpus:
+        named = {
+            n: dp.JsonSource(path.with_name(f"{n}.jsonl"), text="text", id="id") for n in "abc"
+        }
+        out = path.with_name("out.jsonl")
+        corpus.acquire(named, quality=QUALITY, on_conflict="skip", jsonl=out, progress=False)
+
+
+def export(path: Path, blocks: int) -> None:
+    """Write records a few at a time, and be killed after some of them."""
+    bytes_of = record_lines.bytes_of
+
+    def dying_at(lines: Any) -> Any:
+        nonlocal blocks
+        blocks -= 1
+        if not blocks:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return bytes_of(lines)
+
+    vars(record_lines).update(bytes_of=dying_at, _BLOCK={"bytes": 500, "records": 3})
+    with dp.Corpus(path, read_only=True) as corpus:
+        corpus.export_jsonl(path.with_name("out.jsonl"), overwrite=True)
+
+
+test_kills.JOBS.update(intake=intake, export=export)
+
+
+@pytest.mark.timeout(3600 if THOROUGH else 300)
+def test_killed_it_is_whole_or_absent_and_the_same_command_writes_it(tmp_path: Path) -> None:
+    draw = random.Random(4)
+    path, out = tmp_path / "c.duckdb", tmp_path / "out.jsonl"
+    for name in "abc":
+        some = [*map(GOOD.format, range(often(900, less=60))), "short", LONG + ODD[1]]
+        written(tmp_path / f"{name}.jsonl", draw.choices(some, k=often(900, less=100)))
+
+    def stored() -> bytes:
+        with dp.Corpus(path, read_only=True) as corpus:
+            agrees(corpus, out)
+        return out.read_bytes()
+
+    def fresh() -> None:
+        for each in (path, out):
+            each.unlink(missing_ok=True)
+        dp.Corpus(path).close()
+
+    assert_kills_change_nothing(__file__, "intake", path, fresh, stored)
+    whole = stored()
+    with running(__file__) as run:
+        for before in (None, EXPORT, whole):
+            out.unlink() if before is None else out.write_bytes(before)
+            assert run("export", path, draw.randrange(2, 20)).code == -signal.SIGKILL
+            assert (out.read_bytes() if out.exists() else None) == before
+        assert run("export", path, 0).code == 0
+    assert stored() == whole
+    assert not list(tmp_path.glob(".out*"))
+
+
+if __name__ == "__main__":
+    nursery()
