@@ -154,6 +154,7 @@ def pool(
     recipe: RECIPE,
     source: SOURCE = None,
     split: SPLIT = "train",
+    preset: PRESET = None,
     limit: Annotated[int | None, typer.Option(min=0, help="Print so many rows at most.")] = None,
 ) -> None:
     """Print the rows of a recipe's pool as JSON lines: one an anchor.
@@ -164,7 +165,7 @@ def pool(
     from duckplets.corpus.corpus import Corpus
 
     with Corpus(corpus, read_only=True) as opened:
-        rows = opened.pool(recipe, split, source)
+        rows = opened.pool(recipe, split, source, preset=preset)
         output.write_rows(rows.slice(0, limit), output.stdout())
 
 

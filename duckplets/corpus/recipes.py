@@ -87,13 +87,21 @@ def runnable_sql(
     return _compiled(corpus, name, source, split, preset).runnable()
 
 
-def pool(corpus: Corpus, /, name: str, split: str = "train", source: str | None = None) -> pa.Table:
+def pool(
+    corpus: Corpus,
+    /,
+    name: str,
+    split: str = "train",
+    source: str | None = None,
+    *,
+    preset: Preset | None = None,
+) -> pa.Table:
     """Return the pool of a recipe: one row an anchor.
 
     Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
     recipes, ``positives`` (chunks its positive is taken from).
     """
-    compiled = _compiled(corpus, name, source, split)
+    compiled = _compiled(corpus, name, source, split, preset)
     with PoolReader(corpus.database, [compiled]) as reader:
         return reader.list(compiled, "pool")
 

@@ -267,6 +267,14 @@ def test_a_text_that_is_too_long_for_its_headings_is_counted(tmp_path, reader):
     assert row["skip"] is None
 
 
+@pytest.mark.timeout(60)  # by a pattern that takes its square it would be hours
+def test_a_heading_line_takes_a_time_that_grows_with_it(tmp_path, reader):
+    (tmp_path / "a.md").write_text("# A" + " " * 300_000 + "B #\n\nwords\n")
+    for by_heading in (False, True):
+        (row,) = read(dp.TextFileSource(tmp_path / "a.md", by_heading=by_heading), reader)
+        assert row["skip"] is None
+
+
 def test_a_split_keeps_the_sections_of_a_file_together(tmp_path):
     for i in range(20):
         parts = "".join(f"## Part {j}\n\ntext {i} {j}\n\n" for j in range(4))

@@ -37,7 +37,7 @@ _FEW = 2_048  # characters that are as a rule enough
 _LONGEST = 300  # characters of a heading
 
 _END = re.compile(r"\r\n|\r|\n")
-_ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
+_ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 _RULE = re.compile(r"([!-/:-@\[-`{-~])\1+[ \t]*")
 _USUAL = frozenset("=-`:.'\"~^_*+#")  # signs of such lines, where reStructuredText takes any
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -153,9 +153,8 @@ def opening(text: str, markup: Markup = None) -> Heading | None:
             break
     if place is None:
         return None
-    atx = _ATX.fullmatch(lines[place])
-    if atx:
-        return found.heading(place, place + 1, len(atx[1]), atx[2], markup)
+    if atx := _marked(lines[place]):
+        return found.heading(place, place + 1, *atx, markup)
     if markup != "rst" and _FENCE.match(lines[place]):
         return None
     title = next(_underlined(lines[place : place + 3], markup), None)
@@ -308,7 +307,7 @@ def _of_lines(found: _TextLines, markup: Markup) -> Iterator[Heading | None]:
     under = {each.first: each for each in _underlined(lines, markup)}
     for i in sorted({*atx, *under}):
         if i in atx:
-            yield found.heading(i, i + 1, len(atx[i][1]), atx[i][2], markup)
+            yield found.heading(i, i + 1, *atx[i], markup)
             continue
         title = under[i]
         if title.style not in styles:  # a new one is below those that came before
@@ -317,7 +316,7 @@ def _of_lines(found: _TextLines, markup: Markup) -> Iterator[Heading | None]:
             yield found.heading(i, title.end, level, title.raw, markup)
 
 
-def _atx(lines: list[str]) -> Iterator[tuple[int, re.Match[str]]]:
+def _atx(lines: list[str]) -> Iterator[tuple[int, tuple[int, str]]]:
     """Yield the lines ``# Heading`` with their numbers; these and fenced ones are blanked."""
     fence = ""
     for i, line in enumerate(lines):
@@ -328,9 +327,21 @@ def _atx(lines: list[str]) -> Iterator[tuple[int, re.Match[str]]]:
                 fence = ""
         elif mark and not (i and lines[i - 1].strip()):  # below a line it underlines that
             fence, lines[i] = mark[1], ""
-        elif found := _ATX.fullmatch(line):
+        elif found := _marked(line):
             lines[i] = ""
             yield i, found
+
+
+def _marked(line: str) -> tuple[int, str] | None:
+    """Return level and words of a line ``## Heading ##``; in a time that grows with it alone."""
+    found = _ATX.fullmatch(line)
+    if found is None:
+        return None
+    words = found[2].rstrip(" \t")
+    before = words.rstrip("#")
+    if before != words and before.endswith((" ", "\t")):
+        words = before.rstrip(" \t")
+    return len(found[1]), words
 
 
 # -- words ----------------------------------------------------------------------------------------
