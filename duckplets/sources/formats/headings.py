@@ -151,8 +151,8 @@ def opening(text: str, markup: Markup = None) -> Heading | None:
         place = _first(lines)
         if len(text) <= most or (place is not None and place + 3 < len(found.lines)):
             break
-    if place is None:
-        return None
+    if place is None or (len(text) > most and place + 1 >= len(found.lines)):
+        return None  # the line goes on beyond what was looked at
     if atx := _marked(lines[place]):
         return found.heading(place, place + 1, *atx, markup)
     if markup != "rst" and _FENCE.match(lines[place]):
