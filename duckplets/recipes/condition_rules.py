@@ -151,9 +151,13 @@ def check_text(text: str) -> None:
 
 
 def check_reading(
-    reading: str, plain: str, sides: Collection[str] = (), columns: Collection[str] = COLUMNS
+    reading: str,
+    plain: str,
+    sides: Collection[str] = (),
+    columns: Collection[str] = COLUMNS,
+    text: str = "",
 ) -> tuple[Form, int]:
-    """Refuse a reading of ``SELECT (…)`` with anything in it but what is listed here.
+    """Refuse a reading of ``SELECT (text)`` with anything in it but what is listed here.
 
     Returns:
         Its form, and how often a column is named in it.
@@ -168,7 +172,7 @@ def check_reading(
         kind = node.get("class", "CONSTANT")
         if kind not in _CLASSES and node["type"] not in _OPERATORS:
             what = node["type"] if kind == "OPERATOR" else kind
-            raise RecipeError(f"a {what.lower()} is not allowed")
+            raise RecipeError(f"a {what.lower()} is not allowed{_from(node, text)}")
     for node in found:
         if node.get("alias") or (node.get("name") and "expression" in node):
             raise RecipeError("a named argument is not allowed")
@@ -179,6 +183,13 @@ def check_reading(
         elif "cast_type" in node or node.get("class") == "TYPE":
             _check_type(_type_name(node.get("cast_type", node)))
     return (frame, selected), sum(node.get("class") == "COLUMN_REF" for node in found)
+
+
+def _from(node: dict[str, Any], text: str) -> str:
+    """Return what a node begins with in a text, for a message; nothing where that is not told."""
+    place = int(node.get("query_location", 0)) - len("SELECT (")
+    rest = text.encode()[place:].decode(errors="ignore") if 0 <= place < len(text.encode()) else ""
+    return f": {short(rest)}" if rest else ""
 
 
 def form(reading: str, found: list[dict[str, Any]] | None = None) -> Form:

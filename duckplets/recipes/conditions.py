@@ -134,7 +134,7 @@ def _parse(
         check_text(text)
         # sqlglot reads INTERVAL '3 days' as this, and DuckDB as a cast.
         said = _SPAN.sub(r"\1'\2' \3", text)
-        (frame, meant), named = check_reading(reading(said), reading("TRUE"), sides, columns)
+        (frame, meant), named = check_reading(reading(said), reading("TRUE"), sides, columns, said)
         dialect, parser = _grammar()
         tokens = dialect.tokenize(said)
         _read_as_columns(tokens, parser.TYPE_TOKENS)

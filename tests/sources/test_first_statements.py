@@ -26,7 +26,8 @@ def ingest(number):
     try:
         with dp.Corpus(Path(sys.argv[1]) / f"{number}.duckdb") as corpus:
             source = dp.JsonSource(Path(sys.argv[1]) / "rows.jsonl", text="text", id="id")
-            print(corpus.ingest(source, name="s", progress=False).added)
+            told = corpus.ingest(source, name="s", progress=False).added
+            print(f"{told}\\n", end="")  # in one piece
     except dp.DuckpletsError as error:
         print(error)
 

@@ -521,6 +521,7 @@ def test_a_folder_of_another_run_is_refused(
         ({"row_group_size": 0}, "row_group_size=0"),
     ],
 )
+@pytest.mark.usefixtures("folder")  # it has made the tokenizer
 def test_wrong_arguments_are_refused_before_anything_is_made(
     options: dict[str, Any], says: str, corpus_file: Path, tmp_path: Path
 ) -> None:
