@@ -30,7 +30,7 @@ import duckplets as dp
 from duckplets.cli.demo import docstrings
 
 BATCH = 32
-STEPS = 20
+STEPS = 30
 
 
 def main(steps: int) -> None:

@@ -19,7 +19,8 @@ from effort import THOROUGH, often, some  # noqa: E402
 
 import duckplets as dp  # noqa: E402
 from duckplets.adapters.torch.opening import RunOpening  # noqa: E402
-from duckplets.torch import SamplerDataset, opening  # noqa: E402
+from duckplets.adapters.torch import opening  # noqa: E402
+from duckplets.torch import SamplerDataset  # noqa: E402
 
 # A worker takes half a processor second, one that is spawned five: what starts workers starts few.
 WORKERS = pytest.mark.parametrize("workers", some([0, 1, 3, 2], less=2))

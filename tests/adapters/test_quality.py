@@ -143,7 +143,7 @@ def test_the_loss_of_the_own_negative_sees_no_other_triplet(training: ModuleType
 def test_training_lowers_the_loss_and_leaves_the_next_model_untouched(
     quality: ModuleType, training: ModuleType, corpus: dp.Corpus, name: str, loss: str
 ) -> None:
-    plan = replace(training.MODELS[name], steps={"words": 40, "minilm": 8}[name])
+    plan = replace(training.MODELS[name], steps={"words": 40, "minilm": 16}[name])
     plan = replace(plan, rate=5 * plan.rate if name == "words" else plan.rate, batch=8)
     before = training.encode(plan.fresh(), ["the absolute value"])
     model, losses = training.train(corpus, quality.recipe("default"), plan, loss, seed=1)
