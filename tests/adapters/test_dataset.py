@@ -18,8 +18,8 @@ from corpora import counts_of  # noqa: E402
 from effort import THOROUGH, often, some  # noqa: E402
 
 import duckplets as dp  # noqa: E402
-from duckplets.adapters.torch.opening import RunOpening  # noqa: E402
 from duckplets.adapters.torch import opening  # noqa: E402
+from duckplets.adapters.torch.opening import RunOpening  # noqa: E402
 from duckplets.torch import SamplerDataset  # noqa: E402
 
 # A worker takes half a processor second, one that is spawned five: what starts workers starts few.
