@@ -79,6 +79,7 @@ GROWTH = {
 }
 FUNCTIONS = frozenset(GROWTH)
 
+_BEFORE = 8  # characters that the statement of db/parser has before a text
 _LONGEST = 10_000  # characters
 _DEEPEST = 20  # open brackets and CASEs: DuckDB 2.0 took 47 seconds for 5,000 of them
 
@@ -187,7 +188,7 @@ def check_reading(
 
 def _from(node: dict[str, Any], text: str) -> str:
     """Return what a node begins with in a text, for a message; nothing where that is not told."""
-    place = int(node.get("query_location", 0)) - len("SELECT (")
+    place = int(node.get("query_location", 0)) - _BEFORE
     rest = text.encode()[place:].decode(errors="ignore") if 0 <= place < len(text.encode()) else ""
     return f": {short(rest)}" if rest else ""
 
