@@ -277,7 +277,8 @@ def test_errors_name_options(command: Callable[..., None], said: str, expected: 
 
 
 def test_notes_of_mining_name_commands() -> None:
-    toy_corpus(Path("toy.duckdb"), 20).close()
+    with toy_corpus(Path("toy.duckdb"), 20) as corpus:
+        corpus.index(dp.Terms(stemmer="none"), progress=False)  # which needs no extension
     few = cli("mine", "toy.duckdb", "--split", "train").stderr
     told = "anchors got fewer than 32 negatives (candidates ran out); --when-short 'random' fills"
     assert few.count(told) == 1  # and not by what Python does besides
