@@ -19,6 +19,7 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources import paths
 from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.documents import listed
 from duckplets.sources.mapping import Mapped
 
 if TYPE_CHECKING:
@@ -118,17 +119,20 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
     _check(first, form, arguments, [part.name for part in fields(kind) if part.kw_only])
     if form == "tsv":
         arguments = {"delimiter": "\t", **arguments}
-    if form == TEXT and "pattern" not in arguments and (only := _only_text(Path(first))):
+    if form == TEXT and "pattern" not in arguments and (only := _only_text(first)):
         arguments = {"pattern": f"*{only}", **arguments}
     source: Source = kind(place, **arguments)
     return source
 
 
-def _only_text(folder: Path) -> str | None:
+def _only_text(place: str) -> str | None:
     """Return the suffix of the texts of a folder, where none is .txt and they have but one."""
-    suffixes = {paths.inner_suffix(file) for file in folder.rglob("*") if file.is_file()}
-    found = suffixes.intersection(_TEXT_SUFFIXES)
-    return found.pop() if len(found) == 1 and ".txt" not in found else None
+    folder = Path(place).expanduser()
+    if not folder.is_dir():
+        return None
+    there = listed(folder, "*.txt")
+    found = {paths.inner_suffix(file) for file in there.others}.intersection(_TEXT_SUFFIXES)
+    return found.pop() if len(found) == 1 and not there.files else None
 
 
 def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str]) -> None:
