@@ -11,7 +11,7 @@ TORCH := $(VENV)/torch
 # would compile all that it imports, in three times the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-newer test-torch lint format bench clean
+.PHONY: demo test test-all test-newer test-torch lint format docs bench clean
 
 demo: $(READY)
 	$(BIN)/duckplets demo
@@ -47,6 +47,10 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+# The reference, in site/, and the README's file map.
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py > benchmarks/results.json
 	$(BIN)/python benchmarks/mining.py > benchmarks/mining.json
@@ -57,7 +61,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/report.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # The lock file pins what is installed; the package itself is installed in place.
 $(READY): pyproject.toml requirements.lock

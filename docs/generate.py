@@ -1,8 +1,6 @@
-"""Writes what follows from the code: docs/interface.md, docs/cli.md, the README's file map.
+"""Build the reference pages into ``site/``, and the README's file map: ``make docs``.
 
-    python docs/generate.py
-
-A test compares them with what they should be; ``pytest --rewrite-golden`` writes them as well.
+Fails where a public name is on no page or has no docstring.
 """
 
 from __future__ import annotations
@@ -28,6 +26,7 @@ from duckplets.runs import settings as run_settings
 from duckplets.samples import columns
 
 ROOT = Path(__file__).parent.parent
+SITE = ROOT / "site"
 WIDTH = 80
 
 INTERFACE = {
@@ -92,8 +91,7 @@ TYPES = {
     "recipes.recipes": ("Strategy", "StrategyName", "Per"),
 }
 
-# In the order to read them in. A folder's line is the first of its docstring, with its modules
-# below it.
+# In the order to read them in. A folder's line is the first of its docstring.
 USERS_MEET = "testing torch errors __init__"  # above all rooms
 ROOMS = (
     "corpus sources ingest text quality recipes pools order samples runs serving search mining "
@@ -105,11 +103,11 @@ FOLDERS = {
     "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
     "examples": "Scripts to start from, run by the tests.",
     "benchmarks": "Speed and memory beside peers'; printed as JSON.",
-    "docs": "Design, interface, command line, trainers, the report, figures, scale.",
+    "docs": "Design, trainers, the report, figures, scale; `make docs` builds the reference.",
 }
 
 
-# -- docs/interface.md --------------------------------------------------------------------------
+# -- site/interface.md --------------------------------------------------------------------------
 
 
 def interface() -> str:
@@ -187,6 +185,8 @@ def _types() -> Iterator[str]:
 
 def _entry(name: str, value: Any) -> list[str]:
     text = _prose(inspect.getdoc(value) or "")
+    if not text:
+        raise SystemExit(f"docs/generate.py: {name} has no docstring")
     if name in MADE_ELSEWHERE:
         parts = [f"### `{name}`", *(part for part in text if not part.startswith("- "))]
     else:
@@ -401,7 +401,7 @@ _EXTRAS: dict[str, Callable[[], list[str]]] = {
 }
 
 
-# -- docs/cli.md --------------------------------------------------------------------------------
+# -- site/cli.md --------------------------------------------------------------------------------
 
 
 def command_line() -> str:
@@ -438,7 +438,7 @@ def _commands(command: Any, path: list[str]) -> Iterator[list[str]]:
 
 
 def file_map() -> str:
-    """Return one line for each module that users meet, and one for each folder with its modules."""
+    """Return one line for each module that users meet, and one for each folder."""
     package = ROOT / "duckplets"
     _check_names(USERS_MEET, {file.stem for file in package.glob("*.py")}, "USERS_MEET")
     rooms = {file.parent.name for file in package.glob("*/__init__.py")}
@@ -448,13 +448,6 @@ def file_map() -> str:
         lines.append(f"  {name + '.py':<22} {_first_line(package / f'{name}.py')}")
     for name in ROOMS.split():
         lines.append(f"  {name + '/':<22} {_first_line(package / name / '__init__.py')}")
-        lines += textwrap.wrap(
-            " ".join(_modules(package / name)),
-            width=100,
-            initial_indent=" " * 25,
-            subsequent_indent=" " * 25,
-            break_on_hyphens=False,
-        )
     lines += [f"{name + '/':<24} {what.replace('`', '')}" for name, what in FOLDERS.items()]
     return "\n".join([*lines, "```"])
 
@@ -462,14 +455,6 @@ def file_map() -> str:
 def _check_names(listed: str, found: set[str], where: str) -> None:
     if wrong := sorted(found.symmetric_difference(listed.split())):
         raise SystemExit(f"docs/generate.py: {where} is wrong about {', '.join(wrong)}")
-
-
-def _modules(room: Path) -> list[str]:
-    """Return the modules of a folder, then its own folders with theirs in brackets."""
-    names = sorted(file.stem for file in room.glob("*.py") if file.stem[0] != "_")
-    for inner in sorted(file.parent for file in room.glob("*/__init__.py")):
-        names.append(f"{inner.name}/({' '.join(_modules(inner))})")
-    return names
 
 
 def _first_line(file: Path) -> str:
@@ -480,18 +465,22 @@ def _first_line(file: Path) -> str:
 def readme() -> str:
     """Return the README with the file map as it should be."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    begin, end = "--rewrite-golden -->\n", "<!-- end of file map -->"
+    begin, end = "<!-- file map: make docs -->\n", "<!-- end of file map -->"
     before, _, rest = text.partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}{file_map()}\n{end}{after}"
 
 
-PAGES: dict[str, Callable[[], str]] = {
-    "docs/interface.md": interface,
-    "docs/cli.md": command_line,
-    "README.md": readme,
-}
+PAGES: dict[str, Callable[[], str]] = {"interface.md": interface, "cli.md": command_line}
+
+
+def build(site: Path = SITE) -> None:
+    """Write the reference pages into a folder."""
+    site.mkdir(parents=True, exist_ok=True)
+    for page, made in PAGES.items():
+        (site / page).write_text(made(), encoding="utf-8")
+
 
 if __name__ == "__main__":
-    for page, made in PAGES.items():
-        (ROOT / page).write_text(made(), encoding="utf-8")
+    build()
+    (ROOT / "README.md").write_text(readme(), encoding="utf-8")

@@ -99,7 +99,7 @@ def sampler(
             given holds.
         prefixes: Show metadata before texts, where records or sources have prefixes.
         prefetch: Blocks to prepare ahead in the background.
-        columns: Columns of a batch; see ``docs/interface.md``. ``anchor_vector`` and the like
+        columns: Columns of a batch; see ``Batch``. ``anchor_vector`` and the like
             of every text column, with ``:NAME`` where there are several sets of vectors.
         vectors: Whether texts without a vector are an ``error``, left out in whatever part of a
             sample (``drop``), or have ``null`` for it; where columns have vectors.

@@ -205,6 +205,17 @@ class Batch:
     one. By column a batch reads as a dict does: ``keys()``, ``values()``, ``items()``, ``get()``,
     ``in`` and ``**batch``. It is not registered as a ``Mapping``, for trainers build those anew.
 
+    Columns: the texts (``anchor``, ``positive`` and ``negative``, or ``negative_1`` and so on;
+    ``anchor`` and ``other`` with ``label`` and ``reason``; ``text``; ``messages``), ``weight``,
+    ``instruction``, ``recipe`` and ``source``. By ``columns=`` also ``position``; ``swapped``,
+    whether anchor and positive have changed places; ``negative_by`` (``random``, ``bm25``,
+    ``given``, ``same_record``, or what stood in: ``bm25_fallback``, ``random_split``),
+    ``negative_score`` and ``negative_rank``; and of each text ``anchor_record_id``, ``_section``,
+    ``_heading``, ``_window``, ``_tokens``, ``_trust``, ``_date``, ``_meta``, ``_kind``,
+    ``_overlap``, ``_start``, ``_length``, ``_start_ratio``, ``_prefix``, ``_prefix_meta`` and
+    ``_vector`` (or ``_vector:NAME``). ``weight`` is the recipe's × the mean over the texts of
+    trust × place in the section.
+
     Args:
         table: The samples.
         step: Number of the step it belongs to.
