@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.progress import Progress, bar
+from duckplets.base.progress import Progress
 from duckplets.corpus.acquire import gates_of, told_of
 from duckplets.corpus.writes import changes
-from duckplets.engine import opened
+from duckplets.engine.work import working
 from duckplets.ingest import chunks, records, splits
 from duckplets.text.chunking import Chunking
 
@@ -124,9 +123,8 @@ def ingest(
     gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit)
     told = None if gates is None else partial(told_of, [gates])
     with (
-        opened(engine) as by,
+        working(engine, progress, told=told) as work,
         exported_at_the_end(corpus.database, jsonl, [source]),
-        bar(progress, sys.stderr, told=told) as advance,
     ):
         return ingest.ingest(
             corpus.database,
@@ -141,8 +139,7 @@ def ingest(
             limits=limits,
             gates=gates,
             in_place=in_place,
-            engine=by,
-            progress=advance,
+            work=work,
         )
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.progress import Progress, bar
+from duckplets.base.progress import Progress
 from duckplets.base.stages import stage
 from duckplets.corpus.writes import changes
-from duckplets.engine import opened
+from duckplets.engine.work import working
 from duckplets.errors import RecipeError
 from duckplets.ingest import records
 from duckplets.recipes import store as recipe_store
@@ -60,14 +59,13 @@ def index(
     """
     from duckplets.search import index
 
-    with opened(engine) as by, bar(progress, sys.stderr, "documents") as advance:
+    with working(engine, progress, "documents") as work:
         return index.refresh(
             corpus.database,
             terms=terms,
             source=source,
             split=split,
-            progress=advance,
-            engine=by,
+            work=work,
         )
 
 
@@ -205,7 +203,7 @@ def mine(
     settings = given_settings(locals())
     from duckplets.mining import mine as mining
 
-    with opened(engine) as by, bar(progress, sys.stderr, "anchors") as advance:
+    with working(engine, progress, "anchors") as work:
         return mining.mine(
             corpus.database,
             recipe,
@@ -213,8 +211,7 @@ def mine(
             source=source,
             split=split,
             preset=preset,
-            progress=advance,
-            engine=by,
+            work=work,
         )
 
 
@@ -271,7 +268,7 @@ def add_negatives(
     from duckplets.mining import external
 
     recipe = _triplet_recipe(corpus, name) if isinstance(name, str) else name
-    with bar(progress, sys.stderr, "anchors") as advance:
+    with working(None, progress, "anchors") as work:
         return external.add(
             corpus.database,
             table,
@@ -279,7 +276,7 @@ def add_negatives(
             source=source,
             split=split,
             settings=settings,
-            progress=advance,
+            work=work,
         )
 
 
@@ -343,7 +340,7 @@ def export_negatives(
     """
     from duckplets import export
 
-    with bar(progress, sys.stderr, "anchors") as advance:
+    with working(None, progress, "anchors") as work:
         return export.export(
             of.database,
             path,
@@ -359,7 +356,7 @@ def export_negatives(
             scores=scores,
             overwrite=overwrite,
             allow_stale=allow_stale,
-            progress=advance,
+            work=work,
         )
 
 

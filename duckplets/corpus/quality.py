@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.progress import Progress, bar
+from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, shown
 from duckplets.base.stages import stage
 from duckplets.corpus.acquire import gates_of, naming, told_of, wanted_of
 from duckplets.corpus.writes import changes
-from duckplets.engine import opened
+from duckplets.engine.work import working
 from duckplets.errors import DuckpletsError, EngineError, SourceError, several
 from duckplets.ingest import checkpoint, records
 
@@ -136,7 +135,7 @@ def acquire(
     ready: list[PreparedIngest] = []
     every: list[QualityGates] = []
     with (
-        opened(engine) as by,
+        working(engine, progress, told=partial(told_of, every)) as work,
         exported_at_the_end(corpus.database, jsonl, [one.source for one in wanted.values()]),
     ):
         for name, one in wanted.items():
@@ -149,10 +148,7 @@ def acquire(
                 told(name, error)
             else:
                 every += [gates] if gates is not None else []
-        with (
-            bar(progress, sys.stderr, told=partial(told_of, every)) as advance,
-            closing(store_beside(corpus.database, ready, how, advance, by)) as stored,
-        ):
+        with closing(store_beside(corpus.database, ready, how, work)) as stored:
             for prepared, report in stored:
                 told(prepared.request.name, report)
     if failed:
@@ -227,8 +223,8 @@ def judge(
     """
     from duckplets.quality.judge import judge
 
-    with opened(engine) as by:
-        return judge(corpus.database, quality, dry_run=dry_run, engine=by)
+    with working(engine, False) as work:
+        return judge(corpus.database, quality, dry_run=dry_run, work=work)
 
 
 def acquisitions(corpus: Corpus, /) -> pa.Table:
@@ -335,14 +331,13 @@ def deduplicate(
             f"workers would have nothing to do: leave it out"
         )
     look = _looking(corpus, "deduplicate", dry_run)
-    with look, opened(engine) as by, bar(progress, sys.stderr, "records") as advance:
+    with look, working(engine, progress, "records") as work:
         return finding.deduplicate(
             corpus.database,
             settings,
             action=action,
             dry_run=dry_run,
-            progress=advance,
-            engine=by,
+            work=work,
         )
 
 
@@ -387,7 +382,7 @@ def decontaminate(
     from duckplets.quality import decontaminate as finding
 
     look = _looking(corpus, "decontaminate", dry_run)
-    with look, bar(progress, sys.stderr, "records") as advance:
+    with look, working(None, progress, "records") as work:
         return finding.decontaminate(
             corpus.database,
             against,
@@ -395,7 +390,7 @@ def decontaminate(
             ngram=ngram,
             action=action,
             dry_run=dry_run,
-            progress=advance,
+            work=work,
         )
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.locks import in_turn
-from duckplets.base.progress import bar
 from duckplets.base.stages import stage
-from duckplets.engine import opened
+from duckplets.engine.work import working
 from duckplets.errors import ChunkingError, SamplerError
 from duckplets.ingest import records
 
@@ -118,7 +116,7 @@ def shard(
         row_group_size=row_group_size,
         offsets=offsets,
     )
-    with opened(engine) as by, bar(progress, sys.stderr, "records") as advance:
+    with working(engine, progress, "records") as work:
         return shards.shard(
             corpus.database,
             out,
@@ -127,8 +125,7 @@ def shard(
             settings=settings,
             mixture=mixture,
             overwrite=overwrite,
-            progress=advance,
-            engine=by,
+            work=work,
         )
 
 
@@ -166,7 +163,7 @@ def token_sampler(
     waiting = f"waiting for another process, which makes {folder}"
     with (
         in_turn(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)),
-        bar(None, sys.stderr, "records") as advance,
+        working(None, None, "records") as work,
     ):
         shards.shard(
             corpus.database,
@@ -174,7 +171,7 @@ def token_sampler(
             name=corpus.path.stem,
             tokenizer=file,
             settings=ShardSettings(split=split),
-            progress=advance,
+            work=work,
             compare=False,  # a run compares what it reads
         )
     return TokenShards(folder).sampler(split, **arguments)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from duckplets.base.progress import bar
 from duckplets.base.stages import stage
+from duckplets.engine.work import working
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +69,7 @@ def embed(
     """
     from duckplets.vectors import embed
 
-    with bar(progress, sys.stderr, "texts", rate=True) as advance:
+    with working(None, progress, "texts", rate=True) as work:
         return embed.embed(
             corpus.database,
             model,
@@ -83,7 +82,7 @@ def embed(
             prompts=prompts,
             normalise=normalise,
             made_by=made_by,
-            progress=advance,
+            work=work,
         )
 
 
@@ -122,15 +121,16 @@ def add_vectors(
     """
     from duckplets.vectors import add
 
-    return add.add_vectors(
-        corpus.database,
-        corpus.path,
-        name,
-        table,
-        on_conflict=on_conflict,
-        dtype=dtype,
-        progress=progress,
-    )
+    with working(None, progress, "vectors") as work:
+        return add.add_vectors(
+            corpus.database,
+            corpus.path,
+            name,
+            table,
+            on_conflict=on_conflict,
+            dtype=dtype,
+            work=work,
+        )
 
 
 def vectors(corpus: Corpus, /, name: str = "default") -> pa.Table:

@@ -15,10 +15,11 @@ from typing import Any, Literal, get_args
 from duckplets.base.checks import integer
 from duckplets.base.sanitize import Reported
 from duckplets.db.database import Database
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import EmptyPoolError, SamplerError, nearest
 from duckplets.export.examples import ExportRequest, SubjectReader
 from duckplets.export.files import appearing, check
-from duckplets.export.formats import FORMS, ExportFormat, Progress
+from duckplets.export.formats import FORMS, ExportFormat
 from duckplets.export.subject import mined, pooled
 from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.recipes import TripletRecipe
@@ -80,7 +81,7 @@ def export(
     scores: bool = False,
     overwrite: bool = False,
     allow_stale: bool = False,
-    progress: Progress | None = None,
+    work: Work = QUIET,
 ) -> ExportReport:
     """Write the anchors of a mined recipe, with positives and negatives, for a trainer.
 
@@ -117,7 +118,7 @@ def export(
             as are anchors whose positive has none.
         overwrite: Replace what an earlier export wrote there.
         allow_stale: Export what was mined although records or recipe have changed since.
-        progress: Called with anchors done and their number.
+        work: Told of anchors done.
 
     Raises:
         SamplerError: An argument is wrong, something is there already, or it cannot be written.
@@ -145,7 +146,7 @@ def export(
     wanted = replace(wanted, instruction=subject.recipe.instruction)
     with appearing(path, place, overwrite=overwrite) as aside:
         with SubjectReader(database, subject) as reader:
-            tally = form.write(reader, wanted, aside, progress)
+            tally = form.write(reader, wanted, aside, work)
             sources = reader.sources
         left_out = {reason: n for reason, n in sorted(tally.left_out.items()) if n}
         if not tally.rows:

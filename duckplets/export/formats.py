@@ -27,6 +27,7 @@ from typing import Any
 import pyarrow as pa
 
 from duckplets.db.queries import query
+from duckplets.engine.work import Work
 from duckplets.errors import SamplerError
 from duckplets.export.examples import (
     Document,
@@ -39,7 +40,6 @@ from duckplets.export.examples import (
 from duckplets.export.files import ExportPlace, Row, json_lines, parquet
 from duckplets.export.fill import Fill
 
-Progress = Callable[[int, int | None], None]
 Rows = Iterator[Row]
 
 _TOLD = 1000  # anchors between two calls of a progress
@@ -61,7 +61,7 @@ class ExportFormat:
     places: dict[str, ExportPlace]
     scored: tuple[str, ...] = ()
     mined: bool = True
-    write: Callable[[SubjectReader, ExportRequest, Path, Progress | None], ExportTally]
+    write: Callable[[SubjectReader, ExportRequest, Path, Work], ExportTally]
 
 
 def _write_rows(
@@ -69,7 +69,7 @@ def _write_rows(
     reader: SubjectReader,
     wanted: ExportRequest,
     path: Path,
-    progress: Progress | None,
+    work: Work,
 ) -> ExportTally:
     """Write the rows of every example; returns what was written and what was not."""
     wanted, tally, anchors = _complete(reader, wanted), ExportTally(), reader.anchors.num_rows
@@ -80,8 +80,8 @@ def _write_rows(
             for row in () if fitted is None else rows(fitted, wanted):
                 write(row)
                 tally.rows += 1
-            if progress and (done % _TOLD == 0 or done == anchors):
-                progress(done, anchors)
+            if done % _TOLD == 0 or done == anchors:
+                work.tell(done, anchors)
     return tally
 
 
@@ -104,13 +104,13 @@ def _ways(example: Example) -> list[str]:
 
 
 def _sentence_transformers(
-    reader: SubjectReader, wanted: ExportRequest, path: Path, progress: Progress | None
+    reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
 ) -> ExportTally:
     """Write a dataset, as Parquet or JSON lines by the suffix of the path."""
     if wanted.shape == "n-tuple":
         most = reader.most_negatives() if wanted.negatives is None else wanted.negatives
         wanted = replace(wanted, negatives=most, exactly=True)
-    return _write_rows(_named, reader, wanted, path, progress)
+    return _write_rows(_named, reader, wanted, path, work)
 
 
 @lru_cache(maxsize=1)
@@ -175,10 +175,10 @@ _VALUES = {
 
 
 def _flagembedding(
-    reader: SubjectReader, wanted: ExportRequest, path: Path, progress: Progress | None
+    reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
 ) -> ExportTally:
     """Write a file of JSON lines."""
-    return _write_rows(_query_lines, reader, wanted, path, progress)
+    return _write_rows(_query_lines, reader, wanted, path, work)
 
 
 def _query_lines(example: Example, wanted: ExportRequest) -> Rows:
@@ -200,13 +200,11 @@ def _query_lines(example: Example, wanted: ExportRequest) -> Rows:
 # -- Tevatron -----------------------------------------------------------------------------------
 
 
-def _tevatron(
-    reader: SubjectReader, wanted: ExportRequest, path: Path, progress: Progress | None
-) -> ExportTally:
+def _tevatron(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder of ids and documents, or a file with passages."""
     if wanted.shape == "passages":
-        return _write_rows(_passages, reader, wanted, path, progress)
-    tally = _write_rows(_document_ids, reader, wanted, path / _TRAIN, progress)
+        return _write_rows(_passages, reader, wanted, path, work)
+    tally = _write_rows(_document_ids, reader, wanted, path / _TRAIN, work)
     with json_lines(path / _CORPUS) as write:
         for document in reader.documents():
             write({"docid": document.id, "text": document.text})
@@ -241,9 +239,7 @@ def _passages(example: Example, wanted: ExportRequest) -> Rows:
 # -- BEIR ---------------------------------------------------------------------------------------
 
 
-def _beir(
-    reader: SubjectReader, wanted: ExportRequest, path: Path, progress: Progress | None
-) -> ExportTally:
+def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder with documents, queries, and ``qrels`` named by the split."""
     recipe, own = reader.subject.recipe, reader.subject.pools[0].own_positive
     same = {"own": own, "same": recipe.allow_same_anchor_positive}
@@ -267,8 +263,7 @@ def _beir(
             write({"_id": query_id, "text": row["text"]})
             writer.writerows((query_id, _beir_id(relevant), 1) for relevant in row["relevant"])
             tally.rows += len(row["relevant"])
-            if progress:
-                progress(done, judged)
+            work.tell(done, judged)
     return tally
 
 

@@ -27,11 +27,9 @@ import pyarrow as pa
 
 from duckplets.base.atomic import aside_of, remove, sweep
 from duckplets.base.prefetch import Lookahead
-from duckplets.base.progress import Progress
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
-from duckplets.engine.inline import INLINE
-from duckplets.engine.protocol import Engine
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.ingest.distributed import Elsewhere
 from duckplets.ingest.ingest import store
@@ -88,8 +86,7 @@ def store_beside(
     database: Database,
     several: Sequence[PreparedIngest],
     how: Beside,
-    progress: Progress | None = None,
-    engine: Engine = INLINE,
+    work: Work = QUIET,
 ) -> Generator[tuple[PreparedIngest, IngestReport | DuckpletsError], None, None]:
     """Store sources that were prepared, in their order, while those that follow are being read.
 
@@ -100,10 +97,9 @@ def store_beside(
         database: The corpus.
         several: What to read; no two have one name.
         how: How many are read at the same time, and what may wait.
-        progress: As for ``ingest``.
-        engine: What reads files, in place of threads, and makes the rows of all sources ready.
+        work: Reads files, in place of threads, and makes the rows of all sources ready.
     """
-    elsewhere = Elsewhere(engine, database, several)
+    elsewhere = Elsewhere(work.engine, database, several)
     here = [prepared for prepared in several if not elsewhere.reads(prepared)]
     readers = _Readers(database, here, how)
     try:  # no with: Ctrl-C while they begin has to end them as well
@@ -114,7 +110,7 @@ def store_beside(
                     readers.turn(prepared) as read,
                     elsewhere.turn(prepared, read) as rows,
                 ):
-                    report = store(database, prepared, progress, rows=rows)
+                    report = store(database, prepared, work, rows=rows)
             except DuckpletsError as error:
                 yield prepared, error
             else:

@@ -17,10 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from duckplets.base.prefetch import ahead
-from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.engine.inline import INLINE
-from duckplets.engine.protocol import Engine
+from duckplets.engine.work import QUIET, Work
 from duckplets.ingest import checkpoint
 from duckplets.ingest.checkpoint import UNPUBLISHED, Unfinished
 from duckplets.ingest.distributed import Elsewhere
@@ -48,8 +46,7 @@ def ingest(
     database: Database,
     source: Source,
     *,
-    engine: Engine = INLINE,
-    progress: Progress | None = None,
+    work: Work = QUIET,
     **asked: Any,
 ) -> IngestReport:
     """Read a source to its end and store its records; see ``Corpus.ingest``.
@@ -57,22 +54,21 @@ def ingest(
     Args:
         database: The corpus.
         source: What to read.
-        engine: What reads files and makes rows ready.
-        progress: Called with rows read and their number if known.
+        work: Reads files and makes rows ready; told of rows read.
         asked: As ``prepare`` takes it.
     """
     prepared = prepare(database, source, **asked)
     with (
-        closing(Elsewhere(engine, database, [prepared])) as elsewhere,
+        closing(Elsewhere(work.engine, database, [prepared])) as elsewhere,
         elsewhere.turn(prepared) as rows,
     ):
-        return store(database, prepared, progress, rows=rows)
+        return store(database, prepared, work, rows=rows)
 
 
 def store(
     database: Database,
     prepared: PreparedIngest,
-    progress: Progress | None = None,
+    work: Work = QUIET,
     *,
     rows: Rows | None = None,
 ) -> IngestReport:
@@ -81,7 +77,7 @@ def store(
     Args:
         database: The corpus.
         prepared: What is read, from where on.
-        progress: Called with rows read and their number if known.
+        work: Told of rows read, and of their number if known.
         rows: Where they are read elsewhere, ahead of being stored; by default the source is
             opened here.
     """
@@ -99,7 +95,7 @@ def store(
             held.enter_context(closing(items))
             placing = prepared.request.placing
             before = 0 if placing is None else placing.corpus_size()
-            report = _stored(database, prepared, rows, items, started, progress)
+            report = _stored(database, prepared, rows, items, started, work)
             if placing is not None:
                 report.notes.extend(placing.told(report.added, before))
             return report
@@ -113,15 +109,15 @@ def _stored(
     rows: Rows,
     items: Iterator[pa.RecordBatch | Mark],
     started: float,
-    progress: Progress | None,
+    work: Work,
 ) -> IngestReport:
     request, settings = prepared.request, prepared.settings
     if settings is not None:
         in_pieces = _InPieces(database, request, rows, settings, prepared.found)
-        return in_pieces.run(items, started, progress)
+        return in_pieces.run(items, started, work)
     with database.transaction():
         under_way = Storing(database, request, rows, current_version(database) + 1)
-        under_way.store_all(items, progress)
+        under_way.store_all(items, work)
         report = under_way.finish(started)
     if under_way.refusal is not None:
         raise under_way.refusal
@@ -150,13 +146,13 @@ class _InPieces:
         self,
         items: Iterator[pa.RecordBatch | Mark],
         started: float,
-        progress: Progress | None,
+        work: Work,
     ) -> IngestReport:
         """Store everything up to the end of the source; return the report of the whole ingest."""
         try:
             with self.database.transaction():
                 under_way = self._begin()
-            return self._store(under_way, items, started, progress)
+            return self._store(under_way, items, started, work)
         except BaseException:  # Ctrl-C too
             found = checkpoint.find(self.database, self.request.name)
             if found is not None and not found.counts.get(kept(found)):  # nothing to go on with
@@ -168,11 +164,11 @@ class _InPieces:
         under_way: Storing,
         items: Iterator[pa.RecordBatch | Mark],
         started: float,
-        progress: Progress | None,
+        work: Work,
     ) -> IngestReport:
         while True:
             with self.database.transaction():
-                mark = self._store_until_mark(under_way, items, progress)
+                mark = self._store_until_mark(under_way, items, work)
                 if mark is None:  # the rows since the last mark, published with the others
                     report = under_way.finish(started)
                     break
@@ -209,7 +205,7 @@ class _InPieces:
         self,
         under_way: Storing,
         items: Iterator[pa.RecordBatch | Mark],
-        progress: Progress | None,
+        work: Work,
     ) -> Mark | None:
         """Store batches up to a mark that is worth a commit; None at the end of the source."""
         before, started = under_way.counts.read, time.monotonic()
@@ -217,7 +213,7 @@ class _InPieces:
             return None
         for item in items:
             if not isinstance(item, Mark):
-                under_way.store(item, progress)
+                under_way.store(item, work)
                 if under_way.is_full:
                     return None
                 continue

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
+from duckplets.engine.work import Work
 from duckplets.errors import SourceError
 from duckplets.ingest import checkpoint
 from duckplets.ingest import prefixes as prefix_store
@@ -124,13 +124,11 @@ class Storing:
         if request.gates is not None:
             request.gates.begin(self._intake(trust, is_anew=source is None))
 
-    def store_all(
-        self, batches: Iterator[pa.RecordBatch | Mark], progress: Progress | None
-    ) -> None:
+    def store_all(self, batches: Iterator[pa.RecordBatch | Mark], work: Work) -> None:
         """Store every batch."""
         for batch in batches:
             if not isinstance(batch, Mark):
-                self.store(batch, progress)
+                self.store(batch, work)
             elif self.request.gates is not None:
                 self.request.gates.at(batch.cursor)
             if self.is_full:
@@ -141,7 +139,7 @@ class Storing:
         """Whether no further row is wanted."""
         return self.request.gates is not None and self.request.gates.is_full
 
-    def store(self, batch: pa.RecordBatch, progress: Progress | None) -> None:
+    def store(self, batch: pa.RecordBatch, work: Work) -> None:
         """Store the rows of a batch that can be records, counting the others."""
         batch, dropped = self._judged(batch)
         self.counts.read += batch.num_rows
@@ -162,8 +160,7 @@ class Storing:
             usable = batch.filter(pc.is_null(batch["skip"])) if skipped.num_rows else batch
             self.counts.note_left_out(usable)
             self._add(usable)
-        if progress:
-            progress(self.counts.read, self.rows.total)
+        work.tell(self.counts.read, self.rows.total)
 
     def _judged(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, int]]:
         """Return the rows after preprocessing and gates, and the dropped sections by reason."""

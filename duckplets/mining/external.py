@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Floats, IntegerLists, Integers, places
-from duckplets.base.progress import Progress
 from duckplets.db.database import Database
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
 from duckplets.mining import external_rows
@@ -81,7 +81,7 @@ def add(
     source: str | None = None,
     split: str | None = None,
     settings: Mapping[str, Any],
-    progress: Progress | None = None,
+    work: Work = QUIET,
 ) -> GivenReport:
     """Store the best candidates of a table as the negatives of a recipe, and report every row.
 
@@ -98,7 +98,7 @@ def add(
         source: Take rows of this source only.
         split: Take rows of this split only.
         settings: Of mining, but for those of searching, if the recipe leaves them open.
-        progress: Called with anchors done, and how many there are.
+        work: Told of anchors done.
 
     Raises:
         RecipeError: A column or a setting is wrong, or no row names an anchor and a negative.
@@ -111,7 +111,7 @@ def add(
     if source is not None:
         recipe_store.check_source(database, source, version)
     mined = recipe if recipe.mined else replace(recipe, by="bm25")
-    scores = _Scores(database, mined, chosen, version, progress)
+    scores = _Scores(database, mined, chosen, version, work)
     try:
         rows = scores.stage(table)
         pairs = scores.keep(source, None if split is None else splits.checked_split(split))
@@ -131,10 +131,10 @@ class _Scores:
         recipe: TripletRecipe,
         settings: Bm25,
         version: int,
-        progress: Progress | None,
+        work: Work,
     ) -> None:
         self.database, self.recipe, self.settings = database, recipe, settings
-        self.version, self.progress = version, progress
+        self.version, self.work = version, work
         self.refused: Counter[str] = Counter()
         self.by_section = (False, False)
 
@@ -230,8 +230,7 @@ class _Pair:
             counts["duplicate row"] = (pc.sum(scores["times"]).as_py() or 0) - scores.num_rows
             mining.seconds = time.monotonic() - self._started
             mining.append(anchors, negatives, counts)
-            if self._scores.progress:
-                self._scores.progress(block.stop, len(self._guards.anchors))
+            self._scores.work.tell(block.stop, len(self._guards.anchors))
         return mining
 
     def _numbers(self) -> dict[str, pa.Table]:

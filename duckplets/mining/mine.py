@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from duckplets.base.arrays import IntegerLists
 from duckplets.base.atomic import aside_of, remove
-from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, listed
 from duckplets.db import external_files
 from duckplets.db.database import Database
@@ -31,6 +30,7 @@ from duckplets.db.files import real_path
 from duckplets.engine.inline import INLINE
 from duckplets.engine.local import LocalEngine
 from duckplets.engine.protocol import Engine
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import DamagedFileError, QueryError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
@@ -68,8 +68,7 @@ def mine(
     source: str | None = None,
     split: str | None = None,
     preset: Preset | None = None,
-    progress: Progress | None = None,
-    engine: Engine = INLINE,
+    work: Work = QUIET,
 ) -> MiningReport:
     """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
     started = time.monotonic()
@@ -81,7 +80,7 @@ def mine(
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")
-    done = [(job, job.run(progress, engine)) for job in jobs]
+    done = [(job, job.run(work)) for job in jobs]
     mined = [(job, found) for job, found in done if isinstance(found, PairReport)]
     seconds = round(time.monotonic() - started, 3)
     notes += [*_without_anchors(done), *_told(mined)]
@@ -235,18 +234,18 @@ class _Job:
         had = (found[-1].method, found[-1].settings)
         return asked is not None and had != ("bm25", self.settings)
 
-    def run(self, progress: Progress | None, engine: Engine) -> PairReport | str:
+    def run(self, work: Work) -> PairReport | str:
         """Mine all anchors, or those that an interrupted mining left, and return the report.
 
         Without an anchor nothing is stored and why comes back, unless the recipe asks for a mining.
         """
         started = time.monotonic()
         in_shards = self.settings.scope == "shard"
-        of = self._index(engine) if in_shards else None
+        of = self._index(work.engine) if in_shards else None
         guards = self._guards(of)
         if not (len(guards.anchors) or self.asks):
             return self._why_empty()
-        of = of if in_shards else self._index(engine)
+        of = of if in_shards else self._index(work.engine)
         count = len(guards.anchors) if of is not None else 0
         made_with = {"bm25": self.settings.to_dict()}
         made_with |= {"terms": of.terms.to_dict()} if of is not None else {}
@@ -263,14 +262,14 @@ class _Job:
         mining = OpenMining(self.database, target)
         if of is not None and mining.done < count:
             with _folder(self.database) as folder:
-                self._search(mining, guards, of, folder, started, progress, engine)
+                self._search(mining, guards, of, folder, started, work)
         else:
             mining.seconds += time.monotonic() - started
         return mining.finish()
 
     def _index(self, engine: Engine = INLINE) -> Index | None:
         """Return the index of the source and split, brought up to date; None without a record."""
-        index.refresh(self.database, source=self.source, split=self.split, engine=engine)
+        index.refresh(self.database, source=self.source, split=self.split, work=Work(engine))
         return index.current(self.database, self.source, self.split)
 
     def _guards(self, of: Index | None) -> Guards:
@@ -299,8 +298,7 @@ class _Job:
         of: Index,
         folder: Path,
         started: float,
-        progress: Progress | None,
-        engine: Engine,
+        work: Work,
     ) -> None:
         count = len(guards.sections.keys)
         eligible = np.zeros(count, dtype=bool)
@@ -321,7 +319,7 @@ class _Job:
         before = mining.seconds
         with (
             closing(index.vocabulary(self.database, of)) as vocabulary,
-            _searching(self.database, engine, pairs) as by,
+            _searching(self.database, work.engine, pairs) as by,
         ):
             blocks = self._blocks(guards, mining.done, prepared, vocabulary, asked)
             for found in scored(
@@ -331,8 +329,7 @@ class _Job:
                 rows = rows_of(self.settings, guards, block, excluded, found)
                 mining.seconds = before + time.monotonic() - started
                 mining.append(*rows)
-                if progress:
-                    progress(block.stop, len(guards.anchors))
+                work.tell(block.stop, len(guards.anchors))
 
     def _blocks(
         self,

@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import integer
-from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
+from duckplets.engine.work import Work
 from duckplets.errors import SourceError
 from duckplets.ingest.records import current_version
 from duckplets.quality.evaluation import Evaluation, evaluation_of
@@ -112,7 +112,7 @@ def decontaminate(
     ngram: int,
     action: Action,
     dry_run: bool,
-    progress: Progress | None,
+    work: Work,
 ) -> DecontaminationReport:
     """Find records that share n-grams with an evaluation set; see ``Corpus.decontaminate``."""
     started = time.monotonic()
@@ -127,7 +127,7 @@ def decontaminate(
             raise SourceError(_nothing_in(evaluation, known, ngram))
         matches = _Matches(texts, ngram)
         for hashes, numbers in known.slices(scratch):
-            matches.find(hashes, numbers, progress)
+            matches.find(hashes, numbers, work)
     places = np.flatnonzero(matches.count)
     rows = pa.table(
         {
@@ -223,7 +223,7 @@ class _Matches:
         self.number = np.zeros(len(texts), np.int64)
         self.ngram: dict[int, str] = {}
 
-    def find(self, hashes: Words, numbers: Integers, progress: Progress | None) -> None:
+    def find(self, hashes: Words, numbers: Integers, work: Work) -> None:
         """Look for a slice of the evaluation set's n-grams in all records."""
         done = 0
         for places, grams in self._texts.blocks(self._n, whole=False):
@@ -240,8 +240,7 @@ class _Matches:
                     self.first[place], self.number[place] = nth, numbers[at[gram]]
                     self.ngram[place] = grams.text(gram)
             done += len(places)
-            if progress is not None:
-                progress(done, len(self._texts))
+            work.tell(done, len(self._texts))
 
 
 def _store(

@@ -24,8 +24,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
-from duckplets.engine.inline import INLINE
-from duckplets.engine.protocol import Engine
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import QualityError
 from duckplets.ingest.append import Appending
 from duckplets.ingest.checkpoint import UNPUBLISHED
@@ -54,9 +53,7 @@ class _DryRunError(Exception):
     """Ends the transaction of a dry run, so that nothing of it stays."""
 
 
-def judge(
-    database: Database, quality: Any, *, dry_run: bool, engine: Engine = INLINE
-) -> JudgeReport:
+def judge(database: Database, quality: Any, *, dry_run: bool, work: Work = QUIET) -> JudgeReport:
     """Judge all rows anew; see ``Corpus.judge``."""
     started = time.monotonic()
     wanted = Quality.of(quality)
@@ -67,7 +64,7 @@ def judge(
         )
     made = []
     with suppress(_DryRunError), database.transaction():
-        made.append(_Judging(database, wanted, engine).run(started, dry_run=dry_run))
+        made.append(_Judging(database, wanted, work).run(started, dry_run=dry_run))
         if dry_run:
             raise _DryRunError
     return made[0]
@@ -76,10 +73,10 @@ def judge(
 class _Judging:
     """One judging, inside a transaction."""
 
-    def __init__(self, database: Database, quality: Quality, engine: Engine) -> None:
+    def __init__(self, database: Database, quality: Quality, work: Work) -> None:
         self.database = database
         self.quality = quality
-        self.engine = engine
+        self.work = work
         self.measured = 0
         self.keys = measured(quality)
         self.measurings: dict[str, dict[str, str]] = {}
@@ -161,7 +158,7 @@ class _Judging:
                 columns |= fields_of(with_texts.combine_chunks().to_batches()[0])
             return pa.table(columns)
 
-        of = measured_over(self.engine, self.database, self.quality, found, rows_of)
+        of = measured_over(self.work.engine, self.database, self.quality, found, rows_of)
         with closing(of) as items:
             for (with_texts, texts), metrics in items:
                 yield with_texts, texts, metrics

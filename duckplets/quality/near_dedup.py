@@ -22,12 +22,11 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Floats, Integers, Words
-from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
 from duckplets.db.queries import query
-from duckplets.engine.inline import INLINE
-from duckplets.engine.protocol import Engine, Part, mapped
+from duckplets.engine.protocol import Part, mapped
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import commit_version, current_version
 from duckplets.quality.live_texts import LiveTexts, RecordTexts, portions
@@ -126,8 +125,7 @@ def deduplicate(
     *,
     action: Action,
     dry_run: bool,
-    progress: Progress | None,
-    engine: Engine = INLINE,
+    work: Work = QUIET,
 ) -> NearReport:
     """Find clusters of equal or nearly equal records; see ``Corpus.deduplicate``."""
     started = time.monotonic()
@@ -139,7 +137,7 @@ def deduplicate(
         links.join_equal()
     else:
         with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
-            _note_bands(scratch, texts, settings, progress, engine)
+            _note_bands(scratch, texts, settings, work)
             links.join_firsts(scratch)
             links.join_neighbours(scratch)
     found = links.clusters()
@@ -173,8 +171,7 @@ def _note_bands(
     scratch: Database,
     texts: LiveTexts,
     settings: NearSettings,
-    progress: Progress | None,
-    engine: Engine,
+    work: Work,
 ) -> None:
     """Fill the table of buckets: the bands of every text."""
     scratch.run("quality/near_dedup/create")
@@ -183,14 +180,13 @@ def _note_bands(
     def part_of(block: RecordTexts) -> Part:
         return Part(f"duplicates: {counted(len(block.places), 'record')}", block)
 
-    with closing(mapped(engine, bands_part, settings, texts.texts(), part_of)) as found:
+    with closing(mapped(work.engine, bands_part, settings, texts.texts(), part_of)) as found:
         for block, bands in found:
             place = np.repeat(block.places, settings.bands)
             with scratch.registered(incoming=pa.table({"bucket": bands.ravel(), "place": place})):
                 scratch.run("quality/near_dedup/add")
             done += len(block.places)
-            if progress is not None:
-                progress(done, len(texts))
+            work.tell(done, len(texts))
 
 
 def bands_part(settings: NearSettings, texts: RecordTexts) -> Words:

@@ -18,13 +18,12 @@ from typing import Any
 import pyarrow as pa
 
 from duckplets.base.plain import StoredJson
-from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, listed
 from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.queries import query
-from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import SamplerError, nearest
 from duckplets.ingest.chunks import content_of, contents_of
 from duckplets.ingest.records import current_version
@@ -104,8 +103,7 @@ def refresh(
     terms: Terms | None = None,
     source: str | None = None,
     split: str | None = None,
-    progress: Progress | None = None,
-    engine: Engine = INLINE,
+    work: Work = QUIET,
 ) -> list[IndexReport]:
     """Build the indexes that are missing or stale, each in a transaction of its own.
 
@@ -118,8 +116,7 @@ def refresh(
             corpus. None leaves it as it is.
         source: Look at this source only.
         split: Look at this split only.
-        progress: Called with documents done and their number, after every few thousand.
-        engine: What splits texts into words.
+        work: Splits texts into words; told of documents done, after every few thousand.
 
     Returns:
         What was done, by source and split; nothing about indexes that fit.
@@ -136,19 +133,18 @@ def refresh(
         Vocabulary(terms).close()  # refuses what does not work, before it is kept
         set_terms(database, terms, source)
     unfit = stale(database, source=source, split=split)
-    total = _sizes(database, unfit) if progress else 0
+    total = _sizes(database, unfit) if work.progress else 0
     done = 0
 
     def told(documents: int) -> None:
         nonlocal done
         done += documents
-        if progress is not None:
-            progress(done, total)
+        work.tell(done, total)
 
     reports = []
     for name, of_split, reason in unfit:
         begun = time.perf_counter()
-        built = _replace(database, name, of_split, told, engine)
+        built = _replace(database, name, of_split, told, work.engine)
         seconds = time.perf_counter() - begun
         reports.append(
             IndexReport(

@@ -26,10 +26,10 @@ from duckplets.artifacts.mapped_arrays import (
     entry_of,
     new_name,
 )
-from duckplets.base.progress import Progress
 from duckplets.db.database import Database
 from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine, Part, mapped
+from duckplets.engine.work import Work
 from duckplets.serving.facts import FactSlice, decided_by
 from duckplets.serving.texts import ROLES, Segment, SegmentSections, byte_spans
 
@@ -150,8 +150,7 @@ def written(
     folder: Path,
     low: int,
     high: int,
-    progress: Progress | None,
-    engine: Engine = INLINE,
+    work: Work,
 ) -> SegmentEntry:
     """Write the sections of a range of keys, with their chunks, to new files.
 
@@ -161,8 +160,7 @@ def written(
         folder: For the files.
         low: First section key.
         high: Last section key.
-        progress: Called with sections done, and None.
-        engine: What finds chunks in texts.
+        work: Finds chunks in texts; told of sections done.
 
     Raises:
         OSError: They cannot be written.
@@ -172,7 +170,7 @@ def written(
         of_records = stack.enter_context(_Columns(folder, "sections", _OF_SECTIONS))
         columns = stack.enter_context(_Columns(folder, "chunks", _COLUMNS))
         sections, chunks, done = [], [], 0
-        for texts, found in _stretches(database, chunking, low, high, engine):
+        for texts, found in _stretches(database, chunking, low, high, work.engine):
             table = texts.combine_chunks()
             for batch in table.select(_TEXTS.names).to_batches():
                 texts_file.write(batch)
@@ -181,8 +179,7 @@ def written(
             of_records.add(_of_sections(table))
             columns.add(found)
             done += table.num_rows
-            if progress is not None:
-                progress(done, None)
+            work.tell(done)
         entry = texts_file.finish()
         begins = [of["text"][-1] for of in buffers_of(folder / entry.name)]
         of_records.shift("span", np.array(begins, np.int64), np.array(sections, np.int64))

@@ -30,6 +30,7 @@ from duckplets.db import external_files, files
 from duckplets.db.database import Database
 from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
+from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError, ReadOnlyError
 from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED
@@ -283,7 +284,7 @@ def _build(
     if count:
         with bar(progress, sys.stderr, "sections of the snapshot") as call:
             told = None if call is None else _of_all(call, count)
-            entry = segments.written(database, chunking, folder, low, high, told, engine)
+            entry = segments.written(database, chunking, folder, low, high, Work(engine, told))
         manifest.segments.append(entry)
     manifest.write(folder)
     _sweep(folder, manifest)

@@ -28,8 +28,7 @@ from duckplets.base.names import inside
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
-from duckplets.engine.inline import INLINE
-from duckplets.engine.protocol import Engine
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.documents import fingerprint_of, write_document
@@ -53,7 +52,6 @@ from duckplets.tokens.uploader import SPOOL, Outbox, outbox_of
 from duckplets.tokens.write import Shard, ShardForm, digest_of, plan, writable
 
 if TYPE_CHECKING:
-    from duckplets.base.progress import Progress
     from duckplets.order.mixture import Mixture
 
 __all__ = ["STAGES", "ShardReport", "shard"]
@@ -112,8 +110,7 @@ def shard(
     settings: ShardSettings,
     mixture: Mixture | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
-    engine: Engine = INLINE,
+    work: Work = QUIET,
     compare: bool = True,
 ) -> ShardReport:
     """Write the texts of a corpus as token shards; see ``Corpus.shard``.
@@ -128,9 +125,9 @@ def shard(
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
     with writable(folder), _alone(folder):
-        export = _Export(outbox, texts, encoder, settings, inputs, name, engine)
+        export = _Export(outbox, texts, encoder, settings, inputs, name, work)
         export.prepare(overwrite=overwrite, compare=compare)
-        made = export.run(mixture, progress)
+        made = export.run(mixture)
         manifest = ShardManifest.read(folder)
         outbox.finish()
     return ShardReport(
@@ -182,9 +179,9 @@ class _Export:
         settings: ShardSettings,
         inputs: Mapping[str, Any],
         name: str,
-        engine: Engine,
+        work: Work,
     ) -> None:
-        self.outbox, self.out, self.engine = outbox, outbox.folder, engine
+        self.outbox, self.out, self.work = outbox, outbox.folder, work
         self.texts, self.encoder, self.settings = texts, encoder, settings
         self.inputs, self.name, self.fingerprint = inputs, name, fingerprint_of(inputs)
         self.stage = STAGES[0]
@@ -297,7 +294,7 @@ class _Export:
 
     # -- stages -----------------------------------------------------------------------------------
 
-    def run(self, mixture: Mixture | None, progress: Progress | None) -> int:
+    def run(self, mixture: Mixture | None) -> int:
         """Do what is left to do, and return how many shards were written."""
         if self.stage == STAGES[-1] and (whole := self._whole()) is not None:
             remove(self.out / SPOOL)
@@ -306,7 +303,7 @@ class _Export:
         self.checksums = {}
         spool = Spool(inside(self.out, SPOOL, ShardError), self.texts.parts(*_PART))
         self._check_sizes()
-        self._tokenize(spool, progress)
+        self._tokenize(spool)
         self._save("bucketing")
         counts = spool.counts()
         left_out, cut = self._left_out(spool, counts)
@@ -320,7 +317,7 @@ class _Export:
             told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
             raise ShardError(f"there is no text to write{told and ': '}{told}")
         self._save("sharding")
-        made = self._write(spool, shards, progress)
+        made = self._write(spool, shards)
         self._save("manifest")
         self._write_tokenizer()
         manifest = self._manifest(shards, left_out, cut)
@@ -380,7 +377,7 @@ class _Export:
                 f"before they are ingested, or give sources= without it"
             )
 
-    def _tokenize(self, spool: Spool, progress: Progress | None) -> None:
+    def _tokenize(self, spool: Spool) -> None:
         spool.folder.mkdir(exist_ok=True)
         missing, settings = spool.missing(), self.settings
         if not missing:
@@ -392,13 +389,16 @@ class _Export:
         most = settings.buckets[-1] if settings.longer == "cut" else None
         waiting, rows = iter(missing), list[Encoded]()
         part = next(waiting)
-        how: dict[str, Any] = {"most": most, "offsets": settings.offsets, "engine": self.engine}
+        how: dict[str, Any] = {
+            "most": most,
+            "offsets": settings.offsets,
+            "engine": self.work.engine,
+        }
         with closing(encoded(self.encoder, blocks, **how)) as found:
             for block in found:
                 rows.append(block)
                 done += len(block.texts)
-                if progress is not None:
-                    progress(done, 2 * total)
+                self.work.tell(done, 2 * total)
                 if block.block.low + len(block.texts) == spool.parts[part][1]:
                     spool.write(part, rows)
                     rows = []
@@ -434,7 +434,7 @@ class _Export:
                 seed=settings.seed,
             )
 
-    def _write(self, spool: Spool, shards: list[Shard], progress: Progress | None) -> int:
+    def _write(self, spool: Spool, shards: list[Shard]) -> int:
         """Write the shards that are not there, in order, and return how many."""
         known = {each.shard_id for each in shards}
         self.done = {each: entry for each, entry in self.done.items() if each in known}
@@ -447,14 +447,13 @@ class _Export:
         )
         total = self.counters["records"]
         written = total + sum(each.records for each in self.done.values())
-        writing = self.outbox.written(spool, missing, form, self.engine)
+        writing = self.outbox.written(spool, missing, form, self.work.engine)
         with closing(writing):
             for entry in writing:
                 self.done[entry.shard_id] = entry
                 self.counters["shards"] = len(self.done)
                 written += entry.records
-                if progress is not None:
-                    progress(written, 2 * total)
+                self.work.tell(written, 2 * total)
                 self._save()
         return len(missing)
 

@@ -9,7 +9,6 @@ one commit, or none of them.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Words, places
 from duckplets.base.columns import column, numbers_of
-from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
+from duckplets.engine.work import Work
 from duckplets.errors import VectorError
 from duckplets.ingest import records
 from duckplets.vectors.commits import Commit
@@ -72,7 +71,7 @@ def add_vectors(
     *,
     on_conflict: str,
     dtype: str,
-    progress: Progress | bool | None,
+    work: Work,
 ) -> AddedVectors:
     """Keep vectors that were made elsewhere; see ``Corpus.add_vectors``."""
     started = time.monotonic()
@@ -87,11 +86,10 @@ def add_vectors(
     of = store.begin(name, _width(first), dtype, _MADE_BY)
     taking = _Taking(of, named, compares=on_conflict == "error")
     try:
-        with store.commit(of) as commit, bar(progress, sys.stderr, "vectors") as told:
+        with store.commit(of) as commit:
             while first is not None:
                 taking.take(commit, first)
-                if told is not None:
-                    told(taking.read, None)
+                work.tell(taking.read)
                 first = next(blocks, None)
             taking.compare(commit)
     except BaseException:

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import checked_name, integer
 from duckplets.base.locks import alone
-from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
+from duckplets.engine.work import QUIET, Work
 from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.vectors.encoder_calls import WINDOW, Calls, Embedded
@@ -95,7 +95,7 @@ def embed(
     prompts: Prompts | None = None,
     normalise: bool = False,
     made_by: str | Mapping[str, Any] | None = None,
-    progress: Progress | None = None,
+    work: Work = QUIET,
 ) -> EmbedReport:
     """Give a vector to every text that has none in a set; see ``Corpus.embed``.
 
@@ -132,10 +132,10 @@ def embed(
             max_failures=share,
             normalise=bool(normalise),
         )
-        work = _work(database, split, prompts, store.known(known) if known else None)
+        queue = _work(database, split, prompts, store.known(known) if known else None)
         job = _Embedding(database, store, name, known, calls, encoder, dtype)
         started = time.monotonic()
-        job.run(work, batch_size, progress)
+        job.run(queue, batch_size, work)
     ended = time.monotonic()
     return EmbedReport(
         name=name,
@@ -143,12 +143,12 @@ def embed(
         dimension=calls.dimension,
         dtype=dtype,
         made_by=encoder.made_by,
-        texts=work.texts,
-        there=work.texts - len(work.hashes),
+        texts=queue.texts,
+        there=queue.texts - len(queue.hashes),
         embedded=job.embedded,
         failed=job.failed,
         reasons=dict(calls.reasons.most_common()),
-        prompted=work.prompted,
+        prompted=queue.prompted,
         seconds=round(ended - begun, 3),
         rate=round(job.embedded / max(ended - started, 1e-9), 1) if job.embedded else 0.0,
     )
@@ -314,7 +314,7 @@ class _Embedding:
         self._found: list[tuple[Words, NDArray[Any]]] = []  # that is not committed yet
         self._failed: dict[int, str] = {}
 
-    def run(self, work: EmbedQueue, batch_size: int, progress: Progress | None) -> None:
+    def run(self, queue: EmbedQueue, batch_size: int, work: Work) -> None:
         """Embed all of it, block by block.
 
         Raises:
@@ -323,20 +323,19 @@ class _Embedding:
         """
         pace, done = EmbedBlockSize(batch_size), 0
         try:
-            for block in work.blocks(pace):
+            for block in queue.blocks(pace):
                 started = time.monotonic()
                 try:
-                    for batch in self._texts(work, block, batch_size):
+                    for batch in self._texts(queue, block, batch_size):
                         done += self._embed(batch)
-                        if progress is not None:
-                            progress(done, len(work.hashes))
+                        work.tell(done, len(queue.hashes))
                 finally:
                     self._commit()
                 seconds = time.monotonic() - started
                 pace.learn(block.stop - block.start, seconds, self._calls.dimension or 1)
         except KeyboardInterrupt:
             self._commit()  # it may have come while that was done
-            left = len(work.hashes) - self.embedded
+            left = len(queue.hashes) - self.embedded
             raise KeyboardInterrupt(
                 f"interrupted: {counted(self.embedded, 'text')} embedded and kept in "
                 f"{self._store.path}; embed again to go on with the {left:,} that are left"

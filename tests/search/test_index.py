@@ -24,6 +24,7 @@ from programs import ran
 import duckplets as dp
 from duckplets.db import fts as extension
 from duckplets.db.database import Database
+from duckplets.engine.work import Work
 from duckplets.errors import ExtensionError, RecipeError, SamplerError, SplitError
 from duckplets.search import analyzer, index
 from duckplets.search import build as indexing
@@ -321,7 +322,8 @@ def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(indexing, "_SECTIONS", 10)
     told: list[tuple[int, int | None]] = []
     database = of(small(tmp_path / "c.duckdb", indexed=False))
-    reports = index.refresh(database, progress=lambda done, total: told.append((done, total)))
+    work = Work(progress=lambda done, total: told.append((done, total)))
+    reports = index.refresh(database, work=work)
     total = sum(report.documents for report in reports)
     assert told[-1] == (total, total)
     assert [done for done, _ in told] == sorted({done for done, _ in told})
@@ -335,11 +337,12 @@ import os, signal, sys
 from pathlib import Path
 from duckplets.search import build, index
 from duckplets.db.database import Database
+from duckplets.engine.work import Work
 
 build._SECTIONS = 5
 index.refresh(
     Database.open(Path(sys.argv[1])),
-    progress=lambda done, total: done > int(sys.argv[2]) and os.kill(os.getpid(), signal.SIGKILL),
+    work=Work(progress=lambda done, total: done > int(sys.argv[2]) and os.kill(os.getpid(), 9)),
 )
 """
 
@@ -379,7 +382,7 @@ def test_an_interrupted_build_leaves_the_corpus_usable(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        index.refresh(database, progress=interrupt)
+        index.refresh(database, work=Work(progress=interrupt))
     kept = everything(database)
     assert len(kept) == 1
     index.refresh(database)
