@@ -23,6 +23,12 @@ from duckplets.errors import MigrationError, QueryError
 
 Kind = Literal["corpus", "state", "vectors"]
 
+_MADE_AGAIN: dict[Kind, str] = {
+    "corpus": "make it again: duckplets ingest",
+    "state": "let runs begin anew",
+    "vectors": "make it again: duckplets embed",
+}
+
 
 def create(path: Path, kind: Kind) -> None:
     """Create a file of the newest schema at ``path``, whole or not at all, if there is none.
@@ -100,6 +106,7 @@ def migrate(database: Database, kind: Kind) -> list[str]:
     for together in [[each] for each in missing] if done else [missing]:
         with database.transaction():
             database.run("db/migrate/create_table")
+            database.run("db/sessions/names")
             for number, name, text in together:
                 database.rows(text)
                 database.run(
@@ -128,7 +135,7 @@ def _applied(database: Database, kind: Kind) -> set[int]:
     try:
         applied = database.run("db/migrate/applied")
     except QueryError as error:
-        _refuse_foreign(database, error)
+        _refuse_foreign(database, kind, error)
         return set()
     known = {number: (name, text) for number, name, text in migrations(kind)}
     done = set()
@@ -141,16 +148,15 @@ def _applied(database: Database, kind: Kind) -> set[int]:
                 f"upgrade with: pip install -U duckplets"
             )
         if checksum != _checksum(known[number][1]):
-            raise MigrationError(
-                f"{database.path}: migration {name} was applied with another text; the file was "
-                f"made by a development version and cannot be upgraded"
-            )
+            raise _of_earlier(database, kind)
         done.add(number)
     return done
 
 
-def _refuse_foreign(database: Database, error: QueryError) -> None:
+def _refuse_foreign(database: Database, kind: Kind, error: QueryError) -> None:
     """Refuse a file of something else: one without our migrations that is not empty."""
+    if database.run("db/migrate/of_earlier") == [(True,)]:
+        raise _of_earlier(database, kind) from error
     tables = {name for (name,) in database.run("db/migrate/tables")}
     if "schema_migrations" in tables:
         raise MigrationError(f"{database.path} is a DuckDB file of another tool") from error
@@ -159,6 +165,13 @@ def _refuse_foreign(database: Database, error: QueryError) -> None:
             f"{database.path} is a DuckDB file of something else: it has tables "
             f"({listed(sorted(tables)[:5])}) but none of duckplets; give another path"
         )
+
+
+def _of_earlier(database: Database, kind: Kind) -> MigrationError:
+    return MigrationError(
+        f"{database.path} was made by an earlier duckplets, before 0.1, whose files are not read; "
+        f"move it away and {_MADE_AGAIN[kind]}"
+    )
 
 
 def _checksum(text: str) -> str:

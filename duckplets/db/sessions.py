@@ -72,6 +72,10 @@ class Session:
         connection.execute(query("db/sessions/utc"))
         if is_attached:
             connection.execute(query("db/sessions/use"))
+        if file is not None:
+            name = "names_attached" if is_attached else "names"
+            with suppress(duckdb.CatalogException):  # a file that is still empty, or not ours
+                connection.execute(query(f"db/sessions/{name}"))
         if folder is not None:
             external_files.use_folder(connection, folder)
         self._is_attached, self._folder = is_attached, folder

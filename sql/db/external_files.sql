@@ -3,13 +3,15 @@
 -- would run whatever somebody wrote into it.
 SELECT count(*) = 1
 FROM duckdb_tables()
-WHERE table_name = 'placed_files' AND database_name = current_database()
+WHERE
+    database_name = current_database() AND schema_name = '_internal'
+    AND table_name = 'placed_files'
 
 -- name: files
 -- The Parquet files that texts were left in.
 -- Rows: by file_key.
 SELECT path, size, modified, footer
-FROM placed_files
+FROM _internal.placed_files
 ORDER BY file_key
 
 -- name: is_sealed

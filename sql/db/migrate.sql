@@ -9,16 +9,27 @@ SELECT view_name
 FROM duckdb_views()
 WHERE database_name = current_database() AND NOT internal AND NOT temporary
 
+-- name: of_earlier
+-- Whether a file has the record of migrations of a duckplets before 0.1, which lay elsewhere.
+SELECT count(*) = 5
+FROM duckdb_columns()
+WHERE
+    database_name = current_database() AND schema_name = 'main'
+    AND table_name = 'schema_migrations'
+    AND column_name IN ('number', 'name', 'kind', 'checksum', 'applied_at')
+
 -- name: applied
 -- Applied migrations.
 -- Rows: by number.
 SELECT number, name, kind, checksum
-FROM schema_migrations
+FROM _internal.schema_migrations
 ORDER BY number
 
 -- name: create_table
 -- The record of applied migrations, in every file of ours.
-CREATE TABLE IF NOT EXISTS schema_migrations (
+CREATE SCHEMA IF NOT EXISTS _internal;
+
+CREATE TABLE IF NOT EXISTS _internal.schema_migrations (
     number INTEGER NOT NULL,
     name VARCHAR NOT NULL,
     kind VARCHAR NOT NULL,
@@ -26,20 +37,20 @@ CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at TIMESTAMP NOT NULL
 );
 
-COMMENT ON TABLE schema_migrations IS 'Which migrations made this file what it is';
+COMMENT ON TABLE _internal.schema_migrations IS 'Which migrations made this file what it is';
 
-COMMENT ON COLUMN schema_migrations.number IS 'Counts from 1';
+COMMENT ON COLUMN _internal.schema_migrations.number IS 'Counts from 1';
 
-COMMENT ON COLUMN schema_migrations.name IS 'File name without its suffix';
+COMMENT ON COLUMN _internal.schema_migrations.name IS 'File name without its suffix';
 
-COMMENT ON COLUMN schema_migrations.kind IS 'Of the file: corpus or state';
+COMMENT ON COLUMN _internal.schema_migrations.kind IS 'Of the file: corpus or state';
 
-COMMENT ON COLUMN schema_migrations.checksum IS 'SHA-256 of its text';
+COMMENT ON COLUMN _internal.schema_migrations.checksum IS 'SHA-256 of its text';
 
-COMMENT ON COLUMN schema_migrations.applied_at IS 'UTC'
+COMMENT ON COLUMN _internal.schema_migrations.applied_at IS 'UTC'
 
 -- name: record
 -- Note an applied migration.
 -- Parameters: $number, $name, $kind, $checksum (SHA-256 of its text).
-INSERT INTO schema_migrations
+INSERT INTO _internal.schema_migrations
 VALUES ($number, $name, $kind, $checksum, now()::TIMESTAMP)

@@ -8,6 +8,14 @@ ATTACH 'path' AS corpus (READ_ONLY)
 -- Names in statements mean what is in that file.
 USE corpus
 
+-- name: names
+-- Statements say what is in the schema _internal by its bare name, too.
+SET search_path = 'main,_internal'
+
+-- name: names_attached
+-- The same of an attached file.
+SET search_path = 'corpus.main,corpus._internal'
+
 -- name: seal
 -- From here on no statement reaches any other file.
 SET enable_external_access = FALSE

@@ -1,7 +1,7 @@
 -- name: inside
 -- The sections whose texts are in the corpus.
 SELECT section_key, record_key, position, role, heading, text, token_count
-FROM stored_sections
+FROM _internal.stored_sections
 
 -- name: comments
 -- The comments of the view `sections`, which making it anew erases.
@@ -26,7 +26,7 @@ SELECT
     stored.heading,
     cell_text AS text,
     stored.token_count
-FROM stored_sections AS stored
+FROM _internal.stored_sections AS stored
 -- DuckDB learns from the left side which files and row groups it need not look at.
 LEFT JOIN cells
     ON cells.file_row_number = stored.file_row

@@ -491,10 +491,12 @@ def test_doctor_finds_everything_in_order(toy: str) -> None:
 BROKEN = {
     "DELETE FROM sources WHERE name = 'b'": "60 records without their source",
     "DELETE FROM records WHERE record_key = 5": "2 sections without their record",
-    "DELETE FROM stored_sections WHERE record_key = 5": "2 chunks without their section",
+    "DELETE FROM _internal.stored_sections WHERE record_key = 5": "2 chunks without their section",
     "UPDATE chunks SET length = length + 1 WHERE chunk_key = 1": "1 chunks outside their",
     "DELETE FROM chunks WHERE chunk_key = 1": "1 sections without windows",
-    "UPDATE stored_sections SET token_count = 0 WHERE section_key = 1": "1 sections with wrong",
+    "UPDATE _internal.stored_sections SET token_count = 0 WHERE section_key = 1": (
+        "1 sections with wrong"
+    ),
     "DELETE FROM splits WHERE record_key < 3": "2 records without a split",
     "INSERT INTO splits VALUES (7, 'test')": "1 records with several splits",
     "UPDATE records SET record_id = 'a/r1' WHERE record_id = 'a/r2'": "1 ids that several",

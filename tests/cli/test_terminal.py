@@ -115,7 +115,7 @@ def hostile_corpus(folder: Path) -> Path:
         path,
         [
             "UPDATE sources SET name = name || $h, uri = $h || $l",
-            "UPDATE stored_sections SET heading = $h",
+            "UPDATE _internal.stored_sections SET heading = $h",
         ],
     )
     state = path.with_name("hostile.state.duckdb")

@@ -158,7 +158,7 @@ def test_what_pools_have_is_counted_once_a_version(
             change(corpus)
         found = told(pools)
         with dp.Corpus(toy) as corpus:
-            corpus.database.rows("DELETE FROM pool_counts")
+            corpus.database.rows("DELETE FROM _internal.pool_counts")
         assert told(len(found["pools"])) == found  # type: ignore[arg-type]
 
 

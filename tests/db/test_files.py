@@ -114,7 +114,7 @@ def leave_wal(path: Path) -> Path:
     """Leave what a killed duckdb CLI leaves beside a corpus: a row more, in the WAL only."""
     code = (
         "import duckdb, os, sys; c = duckdb.connect(sys.argv[1]); "
-        "c.execute(\"INSERT INTO settings (name, value) VALUES ('left', '1')\"); os._exit(9)"
+        "c.execute(\"INSERT INTO _internal.settings VALUES ('left', '1')\"); os._exit(9)"
     )
     assert ran(sys.executable, "-c", code, path).returncode == 9
     wal = path.with_name(f"{path.name}.wal")
@@ -160,7 +160,7 @@ def test_a_wal_of_its_own_comes_into_the_file(tmp_path: Path) -> None:
     assert any("c.duckdb.wal" in check.what for check in doctor.corpus(path))
     for read_only in (True, False, True):
         with dp.Corpus(path, read_only=read_only) as corpus:
-            assert corpus.sql("FROM settings WHERE name = 'left'").num_rows == 1
+            assert corpus.sql("FROM _internal.settings WHERE name = 'left'").num_rows == 1
     assert not wal.exists()
 
 

@@ -104,7 +104,7 @@ def test_a_new_file_has_every_migration_with_its_checksum(kind: Kind, path: Path
         (number, name, kind, hashlib.sha256(text.encode()).hexdigest())
         for number, name, text in queries.migrations(kind)
     ]
-    applied = asked(path, "SELECT number, name, kind, checksum FROM schema_migrations")
+    applied = asked(path, "SELECT number, name, kind, checksum FROM _internal.schema_migrations")
     assert applied == expected
     checked(path, kind)
     assert list(contents(path.parent)) == [path.name]
@@ -121,9 +121,9 @@ def test_migrations_are_numbered_without_a_gap(kind: Kind) -> None:
 @EVERY_KIND
 def test_migrating_again_changes_nothing(kind: Kind, path: Path, there: Made) -> None:
     there(kind)
-    before = asked(path, "SELECT * FROM schema_migrations")
+    before = asked(path, "SELECT * FROM _internal.schema_migrations")
     assert migrated(path, kind) == []
-    assert asked(path, "SELECT * FROM schema_migrations") == before
+    assert asked(path, "SELECT * FROM _internal.schema_migrations") == before
 
 
 @EVERY_KIND
@@ -162,7 +162,7 @@ def test_a_failing_migration_leaves_the_version_before(
     add((good, (9002, "9002_bad", bad)))
     with pytest.raises(QueryError, match="no number"):
         migrated(path, "corpus")
-    numbers = asked(path, "SELECT max(number) FROM schema_migrations")
+    numbers = asked(path, "SELECT max(number) FROM _internal.schema_migrations")
     assert numbers == [(9001,)]
     assert asked(path, "SELECT i FROM more") == [(1,)]
     assert asked(path, "SELECT 1 FROM duckdb_tables() WHERE table_name = 'half'") == []
@@ -230,17 +230,25 @@ def test_a_newer_file_is_refused(path: Path, add: SetMigrations) -> None:
     assert contents(path.parent) == before
 
 
-def test_another_text_of_a_migration_is_refused(
-    path: Path, there: Made, monkeypatch: pytest.MonkeyPatch
+@EVERY_KIND
+@pytest.mark.parametrize("change", ["another text", "records elsewhere"])
+def test_a_file_of_an_earlier_duckplets_is_refused(
+    kind: Kind, change: str, path: Path, there: Made
 ) -> None:
-    there("corpus")
-    edited = tuple(
-        (number, name, f"{text}-- edited") for number, name, text in queries.migrations("corpus")
-    )
-    monkeypatch.setattr(migrate, "migrations", lambda kind: edited)
+    there(kind)
+    if change == "another text":
+        done(path, "UPDATE _internal.schema_migrations SET checksum = 'abc' WHERE number = 1")
+    else:
+        done(path, "CREATE TABLE schema_migrations AS FROM _internal.schema_migrations")
+        done(path, "DROP TABLE _internal.schema_migrations")
+    before = contents(path.parent)
     for attempt in (checked, migrated):
-        with pytest.raises(MigrationError, match="0001_tables was applied with another text"):
-            attempt(path, "corpus")
+        with pytest.raises(MigrationError) as refusal:
+            attempt(path, kind)
+        said = str(refusal.value)
+        assert f"{path} was made by an earlier duckplets" in said
+        assert {"corpus": "duckplets ingest", "vectors": "duckplets embed"}.get(kind, "") in said
+    assert contents(path.parent) == before
 
 
 @pytest.mark.parametrize(("kind", "other"), [*zip(KINDS, (*KINDS[1:], KINDS[0]), strict=True)])
@@ -355,7 +363,10 @@ def test_a_file_one_may_not_read_is_refused(path: Path) -> None:
         Database.open(path)
 
 
-@pytest.mark.parametrize("name", ["faq", "fäq ünïcode 🦆.duckdb", 'it\'s "quoted"; --.duckdb'])
+@pytest.mark.parametrize(
+    "name",
+    ["faq", "main.duckdb", "internal.duckdb", "fäq ünïcode 🦆.duckdb", 'it\'s "quoted"; --.duckdb'],
+)
 def test_any_file_name_serves(name: str, tmp_path: Path) -> None:
     migrate.create(tmp_path / name, "corpus")
     checked(tmp_path / name, "corpus")
@@ -478,13 +489,20 @@ def schema(path: Path) -> str:
 
 
 RELATIONS = """
-    SELECT table_name, 'table', comment FROM duckdb_tables() WHERE NOT internal
-    UNION ALL SELECT view_name, 'view', comment FROM duckdb_views() WHERE NOT internal
+    SELECT if(schema_name = 'main', '', schema_name || '.') || name AS name, what, comment
+    FROM (
+        SELECT schema_name, table_name AS name, 'table' AS what, comment FROM duckdb_tables()
+        WHERE NOT internal
+        UNION ALL SELECT schema_name, view_name, 'view', comment FROM duckdb_views()
+        WHERE NOT internal
+    )
     ORDER BY ALL
 """
 COLUMNS = """
-    SELECT table_name, column_name, data_type, is_nullable, comment FROM duckdb_columns()
-    WHERE NOT internal ORDER BY table_name, column_index
+    SELECT
+        if(schema_name = 'main', '', schema_name || '.') || table_name AS name,
+        column_name, data_type, is_nullable, comment
+    FROM duckdb_columns() WHERE NOT internal ORDER BY name, column_index
 """
 
 
@@ -541,6 +559,16 @@ def test_published_names_are_there(kind: Kind, path: Path) -> None:
     for relation, names in PUBLISHED[kind].items():
         columns = {column for column, *_ in found[relation]}
         assert set(names.split()) <= columns, relation
+
+
+def test_the_duckdb_cli_shows_what_users_need(path: Path) -> None:
+    migrate.create(path, "corpus")
+    told = """
+        acquisitions chunk_texts chunks clusters contaminations corpus_versions judgement_counts
+        judgements live_records minings negative_texts negatives quarantine recipes records
+        rejected_texts section_texts sections source_counts sources split_counts splits
+    """
+    assert [name for (name,) in asked(path, "SHOW TABLES")] == told.split()
 
 
 @EVERY_KIND

@@ -1,0 +1,1056 @@
+-- The corpus file. In `main` lies what users look at, in `_internal` what only statements of ours
+-- do. Keys are dense integers given out in the order of arrival; no secondary indexes and no foreign
+-- keys, because DuckDB cannot alter an indexed table and has no CASCADE.
+CREATE SCHEMA IF NOT EXISTS _internal;
+
+CREATE TABLE _internal.settings (
+    name VARCHAR NOT NULL,
+    value JSON NOT NULL
+);
+COMMENT ON TABLE _internal.settings IS 'What splits, chunks and terms were made with, one row a stage';
+COMMENT ON COLUMN _internal.settings.name IS 'Stage: splits, chunking, terms, or keys, the last ones given out when it was compacted';
+COMMENT ON COLUMN _internal.settings.value IS 'Its settings as a JSON object';
+
+CREATE TABLE corpus_versions (
+    version BIGINT NOT NULL,
+    committed_at TIMESTAMP NOT NULL,
+    what VARCHAR NOT NULL,
+    source VARCHAR,
+    report JSON
+);
+COMMENT ON TABLE corpus_versions IS 'One row for every committed ingest or removal; a run pins one of them';
+COMMENT ON COLUMN corpus_versions.version IS 'Counts from 1';
+COMMENT ON COLUMN corpus_versions.committed_at IS 'UTC';
+COMMENT ON COLUMN corpus_versions.what IS 'The verb: ingest, remove or prefix';
+COMMENT ON COLUMN corpus_versions.source IS 'Name of the source it was about';
+COMMENT ON COLUMN corpus_versions.report IS 'The report of an ingest: rows read, added, skipped by reason, failed, seconds';
+
+CREATE TABLE sources (
+    source_id INTEGER NOT NULL,
+    name VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    uri VARCHAR,
+    trust DOUBLE NOT NULL,
+    defaults VARCHAR NOT NULL,
+    added_version BIGINT NOT NULL,
+    removed_version BIGINT,
+    mapping JSON,
+    recipes JSON,
+    weight DOUBLE
+);
+COMMENT ON TABLE sources IS 'Named origins of records';
+COMMENT ON COLUMN sources.source_id IS 'Counts from 1, never used again';
+COMMENT ON COLUMN sources.name IS 'The first part of its record ids';
+COMMENT ON COLUMN sources.kind IS 'csv, json, parquet, arrow, text, memory, sql, hub, dataset, indexed, custom, or what a custom source says';
+COMMENT ON COLUMN sources.uri IS 'Where it was last read from';
+COMMENT ON COLUMN sources.trust IS 'In [0,1]; scales the weight of its samples';
+COMMENT ON COLUMN sources.defaults IS 'Which default recipes suit its rows: roles, text or dated';
+COMMENT ON COLUMN sources.added_version IS 'Version that added it';
+COMMENT ON COLUMN sources.removed_version IS 'Version that removed it, or NULL';
+COMMENT ON COLUMN sources.mapping IS 'How its rows are read: columns, converter and what counts as text';
+COMMENT ON COLUMN sources.recipes IS 'Definitions of the recipes it brought, in place of its defaults, or NULL';
+COMMENT ON COLUMN sources.weight IS 'Its weight in the declared mixture, from a list of sources, or NULL';
+
+CREATE TABLE records (
+    record_key BIGINT NOT NULL,
+    record_id VARCHAR NOT NULL,
+    source_id INTEGER NOT NULL,
+    added_version BIGINT NOT NULL,
+    removed_version BIGINT,
+    date DATE,
+    group_key VARCHAR,
+    taxonomy VARCHAR[],
+    meta MAP(VARCHAR, VARCHAR),
+    trust DOUBLE NOT NULL,
+    content_hash UBIGINT NOT NULL,
+    created_at TIMESTAMP NOT NULL,
+    updated_at TIMESTAMP NOT NULL,
+    label DOUBLE
+);
+COMMENT ON TABLE records IS 'One row a document; a replaced or removed one stays, marked, for runs pinned before';
+COMMENT ON COLUMN records.record_key IS 'Dense integer, in the order of arrival, never used again';
+COMMENT ON COLUMN records.record_id IS 'source/key: the id column, else 16 hex digits of the SHA-256 of the content';
+COMMENT ON COLUMN records.source_id IS 'The source it came from';
+COMMENT ON COLUMN records.added_version IS 'Version that added it';
+COMMENT ON COLUMN records.removed_version IS 'Version that removed or replaced it, or NULL';
+COMMENT ON COLUMN records.date IS 'Date of the document, if it has one';
+COMMENT ON COLUMN records.group_key IS 'Records of one group share a split';
+COMMENT ON COLUMN records.taxonomy IS 'Categories, the broadest first';
+COMMENT ON COLUMN records.meta IS 'Further columns, as text';
+COMMENT ON COLUMN records.trust IS 'In [0,1]: its own, else that of its source';
+COMMENT ON COLUMN records.content_hash IS 'First 64 bits of the SHA-256 of the content';
+COMMENT ON COLUMN records.created_at IS 'Time given by the source, else of the ingest; UTC';
+COMMENT ON COLUMN records.updated_at IS 'Time given by the source, else of the ingest; UTC';
+COMMENT ON COLUMN records.label IS 'How the pair of its anchor and positive was judged: 1, 0 or a grade; NULL where nobody did';
+
+-- Of a text that was left in the Parquet file it came from, here stands where it is, and the view
+-- `sections` reads it there; so what needs no text reads this table, and opens no file. Uncompressed:
+-- a sampler reads scattered rows, and DuckDB's string compression made that two to four times
+-- slower (docs/design.md, "Text is stored uncompressed").
+CREATE TABLE _internal.stored_sections (
+    section_key BIGINT NOT NULL,
+    record_key BIGINT NOT NULL,
+    position INTEGER NOT NULL,
+    role VARCHAR NOT NULL,
+    heading VARCHAR,
+    text VARCHAR USING COMPRESSION uncompressed,
+    token_count INTEGER NOT NULL,
+    file_key INTEGER,
+    file_row BIGINT,
+    item INTEGER
+);
+COMMENT ON TABLE _internal.stored_sections IS 'The views of a record''s text, without the texts that were left in Parquet files; sections has all';
+COMMENT ON COLUMN _internal.stored_sections.section_key IS 'Dense integer, in the order of record and position';
+COMMENT ON COLUMN _internal.stored_sections.record_key IS 'The record it belongs to';
+COMMENT ON COLUMN _internal.stored_sections.position IS '0, 1, … within the record';
+COMMENT ON COLUMN _internal.stored_sections.role IS 'anchor, context, or rejected: the rejected reply of a preference pair';
+COMMENT ON COLUMN _internal.stored_sections.heading IS 'Name of the column it came from';
+COMMENT ON COLUMN _internal.stored_sections.text IS 'The text as it came, white space included, or as preprocessors left it; NULL for one that was left in its file';
+COMMENT ON COLUMN _internal.stored_sections.token_count IS 'Tokens, as the chunking counts them';
+COMMENT ON COLUMN _internal.stored_sections.file_key IS 'The file in placed_files that has its text, or NULL';
+COMMENT ON COLUMN _internal.stored_sections.file_row IS 'Row of that file, from 0';
+COMMENT ON COLUMN _internal.stored_sections.item IS 'Which text of that name and role in its row it is, from 1: of a list the n-th that is not blank';
+
+CREATE TABLE chunks (
+    chunk_key BIGINT NOT NULL,
+    section_key BIGINT NOT NULL,
+    record_key BIGINT NOT NULL,
+    kind VARCHAR NOT NULL,
+    window_index INTEGER NOT NULL,
+    overlap INTEGER NOT NULL,
+    start INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    start_token INTEGER NOT NULL,
+    token_count INTEGER NOT NULL,
+    text_hash UBIGINT NOT NULL
+);
+COMMENT ON TABLE chunks IS 'Windows onto sections, as spans: the text is section.text[start + 1 : start + length]';
+COMMENT ON COLUMN chunks.chunk_key IS 'Dense integer, in the order of section, overlap and window; summary last';
+COMMENT ON COLUMN chunks.section_key IS 'The section it looks at';
+COMMENT ON COLUMN chunks.record_key IS 'The record of that section';
+COMMENT ON COLUMN chunks.kind IS 'window or summary';
+COMMENT ON COLUMN chunks.window_index IS '0, 1, … among the windows of its overlap; 0 for a summary';
+COMMENT ON COLUMN chunks.overlap IS 'Tokens shared with the window before; 0 for a section of one window and for a summary';
+COMMENT ON COLUMN chunks.start IS 'First character, from 0';
+COMMENT ON COLUMN chunks.length IS 'Characters (Unicode code points)';
+COMMENT ON COLUMN chunks.start_token IS 'First token, from 0';
+COMMENT ON COLUMN chunks.token_count IS 'Tokens';
+COMMENT ON COLUMN chunks.text_hash IS 'Lower 64 bits of the MD5 of its text: equal texts are found by it';
+
+CREATE TABLE splits (
+    record_key BIGINT NOT NULL,
+    split VARCHAR NOT NULL
+);
+COMMENT ON TABLE splits IS 'The split of every record, once splits are set';
+COMMENT ON COLUMN splits.record_key IS 'The record';
+COMMENT ON COLUMN splits.split IS 'train, validation or test';
+
+CREATE TABLE recipes (
+    name VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    definition JSON NOT NULL
+);
+COMMENT ON TABLE recipes IS 'Recipes stored with the corpus';
+COMMENT ON COLUMN recipes.name IS 'Unique';
+COMMENT ON COLUMN recipes.kind IS 'triplet or text';
+COMMENT ON COLUMN recipes.definition IS 'Its fields, in the form of a recipes file';
+
+CREATE TABLE _internal.conversations (
+    record_key BIGINT NOT NULL,
+    messages VARCHAR NOT NULL USING COMPRESSION uncompressed,
+    rejected_messages VARCHAR USING COMPRESSION uncompressed,
+    has_tools BOOLEAN
+);
+COMMENT ON TABLE _internal.conversations IS 'The messages of records that were converted from instruction data';
+COMMENT ON COLUMN _internal.conversations.record_key IS 'The record';
+COMMENT ON COLUMN _internal.conversations.messages IS 'JSON list of {role, content: [{type, text}], loss_weight}, where tools are called with tool_calls, tool_call_id and name; of a preference pair the chosen ones';
+COMMENT ON COLUMN _internal.conversations.rejected_messages IS 'The rejected messages of a preference pair, or NULL';
+COMMENT ON COLUMN _internal.conversations.has_tools IS 'Whether a message has tool_calls, a tool_call_id or a name';
+
+CREATE TABLE _internal.section_originals (
+    record_key BIGINT NOT NULL,
+    position INTEGER NOT NULL,
+    role VARCHAR NOT NULL,
+    heading VARCHAR,
+    text VARCHAR NOT NULL
+);
+COMMENT ON TABLE _internal.section_originals IS 'The texts that preprocessors changed or dropped, as they came';
+COMMENT ON COLUMN _internal.section_originals.record_key IS 'The record';
+COMMENT ON COLUMN _internal.section_originals.position IS 'Position of the section; without a row in sections the text was dropped';
+COMMENT ON COLUMN _internal.section_originals.role IS 'Role of the section';
+COMMENT ON COLUMN _internal.section_originals.heading IS 'Heading of the section';
+COMMENT ON COLUMN _internal.section_originals.text IS 'The text before preprocessing';
+
+CREATE TABLE _internal.record_prefixes (
+    record_key BIGINT NOT NULL,
+    definition JSON NOT NULL
+);
+COMMENT ON TABLE _internal.record_prefixes IS 'Metadata prefixes of single records';
+COMMENT ON COLUMN _internal.record_prefixes.record_key IS 'The record';
+COMMENT ON COLUMN _internal.record_prefixes.definition IS 'Probability, and variants: lists of fields with a key, renderings and presence';
+
+CREATE TABLE _internal.source_prefixes (
+    source_id INTEGER NOT NULL,
+    version BIGINT NOT NULL,
+    definition JSON
+);
+COMMENT ON TABLE _internal.source_prefixes IS 'Metadata prefixes for all records of a source that have none of their own; the last version counts';
+COMMENT ON COLUMN _internal.source_prefixes.source_id IS 'The source';
+COMMENT ON COLUMN _internal.source_prefixes.version IS 'Corpus version from which it holds';
+COMMENT ON COLUMN _internal.source_prefixes.definition IS 'As in record_prefixes, with columns of a record in place of values; NULL for none';
+
+CREATE TABLE _internal.placed_files (
+    file_key INTEGER NOT NULL,
+    source_id INTEGER NOT NULL,
+    path VARCHAR NOT NULL,
+    size BIGINT NOT NULL,
+    modified BIGINT NOT NULL,
+    footer VARCHAR NOT NULL,
+    columns JSON NOT NULL
+);
+COMMENT ON TABLE _internal.placed_files IS 'Parquet files that texts were left in';
+COMMENT ON COLUMN _internal.placed_files.file_key IS 'Counts from 1, never used again';
+COMMENT ON COLUMN _internal.placed_files.source_id IS 'The source it was read for';
+COMMENT ON COLUMN _internal.placed_files.path IS 'Where it is, as it was given; if not from the root, then from the folder of the corpus';
+COMMENT ON COLUMN _internal.placed_files.size IS 'Bytes it has';
+COMMENT ON COLUMN _internal.placed_files.modified IS 'When it was written last, in ns since 1970';
+COMMENT ON COLUMN _internal.placed_files.footer IS 'SHA-256 of its footer, which tells where everything in it is';
+COMMENT ON COLUMN _internal.placed_files.columns IS 'For every heading its column, and whether that has lists: [[heading, column, is_list], …]';
+
+CREATE TABLE _internal.unfinished_ingests (
+    name VARCHAR NOT NULL,
+    source_id INTEGER NOT NULL,
+    settings JSON NOT NULL,
+    cursor JSON NOT NULL,
+    counts JSON NOT NULL,
+    started_at TIMESTAMP NOT NULL,
+    saved_at TIMESTAMP NOT NULL
+);
+COMMENT ON TABLE _internal.unfinished_ingests IS 'Ingests that stopped half-way and can go on; their records are marked with version 9223372036854775807 until they are whole';
+COMMENT ON COLUMN _internal.unfinished_ingests.name IS 'Of the source';
+COMMENT ON COLUMN _internal.unfinished_ingests.source_id IS 'The source its records belong to';
+COMMENT ON COLUMN _internal.unfinished_ingests.settings IS 'What is read and how: only the same request goes on from the cursor';
+COMMENT ON COLUMN _internal.unfinished_ingests.cursor IS 'Where the source goes on';
+COMMENT ON COLUMN _internal.unfinished_ingests.counts IS 'Rows read, added and skipped by reason, up to the cursor';
+COMMENT ON COLUMN _internal.unfinished_ingests.started_at IS 'UTC';
+COMMENT ON COLUMN _internal.unfinished_ingests.saved_at IS 'Of the cursor; UTC';
+
+CREATE TABLE quarantine (
+    source VARCHAR NOT NULL,
+    version BIGINT NOT NULL,
+    "row" BIGINT NOT NULL,
+    reason VARCHAR NOT NULL,
+    document VARCHAR,
+    file VARCHAR,
+    line BIGINT
+);
+COMMENT ON TABLE quarantine IS 'Rows that could not be used, set aside by on_error="quarantine"';
+COMMENT ON COLUMN quarantine.source IS 'Name of the source';
+COMMENT ON COLUMN quarantine.version IS 'Version of the ingest that met it';
+COMMENT ON COLUMN quarantine."row" IS 'Its number in the source, from 1';
+COMMENT ON COLUMN quarantine.reason IS 'What is wrong with it, and in which field';
+COMMENT ON COLUMN quarantine.document IS 'The row as it came, as JSON; of a line that is no row its text';
+COMMENT ON COLUMN quarantine.file IS 'The file it stood in, or NULL';
+COMMENT ON COLUMN quarantine.line IS 'The line of the file it began at, from 1, or NULL';
+
+CREATE TABLE _internal.text_hashes (
+    section_key BIGINT NOT NULL,
+    text_hash UBIGINT NOT NULL
+);
+COMMENT ON TABLE _internal.text_hashes IS 'Sections whose texts differ in case, accents, composition or white space only are told by it';
+COMMENT ON COLUMN _internal.text_hashes.section_key IS 'The section';
+COMMENT ON COLUMN _internal.text_hashes.text_hash IS 'Lower 64 bits of the MD5 of its normalised text';
+
+-- An index is rebuilt when its content has changed; what was mined stays, superseded, for the runs
+-- pinned to it.
+CREATE TABLE _internal.text_indexes (
+    index_key INTEGER NOT NULL,
+    source_id INTEGER NOT NULL,
+    split VARCHAR NOT NULL,
+    terms JSON NOT NULL,
+    content VARCHAR NOT NULL,
+    corpus_version BIGINT NOT NULL,
+    documents BIGINT NOT NULL,
+    tokens BIGINT NOT NULL,
+    built_at TIMESTAMP NOT NULL
+);
+COMMENT ON TABLE _internal.text_indexes IS 'Full-text indexes: one of every source and split, over all its sections';
+COMMENT ON COLUMN _internal.text_indexes.index_key IS 'Counts from 1, never used again';
+COMMENT ON COLUMN _internal.text_indexes.source_id IS 'The source';
+COMMENT ON COLUMN _internal.text_indexes.split IS 'The split';
+COMMENT ON COLUMN _internal.text_indexes.terms IS 'How text became terms: stemmer, stop words and what separates tokens';
+COMMENT ON COLUMN _internal.text_indexes.content IS 'Fingerprint of the records it was made from';
+COMMENT ON COLUMN _internal.text_indexes.corpus_version IS 'Corpus version it was made at';
+COMMENT ON COLUMN _internal.text_indexes.documents IS 'Sections it covers';
+COMMENT ON COLUMN _internal.text_indexes.tokens IS 'Tokens of all of them';
+COMMENT ON COLUMN _internal.text_indexes.built_at IS 'UTC';
+
+CREATE TABLE _internal.index_terms (
+    index_key INTEGER NOT NULL,
+    term_key INTEGER NOT NULL,
+    term VARCHAR NOT NULL,
+    document_count INTEGER NOT NULL
+);
+COMMENT ON TABLE _internal.index_terms IS 'The vocabulary of each index';
+COMMENT ON COLUMN _internal.index_terms.index_key IS 'The index';
+COMMENT ON COLUMN _internal.index_terms.term_key IS '0, 1, … within the index';
+COMMENT ON COLUMN _internal.index_terms.term IS 'The term: a token in lower case, without accents, stemmed';
+COMMENT ON COLUMN _internal.index_terms.document_count IS 'Documents that have it';
+
+CREATE TABLE _internal.index_documents (
+    index_key INTEGER NOT NULL,
+    document INTEGER NOT NULL,
+    section_key BIGINT NOT NULL,
+    length INTEGER NOT NULL
+);
+COMMENT ON TABLE _internal.index_documents IS 'The documents of each index: sections';
+COMMENT ON COLUMN _internal.index_documents.index_key IS 'The index';
+COMMENT ON COLUMN _internal.index_documents.document IS '0, 1, … within the index, in the order of the hash of their record ids';
+COMMENT ON COLUMN _internal.index_documents.section_key IS 'The section';
+COMMENT ON COLUMN _internal.index_documents.length IS 'Its tokens';
+
+CREATE TABLE _internal.index_postings (
+    index_key INTEGER NOT NULL,
+    term_key INTEGER NOT NULL,
+    document INTEGER NOT NULL,
+    frequency INTEGER NOT NULL
+);
+COMMENT ON TABLE _internal.index_postings IS 'Which documents have which terms';
+COMMENT ON COLUMN _internal.index_postings.index_key IS 'The index';
+COMMENT ON COLUMN _internal.index_postings.term_key IS 'The term';
+COMMENT ON COLUMN _internal.index_postings.document IS 'The document';
+COMMENT ON COLUMN _internal.index_postings.frequency IS 'How often the document has the term';
+
+CREATE TABLE minings (
+    mining_key INTEGER NOT NULL,
+    recipe VARCHAR NOT NULL,
+    source_id INTEGER NOT NULL,
+    split VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    definition JSON NOT NULL,
+    settings JSON NOT NULL,
+    content VARCHAR NOT NULL,
+    corpus_version BIGINT NOT NULL,
+    anchors BIGINT NOT NULL,
+    started_at TIMESTAMP NOT NULL,
+    finished_at TIMESTAMP,
+    superseded_at TIMESTAMP,
+    digest VARCHAR,
+    report JSON
+);
+COMMENT ON TABLE minings IS 'Each time negatives were mined, or given, for a recipe over one source and split';
+COMMENT ON COLUMN minings.mining_key IS 'Counts from 1, never used again';
+COMMENT ON COLUMN minings.recipe IS 'Name of the recipe';
+COMMENT ON COLUMN minings.source_id IS 'The source';
+COMMENT ON COLUMN minings.split IS 'The split';
+COMMENT ON COLUMN minings.method IS 'bm25, or given: scores from elsewhere';
+COMMENT ON COLUMN minings.definition IS 'The recipe it was made for: selectors and strategy';
+COMMENT ON COLUMN minings.settings IS 'Settings: those of dp.bm25, and how text became terms';
+COMMENT ON COLUMN minings.content IS 'Fingerprint of the records it was made from';
+COMMENT ON COLUMN minings.corpus_version IS 'Corpus version it was made at';
+COMMENT ON COLUMN minings.anchors IS 'Sections of anchors to mine for';
+COMMENT ON COLUMN minings.started_at IS 'UTC';
+COMMENT ON COLUMN minings.finished_at IS 'UTC; NULL while it is under way or was interrupted';
+COMMENT ON COLUMN minings.superseded_at IS 'When a later one took its place, or NULL; UTC';
+COMMENT ON COLUMN minings.digest IS 'Fingerprint of its candidates';
+COMMENT ON COLUMN minings.report IS 'Counts by filter, quantiles of scores, seconds';
+
+CREATE TABLE _internal.mined_anchors (
+    mining_key INTEGER NOT NULL,
+    anchor_section_key BIGINT NOT NULL,
+    candidates INTEGER NOT NULL,
+    outcome VARCHAR NOT NULL,
+    examined BIGINT NOT NULL,
+    positive_score DOUBLE,
+    positive_rank BIGINT
+);
+COMMENT ON TABLE _internal.mined_anchors IS 'What became of every anchor of a mining';
+COMMENT ON COLUMN _internal.mined_anchors.mining_key IS 'The mining';
+COMMENT ON COLUMN _internal.mined_anchors.anchor_section_key IS 'Section of the anchor';
+COMMENT ON COLUMN _internal.mined_anchors.candidates IS 'Negatives kept for it';
+COMMENT ON COLUMN _internal.mined_anchors.outcome IS 'full, or what was done about one left short: backfilled, random, dropped, short, none';
+COMMENT ON COLUMN _internal.mined_anchors.examined IS 'Documents that share a term with it (for given scores: rows)';
+COMMENT ON COLUMN _internal.mined_anchors.positive_score IS 'Score of its lowest-scoring positive, or NULL';
+COMMENT ON COLUMN _internal.mined_anchors.positive_rank IS 'Rank of that positive among the candidates, from 1, or NULL';
+
+CREATE TABLE _internal.mined_negatives (
+    mining_key INTEGER NOT NULL,
+    anchor_section_key BIGINT NOT NULL,
+    rank INTEGER NOT NULL,
+    negative_section_key BIGINT NOT NULL,
+    score DOUBLE
+);
+COMMENT ON TABLE _internal.mined_negatives IS 'The negatives of every mining, superseded ones included';
+COMMENT ON COLUMN _internal.mined_negatives.mining_key IS 'The mining';
+COMMENT ON COLUMN _internal.mined_negatives.anchor_section_key IS 'Section of the anchor';
+COMMENT ON COLUMN _internal.mined_negatives.rank IS 'From 1, the hardest first';
+COMMENT ON COLUMN _internal.mined_negatives.negative_section_key IS 'Section of the negative';
+COMMENT ON COLUMN _internal.mined_negatives.score IS 'What it was ranked by; NULL for one that was drawn at random';
+
+CREATE TABLE acquisitions (
+    acquisition_id INTEGER NOT NULL,
+    source_id INTEGER NOT NULL,
+    source VARCHAR NOT NULL,
+    kind VARCHAR NOT NULL,
+    uri VARCHAR,
+    quality JSON,
+    fingerprint VARCHAR,
+    condition VARCHAR,
+    size_mb DOUBLE,
+    row_limit BIGINT,
+    started_at TIMESTAMP NOT NULL,
+    ended_at TIMESTAMP,
+    "read" BIGINT NOT NULL,
+    accepted BIGINT NOT NULL,
+    filtered BIGINT NOT NULL,
+    rejected BIGINT NOT NULL,
+    unreadable BIGINT NOT NULL,
+    accepted_bytes BIGINT NOT NULL,
+    first_record_key BIGINT NOT NULL,
+    last_row BIGINT NOT NULL,
+    rows_digest UBIGINT NOT NULL,
+    cursor JSON NOT NULL,
+    version BIGINT NOT NULL,
+    duckplets VARCHAR NOT NULL
+);
+COMMENT ON TABLE acquisitions IS 'Intakes through gates, one a row; the counts are as they were at intake';
+COMMENT ON COLUMN acquisitions.acquisition_id IS 'Its number';
+COMMENT ON COLUMN acquisitions.source_id IS 'The source it belongs to';
+COMMENT ON COLUMN acquisitions.source IS 'Name of the source';
+COMMENT ON COLUMN acquisitions.kind IS 'What sort of source it was read from';
+COMMENT ON COLUMN acquisitions.uri IS 'Where it was read from, or NULL';
+COMMENT ON COLUMN acquisitions.quality IS 'All settings of the gates; NULL for none but where, size_mb and limit';
+COMMENT ON COLUMN acquisitions.fingerprint IS 'SHA-256 of the settings that decide, or NULL';
+COMMENT ON COLUMN acquisitions.condition IS 'where=: rows for which it is not true were filtered';
+COMMENT ON COLUMN acquisitions.size_mb IS 'Cap of accepted text of the source, in 10^6 bytes, or NULL';
+COMMENT ON COLUMN acquisitions.row_limit IS 'limit=: cap of accepted records of the source, or NULL';
+COMMENT ON COLUMN acquisitions.started_at IS 'UTC';
+COMMENT ON COLUMN acquisitions.ended_at IS 'UTC; NULL while it is unfinished';
+COMMENT ON COLUMN acquisitions."read" IS 'Rows read: accepted + filtered + rejected + unreadable';
+COMMENT ON COLUMN acquisitions.accepted IS 'Rows that became records';
+COMMENT ON COLUMN acquisitions.filtered IS 'Rows that where= or the source left out';
+COMMENT ON COLUMN acquisitions.rejected IS 'Rows that a gate rejected';
+COMMENT ON COLUMN acquisitions.unreadable IS 'Rows that could be no record anyway';
+COMMENT ON COLUMN acquisitions.accepted_bytes IS 'UTF-8 bytes of the accepted texts';
+COMMENT ON COLUMN acquisitions.first_record_key IS 'The next record''s key when it began: records before it came first';
+COMMENT ON COLUMN acquisitions.last_row IS 'The last row of the source that was read';
+COMMENT ON COLUMN acquisitions.rows_digest IS 'Of the contents of all rows of the source up to that one';
+COMMENT ON COLUMN acquisitions.cursor IS 'Where the source goes on, not after that row; null for its beginning';
+COMMENT ON COLUMN acquisitions.version IS 'Corpus version it made; 9223372036854775807 while it is unfinished';
+COMMENT ON COLUMN acquisitions.duckplets IS 'Version of the package';
+
+CREATE TABLE judgements (
+    judgement_key BIGINT NOT NULL,
+    acquisition_id INTEGER,
+    source_id INTEGER NOT NULL,
+    source VARCHAR NOT NULL,
+    file VARCHAR,
+    "row" BIGINT NOT NULL,
+    line BIGINT,
+    record_id VARCHAR,
+    record_key BIGINT,
+    outcome VARCHAR NOT NULL,
+    gate VARCHAR,
+    rule VARCHAR,
+    digest BLOB,
+    bytes BIGINT,
+    measured VARCHAR,
+    metrics STRUCT(
+        characters BIGINT,
+        words BIGINT,
+        lines BIGINT,
+        present VARCHAR[],
+        license VARCHAR,
+        emails BIGINT,
+        phones BIGINT,
+        ssns BIGINT,
+        addresses BIGINT,
+        cards BIGINT,
+        profanity BIGINT,
+        copyright BIGINT,
+        domain_terms BIGINT,
+        domain_categories BIGINT,
+        code_lines BIGINT,
+        code_indented BIGINT,
+        code_symbols BIGINT,
+        code_characters BIGINT,
+        code_keywords BIGINT,
+        code_words BIGINT,
+        code_early BOOLEAN,
+        tokens BIGINT,
+        plain_tokens BIGINT,
+        plain_characters BIGINT,
+        alphabetic_tokens BIGINT,
+        stop_words BIGINT,
+        hashes BIGINT,
+        ellipses BIGINT,
+        bullet_lines BIGINT,
+        ellipsis_lines BIGINT,
+        paragraphs BIGINT,
+        duplicate_paragraphs BIGINT,
+        duplicate_paragraph_characters BIGINT,
+        pieces BIGINT,
+        duplicate_lines BIGINT,
+        duplicate_line_characters BIGINT,
+        top_2gram BIGINT,
+        top_3gram BIGINT,
+        top_4gram BIGINT,
+        duplicate_5grams BIGINT,
+        duplicate_6grams BIGINT,
+        duplicate_7grams BIGINT,
+        duplicate_8grams BIGINT,
+        duplicate_9grams BIGINT,
+        duplicate_10grams BIGINT,
+        sentences BIGINT,
+        lorem_ipsum BIGINT,
+        curly_brackets BIGINT,
+        filled_lines BIGINT,
+        punctuated_lines BIGINT,
+        short_lines BIGINT,
+        duplicate_filled_characters BIGINT,
+        newlines BIGINT,
+        language VARCHAR,
+        language_probability DOUBLE,
+        own MAP(VARCHAR, DOUBLE)
+    )
+);
+COMMENT ON TABLE judgements IS 'What became of every row read through gates; unique by source, file and row';
+COMMENT ON COLUMN judgements.judgement_key IS 'Its number, in the order in which rows were judged first';
+COMMENT ON COLUMN judgements.acquisition_id IS 'The intake; NULL for a record without one that judge() has judged';
+COMMENT ON COLUMN judgements.source_id IS 'The source';
+COMMENT ON COLUMN judgements.source IS 'Name of the source';
+COMMENT ON COLUMN judgements.file IS 'The file it stood in, or NULL';
+COMMENT ON COLUMN judgements."row" IS 'Its number in the source, from 1; of a record without intake the record''s key, negative';
+COMMENT ON COLUMN judgements.line IS 'The line of the file it began at, from 1, or NULL';
+COMMENT ON COLUMN judgements.record_id IS 'The id that it has or would have as a record; NULL where unreadable';
+COMMENT ON COLUMN judgements.record_key IS 'The record that it is, or was until judge() rejected it';
+COMMENT ON COLUMN judgements.outcome IS 'accepted, filtered, rejected or unreadable';
+COMMENT ON COLUMN judgements.gate IS 'The first gate that it failed: where, duplicates, schema, content, language_domain, or source for a row that its source left out';
+COMMENT ON COLUMN judgements.rule IS 'The rule of the gate, or why it was unreadable';
+COMMENT ON COLUMN judgements.digest IS 'SHA-256 of the text as it is stored, or would be: of all sections but rejected ones, joined by a blank line';
+COMMENT ON COLUMN judgements.bytes IS 'Size of that text in UTF-8';
+COMMENT ON COLUMN judgements.measured IS 'By which settings it was measured, in measurings; NULL where it was not';
+COMMENT ON COLUMN judgements.metrics IS 'What was counted in the text before redaction; NULL for what was not measured';
+
+CREATE TABLE _internal.measurings (
+    measured VARCHAR NOT NULL,
+    keys JSON NOT NULL
+);
+COMMENT ON TABLE _internal.measurings IS 'By which settings metrics were taken';
+COMMENT ON COLUMN _internal.measurings.measured IS 'Digest of the keys';
+COMMENT ON COLUMN _internal.measurings.keys IS 'Of each metric that was taken a key of what it depends on';
+
+CREATE TABLE _internal.rejected_rows (
+    acquisition_id INTEGER,
+    source_id INTEGER NOT NULL,
+    "row" BIGINT NOT NULL,
+    record_id VARCHAR NOT NULL,
+    content_hash UBIGINT NOT NULL,
+    sections STRUCT(role VARCHAR, heading VARCHAR, text VARCHAR, original VARCHAR)[] NOT NULL,
+    date DATE,
+    group_key VARCHAR,
+    taxonomy VARCHAR[],
+    meta MAP(VARCHAR, VARCHAR),
+    trust DOUBLE,
+    created_at TIMESTAMP,
+    updated_at TIMESTAMP,
+    messages VARCHAR,
+    rejected_messages VARCHAR,
+    prefix VARCHAR,
+    label DOUBLE
+);
+COMMENT ON TABLE _internal.rejected_rows IS 'Rows that gates rejected, with all that they would have as records, for judge()';
+COMMENT ON COLUMN _internal.rejected_rows.acquisition_id IS 'The intake, as in judgements';
+COMMENT ON COLUMN _internal.rejected_rows.source_id IS 'The source';
+COMMENT ON COLUMN _internal.rejected_rows."row" IS 'Its number, as in judgements';
+COMMENT ON COLUMN _internal.rejected_rows.record_id IS 'The id it would have';
+COMMENT ON COLUMN _internal.rejected_rows.content_hash IS 'The first 64 bits of the SHA-256 of its content as it came';
+COMMENT ON COLUMN _internal.rejected_rows.sections IS 'Its texts in order; a section that preprocessors dropped has an original and no text';
+COMMENT ON COLUMN _internal.rejected_rows.date IS 'As in records, and so are those that follow';
+COMMENT ON COLUMN _internal.rejected_rows.group_key IS 'As in records';
+COMMENT ON COLUMN _internal.rejected_rows.taxonomy IS 'As in records';
+COMMENT ON COLUMN _internal.rejected_rows.meta IS 'As in records';
+COMMENT ON COLUMN _internal.rejected_rows.trust IS 'Of the row itself, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.created_at IS 'As it came, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.updated_at IS 'As it came, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.messages IS 'As in conversations, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.rejected_messages IS 'As in conversations, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.prefix IS 'As the definition in record_prefixes, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.label IS 'As in records';
+
+CREATE TABLE _internal.record_hashes (
+    record_key BIGINT NOT NULL,
+    digest BLOB NOT NULL
+);
+COMMENT ON TABLE _internal.record_hashes IS 'The hashes of the texts of records, since there have been gates';
+COMMENT ON COLUMN _internal.record_hashes.record_key IS 'The record';
+COMMENT ON COLUMN _internal.record_hashes.digest IS 'SHA-256 of its sections but rejected ones, joined by a blank line';
+
+CREATE TABLE clusters (
+    version BIGINT NOT NULL,
+    cluster BIGINT NOT NULL,
+    record_key BIGINT NOT NULL,
+    survivor BOOLEAN NOT NULL,
+    similarity DOUBLE NOT NULL,
+    action VARCHAR NOT NULL,
+    settings JSON NOT NULL
+);
+COMMENT ON TABLE clusters IS 'Records whose texts are equal or nearly so, by deduplicate';
+COMMENT ON COLUMN clusters.version IS 'Corpus version that was looked at; the one that removed them, if they were removed';
+COMMENT ON COLUMN clusters.cluster IS 'Counts from 1 in each version';
+COMMENT ON COLUMN clusters.record_key IS 'A record of the cluster';
+COMMENT ON COLUMN clusters.survivor IS 'Whether it is the one that stays: the first by source_id and record_key';
+COMMENT ON COLUMN clusters.similarity IS 'Jaccard similarity of its n-grams with those of the survivor; less than asked for where a third record links the two';
+COMMENT ON COLUMN clusters.action IS 'What became of it: mark, or remove of all but the survivor';
+COMMENT ON COLUMN clusters.settings IS 'What was asked for: near (NULL for equal texts only), ngram, bands, rows, seed, algorithm';
+
+CREATE TABLE contaminations (
+    version BIGINT NOT NULL,
+    against VARCHAR NOT NULL,
+    record_key BIGINT NOT NULL,
+    matches BIGINT NOT NULL,
+    ngram VARCHAR NOT NULL,
+    evaluation VARCHAR NOT NULL,
+    action VARCHAR NOT NULL,
+    settings JSON NOT NULL
+);
+COMMENT ON TABLE contaminations IS 'Records that share n-grams of words with an evaluation set, by decontaminate';
+COMMENT ON COLUMN contaminations.version IS 'Corpus version that was looked at; the one that removed them, if they were removed';
+COMMENT ON COLUMN contaminations.against IS 'The evaluation set: a split, a source or a path';
+COMMENT ON COLUMN contaminations.record_key IS 'The record';
+COMMENT ON COLUMN contaminations.matches IS 'How many n-grams of its text are in the evaluation set';
+COMMENT ON COLUMN contaminations.ngram IS 'The first of them, as words';
+COMMENT ON COLUMN contaminations.evaluation IS 'Where the evaluation set has that one first: a record id, or file and row';
+COMMENT ON COLUMN contaminations.action IS 'What became of it: mark or remove';
+COMMENT ON COLUMN contaminations.settings IS 'What was asked for: ngram and how the set was read';
+
+CREATE TABLE _internal.index_controls (
+    source_id INTEGER NOT NULL,
+    size BIGINT,
+    size_mode VARCHAR NOT NULL,
+    weight DOUBLE NOT NULL,
+    seed BIGINT NOT NULL
+);
+COMMENT ON TABLE _internal.index_controls IS 'How many of a source''s records an index lists, and how often';
+COMMENT ON COLUMN _internal.index_controls.source_id IS 'The source';
+COMMENT ON COLUMN _internal.index_controls.size IS 'Number of records, or NULL for all';
+COMMENT ON COLUMN _internal.index_controls.size_mode IS 'first or sample';
+COMMENT ON COLUMN _internal.index_controls.weight IS 'Copies of each record, 1 for one; applied after size';
+COMMENT ON COLUMN _internal.index_controls.seed IS 'Of what is sampled';
+
+-- One row a reason, and one without for the anchors that are drawn: what status shows is counted
+-- once a version.
+CREATE TABLE _internal.pool_counts (
+    version BIGINT NOT NULL,
+    content VARCHAR NOT NULL,
+    reason VARCHAR,
+    anchors BIGINT NOT NULL
+);
+COMMENT ON TABLE _internal.pool_counts IS 'How many anchors pools have, and what they leave out; counted anew where the content differs';
+COMMENT ON COLUMN _internal.pool_counts.version IS 'Corpus version they were counted at';
+COMMENT ON COLUMN _internal.pool_counts.content IS 'Digest of the pool''s statement, its parameters, and how records are split and chunked; or what else was counted';
+COMMENT ON COLUMN _internal.pool_counts.reason IS 'Why they are left out; NULL for those that are drawn';
+COMMENT ON COLUMN _internal.pool_counts.anchors IS 'How many';
+
+CREATE SEQUENCE _internal.text_index_keys;
+COMMENT ON SEQUENCE _internal.text_index_keys IS 'Numbers of full-text indexes';
+
+-- Functions that statements, printed pools and users say by name. Whoever runs a printed pool in the
+-- duckdb CLI has no search path, so they name what is internal in full.
+CREATE MACRO is_live(added_version, removed_version, version) AS
+    added_version <= version AND coalesce(removed_version > version, TRUE);
+COMMENT ON MACRO is_live IS
+    'Whether what one version added and another (or none, NULL) removed is there at a version';
+
+CREATE MACRO single_spaced(text) AS regexp_replace(text, '[\t\n\f\r]\s*| \s+', ' ', 'g');
+COMMENT ON MACRO single_spaced IS 'A text with one space for every run of white space';
+
+CREATE MACRO trimmed(text) AS CASE
+    WHEN strlen(text) = length(text) AND NOT starts_with(text, ' ') AND NOT ends_with(text, ' ')
+        THEN text
+    ELSE trim(text)
+END;
+COMMENT ON MACRO trimmed IS 'A text without spaces, of any kind, at its ends';
+
+CREATE MACRO normalised_hash(text) AS md5_number_lower(
+    lower(strip_accents(trimmed(single_spaced(text))))
+);
+COMMENT ON MACRO normalised_hash IS
+    'Lower 64 bits of the MD5 of a text but for case, accents, composition and white space';
+
+CREATE MACRO only_one(x) AS CASE WHEN min(x) = max(x) THEN min(x) END;
+COMMENT ON MACRO only_one IS 'The value of a column in a group where it has one only, else NULL';
+
+CREATE MACRO only_of_sums(many, total, squares) AS
+    CASE WHEN many * squares = total * total THEN (total // many)::BIGINT END;
+COMMENT ON MACRO only_of_sums IS
+    'The value of so many numbers, told by their sum and that of their squares, if all have it';
+
+CREATE MACRO last_key(of_what) AS
+    coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);
+COMMENT ON MACRO last_key IS
+    'The last key given out when the file was last compacted: what is gone takes no key along';
+
+CREATE MACRO words(text) AS
+    regexp_extract_all(lower(strip_accents(text)), '[\p{L}\p{N}]+');
+COMMENT ON MACRO words IS
+    'The words of a text as an index has them by default, not stemmed: words(''Red Foxes'')';
+
+-- Views. `sections` is made anew where texts are left in files or these go
+-- (duckplets/ingest/sections_view.py); whoever makes a view anew sets its comments again.
+CREATE VIEW sections AS
+SELECT section_key, record_key, position, role, heading, text, token_count
+FROM _internal.stored_sections;
+COMMENT ON VIEW sections IS 'The views of a record''s text, each with its text, wherever that is';
+COMMENT ON COLUMN sections.section_key IS 'Dense integer, in the order of record and position';
+COMMENT ON COLUMN sections.record_key IS 'The record it belongs to';
+COMMENT ON COLUMN sections.position IS '0, 1, … within the record';
+COMMENT ON COLUMN sections.role IS 'anchor, context, or rejected: the rejected reply of a preference pair';
+COMMENT ON COLUMN sections.heading IS 'Name of the column it came from';
+COMMENT ON COLUMN sections.text IS 'The text as it came, white space included, or as preprocessors left it';
+COMMENT ON COLUMN sections.token_count IS 'Tokens, as the chunking counts them';
+
+CREATE VIEW live_records AS
+SELECT records.*, sources.name AS source, splits.split
+FROM records
+JOIN sources USING (source_id)
+LEFT JOIN splits USING (record_key)
+WHERE records.removed_version IS NULL;
+COMMENT ON VIEW live_records IS 'Records of the newest version, with their source and split';
+COMMENT ON COLUMN live_records.record_key IS 'As in records, and so are those that follow';
+COMMENT ON COLUMN live_records.record_id IS 'source/key: the id column, else 16 hex digits of the SHA-256 of the content';
+COMMENT ON COLUMN live_records.source_id IS 'The source it came from';
+COMMENT ON COLUMN live_records.added_version IS 'Version that added it';
+COMMENT ON COLUMN live_records.removed_version IS 'NULL: it is there';
+COMMENT ON COLUMN live_records.date IS 'Date of the document, if it has one';
+COMMENT ON COLUMN live_records.group_key IS 'Records of one group share a split';
+COMMENT ON COLUMN live_records.taxonomy IS 'Categories, the broadest first';
+COMMENT ON COLUMN live_records.meta IS 'Further columns, as text';
+COMMENT ON COLUMN live_records.trust IS 'In [0,1]: its own, else that of its source';
+COMMENT ON COLUMN live_records.content_hash IS 'First 64 bits of the SHA-256 of the content';
+COMMENT ON COLUMN live_records.created_at IS 'Time given by the source, else of the ingest; UTC';
+COMMENT ON COLUMN live_records.updated_at IS 'Time given by the source, else of the ingest; UTC';
+COMMENT ON COLUMN live_records.label IS 'How the pair of its anchor and positive was judged: 1, 0 or a grade; NULL where nobody did';
+COMMENT ON COLUMN live_records.source IS 'Name of its source';
+COMMENT ON COLUMN live_records.split IS 'Its split; NULL before splits are set';
+
+CREATE VIEW section_texts AS
+SELECT
+    live_records.record_id, live_records.source, live_records.split,
+    sections.position, sections.role, sections.heading, sections.text, sections.token_count
+FROM sections
+JOIN live_records USING (record_key);
+COMMENT ON VIEW section_texts IS 'Every section of the newest version with its record id, source and split';
+COMMENT ON COLUMN section_texts.record_id IS 'Id of the record';
+COMMENT ON COLUMN section_texts.source IS 'Name of its source';
+COMMENT ON COLUMN section_texts.split IS 'Its split; NULL before splits are set';
+COMMENT ON COLUMN section_texts.position IS '0, 1, … within the record';
+COMMENT ON COLUMN section_texts.role IS 'anchor, context, or rejected: the rejected reply of a preference pair';
+COMMENT ON COLUMN section_texts.heading IS 'Name of the column it came from';
+COMMENT ON COLUMN section_texts.text IS 'The text as it came, white space included, or as preprocessors left it';
+COMMENT ON COLUMN section_texts.token_count IS 'Tokens, as the chunking counts them';
+
+CREATE VIEW chunk_texts AS
+SELECT
+    live_records.record_id, live_records.source, live_records.split,
+    sections.position, sections.role, chunks.kind, chunks.window_index, chunks.overlap,
+    chunks.token_count, substring(sections.text, chunks.start + 1, chunks.length) AS text
+FROM chunks
+JOIN sections USING (section_key)
+JOIN live_records ON live_records.record_key = chunks.record_key;
+COMMENT ON VIEW chunk_texts IS 'Every chunk of the newest version with its text';
+COMMENT ON COLUMN chunk_texts.record_id IS 'Id of the record';
+COMMENT ON COLUMN chunk_texts.source IS 'Name of its source';
+COMMENT ON COLUMN chunk_texts.split IS 'Its split; NULL before splits are set';
+COMMENT ON COLUMN chunk_texts.position IS 'Position of the section within the record, from 0';
+COMMENT ON COLUMN chunk_texts.role IS 'Role of the section: anchor, context or rejected';
+COMMENT ON COLUMN chunk_texts.kind IS 'window or summary';
+COMMENT ON COLUMN chunk_texts.window_index IS '0, 1, … among the windows of its overlap; 0 for a summary';
+COMMENT ON COLUMN chunk_texts.overlap IS 'Tokens shared with the window before; 0 for a section of one window and for a summary';
+COMMENT ON COLUMN chunk_texts.token_count IS 'Tokens of the chunk, as the chunking counts them';
+COMMENT ON COLUMN chunk_texts.text IS 'Text of the chunk';
+
+CREATE VIEW split_counts AS
+SELECT source, split, count(*) AS records
+FROM live_records
+GROUP BY ALL
+ORDER BY ALL;
+COMMENT ON VIEW split_counts IS 'Records by source and split';
+COMMENT ON COLUMN split_counts.source IS 'Name of the source';
+COMMENT ON COLUMN split_counts.split IS 'The split; NULL for records without one';
+COMMENT ON COLUMN split_counts.records IS 'Records of the newest version';
+
+CREATE VIEW source_counts AS
+WITH section_counts AS (
+    SELECT record_key, count(*) AS sections, sum(token_count) AS tokens
+    FROM _internal.stored_sections
+    GROUP BY record_key
+),
+chunk_counts AS (
+    SELECT record_key, count(*) AS chunks
+    FROM chunks
+    GROUP BY record_key
+)
+SELECT
+    live_records.source,
+    count(*) AS records,
+    coalesce(sum(section_counts.sections), 0)::BIGINT AS sections,
+    coalesce(sum(chunk_counts.chunks), 0)::BIGINT AS chunks,
+    coalesce(sum(section_counts.tokens), 0)::BIGINT AS tokens
+FROM live_records
+LEFT JOIN section_counts USING (record_key)
+LEFT JOIN chunk_counts USING (record_key)
+GROUP BY live_records.source
+ORDER BY live_records.source;
+COMMENT ON VIEW source_counts IS 'Records, sections, chunks and tokens by source';
+COMMENT ON COLUMN source_counts.source IS 'Name of the source';
+COMMENT ON COLUMN source_counts.records IS 'Records of the newest version';
+COMMENT ON COLUMN source_counts.sections IS 'Their sections';
+COMMENT ON COLUMN source_counts.chunks IS 'Their chunks';
+COMMENT ON COLUMN source_counts.tokens IS 'Tokens of their sections, as the chunking counts them';
+
+CREATE VIEW _internal.leading_sections AS
+SELECT section_key, record_key
+FROM _internal.stored_sections
+WHERE role = 'anchor'
+UNION ALL
+SELECT arg_min(section_key, position) AS section_key, record_key
+FROM _internal.stored_sections
+GROUP BY record_key
+HAVING NOT bool_or(role = 'anchor');
+COMMENT ON VIEW _internal.leading_sections IS 'What equal texts are told by: the anchors of a record, or its first section if it has none';
+COMMENT ON COLUMN _internal.leading_sections.section_key IS 'The section';
+COMMENT ON COLUMN _internal.leading_sections.record_key IS 'Its record';
+
+CREATE VIEW _internal.unhashed_leading_sections AS
+SELECT section_key
+FROM _internal.leading_sections
+WHERE section_key NOT IN (SELECT section_key FROM _internal.text_hashes);
+COMMENT ON VIEW _internal.unhashed_leading_sections IS 'The leading sections whose normalised texts have no hash in text_hashes yet';
+COMMENT ON COLUMN _internal.unhashed_leading_sections.section_key IS 'The section';
+
+CREATE VIEW _internal.section_hashes AS
+SELECT section_key, text_hash AS normalised_hash
+FROM _internal.text_hashes
+UNION ALL
+-- Sections that came after the last mining are not in text_hashes yet.
+SELECT section_key, normalised_hash(text) AS normalised_hash
+FROM sections
+WHERE section_key NOT IN (SELECT section_key FROM _internal.text_hashes);
+COMMENT ON VIEW _internal.section_hashes IS 'The hash of the normalised text of every section';
+COMMENT ON COLUMN _internal.section_hashes.section_key IS 'The section';
+COMMENT ON COLUMN _internal.section_hashes.normalised_hash IS 'Lower 64 bits of the MD5 of its normalised text';
+
+CREATE VIEW _internal.record_families AS
+SELECT records.record_key, coalesce(families.family, records.record_key) AS family
+FROM records
+LEFT JOIN (
+    SELECT source_id, group_key, min(record_key) AS family
+    FROM records
+    WHERE group_key IS NOT NULL
+    GROUP BY source_id, group_key
+) AS families
+    ON families.source_id = records.source_id AND families.group_key = records.group_key;
+COMMENT ON VIEW _internal.record_families IS 'The family of every record: its group, named by the least key of its records, else itself';
+COMMENT ON COLUMN _internal.record_families.record_key IS 'The record';
+COMMENT ON COLUMN _internal.record_families.family IS 'Least key of the records of its group and source, else its own';
+
+CREATE VIEW negatives AS
+SELECT
+    minings.recipe, mined_negatives.anchor_section_key, mined_negatives.rank,
+    mined_negatives.negative_section_key, mined_negatives.score,
+    sources.name AS source, minings.split, minings.method
+FROM _internal.mined_negatives
+JOIN minings USING (mining_key)
+JOIN sources USING (source_id)
+WHERE minings.finished_at IS NOT NULL AND minings.superseded_at IS NULL;
+COMMENT ON VIEW negatives IS 'The hard negatives that a new run would use';
+COMMENT ON COLUMN negatives.recipe IS 'The recipe they were mined for';
+COMMENT ON COLUMN negatives.anchor_section_key IS 'Section of the anchor';
+COMMENT ON COLUMN negatives.rank IS 'From 1, the hardest first';
+COMMENT ON COLUMN negatives.negative_section_key IS 'Section of the negative';
+COMMENT ON COLUMN negatives.score IS 'What it was ranked by; NULL for one that was drawn at random';
+COMMENT ON COLUMN negatives.source IS 'Source of both';
+COMMENT ON COLUMN negatives.split IS 'Split of both';
+COMMENT ON COLUMN negatives.method IS 'bm25, or given: scores from elsewhere';
+
+CREATE VIEW negative_texts AS
+SELECT
+    negatives.recipe, negatives.source, negatives.split, negatives.rank, negatives.score,
+    anchor_records.record_id AS anchor_record_id, anchors.text AS anchor,
+    negative_records.record_id AS negative_record_id, texts.text AS negative
+FROM negatives
+JOIN sections AS anchors ON anchors.section_key = negatives.anchor_section_key
+JOIN records AS anchor_records ON anchor_records.record_key = anchors.record_key
+JOIN sections AS texts ON texts.section_key = negatives.negative_section_key
+JOIN records AS negative_records ON negative_records.record_key = texts.record_key;
+COMMENT ON VIEW negative_texts IS 'The same with record ids and texts, to read';
+COMMENT ON COLUMN negative_texts.recipe IS 'The recipe they were mined for';
+COMMENT ON COLUMN negative_texts.source IS 'Source of both';
+COMMENT ON COLUMN negative_texts.split IS 'Split of both';
+COMMENT ON COLUMN negative_texts.rank IS 'From 1, the hardest first';
+COMMENT ON COLUMN negative_texts.score IS 'What it was ranked by; NULL for one that was drawn at random';
+COMMENT ON COLUMN negative_texts.anchor_record_id IS 'Id of the record of the anchor';
+COMMENT ON COLUMN negative_texts.anchor IS 'Text of the anchor';
+COMMENT ON COLUMN negative_texts.negative_record_id IS 'Id of the record of the negative';
+COMMENT ON COLUMN negative_texts.negative IS 'Text of the negative';
+
+CREATE VIEW judgement_counts AS
+SELECT source, outcome, gate, rule, count(*) AS "rows"
+FROM judgements
+GROUP BY ALL
+ORDER BY ALL;
+COMMENT ON VIEW judgement_counts IS 'How many rows of each source ended how, by gate and rule';
+COMMENT ON COLUMN judgement_counts.source IS 'Name of the source';
+COMMENT ON COLUMN judgement_counts.outcome IS 'accepted, filtered, rejected or unreadable';
+COMMENT ON COLUMN judgement_counts.gate IS 'The first gate that they failed, or NULL';
+COMMENT ON COLUMN judgement_counts.rule IS 'The rule of the gate, or why they were unreadable';
+COMMENT ON COLUMN judgement_counts."rows" IS 'Rows that ended so';
+
+CREATE VIEW rejected_texts AS
+SELECT
+    judgements.source, judgements.file, judgements."row", judgements.gate, judgements.rule,
+    array_to_string(
+        [
+            section.text
+            FOR section IN rejected_rows.sections
+            IF section.text IS NOT NULL AND section.role <> 'rejected'
+        ],
+        chr(10) || chr(10)
+    ) AS text
+FROM _internal.rejected_rows
+JOIN judgements
+    ON judgements.source_id = rejected_rows.source_id AND judgements."row" = rejected_rows."row";
+COMMENT ON VIEW rejected_texts IS 'The texts of rejected rows, where they were kept, with the reason';
+COMMENT ON COLUMN rejected_texts.source IS 'Name of the source';
+COMMENT ON COLUMN rejected_texts.file IS 'The file it stood in, or NULL';
+COMMENT ON COLUMN rejected_texts."row" IS 'Its number in the source, from 1';
+COMMENT ON COLUMN rejected_texts.gate IS 'The gate that rejected it';
+COMMENT ON COLUMN rejected_texts.rule IS 'The rule of that gate';
+COMMENT ON COLUMN rejected_texts.text IS 'Its sections but rejected replies, joined by a blank line';
+
+-- What selectors and conditions look at, and what the guards of mining do besides.
+CREATE MACRO split_chunks(of_split, at_version) AS TABLE
+SELECT
+    chunks.chunk_key, chunks.record_key, chunks.section_key, chunks.text_hash, chunks.kind,
+    chunks.window_index, sections.position, sections.role, sections.heading, sections.text,
+    sections.token_count, records.record_id, records.date, records.group_key, records.taxonomy,
+    records.meta, records.trust, records.created_at, records.updated_at, records.label,
+    sources.name AS source
+FROM chunks
+JOIN sections ON sections.section_key = chunks.section_key
+JOIN records ON records.record_key = chunks.record_key
+JOIN splits ON splits.record_key = chunks.record_key
+JOIN sources ON sources.source_id = records.source_id
+WHERE
+    splits.split = of_split
+    AND is_live(records.added_version, records.removed_version, at_version);
+COMMENT ON MACRO TABLE split_chunks IS
+    'The chunks of a split at a version, with all that selectors and conditions can look at';
+
+CREATE MACRO guarded_chunks(of_split, at_version) AS TABLE
+SELECT found.*, record_families.family, section_hashes.normalised_hash
+FROM split_chunks(of_split, at_version) AS found
+JOIN _internal.record_families ON record_families.record_key = found.record_key
+JOIN _internal.section_hashes ON section_hashes.section_key = found.section_key;
+COMMENT ON MACRO TABLE guarded_chunks IS
+    'The chunks of a split at a version, with their families and the hashes of normalised texts';
+
+-- BM25 as match_bm25 of the fts extension has it (k = 1.2, b = 0.75, log10), with the documents of
+-- several indexes as one collection. The parts of a score are added as integers (2^-56), so that it
+-- is the same to the last bit whatever order they are added in.
+CREATE MACRO ranked_sections(wanted, k) AS TABLE
+WITH scope AS (
+    SELECT place.index_key, place.terms AS asked
+    FROM (SELECT unnest(wanted) AS place)
+),
+totals AS (
+    SELECT
+        sum(text_indexes.documents)::DOUBLE AS documents,
+        sum(text_indexes.tokens) / sum(text_indexes.documents) AS mean_length
+    FROM _internal.text_indexes
+    SEMI JOIN scope ON scope.index_key = text_indexes.index_key
+),
+found AS (
+    SELECT index_terms.index_key, index_terms.term_key, index_terms.term, index_terms.document_count
+    FROM _internal.index_terms
+    JOIN (SELECT DISTINCT index_key, unnest(asked) AS term FROM scope) AS asked_terms
+        ON asked_terms.index_key = index_terms.index_key AND asked_terms.term = index_terms.term
+),
+weights AS (
+    SELECT
+        found.term,
+        log10(
+            (any_value(totals.documents) - sum(found.document_count) + 0.5)
+            / (sum(found.document_count) + 0.5) + 1
+        ) AS idf
+    FROM found
+    CROSS JOIN totals
+    GROUP BY found.term
+),
+scores AS MATERIALIZED (
+    SELECT
+        index_postings.index_key,
+        index_postings.document,
+        sum(
+            round(
+                72057594037927936 * weights.idf * (index_postings.frequency * 2.2::DOUBLE)
+                / (
+                    index_postings.frequency
+                    + 1.2::DOUBLE * (
+                        0.25::DOUBLE
+                        + 0.75::DOUBLE * (index_documents.length / totals.mean_length)
+                    )
+                )
+            )::BIGINT
+        )::DOUBLE / 72057594037927936 AS score
+    FROM _internal.index_postings
+    JOIN found
+        ON found.index_key = index_postings.index_key
+        AND found.term_key = index_postings.term_key
+    JOIN weights ON weights.term = found.term
+    JOIN _internal.index_documents
+        ON index_documents.index_key = index_postings.index_key
+        AND index_documents.document = index_postings.document
+    CROSS JOIN totals
+    GROUP BY index_postings.index_key, index_postings.document
+),
+best AS (
+    SELECT index_key, document, score
+    FROM scores
+    -- Before the join with texts; what ties with the last is kept, for ids decide among ties.
+    WHERE score >= (SELECT min(score) FROM (SELECT score FROM scores ORDER BY score DESC LIMIT k))
+)
+SELECT
+    live_records.record_id, best.score, sections.text, live_records.source, live_records.split,
+    sections.position, sections.role, best.index_key
+FROM best
+JOIN _internal.index_documents
+    ON index_documents.index_key = best.index_key AND index_documents.document = best.document
+JOIN sections ON sections.section_key = index_documents.section_key
+JOIN live_records ON live_records.record_key = sections.record_key
+ORDER BY best.score DESC, live_records.record_id, sections.position
+LIMIT k;
+COMMENT ON MACRO TABLE ranked_sections IS
+    'The k best sections for terms of each index: [{''index_key'': 1, ''terms'': [''fox'']}]';
+
+CREATE MACRO search_terms(terms, k := 10, source := NULL, split := NULL) AS TABLE
+WITH asked AS (
+    SELECT terms AS asked_terms, source AS asked_source, split AS asked_split
+)
+SELECT record_id, score, text
+FROM ranked_sections(
+    (
+        SELECT list({'index_key': text_indexes.index_key, 'terms': asked.asked_terms})
+        FROM _internal.text_indexes
+        JOIN sources ON sources.source_id = text_indexes.source_id
+        CROSS JOIN asked
+        WHERE
+            sources.removed_version IS NULL
+            AND sources.name = coalesce(asked.asked_source, sources.name)
+            AND text_indexes.split = coalesce(asked.asked_split, text_indexes.split)
+    ),
+    k
+);
+COMMENT ON MACRO TABLE search_terms IS
+    'The k best sections for terms, as they are in the index: FROM search_terms([''red'', ''fox''])';
