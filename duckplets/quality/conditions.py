@@ -3,9 +3,9 @@
     text ─name of a function─→ its value has to be True
          ─or a condition, checked as those of recipes─→ DuckDB's SQL over stored metrics
 
-The decision that matters: a condition that looks at the text is answered when the text is
-measured, and its answer stored as a metric of its own. One that looks at metrics alone is answered
-whenever it is decided, so that other limits need no texts.
+A condition that looks at the text is answered when the text is measured, and its answer stored as
+a metric of its own. One that looks at metrics alone is answered whenever it is decided, so that
+other limits need no texts.
 
 ``where=`` asks before any gate, and of a row as it was mapped: its ``record_id`` and ``source``,
 its ``date``, ``group_key``, ``taxonomy``, ``meta``, ``trust``, ``created_at`` and ``updated_at``,
@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Flags
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import QualityError, RecipeError, SourceError, nearest
@@ -29,14 +31,7 @@ from duckplets.recipes.conditions import where_condition
 if TYPE_CHECKING:
     from sqlglot import exp
 
-__all__ = [
-    "Condition",
-    "checked_limit",
-    "checked_size",
-    "checked_where",
-    "chosen",
-    "condition",
-]
+__all__ = ["Condition", "checked_limit", "checked_size", "checked_where", "chosen", "condition"]
 
 _LONG = frozenset({"text", "license", "language"})
 
@@ -51,7 +46,6 @@ class Condition(NamedTuple):
         gates: Registered functions whose values it needs.
         alone: Whether it is the name of such a function.
         reads: The metrics that are in it, ``own:NAME`` for values of registered functions.
-        metrics: What has to be stored to decide by it: these, or its own answer.
     """
 
     text: str
@@ -60,7 +54,11 @@ class Condition(NamedTuple):
     gates: tuple[str, ...]
     alone: bool
     reads: frozenset[str]
-    metrics: frozenset[str]
+
+    @property
+    def metrics(self) -> frozenset[str]:
+        """What has to be stored to decide by it: what it reads, or its own answer."""
+        return frozenset({f"own:{self.text}"}) if self.looks else self.reads
 
 
 def condition(text: str) -> Condition:
@@ -69,40 +67,31 @@ def condition(text: str) -> Condition:
     Raises:
         QualityError: It is neither the name of a registered function nor a condition.
     """
-    text = text.strip()
-    if taken := {"row", "text", *METRICS.names} & {*plugins.names()}:
-        raise QualityError(f"gate name {min(taken)!r} is taken: a metric is called so")
-    if plugins.is_registered(text):
-        names = frozenset({f"own:{text}"})
-        return Condition(text, _sql(_own(text), 1), False, (text,), True, names, names)
-    if text.isidentifier() and text not in METRICS.names:
-        plugins.gate(text)  # says how to register it
-    return _parsed(text)
-
-
-def _parsed(text: str) -> Condition:
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
     from duckplets.recipes.conditions import free_condition
 
+    text, gates = text.strip(), plugins.names()
+    if taken := {"row", "text", *METRICS.names} & {*gates}:
+        raise QualityError(f"gate name {min(taken)!r} is taken: a metric is called so")
+    if text in gates:
+        return Condition(text, _is_one(text), False, (text,), True, frozenset({f"own:{text}"}))
+    if text.isidentifier() and text not in METRICS.names:
+        plugins.gate(text)  # says how to register it
     names = [name for name in METRICS.names if name not in ("own", "present", "sha256")]
-    columns = {name: name in _LONG for name in ("text", *names, *plugins.names())}
     try:
-        tree = free_condition(text, columns)
+        tree = free_condition(text, {name: name in _LONG for name in ("text", *names, *gates)})
     except RecipeError as error:
         raise QualityError(f"gates: {error}") from None
     used = {column.name for column in tree.find_all(exp.Column)}
-    gates = tuple(sorted(used & set(plugins.names())))
+    asked = tuple(sorted(used & {*gates}))
     holder = exp.Paren(this=tree)
     for column in list(holder.find_all(exp.Column)):
-        if column.name in gates:
+        if column.name in asked:
             column.replace(_own(column.name))
-    sql = holder.sql(dialect=DuckDB)
-    reads = frozenset((used - {"text", *gates}) | {f"own:{name}" for name in gates})
-    looks = "text" in used
-    metrics = frozenset({f"own:{text}"}) if looks else reads
-    return Condition(text, sql, looks, gates, False, reads, metrics)
+    reads = frozenset((used - {"text", *asked}) | {f"own:{name}" for name in asked})
+    return Condition(text, holder.sql(dialect=DuckDB), "text" in used, asked, False, reads)
 
 
 def _own(name: str) -> Any:
@@ -112,11 +101,43 @@ def _own(name: str) -> Any:
     return exp.Bracket(this=exp.column("own"), expressions=[exp.Literal.string(name)])
 
 
-def _sql(value: Any, equals: int) -> str:
+def _is_one(name: str) -> str:
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
-    return exp.EQ(this=value, expression=exp.Literal.number(equals)).sql(dialect=DuckDB)
+    return exp.EQ(this=_own(name), expression=exp.Literal.number(1)).sql(dialect=DuckDB)
+
+
+def holds(database: Database, condition: Condition, metrics: pa.Table) -> Flags:
+    """Return for which rows a gate of the user's own is true, bool[rows].
+
+    Args:
+        database: Any connection; nothing in it is read.
+        condition: The gate. If it looks at the text, and ``metrics`` has no column ``text``, its
+            answer from when the text was measured counts.
+        metrics: Columns of ``METRICS``; one that is missing counts as NULL.
+    """
+    from sqlglot import parse_one
+    from sqlglot.dialects.duckdb import DuckDB
+
+    stored = condition.looks and "text" not in metrics.column_names
+    sql = _is_one(condition.text) if stored else condition.sql
+    for field in METRICS:
+        if field.name not in metrics.column_names:
+            metrics = metrics.append_column(field, pa.nulls(metrics.num_rows, field.type))
+    return _places_where(database, parse_one(sql, dialect=DuckDB), metrics)
+
+
+def _places_where(database: Database, tree: Any, rows: pa.Table) -> Flags:
+    from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
+
+    statement = parse_one(query("quality/decide"), dialect=DuckDB, into=exp.Select)
+    sql = statement.where(tree.copy()).sql(dialect=DuckDB)
+    true = np.zeros(rows.num_rows, np.bool_)
+    with database.registered(quality_rows=rows.append_column("place", [np.arange(len(true))])):
+        true[database.arrow(sql)["place"].to_numpy()] = True
+    return true
 
 
 # -- rows that are wanted --------------------------------------------------------------------------
@@ -156,8 +177,8 @@ def chosen(
     *,
     name: str,
     trust: float,
-) -> Any:
-    """Return for which rows a condition is true, bool[rows].
+) -> Flags:
+    """Return for which rows ``where=`` is true, bool[rows].
 
     Args:
         database: The corpus.
@@ -168,20 +189,11 @@ def chosen(
         name: Of the source.
         trust: Of the source, for rows without their own.
     """
-    from sqlglot import exp, parse_one
-    from sqlglot.dialects.duckdb import DuckDB
-
     columns = {column: rows[column] for column in _OF_ROWS} | {"text": texts, "record_id": ids}
-    columns |= {
-        "row": rows["row"],
-        "trust": pc.fill_null(rows["trust"], trust),
-        "source": pa.array([name] * rows.num_rows, pa.string()),
-    }
-    statement = parse_one(query("quality/intake/chosen"), dialect=DuckDB, into=exp.Select)
-    sql = statement.where(condition.copy()).sql(dialect=DuckDB)
-    with database.registered(mapped_rows=pa.table(columns)), database.deadline("where="):
-        found = database.arrow(sql)
-    return pc.is_in(rows["row"], found["row"].combine_chunks()).to_numpy(zero_copy_only=False)
+    columns["trust"] = pc.fill_null(rows["trust"], trust)
+    columns["source"] = pa.array([name] * rows.num_rows, pa.string())
+    with database.deadline("where="):
+        return _places_where(database, condition, pa.table(columns))
 
 
 def checked_size(size_mb: Any) -> float | None:

@@ -1,29 +1,56 @@
 """Decide by metrics and thresholds what becomes of rows: nothing else is looked at.
 
-metrics ─SQL, thresholds as parameters→ a rule for each gate ─first→ outcome, gate, rule
+metrics ─rules of ``settings``, in their order→ the first that fails → outcome, gate, rule
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Flags, Floats
 from duckplets.db.database import Database
-from duckplets.quality.conditions import Condition
+from duckplets.quality.conditions import holds
+from duckplets.quality.language import UNDETERMINED
 from duckplets.quality.metrics import METRICS
-from duckplets.quality.settings import Quality
-from duckplets.quality.thresholds import PII, THRESHOLDS
+from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 
-__all__ = ["ACCEPTED", "GATES", "REJECTED", "decide"]
+__all__ = ["ACCEPTED", "GATES", "REJECTED", "decide", "fails", "needed"]
 
 ACCEPTED, REJECTED = "accepted", "rejected"
 GATES = ("duplicates", "schema", "content", "language_domain")
 
-SAME_TEXT = "same text"
+# Rules that are off while another setting is None.
+_WITH = {
+    "max_profanity_density": "profanity",
+    "undetermined": "language",
+    "min_language_probability": "language",
+    "code_early_gate": "code_score",
+}
+
+
+def _is_on(quality: Quality, rule: str) -> bool:
+    value = getattr(quality, rule)
+    if rule in _WITH and getattr(quality, _WITH[rule]) is None:
+        return False
+    if rule in ("lorem_ipsum", "curly_brackets"):
+        return not value
+    if rule == "max_pii_density" and quality.pii != "reject":
+        return False
+    return value is not None and value is not False and value != ()
+
+
+def needed(quality: Quality) -> frozenset[str]:
+    """Return the metrics that settings decide by; values of the user's own are ``own:NAME``."""
+    on = [rule for rule in RULES if _is_on(quality, rule)]
+    names = {metric for rule in on for metric in RULES[rule]}
+    if "max_pii_density" in on:
+        names |= {PII[kind] for kind in quality.pii_kinds}
+    return frozenset(names.union(*(condition.metrics for condition in quality.conditions)))
 
 
 def decide(
@@ -40,92 +67,148 @@ def decide(
             that is missing counts as NULL, which no rule fails by.
         quality: The settings. A rule has the name of the setting that a row does not meet; a gate
             of the user's own is its own rule, the last ones of ``content``.
-        duplicate: For each row whether it is a duplicate, or by which rule it is one (null where
-            it is none); None where there are none.
+        duplicate: By which rule each row is a duplicate, null where it is none; None for none.
 
     Returns:
         ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule`` (null where accepted),
         in the order of ``metrics``.
     """
     count = metrics.num_rows
-    place = pa.array(np.arange(count))
-    columns = {
-        each.name: metrics[each.name]
-        if each.name in metrics.column_names
-        else pa.nulls(count, each.type)
-        for each in METRICS
-    }
-    table = pa.table({"place": place, **columns})
-    with database.registered(quality_metrics=table):
-        found = database.table("quality/decide", _parameters(quality))
-        own = [_failed(database, condition) for condition in quality.conditions]
-    found = found.take(pc.sort_indices(found["place"]))
-    rules = {
-        "duplicates": _duplicates(duplicate, count) if quality.duplicates else _none(count),
-        "schema": found["schema_rule"],
-        "content": _first([found["content_rule"], *own]),
-        "language_domain": found["domain_rule"],
-    }
-    gates = [
-        pc.if_else(pc.is_valid(rules[gate]), pa.scalar(gate), pa.scalar(None, pa.string()))
-        for gate in GATES
-    ]
-    rule, gate = _first([rules[gate] for gate in GATES]), _first(gates)
-    outcome = pc.if_else(pc.is_valid(rule), pa.scalar(REJECTED), pa.scalar(ACCEPTED))
-    decided = {"row": metrics["row"], "outcome": outcome, "gate": gate, "rule": rule}
-    return pa.table(decided).combine_chunks()
+    gate, rule = np.full(count, None, object), np.full(count, None, object)
+
+    def reject(places: Flags, by: str, why: Any) -> None:
+        first = places & (rule == None)  # noqa: E711 - of each element
+        gate[first], rule[first] = by, why[first] if isinstance(why, np.ndarray) else why
+
+    if duplicate is not None and quality.duplicates:
+        why = np.array(duplicate.to_pylist(), object)
+        reject(why != None, "duplicates", why)  # noqa: E711 - of each element
+    columns, conditions = Columns(metrics), quality.conditions
+    for name, facts in SETTINGS.items():
+        if name == "gates":
+            for condition in conditions:
+                reject(~holds(database, condition, metrics), "content", condition.text)
+        elif name in RULES and name != "duplicates" and _is_on(quality, name):
+            reject(_fails(name, quality, columns), facts["gate"], name)
+    outcome = np.where(rule == None, ACCEPTED, REJECTED)  # noqa: E711 - of each element
+    texts = {"outcome": outcome.tolist(), "gate": gate.tolist(), "rule": rule.tolist()}
+    return pa.table(
+        {"row": metrics["row"]} | {n: pa.array(of, pa.string()) for n, of in texts.items()}
+    ).combine_chunks()
 
 
-def _parameters(quality: Quality) -> dict[str, Any]:
-    licenses = quality.licenses
-    thresholds = {name: getattr(quality, name) for name in THRESHOLDS}
-    if quality.language is None:
-        thresholds["min_language_probability"] = None
-    return thresholds | {
-        "required": list(quality.required),
-        "licenses": None if licenses is None else [name.strip().lower() for name in licenses],
-        "pii": quality.pii == "reject",
-        **{kind: int(kind in quality.pii_kinds) for kind in PII},
-        "copyright": bool(quality.copyright),
-        "lorem_ipsum": quality.lorem_ipsum,
-        "curly_brackets": quality.curly_brackets,
-        "language": quality.language,
-        "undetermined": quality.undetermined == "accept",
-        "code_early_gate": quality.code_early_gate,
-    }
+def fails(metrics: pa.Table, quality: Quality, rule: str) -> Flags:
+    """Return which rows fail one rule, whatever other rules say; bool[rows]."""
+    return _fails(rule, quality, Columns(metrics))
 
 
-def _failed(database: Database, condition: Condition) -> pa.ChunkedArray:
-    """Return the text of a condition where it is not true, else null; in the order of places."""
-    from sqlglot import exp, parse_one
-    from sqlglot.dialects.duckdb import DuckDB
+class Columns:
+    """Metrics by name, as floats: NaN where null or missing."""
 
-    if condition.looks:
-        answer = exp.Bracket(
-            this=exp.column("own"), expressions=[exp.Literal.string(condition.text)]
-        )
-        tree: Any = exp.EQ(this=answer, expression=exp.Literal.number(1))
-    else:
-        tree = parse_one(condition.sql, dialect=DuckDB)
-    holds = exp.Anonymous(this="coalesce", expressions=[exp.Paren(this=tree), exp.false()])
-    query = exp.select("place", exp.alias_(holds, "holds")).from_("quality_metrics")
-    found = database.arrow(query.sql(dialect=DuckDB))
-    holds = found["holds"].take(pc.sort_indices(found["place"]))
-    return pc.if_else(holds, pa.scalar(None, pa.string()), pa.scalar(condition.text))
+    def __init__(self, metrics: pa.Table) -> None:
+        self._metrics = metrics
 
+    def array(self, name: str) -> Any:
+        """Return a metric as it is stored."""
+        if name in self._metrics.column_names:
+            return self._metrics[name].combine_chunks()
+        return pa.nulls(self._metrics.num_rows, METRICS.field(name).type)
 
-def _duplicates(duplicate: pa.Array | None, count: int) -> pa.Array:
-    if duplicate is None:
-        return _none(count)
-    if pa.types.is_boolean(duplicate.type):
-        is_one = pc.fill_null(duplicate, False)
-        return pc.if_else(is_one, pa.scalar(SAME_TEXT), pa.scalar(None, pa.string()))
-    return duplicate.cast(pa.string())
+    def __getitem__(self, name: str) -> Floats:
+        values: Floats = self.array(name).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return values
+
+    def share(self, some: Floats, of: Floats) -> Floats:
+        """Return a share; of nothing it is infinite."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares: Floats = np.where((of == 0) & ~np.isnan(some), np.inf, some / of)
+        return shares
 
 
-def _none(count: int) -> pa.Array:
-    return pa.nulls(count, pa.string())
+def _fails(rule: str, quality: Quality, columns: Columns) -> Flags:
+    """Return which rows do not meet a setting; a comparison with NaN is false."""
+    if rule in _OTHERS:
+        return _OTHERS[rule](columns, quality)
+    some, *of = (columns[name] for name in RULES[rule])
+    value = some if not of else columns.share(some, of[0] if len(of) == 1 else of[0] - of[1])
+    fails = _below if rule.startswith("min_") else _above
+    return fails(value, getattr(quality, rule))
 
 
-def _first(rules: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
-    return pc.coalesce(*rules)
+def _below(values: Floats, limit: Any) -> Flags:
+    failed: Flags = values < limit
+    return failed
+
+
+def _above(values: Floats, limit: Any) -> Flags:
+    failed: Flags = values > limit
+    return failed
+
+
+def _required(columns: Columns, quality: Quality) -> Flags:
+    present = columns.array("present")
+    owners = pc.list_parent_indices(present).to_numpy()
+    names = present.flatten()
+    lacks = np.zeros(len(present), np.bool_)
+    for name in quality.required:
+        there = np.zeros(len(present), np.bool_)
+        there[owners[pc.equal(names, name).to_numpy(zero_copy_only=False)]] = True
+        lacks |= ~there
+    return lacks
+
+
+def _licenses(columns: Columns, quality: Quality) -> Flags:
+    found = pc.utf8_lower(pc.utf8_trim(columns.array("license"), " "))
+    allowed = [name.strip().lower() for name in quality.licenses or ()]
+    return ~_true(pc.is_in(found, pa.array(allowed, pa.string())))
+
+
+def _max_pii_density(columns: Columns, quality: Quality) -> Flags:
+    found = sum(np.nan_to_num(columns[PII[kind]]) for kind in quality.pii_kinds)
+    return _above(columns.share(np.asarray(found), columns["words"]), quality.max_pii_density)
+
+
+def _undetermined(columns: Columns, quality: Quality) -> Flags:
+    is_rejected = quality.undetermined == "reject"
+    return _true(pc.equal(columns.array("language"), UNDETERMINED)) & is_rejected
+
+
+def _language(columns: Columns, quality: Quality) -> Flags:
+    code = columns.array("language")
+    known = pc.is_in(code, pa.array([UNDETERMINED, quality.language]))
+    return _true(pc.is_valid(code)) & ~_true(known)
+
+
+def _min_language_probability(columns: Columns, quality: Quality) -> Flags:
+    is_it = _true(pc.equal(columns.array("language"), quality.language))
+    return is_it & _below(columns["language_probability"], quality.min_language_probability)
+
+
+def _code_score(columns: Columns, quality: Quality) -> Flags:
+    """Compare the score of the report, whose weights are taken to be in hundredths."""
+    lines = columns["code_lines"]
+    score = columns.share(45 * columns["code_indented"], lines)
+    score = score + 30 * columns.share(columns["code_symbols"], columns["code_characters"])
+    score = score + 25 * columns.share(columns["code_keywords"], columns["code_words"])
+    return _below(np.where(lines < 3, 0, score / 100), quality.code_score)
+
+
+def _true(answers: pa.Array) -> Flags:
+    found: Flags = pc.fill_null(answers, False).to_numpy(zero_copy_only=False)
+    return found
+
+
+# Rules that compare otherwise than by their names.
+_OTHERS: Mapping[str, Callable[[Columns, Quality], Flags]] = {
+    "required": _required,
+    "licenses": _licenses,
+    "max_pii_density": _max_pii_density,
+    "copyright": lambda columns, _: columns["copyright"] > 0,
+    "lorem_ipsum": lambda columns, _: columns["lorem_ipsum"] > 0,
+    "curly_brackets": lambda columns, _: columns["curly_brackets"] > 0,
+    "undetermined": _undetermined,
+    "language": _language,
+    "min_language_probability": _min_language_probability,
+    "code_early_gate": lambda columns, _: _true(pc.equal(columns.array("code_early"), False)),
+    "code_score": _code_score,
+}

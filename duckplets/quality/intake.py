@@ -225,7 +225,7 @@ class QualityGates:
             met = chosen(database, self._condition, batch, texts, ids, name=of.name, trust=of.trust)
             out = usable & ~met
             outcome[out], gate[out], rule[out] = "filtered", *FILTERED
-        hidden = to_redact(database, self.quality, found)
+        hidden = to_redact(self.quality, found)
         if self.quality is not None and hidden.any():
             batch = without_personal_data(batch, hidden, redacting(database, self.quality))
             texts = texts_in(batch)

@@ -30,10 +30,11 @@ from duckplets.ingest.append import Appending
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.records import commit_version, current_version
 from duckplets.ingest.splits import assign_missing
+from duckplets.quality.decide import decide, needed
 from duckplets.quality.exact_dedup import GATE, Candidate, settle
 from duckplets.quality.judgement_log import STORED, measured_by, stored_metrics
+from duckplets.quality.measure import measured
 from duckplets.quality.measured import measured_over
-from duckplets.quality.metrics import measured, needed
 from duckplets.quality.report import JudgeReport
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import (
@@ -190,8 +191,6 @@ class _Judging:
 
     def _thresholds(self, batch: pa.RecordBatch) -> pa.Table:
         """Return how rows end by the thresholds alone, after measuring what is missing."""
-        from duckplets.quality.decide import decide
-
         kinds = batch["measured"].dictionary_encode()
         lacking = [not self._has_all(kind) for kind in kinds.dictionary.to_pylist()]
         codes = kinds.indices.fill_null(len(lacking)).to_numpy()

@@ -12,6 +12,8 @@ times its size.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +25,7 @@ import pyarrow.compute as pc
 
 from duckplets.db.database import Database
 from duckplets.quality import plugins, tokens
-from duckplets.quality.conditions import Condition
+from duckplets.quality.conditions import holds
 from duckplets.quality.language import detector_of, languages
 from duckplets.quality.live_texts import portions
 from duckplets.quality.metrics import METRICS
@@ -32,7 +34,9 @@ from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of
 from duckplets.quality.words import WordFile
 
-__all__ = ["measure", "ready"]
+__all__ = ["measure", "measured", "ready"]
+
+_VERSION = "1"  # of what is measured; another one counts as another metric
 
 _SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
 _MORSEL, _MORSEL_BYTES = 256, 1 << 20  # of texts that a thread of DuckDB takes at once
@@ -102,6 +106,38 @@ def ready(quality: Quality) -> None:
     for condition in quality.conditions:
         for name in condition.gates:
             plugins.gate(name)
+
+
+def measured(quality: Quality) -> dict[str, str]:
+    """Return the metrics that ``measure`` takes, with a key of the settings that it takes each by.
+
+    A stored metric serves other settings where these have the same key for it.
+    """
+    keys = {name: _VERSION for name in METRICS.names if name != "own"}
+    keys["copyright"] = _key("copyright", quality.copyright)
+    terms = _key("terms", quality.terms.sha256)
+    keys |= {"domain_terms": terms, "domain_categories": terms}
+    if quality.profane is None:
+        del keys["profanity"]
+    else:
+        keys["profanity"] = _key("profanity", quality.profane.sha256)
+    if quality.language is None:
+        del keys["language"], keys["language_probability"]
+    else:
+        found = detector_of(quality.detector)
+        by = (found.name, found.version, quality.language_prefix, quality.min_letters)
+        keys["language"] = keys["language_probability"] = _key("language", by)
+    for condition in quality.conditions:
+        keys |= {f"own:{name}": plugins.gate(name).version for name in condition.gates}
+    for condition in quality.conditions:
+        if condition.looks:
+            reads = sorted((name, keys.get(name)) for name in condition.reads)
+            keys[f"own:{condition.text}"] = _key("condition", reads)
+    return keys
+
+
+def _key(what: str, by: object) -> str:
+    return hashlib.sha256(json.dumps([_VERSION, what, by]).encode()).hexdigest()[:16]
 
 
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
@@ -287,7 +323,7 @@ def _own_values(
     looking = [condition for condition in quality.conditions if condition.looks]
     if looking and len(texts):
         table = metrics.append_column("text", texts).append_column("own", _maps(values, len(texts)))
-        values |= {c.text: _answers(database, table, c) for c in looking}
+        values |= {c.text: holds(database, c, table).astype(float).tolist() for c in looking}
     return _maps(values, len(texts)).cast(kind)
 
 
@@ -296,19 +332,3 @@ def _maps(values: dict[str, Sequence[float]], count: int) -> pa.Array:
     names = sorted(values)
     rows = zip(*(values[name] for name in names), strict=True) if names else [()] * count
     return pa.array([list(zip(names, row, strict=True)) for row in rows], kind)
-
-
-def _answers(database: Database, table: pa.Table, condition: Condition) -> list[float]:
-    """Return 1 for the rows for which a condition on the text is true, else 0."""
-    from sqlglot import exp, parse_one
-    from sqlglot.dialects.duckdb import DuckDB
-
-    holds = exp.Anonymous(
-        this="coalesce",
-        expressions=[exp.Paren(this=parse_one(condition.sql, dialect=DuckDB)), exp.false()],
-    )
-    query = exp.select("row", exp.alias_(holds, "holds")).from_("quality_looked")
-    with database.registered(quality_looked=table):
-        found = database.arrow(query.sql(dialect=DuckDB))
-    by_row = dict(zip(found["row"].to_pylist(), found["holds"].to_pylist(), strict=True))
-    return [float(by_row[row]) for row in table["row"].to_pylist()]

@@ -1,33 +1,83 @@
-"""Settings of quality: every threshold of every gate, and presets of them.
+"""Settings of quality: one table of every threshold, with its check, its metrics and its presets.
 
-    preset ─defaults─┐
+    preset ─values─┐
     arguments, TOML ─┴─checked→ Quality ─to_dict→ JSON that an acquisition stores
 
-The decision that matters: a setting that turns a gate off is None, and what a preset leaves out is
-None. So the settings that are stored name each threshold that was used, whatever a later version
-of a preset says.
+A setting that turns a rule off is None, and what a preset leaves out is off. So the settings that
+are stored name each threshold that was used, whatever a later version of a preset says.
 """
+
+# ruff: noqa: RUF009 - what is called makes a field
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from duckplets.base.documents import read_document
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Bounds, check, kinds_of
 from duckplets.errors import QualityError, nearest
 from duckplets.quality import plugins
 from duckplets.quality.conditions import Condition, condition
-from duckplets.quality.thresholds import BLANK, CHECKS, PRESETS
 from duckplets.quality.words import SHIPPED, WordFile, read_terms, read_words
 
-__all__ = ["Quality"]
+__all__ = ["PII", "PRESETS", "RULES", "SETTINGS", "Quality"]
+
+PII = {
+    "email": "emails",
+    "phone": "phones",
+    "ssn": "ssns",
+    "ipv4": "addresses",
+    "card": "cards",
+}
+"""Kinds of personal data, and the metric of each."""
+
+PRESETS: Mapping[str, str | None] = {
+    "general": None,
+    "medical": "general",
+    "code": None,
+    "report": "code",
+    "gopher": None,
+    "c4": None,
+    "fineweb": None,
+}
+"""Presets, and the one that each begins with."""
 
 _PRESET: Any = type("Preset", (), {"__repr__": lambda _: "of the preset"})()
+_LARGEST = 1 << 40
+_RIGHTS = ("copyright", "©", "all rights reserved")
+_CODE = ("code_lines", "code_indented", "code_symbols", "code_characters", "code_keywords")
+
+Count = Annotated[int, Bounds(0, _LARGEST)] | None
+Share = Annotated[float, Bounds(0, 1)] | None
+Amount = Annotated[float, Bounds(0, _LARGEST)] | None
+Texts = tuple[str, ...]
+Kinds = tuple[Literal["email", "phone", "ssn", "ipv4", "card"], ...]
+
+
+def _rule(gate: str | None, *of: str, off: Any = None, **presets: Any) -> Any:
+    """Declare a setting.
+
+    Args:
+        gate: Whose rule it is; None for what only says how to measure.
+        of: The metrics that it is compared with: one, or a share of the first in the second. Less
+            than ``min_…`` fails, and more than ``max_…``; what compares otherwise is in ``decide``.
+        off: Its value where neither the caller nor the preset gives one.
+        presets: Its values by preset.
+    """
+    facts = {"gate": gate, "of": of, "off": off, "presets": presets}
+    return field(default=_PRESET, metadata=facts)
+
+
+_setting = partial(_rule, None)
+_schema, _content = partial(_rule, "schema"), partial(_rule, "content")
+_domain = partial(_rule, "language_domain")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,61 +166,68 @@ class Quality:
     """
 
     preset: str = field(default="general", kw_only=False)
-    duplicates: bool = _PRESET
-    keep_rejected: bool = _PRESET
-    min_characters: int | None = _PRESET
-    max_characters: int | None = _PRESET
-    required: tuple[str, ...] = _PRESET
-    licenses: tuple[str, ...] | None = _PRESET
-    pii: str | None = _PRESET
-    pii_kinds: tuple[str, ...] = _PRESET
-    max_pii_density: float | None = _PRESET
-    profanity: str | Path | None = _PRESET
-    max_profanity_density: float | None = _PRESET
-    copyright: tuple[str, ...] = _PRESET
-    min_words: int | None = _PRESET
-    max_words: int | None = _PRESET
-    min_word_length: float | None = _PRESET
-    max_word_length: float | None = _PRESET
-    max_hashes: float | None = _PRESET
-    max_ellipses: float | None = _PRESET
-    max_bullet_lines: float | None = _PRESET
-    max_ellipsis_lines: float | None = _PRESET
-    min_alphabetic_words: float | None = _PRESET
-    min_stop_words: int | None = _PRESET
-    max_duplicate_paragraphs: float | None = _PRESET
-    max_duplicate_paragraph_characters: float | None = _PRESET
-    max_duplicate_lines: float | None = _PRESET
-    max_duplicate_line_characters: float | None = _PRESET
-    max_top_2gram: float | None = _PRESET
-    max_top_3gram: float | None = _PRESET
-    max_top_4gram: float | None = _PRESET
-    max_duplicate_5grams: float | None = _PRESET
-    max_duplicate_6grams: float | None = _PRESET
-    max_duplicate_7grams: float | None = _PRESET
-    max_duplicate_8grams: float | None = _PRESET
-    max_duplicate_9grams: float | None = _PRESET
-    max_duplicate_10grams: float | None = _PRESET
-    min_sentences: int | None = _PRESET
-    lorem_ipsum: bool = _PRESET
-    curly_brackets: bool = _PRESET
-    min_punctuated_lines: float | None = _PRESET
-    max_short_lines: float | None = _PRESET
-    max_duplicate_filled_characters: float | None = _PRESET
-    max_newlines: float | None = _PRESET
-    gates: tuple[str, ...] = _PRESET
-    language: str | None = _PRESET
-    min_language_probability: float | None = _PRESET
-    language_prefix: int = _PRESET
-    min_letters: int = _PRESET
-    undetermined: str = _PRESET
-    detector: str = _PRESET
-    vocabulary: str | Path = _PRESET
-    min_domain_terms: int | None = _PRESET
-    min_domain_density: float | None = _PRESET
-    min_domain_categories: int | None = _PRESET
-    code_score: float | None = _PRESET
-    code_early_gate: bool = _PRESET
+    duplicates: bool = _rule("duplicates", "sha256", off=True)
+    keep_rejected: bool = _setting(off=True)
+    required: Texts = _schema("present", off=())
+    min_characters: Count = _schema("characters", general=50, code=50)
+    max_characters: Count = _schema("characters")
+    licenses: Texts | None = _schema("license")
+    pii: Literal["reject", "redact"] | None = _setting(general="reject", code="reject")
+    pii_kinds: Kinds = _setting(off=tuple(PII))
+    max_pii_density: Amount = _content("words", off=0.01)
+    profanity: str | Path | None = _setting()
+    max_profanity_density: Amount = _content("profanity", "words", off=0.01)
+    # The heads of source files name who holds the rights, so the phrases are off for code.
+    copyright: Texts = _content("copyright", off=(), general=_RIGHTS)
+    min_words: Count = _content("plain_tokens", gopher=50)
+    max_words: Count = _content("plain_tokens", gopher=100_000)
+    min_word_length: Amount = _content("plain_characters", "plain_tokens", gopher=3.0)
+    max_word_length: Amount = _content("plain_characters", "plain_tokens", gopher=10.0)
+    max_hashes: Amount = _content("hashes", "tokens", gopher=0.1)
+    max_ellipses: Amount = _content("ellipses", "tokens", gopher=0.1)
+    max_bullet_lines: Share = _content("bullet_lines", "lines", gopher=0.9)
+    max_ellipsis_lines: Share = _content("ellipsis_lines", "lines", gopher=0.3)
+    min_alphabetic_words: Share = _content("alphabetic_tokens", "tokens", gopher=0.8)
+    min_stop_words: Count = _content("stop_words", gopher=2)
+    max_duplicate_paragraphs: Share = _content("duplicate_paragraphs", "paragraphs", gopher=0.3)
+    max_duplicate_paragraph_characters: Share = _content(
+        "duplicate_paragraph_characters", "characters", gopher=0.2
+    )
+    max_duplicate_lines: Share = _content("duplicate_lines", "pieces", gopher=0.3)
+    max_duplicate_line_characters: Share = _content(
+        "duplicate_line_characters", "characters", gopher=0.2
+    )
+    max_top_2gram: Amount = _content("top_2gram", "characters", gopher=0.2)
+    max_top_3gram: Amount = _content("top_3gram", "characters", gopher=0.18)
+    max_top_4gram: Amount = _content("top_4gram", "characters", gopher=0.16)
+    max_duplicate_5grams: Share = _content("duplicate_5grams", "characters", gopher=0.15)
+    max_duplicate_6grams: Share = _content("duplicate_6grams", "characters", gopher=0.14)
+    max_duplicate_7grams: Share = _content("duplicate_7grams", "characters", gopher=0.13)
+    max_duplicate_8grams: Share = _content("duplicate_8grams", "characters", gopher=0.12)
+    max_duplicate_9grams: Share = _content("duplicate_9grams", "characters", gopher=0.11)
+    max_duplicate_10grams: Share = _content("duplicate_10grams", "characters", gopher=0.1)
+    lorem_ipsum: bool = _content("lorem_ipsum", off=True, c4=False)
+    curly_brackets: bool = _content("curly_brackets", off=True, c4=False)
+    min_sentences: Count = _content("sentences", c4=5)
+    min_punctuated_lines: Share = _content("punctuated_lines", "filled_lines", fineweb=0.12)
+    max_short_lines: Share = _content("short_lines", "filled_lines", fineweb=0.67)
+    max_duplicate_filled_characters: Share = _content(
+        "duplicate_filled_characters", "characters", "newlines", fineweb=0.01
+    )
+    max_newlines: Amount = _content("newlines", "tokens", fineweb=0.3)
+    gates: Texts = _setting(off=())
+    undetermined: Literal["accept", "reject"] = _domain("language", off="accept")
+    language: str | None = _domain("language", "language_probability", general="en")
+    min_language_probability: Share = _domain("language_probability", off=0.9)
+    language_prefix: Annotated[int, Bounds(1, 100_000)] = _setting(off=500)
+    min_letters: Annotated[int, Bounds(0, _LARGEST)] = _setting(off=20)
+    detector: str = _setting(off="py3langid")
+    vocabulary: str | Path = _setting(off=SHIPPED)
+    min_domain_terms: Count = _domain("domain_terms", medical=3)
+    min_domain_density: Amount = _domain("domain_terms", "words", medical=0.05)
+    min_domain_categories: Count = _domain("domain_categories", medical=2)
+    code_early_gate: bool = _domain("code_early", off=False, report=True)
+    code_score: Share = _domain(*_CODE, "code_words", code=0.15, report=0.43)
     profane: WordFile | None = field(init=False, repr=False)
     terms: WordFile = field(init=False, repr=False)
     conditions: tuple[Condition, ...] = field(init=False, repr=False)
@@ -182,17 +239,29 @@ class Quality:
             raise QualityError(
                 f"preset={shown(repr(self.preset))}{close}: known are {', '.join(PRESETS)}"
             )
-        own_values = {**BLANK, **PRESETS[self.preset]}
-        for name, check in CHECKS.items():
-            given = getattr(self, name)
-            value = own_values[name] if given is _PRESET else check(name, given)
-            object.__setattr__(self, name, value)
+        for name, facts in SETTINGS.items():
+            if getattr(self, name) is _PRESET:
+                object.__setattr__(self, name, _value_in(self.preset, facts))
+            elif getattr(self, name) is None and facts["off"] == ():
+                object.__setattr__(self, name, ())
+        check(self, QualityError)
+        self._check_texts()
         if self.language is not None:
             _check_language(self.language, self.detector)
         profane = None if self.profanity is None else read_words(self.profanity)
         object.__setattr__(self, "profane", profane)
         object.__setattr__(self, "terms", read_terms(self.vocabulary))
         object.__setattr__(self, "conditions", tuple(map(condition, self.gates)))
+
+    def _check_texts(self) -> None:
+        kinds = tuple(kind for kind in PII if kind in self.pii_kinds)
+        object.__setattr__(self, "pii_kinds", kinds)
+        for name in ("pii_kinds", "licenses"):
+            if getattr(self, name) == ():
+                raise QualityError(f"{name}=(): give one or more, or leave it out")
+        for name in ("required", "licenses", "copyright", "gates"):
+            if not all(text.strip() for text in getattr(self, name) or ()):
+                raise QualityError(f"{name}={shown(repr(getattr(self, name)))}: a text is blank")
 
     @classmethod
     def of(cls, value: Any) -> Self:
@@ -241,17 +310,18 @@ class Quality:
 
     @classmethod
     def _of_mapping(cls, table: Mapping[str, Any], where: str) -> Self:
-        known = ["preset", *CHECKS]
+        known = ["preset", *SETTINGS]
         for key in table:
             if key not in known and key != "sha256":
                 close = nearest(str(key), known)
                 raise QualityError(f"{where}: unknown setting {shown(repr(key))}{close}")
+        flags = {name for name, kind in kinds_of(Quality).items() if kind is bool}
         given: dict[str, Any] = {
-            name: None if value is False and not CHECKS[name].is_flag else value
+            name: None if value is False and name not in flags else value
             for name, value in table.items()
-            if name in CHECKS
+            if name != "sha256"
         }
-        made = cls(preset=table.get("preset", "general"), **given)
+        made = cls(**given)
         for name, digest in (table.get("sha256") or {}).items():
             if made._digests().get(name) != digest:
                 raise QualityError(
@@ -263,7 +333,7 @@ class Quality:
     def to_dict(self) -> dict[str, Any]:
         """Return all settings as plain JSON values, with the digests of the word files."""
         settings: dict[str, Any] = {"preset": self.preset}
-        for name in CHECKS:
+        for name in SETTINGS:
             value = getattr(self, name)
             value = list(value) if isinstance(value, tuple) else value
             settings[name] = str(value) if isinstance(value, Path) else value
@@ -278,6 +348,26 @@ class Quality:
     def _digests(self) -> dict[str, str]:
         digests = {"vocabulary": self.terms.sha256}
         return digests if self.profane is None else digests | {"profanity": self.profane.sha256}
+
+
+SETTINGS: Mapping[str, Mapping[str, Any]] = {
+    each.name: each.metadata for each in fields(Quality) if each.metadata
+}
+"""What ``_rule`` has said of every setting, by name; rules in the order in which they are asked."""
+
+RULES: Mapping[str, tuple[str, ...]] = {
+    name: facts["of"] for name, facts in SETTINGS.items() if facts["gate"] is not None
+}
+"""The metrics that each rule is compared with."""
+
+
+def _value_in(preset: str | None, facts: Mapping[str, Any]) -> Any:
+    """Return the value of a setting in a preset."""
+    while preset is not None:
+        if preset in facts["presets"]:
+            return facts["presets"][preset]
+        preset = PRESETS[preset]
+    return facts["off"]
 
 
 def _check_language(code: str, detector: str) -> None:

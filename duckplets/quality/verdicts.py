@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,7 +11,8 @@ import pyarrow.compute as pc
 
 from duckplets.db.database import Database
 from duckplets.ingest.gates import METRICS
-from duckplets.quality.metrics import measured
+from duckplets.quality.decide import decide, fails
+from duckplets.quality.measure import measure, measured
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import Redact, digests_of, joined
 
@@ -71,8 +71,6 @@ def verdicts(
     )
     if quality is None or texts.null_count == count:
         return found
-    from duckplets.quality.decide import decide
-
     if METRICS in batch.schema.names:
         known = batch[METRICS].flatten()
         metrics = pa.table(known, names=[each.name for each in batch[METRICS].type])
@@ -95,8 +93,6 @@ def measured_texts(
     database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality
 ) -> pa.Table:
     """Return the metrics of the rows that have a text; see ``verdicts``."""
-    from duckplets.quality.measure import measure
-
     numbers = pa.array(np.arange(len(texts)))
     rows = pa.table({"row": numbers, "text": texts} | fields_of(batch))
     return measure(database, rows.filter(pc.is_valid(rows["text"])), quality)
@@ -139,7 +135,7 @@ def in_places(metrics: pa.Table, count: int) -> pa.Table:
     return metrics.take(pa.array(at, mask=~there)).set_column(0, "row", pa.array(np.arange(count)))
 
 
-def to_redact(database: Database, quality: Quality | None, found: Verdicts) -> Any:
+def to_redact(quality: Quality | None, found: Verdicts) -> Any:
     """Return which rows are stored without personal data, bool[rows]."""
     count = len(found.outcome)
     if quality is not None and quality.pii == "redact":
@@ -147,30 +143,12 @@ def to_redact(database: Database, quality: Quality | None, found: Verdicts) -> A
     if quality is None or quality.pii is None or quality.max_pii_density is None or not found.keys:
         return np.zeros(count, bool)
     # A row may have failed another gate before: this rule is asked alone.
-    from duckplets.quality.decide import decide
-
-    places = np.flatnonzero(found.outcome == "rejected")
     failed = np.zeros(count, bool)
-    if len(places):
+    places = np.flatnonzero(found.outcome == "rejected")
+    if quality.pii == "reject" and len(places):
         metrics = found.metrics.take(pa.array(places))
-        alone = decide(database, metrics, _privacy(quality.pii_kinds, quality.max_pii_density))
-        failed[places] = pc.equal(alone["outcome"], "rejected").to_numpy(zero_copy_only=False)
+        failed[places] = fails(metrics, quality, "max_pii_density")
     return failed
-
-
-@cache
-def _privacy(kinds: tuple[str, ...], density: float) -> Quality:
-    """Return settings with the rule on personal data and no other."""
-    return Quality(
-        preset="c4",
-        duplicates=False,
-        min_sentences=None,
-        lorem_ipsum=True,
-        curly_brackets=True,
-        pii="reject",
-        pii_kinds=kinds,
-        max_pii_density=density,
-    )
 
 
 def redacting(database: Database, quality: Quality) -> Redact:

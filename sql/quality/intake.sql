@@ -192,12 +192,6 @@ SELECT metrics
 FROM judgements
 LIMIT 0
 
--- name: chosen
--- The rows of an intake (Arrow mapped_rows) for which a condition on slot is true, which is added.
--- Rows: in any order.
-SELECT slot.row
-FROM mapped_rows AS slot
-
 -- name: measured
 -- Note by which settings metrics were taken, if that is not known.
 -- Parameters: $measured, $keys (JSON).

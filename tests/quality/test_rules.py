@@ -11,11 +11,12 @@ import pyarrow as pa
 import pytest
 
 from duckplets.db.database import Database
-from duckplets.quality.decide import GATES, decide
-from duckplets.quality.measure import measure
-from duckplets.quality.metrics import METRICS, RULES, measured, needed
-from duckplets.quality.settings import Quality
-from duckplets.quality.thresholds import PRESETS, THRESHOLDS
+from duckplets.quality.decide import GATES, decide, needed
+from duckplets.quality.measure import measure, measured
+from duckplets.quality.metrics import METRICS
+from duckplets.quality.settings import RULES, SETTINGS, Quality
+
+THRESHOLDS = [r for r in RULES if r.startswith(("min_", "max_")) or r == "code_score"]
 
 OFF: dict[str, Any] = dict.fromkeys(THRESHOLDS) | {
     "pii": None,
@@ -52,6 +53,7 @@ def lines(*counted: tuple[int, str], joint: str = "\n") -> str:
     return joint.join(found)
 
 
+PRIVACY = "max_pii_density"
 LONG, SHORT = "x" * 31, "@" + "x" * 25
 GRAMS = [(2, "ab cd", 4, 100), (3, "ab cd ef", 9, 400), (4, "ab cd ef gh", 4, 275)]
 PARTS = "p" * 100
@@ -115,7 +117,7 @@ CASES = list(cases())
 def only(rule: str, value: Any) -> Quality:
     """Return settings in which one rule is on."""
     if value is None:
-        (value,) = [preset[rule] for preset in PRESETS.values() if rule in preset]
+        (value,) = SETTINGS[rule]["presets"].values()
     pii = {"pii": "reject"} if rule == "max_pii_density" else {}
     return Quality(**{**OFF, rule: value, **pii})
 
@@ -137,7 +139,8 @@ def test_a_rule_at_its_limit(at: int) -> None:
 
 
 def test_every_rule_of_the_presets_has_its_case() -> None:
-    rules = {rule for name in ("gopher", "c4", "fineweb") for rule in PRESETS[name]}
+    presets = {"gopher", "c4", "fineweb"}
+    rules = {rule for rule, facts in SETTINGS.items() if presets & {*facts["presets"]}}
     assert rules <= {case[0] for case in CASES}
     # Those that are no thresholds of text alone have tests of their own.
     assert set(THRESHOLDS) - {case[0] for case in CASES} == {
@@ -153,7 +156,8 @@ def test_a_rule_decides_by_the_metrics_that_it_needs() -> None:
         if rule in RULES:
             quality = only(rule, value)
             row = table.slice(2 * at + 1, 1)
-            assert needed(quality) == {*RULES[rule], "sha256"}
+            more = {"emails", "phones", "ssns", "addresses", "cards"} if rule == PRIVACY else set()
+            assert needed(quality) == {*RULES[rule], "sha256"} | more
             kept = row.select(["row", *needed(quality)])
             assert decide(database, kept, quality)["rule"].to_pylist() == [rule]
 
@@ -186,10 +190,12 @@ def test_the_first_gate_that_fails_is_the_reason() -> None:
         ("language_domain", "min_language_probability", {"language_probability": 0.9}),
     ]
     quality, database, values = Quality(required=("title",)), Database.reader(), dict(BAD)
-    (reason,) = decide(database, row(**values), quality, pa.array([True])).to_pylist()
+    (reason,) = decide(database, row(**values), quality, pa.array(["same text"])).to_pylist()
     assert reason == {"row": 7, "outcome": "rejected", "gate": GATES[0], "rule": "same text"}
     for gate, rule, change in undone:
-        (reason,) = decide(database, row(**values), quality, pa.array([False])).to_pylist()
+        (reason,) = decide(
+            database, row(**values), quality, pa.array([None], pa.string())
+        ).to_pylist()
         assert (reason["gate"], reason["rule"]) == (gate, rule)
         values |= change
     (reason,) = decide(database, row(**values), quality).to_pylist()

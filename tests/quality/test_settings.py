@@ -15,10 +15,9 @@ import pytest
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.quality import language, plugins
-from duckplets.quality.decide import decide
-from duckplets.quality.measure import measure, ready
-from duckplets.quality.metrics import measured, needed
-from duckplets.quality.thresholds import CHECKS, PRESETS
+from duckplets.quality.decide import decide, needed
+from duckplets.quality.measure import measure, measured, ready
+from duckplets.quality.settings import PRESETS, SETTINGS
 
 LONG = "This is a text of some words that is long enough to be looked at. "
 
@@ -49,7 +48,7 @@ def rules(texts: list[str], quality: dp.Quality) -> list[str | None]:
 def test_presets_are_what_they_store(name: str) -> None:
     quality = dp.Quality(name)
     stored = json.loads(json.dumps(quality.to_dict()))
-    assert set(stored) == {"preset", "sha256", *CHECKS}
+    assert set(stored) == {"preset", "sha256", *SETTINGS}
     assert dp.Quality.of(stored) == quality == dp.Quality.of(name) == replace(quality)
     assert dp.Quality.of(stored).fingerprint() == quality.fingerprint()
     assert dp.Quality.of(quality) is quality
@@ -112,17 +111,17 @@ def test_a_file_has_all_settings(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"preset": "medcal"}, r"did you mean 'medical'\?"),
-    ({"min_characters": -1}, "min_characters=-1: expected a number from 0"),
+    ({"min_characters": -1}, "min_characters=-1: give an integer from 0"),
     ({"min_characters": 1.5}, "min_characters=1.5"),
-    ({"max_bullet_lines": 1.1}, "max_bullet_lines=1.1: expected a number from 0 to 1"),
+    ({"max_bullet_lines": 1.1}, "max_bullet_lines=1.1: give a finite number from 0 to 1 or None"),
     ({"max_pii_density": float("nan")}, "max_pii_density=nan"),
     ({"max_pii_density": True}, "max_pii_density=True"),
-    ({"duplicates": 1}, "duplicates=1: expected True or False"),
-    ({"pii": "drop"}, "pii='drop': expected 'reject' or 'redact' or None"),
+    ({"duplicates": 1}, "duplicates=1: give True or False"),
+    ({"pii": "drop"}, "pii='drop': give 'reject' or 'redact' or None"),
     ({"pii_kinds": ("email", "phones")}, "did you mean 'phone'"),
     ({"pii_kinds": ()}, "pii_kinds"),
-    ({"copyright": "©"}, "copyright='©': expected several texts"),
-    ({"licenses": ()}, r"licenses=\(\): expected one or more"),
+    ({"copyright": "©"}, "copyright='©': give a list of texts"),
+    ({"licenses": ()}, r"licenses=\(\): give one or more"),
     ({"required": ("",)}, "required"),
     ({"language": "eng"}, r"language='eng' \(did you mean 'en'\?\): py3langid knows"),
     ({"language": "xx"}, "language='xx'"),
