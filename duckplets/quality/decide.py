@@ -83,7 +83,7 @@ def decide(
     if duplicate is not None and quality.duplicates:
         why = np.array(duplicate.to_pylist(), object)
         reject(why != None, "duplicates", why)  # noqa: E711 - of each element
-    columns, conditions = Columns(metrics), quality.conditions
+    columns, conditions = MetricColumns(metrics), quality.conditions
     for name, facts in SETTINGS.items():
         if name == "gates":
             for condition in conditions:
@@ -99,10 +99,10 @@ def decide(
 
 def fails(metrics: pa.Table, quality: Quality, rule: str) -> Flags:
     """Return which rows fail one rule, whatever other rules say; bool[rows]."""
-    return _fails(rule, quality, Columns(metrics))
+    return _fails(rule, quality, MetricColumns(metrics))
 
 
-class Columns:
+class MetricColumns:
     """Metrics by name, as floats: NaN where null or missing."""
 
     def __init__(self, metrics: pa.Table) -> None:
@@ -125,7 +125,7 @@ class Columns:
         return shares
 
 
-def _fails(rule: str, quality: Quality, columns: Columns) -> Flags:
+def _fails(rule: str, quality: Quality, columns: MetricColumns) -> Flags:
     """Return which rows do not meet a setting; a comparison with NaN is false."""
     if rule in _OTHERS:
         return _OTHERS[rule](columns, quality)
@@ -145,7 +145,7 @@ def _above(values: Floats, limit: Any) -> Flags:
     return failed
 
 
-def _required(columns: Columns, quality: Quality) -> Flags:
+def _required(columns: MetricColumns, quality: Quality) -> Flags:
     present = columns.array("present")
     owners = pc.list_parent_indices(present).to_numpy()
     names = present.flatten()
@@ -157,34 +157,34 @@ def _required(columns: Columns, quality: Quality) -> Flags:
     return lacks
 
 
-def _licenses(columns: Columns, quality: Quality) -> Flags:
+def _licenses(columns: MetricColumns, quality: Quality) -> Flags:
     found = pc.utf8_lower(pc.utf8_trim(columns.array("license"), " "))
     allowed = [name.strip().lower() for name in quality.licenses or ()]
     return ~_true(pc.is_in(found, pa.array(allowed, pa.string())))
 
 
-def _max_pii_density(columns: Columns, quality: Quality) -> Flags:
+def _max_pii_density(columns: MetricColumns, quality: Quality) -> Flags:
     found = sum(np.nan_to_num(columns[PII[kind]]) for kind in quality.pii_kinds)
     return _above(columns.share(np.asarray(found), columns["words"]), quality.max_pii_density)
 
 
-def _undetermined(columns: Columns, quality: Quality) -> Flags:
+def _undetermined(columns: MetricColumns, quality: Quality) -> Flags:
     is_rejected = quality.undetermined == "reject"
     return _true(pc.equal(columns.array("language"), UNDETERMINED)) & is_rejected
 
 
-def _language(columns: Columns, quality: Quality) -> Flags:
+def _language(columns: MetricColumns, quality: Quality) -> Flags:
     code = columns.array("language")
     known = pc.is_in(code, pa.array([UNDETERMINED, quality.language]))
     return _true(pc.is_valid(code)) & ~_true(known)
 
 
-def _min_language_probability(columns: Columns, quality: Quality) -> Flags:
+def _min_language_probability(columns: MetricColumns, quality: Quality) -> Flags:
     is_it = _true(pc.equal(columns.array("language"), quality.language))
     return is_it & _below(columns["language_probability"], quality.min_language_probability)
 
 
-def _code_score(columns: Columns, quality: Quality) -> Flags:
+def _code_score(columns: MetricColumns, quality: Quality) -> Flags:
     """Compare the score of the report, whose weights are taken to be in hundredths."""
     lines = columns["code_lines"]
     score = columns.share(45 * columns["code_indented"], lines)
@@ -199,7 +199,7 @@ def _true(answers: pa.Array) -> Flags:
 
 
 # Rules that compare otherwise than by their names.
-_OTHERS: Mapping[str, Callable[[Columns, Quality], Flags]] = {
+_OTHERS: Mapping[str, Callable[[MetricColumns, Quality], Flags]] = {
     "required": _required,
     "licenses": _licenses,
     "max_pii_density": _max_pii_density,
