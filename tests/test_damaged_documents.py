@@ -23,6 +23,7 @@ from prebuilt import kept
 
 import duckplets as dp
 from duckplets import testing
+from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError
 from duckplets.ingest import checkpoint, chunks, prefixes, splits
 from duckplets.mining import store as mining_store
@@ -270,8 +271,8 @@ def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) 
     put(json.dumps(given))
 
 
-@pytest.mark.parametrize("column", ["settings", "fingerprint", "counts", "weights"])
-def test_a_mutant_of_a_saved_run_is_resumed_or_refused(column: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["settings", "fingerprint", "counts", "events", "joins"])
+def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     shutil.copyfile(kept(testing.toy_corpus, 20), path)
     with dp.Corpus(path) as corpus:
@@ -279,17 +280,16 @@ def test_a_mutant_of_a_saved_run_is_resumed_or_refused(column: str, tmp_path: Pa
         next(sampler)
         sampler.set_weights({"toy": 1.0})
         file = sampler.save()
-    table = {"counts": "cursors", "weights": "weight_events"}.get(column, "runs")
-    with dp.Corpus(path, read_only=True) as corpus, state._writing(file) as database:
-        database.rows(f"ALTER TABLE {table} ALTER {column} TYPE VARCHAR")
     with state._reading(file) as database:
-        given = json.loads(database.rows(f"SELECT {column} FROM {table}")[0][0])
-    name = f"run {column}"
+        given = json.loads(database.rows("SELECT state FROM saves")[0][0])
+    name = f"run {part}"
     with dp.Corpus(path, read_only=True) as corpus:
         for seed in attempts(name, less=3):
-            text = mutants.json_text(random.Random(f"{name} {seed}"), given)
-            with state._writing(file) as database:
-                database.rows(f"UPDATE {table} SET {column} = $text", {"text": text})
+            text = mutants.json_text(random.Random(f"{name} {seed}"), given[part])
+            whole = json.dumps({**given, part: "here"}).replace('"here"', text)
+            with for_a_moment(file) as database:
+                database.rows("ALTER TABLE saves ALTER state TYPE VARCHAR")
+                database.rows("UPDATE saves SET state = $text", {"text": whole})
             assert len(state.cursors(file)) == 1
             tried(name, seed, lambda: next(corpus.resume("default")))
 

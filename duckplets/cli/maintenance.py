@@ -153,7 +153,7 @@ def remove(
             if name in kept:
                 say(f"discarded too, of an unfinished ingest of it: {counted(kept[name], 'row')}")
             saved = runs(_state_path(corpus, state))
-            _say_who_draws([run.name for run in saved if name in run.settings.get("sources", ())])
+            _say_who_draws([run.run for run in saved if name in run.settings.get("sources", ())])
             _confirm(f"remove {name} from {corpus}?", yes=yes)
         records = opened.remove(name)  # which refuses a name that is not there
         gone = counted(records, "record")

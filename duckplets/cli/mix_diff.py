@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
     from duckplets.runs.settings import RunSettings
-    from duckplets.runs.state_schema import SavedRun
+    from duckplets.runs.state import Save
 
 _OR_RUN = "A mixture file, FILE.toml, or the name of a saved run of --corpus."
 _BATCH = 128  # samples, where no run says how many
@@ -81,7 +81,7 @@ class _Side:
     """
 
     mixture: Mixture
-    run: SavedRun | None = None
+    run: Save | None = None
     settings: RunSettings | None = None
 
 
@@ -103,7 +103,7 @@ def _side(value: str, corpus: Path | None, state: Path | None) -> _Side:
         raise typer.BadParameter(
             f"{value} is no FILE.toml, so it names a saved run: give --corpus or --state with it"
         )
-    run, _ = states.load(state or states.state_path(corpus or Path()), value, None)
+    run = states.load(state or states.state_path(corpus or Path()), value, None)
     settings = saved_settings(run)
     return _Side(Mixture.from_dict(settings.mixture), run, settings)
 

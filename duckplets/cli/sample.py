@@ -201,13 +201,14 @@ def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
         tags = [tag for tag in tags if tag is not None]  # the latest save may be left behind
     if not tags:
         return
-    saved, _ = state.load(path, settings.run, tags[0])
+    saved = state.load(path, settings.run, tags[0])
     edited = {} if sampler.changed_from is None else {"mixture": "mixture"}
     try:
         told = differing(saved.settings, vars(settings))
         refuse_mismatch(saved.fingerprint, settings.fingerprint(), told=told, edited=edited)
         if sampler.changed_from is not None:
-            state.refuse_tags(path, settings.run, sampler.changed_from)
+            saves = state.saves_of(path, settings.run)
+            state.refuse_beyond(settings.run, saves, sampler.changed_from, settings.global_batch)
     except StateMismatchError as error:
         what = f"checkpoints {listed(tags)} of" if how.resume else "another"
         raise StateMismatchError(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from duckplets.order.schedule import Schedule
     from duckplets.runs.run_status import OfSource, Save, Standing
     from duckplets.runs.settings import RunSettings
-    from duckplets.runs.state_schema import SavedRun
+    from duckplets.runs.state import Save as Saved
 
 _SECOND = 1.0  # between two looks
 _PATIENCE = 10.0  # seconds that --once tries to find the file at rest
@@ -144,14 +144,14 @@ class _Watched:
         with state.copied(self._path, seconds=seconds) as copy:
             saves = [save for save in state.cursors(copy) if save["run"] == self._run]
             last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
-            run, cursor = state.load(copy, self._run, last.get("tag"))
+            run = state.load(copy, self._run, last.get("tag"))
         self._is_saved = True
         schedule = self._schedule(run)
         self._saves |= {(save["saved_at"], save["step"]) for save in saves}
         self._seen = seen
-        return standing(run, cursor, schedule, last["saved_at"], self._saves)
+        return standing(run, schedule, last["saved_at"], self._saves)
 
-    def _schedule(self, run: SavedRun) -> Schedule:
+    def _schedule(self, run: Saved) -> Schedule:
         """Return the schedule of a run over what is watched.
 
         Raises:
@@ -165,7 +165,7 @@ class _Watched:
         of_tokens, is_folder = run.kind == "tokens", self._corpus.is_dir()
         if of_tokens is not is_folder:
             what = "a folder of token shards" if of_tokens else "a corpus file"
-            raise StateMismatchError(f"run {run.name!r} of {self._path} is over {what}: give that")
+            raise StateMismatchError(f"run {run.run!r} of {self._path} is over {what}: give that")
         if of_tokens:
             shards = TokenShards(self._corpus)
             settings = cast(TokenSettings, saved_settings(run, TokenSettings))
@@ -177,7 +177,7 @@ class _Watched:
             self._compare(run, of_corpus)
         return schedule_of(of_corpus, run.events)
 
-    def _compare(self, run: SavedRun, settings: RunSettings) -> None:
+    def _compare(self, run: Saved, settings: RunSettings) -> None:
         """Compare the records of a run with those of the corpus, if that can be read now."""
         from duckplets.db.database import Database
         from duckplets.ingest.records import current_version
@@ -190,11 +190,11 @@ class _Watched:
                 same = same and fingerprint(database, version) == settings.records
             self._compared(run, same=same)
 
-    def _compared(self, run: SavedRun, *, same: bool) -> None:
+    def _compared(self, run: Saved, *, same: bool) -> None:
         self._is_compared = True
         if not same:
             raise StateMismatchError(
-                f"run {run.name!r} of {self._path} is of other text than {self._corpus} has: the "
+                f"run {run.run!r} of {self._path} is of other text than {self._corpus} has: the "
                 f"state file is of another corpus, or of another folder of shards"
             )
 

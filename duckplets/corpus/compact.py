@@ -27,7 +27,7 @@ from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import next_keys
 from duckplets.runs import state
-from duckplets.runs.state_schema import SavedRun
+from duckplets.runs.state import Save
 from duckplets.vectors import upkeep as vectors
 
 _BYTES = 32_000_000  # of rows that are handed over at once
@@ -89,7 +89,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
     for run in runs:
         if run.versions[-1] > newest:
             raise StateMismatchError(
-                f"run {run.name!r} is pinned to corpus version {run.versions[-1]}, but "
+                f"run {run.run!r} is pinned to corpus version {run.versions[-1]}, but "
                 f"{database.path} is at {newest}: its state file is of another corpus"
             )
     freed: dict[str, int] = {}
@@ -116,12 +116,12 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
         freed=freed,
         before=before,
         after=path.stat().st_size,
-        runs=tuple(sorted({run.name for run in runs})),
+        runs=tuple(sorted({run.run for run in runs})),
         seconds=round(time.monotonic() - started, 3),
     )
 
 
-def _minings(run: SavedRun) -> Iterator[int]:
+def _minings(run: Save) -> Iterator[int]:
     """Yield the numbers of the minings that a run draws from."""
     for of in (run.settings, *run.settings.get("eras", [])):
         for of_source in of.get("candidates", {}).values():

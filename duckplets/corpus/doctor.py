@@ -152,7 +152,7 @@ def _vectors(path: Path) -> Iterator[CheckResult]:
             if lacking:
                 yield CheckResult(
                     False,
-                    f"run {run.name!r} is pinned to vectors {', '.join(lacking)}, which are not in "
+                    f"run {run.run!r} is pinned to vectors {', '.join(lacking)}, which are not in "
                     f"{store.path}; put the file back",
                 )
     except DuckpletsError as error:

@@ -162,7 +162,7 @@ def _opened(
                 columns=columns, mixture=mixture, empty="skip", allow_stale=True, **how
             )
         else:
-            settings = state.load(state.state_path(corpus.path), run)[0].settings
+            settings = state.load(state.state_path(corpus.path), run).settings
             columns = drawn.columns_of(settings["kind"], settings["negatives"])
             if mixture is not None:
                 how["mixture"] = mixture

@@ -205,7 +205,7 @@ def saved(database: Database, path: Path, run: str | None) -> tuple[list[Table],
     runs = state.runs(path)
     if not runs:
         return [], ["No run has been saved."]
-    strange = [each.name for each in runs if not _is_of(database, each.corpus_version, each)]
+    strange = [each.run for each in runs if not _is_of(database, each.corpus_version, each)]
     if strange:
         if run in strange:
             raise StateMismatchError(f"{path}: run {run!r} is of another corpus")
@@ -217,7 +217,7 @@ def saved(database: Database, path: Path, run: str | None) -> tuple[list[Table],
             asked(opened, "Served by saved runs", "report/runs/served", of="state"),
         ]
         there = {name for (name,) in opened.run("report/runs/tables")}
-        names = [run] if run is not None else sorted({each.name for each in runs})
+        names = [run] if run is not None else sorted({each.run for each in runs})
         if "losses" in there:
             tables += [table for name in names for table in _losses(opened, name)]
     return tables, []

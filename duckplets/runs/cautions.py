@@ -131,10 +131,11 @@ def behind(corpus: Path, settings: RunSettings, path: Path, position: int) -> li
         position: Where the run begins.
     """
     try:
-        saved = state.latest(path, settings.run, settings.fingerprint())
+        saved = state.saves_of(path, settings.run, settings.fingerprint())
     except DuckpletsError as error:  # whoever saves is stopped by that; others need not be
         return [SavingNote(f"this run cannot be saved in {shown(path)}: {error}")]
-    if saved is None or saved[0] <= position:
+    latest = [(at, step) for tag, at, step in saved if tag is None and at > position]
+    if not latest:
         return []
     of_run, options = [shown(repr(str(corpus)))], ["--resume"]
     if settings.run != "default":
@@ -148,7 +149,7 @@ def behind(corpus: Path, settings: RunSettings, path: Path, position: int) -> li
         ways += f", or run: duckplets sample {' '.join([shlex.quote(str(corpus)), *options])}"
     return [
         BehindNote(
-            f"run {settings.run!r} was saved at step {saved[1]:,}; this run begins at step "
+            f"run {settings.run!r} was saved at step {latest[0][1]:,}; this run begins at step "
             f"{position // settings.global_batch:,}, and saving it replaces that save. To go on "
             f"from there call {ways}"
         )

@@ -12,7 +12,6 @@ from typing import Any
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import StateMismatchError, nearest
-from duckplets.order.changes import Event
 from duckplets.order.mixture import Mixture, differences
 from duckplets.order.ranks import world_sizes
 
@@ -25,46 +24,6 @@ def digest(value: Any) -> str:
     """Return a short name of a plain value: equal values have equal ones."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def of_vectors(vectors: Mapping[str, Any]) -> Fingerprint:
-    """Return what of a run's vectors, as settings have them, must agree for its samples."""
-    found: Fingerprint = {"sets": vectors["sets"]}
-    if vectors["missing"] == "drop":  # then they say which samples there are
-        found["missing"] = "drop"
-    return found
-
-
-def plain_events(events: Mapping[int, Event]) -> list[list[Any]]:
-    """Return events as plain values: step, weights, and the temperature where it was set."""
-    return [
-        [step, dict(event.weights), *(() if event.temperature is None else (event.temperature,))]
-        for step, event in events.items()
-    ]
-
-
-def plain_state(
-    given: Mapping[str, Any],
-) -> tuple[Any, Fingerprint, dict[int, Event], dict[str, list[int]]]:
-    """Return position, fingerprint, events and counts of what ``Sampler.state_dict`` returned.
-
-    Raises:
-        StateMismatchError: It did not return this.
-    """
-    if not {"position", "fingerprint"} <= set(given):
-        raise StateMismatchError(
-            f"this is not a sampler's state, with position and fingerprint; it has "
-            f"{', '.join(map(str, given)) or 'nothing'}"
-        )
-    try:
-        events = {int(step): Event(*told) for step, *told in given.get("events", [])}
-        found = given.get("counts", {}).items()
-        counts = {n: [int(a), int(b), *map(int, c[:2])] for n, (a, b, *c) in found}
-        return given["position"], dict(given["fingerprint"]), events, counts
-    except (TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise StateMismatchError(
-            f"this sampler's state is damaged: {error}; give what state_dict() returned"
-        ) from error
 
 
 def refuse_mismatch(

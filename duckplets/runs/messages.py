@@ -25,7 +25,7 @@ from duckplets.recipes.recipes import TextRecipe
 from duckplets.recipes.selectors import any_section
 from duckplets.recipes.store import SourceRecipes
 from duckplets.runs.pool_loading import AnchorRecords, Left
-from duckplets.samples.batch import Block, SampleTally
+from duckplets.samples.batch import Block
 from duckplets.samples.columns import OF_MESSAGES
 from duckplets.samples.fetch import Fetcher, as_array, facts_of
 from duckplets.samples.stream import Stream
@@ -130,7 +130,7 @@ class MessageFetcher(Fetcher):
 
     shape: Sequence[Any] = ()  # of the messages of the run's version
 
-    def fetch(self, plan: Plan, tally: SampleTally, *, start: int, stop: int) -> Block:
+    def fetch(self, plan: Plan, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         keys = plan.chunks[0]
         rows = self._messages(plan, keys)
@@ -143,7 +143,7 @@ class MessageFetcher(Fetcher):
                 found[name] = rows[name].combine_chunks().take(order)
         columns = {c: None if c in self.slots else as_array(found[c]) for c in self._columns}
         texts = rows["messages"].combine_chunks()
-        return Block(start, stop, columns, texts, {"messages": place}, tally)
+        return Block(start, stop, columns, texts, {"messages": place})
 
     @property
     def _identifying(self) -> list[str]:

@@ -1,7 +1,7 @@
 """Count what a run has served of each source, and measure how a batch looks.
 
-Counters add up what was taken, not what was prepared. All ranks count the whole global batch, so
-that every rank has the same figures and a state fits any number of ranks.
+Counters are of all positions before that of the run, whoever takes them, so every rank has the
+same figures and a state fits any number of ranks.
 """
 
 from __future__ import annotations
@@ -10,151 +10,88 @@ import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from duckplets.base.arrays import Integers
 from duckplets.base.sanitize import ShownDict, listed
-from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.errors import SamplerError
 from duckplets.order.mixture import Mixture
-from duckplets.order.ranks import RankPart
 from duckplets.runs.forecast import percent
-from duckplets.samples.batch import Batch, SampleTally
+from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
+    from duckplets.runs.state import Counts
+    from duckplets.samples.fetch import Fetcher
+    from duckplets.samples.plan import Planner
     from duckplets.samples.planned import Plan
 
 log = logging.getLogger("duckplets")
 
-_RUNS = 64
 _AT_ONCE = 1 << 17  # samples planned at once, to be counted
-_MANY = 1 << 62  # no count comes to that
+_LONG = 1 << 26  # samples, of which it is said that they are counted: half a minute
 _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 
 
-class Counters:
-    """Count what was taken of every source since the start of a run: as a tally has it.
+class SourceCounts:
+    """Counts the tokens, fallbacks and displaced samples of every source before a position.
+
+    Samples have a closed form. The others are counted by planning the positions in between, when
+    somebody asks; what was counted is saved with the run, which goes on from there.
 
     Args:
-        sources: Names of the sources, as a tally numbers them.
+        planner: Of the run.
+        fetcher: Of the run.
     """
 
-    def __init__(self, sources: Sequence[str]) -> None:
-        self._sources = list(sources)
-        self._counts = np.zeros((len(sources), 4), dtype=np.int64)
-        self._open: tuple[SampleTally, int, int] | None = None
+    def __init__(self, planner: Planner, fetcher: Fetcher) -> None:
+        self._planner, self._fetcher = planner, fetcher
+        self._position = 0
+        self._counts = np.zeros((len(planner.schedule.sources), 3), np.int64)
 
-    def take(self, tally: SampleTally, low: int, high: int) -> None:
-        """Count samples ``low … high-1`` of a tally; added up when somebody asks."""
-        if self._open is not None and self._open[0] is tally and self._open[2] == low:
-            low = self._open[1]
+    def load(self, counts: Counts) -> None:
+        """Go on from the counts of a saved run."""
+        self._position, sources = counts
+        self._counts[:] = [sources.get(name, (0, 0, 0)) for name in self._planner.schedule.sources]
+
+    def at(self, position: int) -> dict[str, list[int]]:
+        """Return the counts of every source before a position."""
+        if position < self._position:
+            self._rewind(position)
+        uncounted = position - self._position
+        if uncounted > _LONG:
+            log.info("counting the tokens of %s samples, once", f"{uncounted:,}")
+        self._counts += self._counted(self._position, position)
+        self._position = position
+        return self._by_source()
+
+    def known(self, position: int) -> Counts:
+        """Return what was counted so far, none of it at a position or behind it."""
+        if position < self._position:
+            self._rewind(position)
+        return self._position, self._by_source()
+
+    def _rewind(self, position: int) -> None:
+        if self._position - position > position:
+            self._position, self._counts[:] = 0, 0
         else:
-            self._add_up()
-        self._open = tally, low, high
+            self._counts -= self._counted(position, self._position)
+            self._position = position
 
-    def add(self, tally: SampleTally) -> None:
-        """Count all samples of a tally."""
-        self._counts += self._counted(tally)
+    def _by_source(self) -> dict[str, list[int]]:
+        return dict(zip(self._planner.schedule.sources, self._counts.tolist(), strict=True))
 
-    def counts(self, without: Iterable[SampleTally] = ()) -> dict[str, list[int]]:
-        """Return the counts of every source of which something was taken or displaced.
-
-        They are samples, tokens, negatives that stood in for such as lacked, and samples that gave
-        their position to another; the last two are left out where they are 0.
-
-        Args:
-            without: Leave out what these count.
-        """
-        self._add_up()
-        left = self._counts - sum(map(self._counted, without))
-        rows = zip(self._sources, np.maximum(left, 0).tolist(), strict=True)
-        return {
-            name: row if row[3] else row[:3] if row[2] else row[:2]
-            for name, row in rows
-            if row[0] or row[3]
-        }
-
-    def load(self, counts: Mapping[str, Sequence[int]]) -> None:
-        """Go on from the counts of a saved run.
-
-        Raises:
-            StateMismatchError: They are no counts.
-        """
-        self._open = None
-        self._counts[:] = 0
-        for i, name in enumerate(self._sources):
-            found = list(counts.get(name, ()))
-            if len(found) > 4 or not all(isinstance(n, int) and 0 <= n < _MANY for n in found):
-                raise StateMismatchError(f"the saved counts of source {name!r} are damaged")
-            self._counts[i, : len(found)] = found
-
-    def _add_up(self) -> None:
-        if self._open is None:
-            return
-        (tally, low, high), self._open = self._open, None
-        self._counts += self._counted(tally, low, high)
-
-    def _counted(self, tally: SampleTally, low: int = 0, high: int | None = None) -> Integers:
-        """Return the counts of every source, of shape (sources, 4)."""
-        sources, found = tally.sources[low:high], np.zeros_like(self._counts)
-        found[:, 0] = np.bincount(sources, minlength=len(self._sources))
-        # As integers: bincount adds weights up as floats.
-        np.add.at(found[:, 1], sources, tally.tokens[low:high])
-        np.add.at(found[:, 2], sources, tally.fallbacks[low:high])
-        gave = tally.displaced[low:high]
-        np.add.at(found[:, 3], gave[gave >= 0], 1)
+    def _counted(self, start: int, stop: int) -> Integers:
+        """Return the counts of positions, of shape (sources, 3)."""
+        found = np.zeros_like(self._counts)
+        for low in range(start, stop, _AT_ONCE):
+            with self._fetcher.sound():
+                plan = self._planner.plan(low, min(low + _AT_ONCE, stop))
+                found += self._fetcher.count(plan, self._planner.sources, len(found))
         return found
-
-
-class Uncounted:
-    """Batches that were taken and are to be counted when somebody asks: runs of them.
-
-    A rank that plans its own samples only does not know what the others took; to plan that as well
-    takes half a microsecond a sample.
-
-    Args:
-        part: Of the reader that takes them.
-    """
-
-    def __init__(self, part: RankPart) -> None:
-        self._part = part
-        self._runs: list[tuple[int, int, int]] = []  # begin of the first and the last, its end
-
-    def take(self, start: int, stop: int) -> None:
-        """Note a batch of all ranks."""
-        first = start
-        if self._runs and self._runs[-1][1:] == self._before(start):
-            first = self._runs.pop()[0]
-        self._runs.append((first, start, stop))
-
-    def _before(self, start: int) -> tuple[int, int]:
-        last = start - self._part.stride
-        return last, last + self._part.batch
-
-    @property
-    def are_many(self) -> bool:
-        """Whether it is time to count them, so scattered are they."""
-        return len(self._runs) > _RUNS
-
-    @property
-    def stop(self) -> int:
-        """Where the last of them ends."""
-        return max((stop for _, _, stop in self._runs), default=0)
-
-    def clear(self) -> None:
-        """Forget them all."""
-        self._runs = []
-
-    def positions(self) -> Iterator[Integers]:
-        """Yield the positions of all ranks in them, some at a time, and forget them."""
-        runs, self._runs = self._runs, []
-        step = max(1, _AT_ONCE // self._part.batch) * self._part.stride
-        for first, _, stop in runs:
-            for low in range(first, stop, step):
-                yield self._part.shared(low, min(low + step, stop))
 
 
 class PhaseLog:
@@ -280,36 +217,39 @@ class Metrics(ShownDict):
 
 
 def metrics(sampler: Sampler) -> dict[str, float]:
-    """Return what was taken of every source, and how long blocks were waited for.
+    """Return what the run has of every source, and how long blocks were waited for.
 
-    Since the start of the run, by all ranks: ``data/NAME/samples``, ``data/NAME/tokens`` of all
-    their texts, prefixes not counted (of messages those of the record's sections), and
-    ``data/NAME/epochs``: samples to the number of its anchors. Where some negatives can lack,
-    ``data/NAME/fallbacks``: those drawn at random for want of mined ones, of other records for
-    want of the anchor's own, or of all sources of the split for want of enough in their own.
-    With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch and gave
-    their positions to others.
+    Of all positions before the present one, by all ranks: ``data/NAME/samples``,
+    ``data/NAME/tokens`` of all their texts, prefixes not counted (of messages those of the record's
+    sections), and ``data/NAME/epochs``: samples to the number of its anchors. Where some negatives
+    can lack, ``data/NAME/fallbacks``: those drawn at random for want of mined ones, of other
+    records for want of the anchor's own, or of all sources of the split for want of enough in their
+    own. With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch and gave
+    their positions to others, but count as samples of their source.
+
+    Tokens and what follows are counted when this is called, from where they were counted last on:
+    two million samples a second.
 
     Of this sampler since it was opened: ``prefetch/blocks_ready``, prepared and not begun;
     ``prefetch/waits``, how often a block was not ready when it was needed, as the first one;
     and ``prefetch/seconds_waited`` for these. Where they grow with the steps, training waits
     for data.
     """
-    counts = sampler._reader.counters.counts()
-    streams = sampler._planner.streams
-    telling = {stream.source for stream in streams if stream.tells}
+    planner, reader = sampler._planner, sampler._reader
+    counts = reader.counter.at(sampler.position)
+    samples, numbers = planner.schedule.samples(sampler.position), planner.schedule.numbers
+    telling = {stream.source for stream in planner.streams if stream.tells}
     found = Metrics()
-    for name in sorted(sampler._planner.schedule.drawn):
-        samples, tokens, fallbacks, displaced = [*counts.get(name, ()), *[0] * 4][:4]
-        found[f"data/{name}/samples"] = samples
+    for name in sorted(planner.schedule.drawn):
+        tokens, fallbacks, displaced = counts[name]
+        found[f"data/{name}/samples"] = drawn = samples[numbers[name]]
         found[f"data/{name}/tokens"] = tokens
-        found[f"data/{name}/epochs"] = sampler._planner.epochs_of(name, samples)
+        found[f"data/{name}/epochs"] = planner.epochs_of(name, drawn)
         if name in telling:
             found[f"data/{name}/fallbacks"] = fallbacks
-        if sampler._planner.distinct_batch:
+        if planner.distinct_batch:
             found[f"data/{name}/displaced"] = displaced
-    found |= {f"prefetch/{name}": of for name, of in sampler._reader.prefetched.items()}
-    return found
+    return found | {f"prefetch/{name}": of for name, of in reader.prefetched.items()}
 
 
 def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, float]:

@@ -164,7 +164,7 @@ def resume_run(
     check_overrides(overrides)
     given = dict(overrides)
     missing = checked_missing(given.pop("vectors")) if "vectors" in given else None
-    saved, cursor = state.load(state_path, run, tag)
+    saved = state.load(state_path, run, tag)
     if saved.order_version != ORDER_VERSION:
         raise StateMismatchError(
             f"run {run!r} was saved with order version {saved.order_version}; this duckplets "
@@ -173,7 +173,7 @@ def resume_run(
         )
     before = saved_settings(saved)
     versions.refuse_older(database, before)
-    joining = versions.checked_version(database, before, version, cursor.position)
+    joining = versions.checked_version(database, before, version, saved.position)
     sources = versions.sources_with(database, before, joining)
     settings = overridden(before, negative_policy.given_anew(database, before, given, sources))
     current = splits.current_splits(database)
@@ -193,7 +193,7 @@ def resume_run(
     target, asked = (state_path, False) if save_to is None else (save_to, True)
     notes = unsavable(target, asked=asked)
     if joining is not None:
-        recipes, position = overrides.get("recipes"), cursor.position
+        recipes, position = overrides.get("recipes"), saved.position
         now = versions.joined(
             database, now, joining, position=position, events=saved.events, recipes=recipes
         )
@@ -206,17 +206,23 @@ def resume_run(
         saved.events,
         target,
         notes,
-        position=cursor.position,
+        position=saved.position,
         also=also,
         snapshot=snapshot,
     )
     try:
         if was is not None:
             old = versions.schedule_of(replace(was, eras=sampler.settings.eras), saved.events)
-            accept_edited(sampler, old, cursor.position, edited["mixture"])
+            accept_edited(sampler, old, saved.position, edited["mixture"])
         if joining is not None:
             versions.tell(database, sampler, before)
-        sampler.go_on(cursor, saved.events, drifted_from=saved.fingerprint)
+        sampler.go_on(
+            saved.position,
+            saved.events,
+            saved.counts,
+            drifted_from=saved.fingerprint,
+            losses=saved.losses,
+        )
     except BaseException:
         sampler.close()
         raise

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
-
-import numpy as np
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import MAX_POSITION
@@ -25,11 +23,11 @@ from duckplets.base.prefetch import BlocksAhead, StoppedError
 from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import Schedule
-from duckplets.runs.metrics import Counters, Uncounted
-from duckplets.samples.batch import Batch, Block, SampleTally, Tranche
+from duckplets.runs.metrics import SourceCounts
+from duckplets.samples.batch import Batch, Block, Tranche
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import Planner
-from duckplets.samples.planned import Plan, joined
+from duckplets.samples.planned import joined
 
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4
@@ -54,6 +52,7 @@ class BatchReader:
 
     Attributes:
         part: What this reader takes, maybe one of several workers of the rank.
+        counter: Counts what the run has of every source.
     """
 
     def __init__(
@@ -70,8 +69,7 @@ class BatchReader:
         self.fetcher = fetcher
         self.part = part
         self.end = end
-        self._counters = Counters(planner.schedule.sources)
-        self._uncounted = Uncounted(part)
+        self.counter = SourceCounts(planner, fetcher)
         self._until: int | None = None  # what was prepared from there on is not to be used
         self._prefetch = prefetch
         self._block_bytes = block_bytes
@@ -111,7 +109,7 @@ class BatchReader:
             )
 
     def take(self, start: int) -> Batch:
-        """Return the batch that begins at a position, and count it."""
+        """Return the batch that begins at a position."""
         self.check_open()
         stop, block = self.stop_of(start), self._block
         if block is None or not block.start <= start < block.stop or not self._is_sound(stop):
@@ -120,13 +118,6 @@ class BatchReader:
             with self._waiting():
                 block = self._preparation(self.end)(start, stop)
         number = (start - block.start) // self.part.stride
-        counted = number * self.part.batch
-        if plans_for_all(self.planner, self.part):
-            self._counters.take(block.tally, counted, counted + stop - start)
-        else:
-            self._uncounted.take(start, stop)
-            if self._uncounted.are_many:
-                self._count_taken()
         return self._batch(self._tranche_of(block, number), start, stop)
 
     def _tranche_of(self, block: Block, number: int) -> Tranche:
@@ -144,27 +135,6 @@ class BatchReader:
             return self._tranche
         return tranche
 
-    def counts_before(self, position: int, taken: int) -> dict[str, list[int]]:
-        """Return the counts without the samples from a position up to where batches were taken."""
-        return self.counters.counts(without=self._tallies(position, taken))
-
-    @property
-    def counters(self) -> Counters:
-        """Of all batches taken."""
-        self._count_taken()
-        return self._counters
-
-    def _count_taken(self) -> None:
-        for positions in self._uncounted.positions():
-            with self.fetcher.sound():
-                plan = self.planner.plan_at(positions)
-                self._counters.add(self.fetcher.tally(plan, self.planner.sources))
-
-    def load(self, counts: Mapping[str, Sequence[int]]) -> None:
-        """Count on from the counts of a saved run."""
-        self._uncounted.clear()
-        self._counters.load(counts)
-
     def _is_sound(self, stop: int) -> bool:
         """Whether samples up to a position are those that were prepared."""
         return self._until is None or stop <= self._until
@@ -174,13 +144,6 @@ class BatchReader:
             self._until = None
             self._renew()
         return self._taken(start)
-
-    def _tallies(self, start: int, stop: int) -> Iterator[SampleTally]:
-        for low in range(start, stop, _PLANNED):
-            with self.fetcher.sound():
-                plan = self.planner.plan(low, min(low + _PLANNED, stop))
-                tally = self.fetcher.tally(plan, self.planner.sources)
-            yield tally
 
     def _taken(self, start: int) -> Block | None:
         try:
@@ -205,22 +168,14 @@ class BatchReader:
         return {"blocks_ready": self._blocks.ready, **waits}
 
     def at(self, start: int) -> Batch:
-        """Return the batch that begins at a position, without counting it."""
+        """Return the batch that begins at a position, whatever is prepared."""
         self.check_open()
         stop = self.stop_of(start)
         block = self._preparation(self.end)(start, stop)
         return self._batch(block.tranche(0, self.part.batch_size), start, stop)
 
-    def count(self, start: int, stop: int) -> None:
-        """Count positions as taken that are not read."""
-        self.check_open()
-        for low in range(start, stop, _PLANNED):
-            with self.fetcher.sound():
-                plan = self.planner.plan(low, min(low + _PLANNED, stop))
-                self._counters.add(self.fetcher.tally(plan, self.planner.sources))
-
     def between(self, start: int, stop: int) -> Iterator[Batch]:
-        """Yield the batches that begin from ``start`` on before ``stop``, without counting them."""
+        """Yield the batches that begin from ``start`` on before ``stop``."""
         self.check_open()
         prepare = self._preparation(self.bounded(stop))
         while span := prepare.sizes.follow(start):
@@ -252,9 +207,7 @@ class BatchReader:
     def share(self, workers: int) -> None:
         """Take only every ``workers``-th batch from now on."""
         self.check_open()
-        self._count_taken()
         self.part = replace(self.part, workers=workers)
-        self._uncounted = Uncounted(self.part)
         forget(self._dropped)
         self._blocks.close()
         self._begin()
@@ -271,8 +224,6 @@ class BatchReader:
         every step, so the next block is a small one, and some are made before a thread begins.
         """
         self.check_open()
-        if self._uncounted.stop > position:
-            self._count_taken()
         self.planner.go_on_with(schedule, position)
         self._until = position if self._until is None else min(position, self._until)
         self._blocks.stop()
@@ -381,35 +332,10 @@ class Preparation:
 
     def _block(self, start: int, stop: int) -> Block:
         own = self.part.own(start, stop)
-        if plans_for_all(self.planner, self.part):
-            plan, tally = self._of_all(own, start, stop)
-        else:
-            tally = SampleTally(*(np.zeros(0, np.int64) for _ in SampleTally.__slots__))
-            plan = joined([self.planner.plan_at(part) for part in _cut(own)])
-        block = self.fetcher.fetch(plan, tally, start=start, stop=stop)
+        plan = joined([self.planner.plan_at(part) for part in _cut(own)])
+        block = self.fetcher.fetch(plan, start=start, stop=stop)
         self.sizes.learn(block, len(own))
         return block
-
-    def _of_all(self, own: Integers, start: int, stop: int) -> tuple[Plan, SampleTally]:
-        """Return the plan of own samples, and what those of all ranks count for."""
-        shared = self.part.shared(start, stop)
-        sources = self.planner.sources
-        parts: list[Plan] = []
-        tallies: list[SampleTally] = []
-        for positions in _cut(shared):
-            plan = self.planner.plan_at(positions)
-            tallies.append(self.fetcher.tally(plan, sources))
-            low, high = np.searchsorted(own, [positions[0], positions[-1] + 1])
-            parts.append(plan.part(np.searchsorted(positions, own[low:high])))
-        tally = SampleTally(
-            *(np.concatenate([getattr(t, f) for t in tallies]) for f in SampleTally.__slots__)
-        )
-        return joined(parts), tally
-
-
-def plans_for_all(planner: Planner, part: RankPart) -> bool:
-    """Return whether a reader plans the samples of all ranks, so that it can count them."""
-    return part.world_size == 1 or planner.needs_all
 
 
 def _cut(positions: Integers) -> list[Integers]:

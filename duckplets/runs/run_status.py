@@ -16,7 +16,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from duckplets.order.schedule import Schedule
-    from duckplets.runs.state_schema import Cursor, SavedRun
+    from duckplets.runs.state import Save as Saved
 
 Save = tuple[datetime, int]  # when, and the step it is to go on with
 
@@ -30,7 +30,7 @@ class OfSource:
         samples: Up to the position, by all ranks.
         share: Of all samples.
         declared: Its share from the position on.
-        tokens: As the run counted them, or None where it counted from a later position on.
+        tokens: Of these, by the mean of those that the run has counted; None where it has none.
         loss: The one that was reported last, or None.
     """
 
@@ -89,28 +89,27 @@ class Standing:
 
 
 def standing(
-    run: SavedRun, cursor: Cursor, schedule: Schedule, saved_at: datetime, saves: Iterable[Save]
+    saved: Saved, schedule: Schedule, saved_at: datetime, saves: Iterable[Save]
 ) -> Standing:
     """Return where a run stood.
 
     Args:
-        run: As it was saved.
-        cursor: The save.
+        saved: The save.
         schedule: Of the run, with the weights that were set during it.
         saved_at: When the save was made.
         saves: Others of the run.
     """
-    settings, step, mixture = run.settings, cursor.step, schedule.mixture
+    settings, step, mixture = saved.settings, saved.step, schedule.mixture
     changes = [at for at, _ in schedule.changes]
     ends = [settings.get(name) for name in ("steps", "epochs")]
     return Standing(
-        run=run.name,
-        what=f"{run.kind} of {settings.get('split')}",
-        tag=cursor.tag,
+        run=saved.run,
+        what=f"{saved.kind} of {settings.get('split')}",
+        tag=saved.tag,
         saved_at=saved_at,
-        position=cursor.position,
+        position=saved.position,
         step=step,
-        epoch=cursor.epoch,
+        epoch=saved.epoch,
         steps=ends[0],
         epochs=ends[1],
         phase=mixture.phase(step),
@@ -120,22 +119,27 @@ def standing(
         until=min((at for at in changes if at > step), default=None),
         rate=_rate((saved_at, step), saves),
         batch=schedule.batch,
-        loss_step=_last_step(cursor),
-        sources=_of_sources(cursor, schedule),
+        loss_step=_last_step(saved),
+        sources=_of_sources(saved, schedule),
     )
 
 
-def _of_sources(cursor: Cursor, schedule: Schedule) -> list[OfSource]:
-    declared, losses = schedule.shares_at(cursor.step), _last_losses(cursor)
-    samples = dict(zip(schedule.sources, schedule.samples(cursor.position), strict=True))
-    counted = sum(counts[0] for counts in cursor.counts.values()) == cursor.position
+def _of_sources(saved: Saved, schedule: Schedule) -> list[OfSource]:
+    declared, losses = schedule.shares_at(saved.step), _last_losses(saved)
+    counted, counts = saved.counts
+    samples, before = (
+        dict(zip(schedule.sources, schedule.samples(position), strict=True))
+        for position in (saved.position, counted)
+    )
+    tokens = {name: [*counts.get(name, ()), 0][0] for name in samples}
+    is_counted = bool(counted) or not saved.position
     found = [
         OfSource(
             name=name,
             samples=samples[name],
-            share=samples[name] / max(cursor.position, 1),
+            share=samples[name] / max(saved.position, 1),
             declared=declared[name],
-            tokens=[*cursor.counts.get(name, ()), 0, 0][1] if counted else None,
+            tokens=tokens[name] * samples[name] // max(before[name], 1) if is_counted else None,
             loss=losses.get(name),
         )
         for name in schedule.drawn
@@ -143,21 +147,21 @@ def _of_sources(cursor: Cursor, schedule: Schedule) -> list[OfSource]:
     return sorted(found, key=lambda of: (-max(of.share, of.declared), of.name))
 
 
-def _last_losses(cursor: Cursor) -> dict[str, float]:
+def _last_losses(saved: Saved) -> dict[str, float]:
     """Return the loss of every source that was reported last."""
-    if cursor.losses is None or not cursor.losses.num_rows:
+    if saved.losses is None or not saved.losses.num_rows:
         return {}
-    names = cursor.losses["source"].combine_chunks().dictionary_encode()
+    names = saved.losses["source"].combine_chunks().dictionary_encode()
     numbers, backwards = np.unique(names.indices.to_numpy()[::-1], return_index=True)
-    last = cursor.losses["loss"].to_numpy()[len(names) - 1 - backwards]
+    last = saved.losses["loss"].to_numpy()[len(names) - 1 - backwards]
     told = [names.dictionary[number].as_py() for number in numbers.tolist()]
     return dict(zip(told, last.tolist(), strict=True))
 
 
-def _last_step(cursor: Cursor) -> int | None:
-    if cursor.losses is None or not cursor.losses.num_rows:
+def _last_step(saved: Saved) -> int | None:
+    if saved.losses is None or not saved.losses.num_rows:
         return None
-    return int(cursor.losses["step"][-1].as_py())
+    return int(saved.losses["step"][-1].as_py())
 
 
 def _rate(last: Save, saves: Iterable[Save]) -> float | None:

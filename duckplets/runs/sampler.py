@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,24 +20,24 @@ from duckplets.base.fork_guard import HomeLock, alone
 from duckplets.base.sanitize import html_table, shown
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.changes import Event
+from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.weights import Weights
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
 from duckplets.runs.cautions import Unused
-from duckplets.runs.fingerprint import Fingerprint, plain_events, plain_state, refuse_mismatch
+from duckplets.runs.fingerprint import Fingerprint, refuse_mismatch
 from duckplets.runs.losses import Losses, checked_losses
 from duckplets.runs.metrics import PhaseLog
 from duckplets.runs.outlook import Outlook
 from duckplets.runs.reader import BatchReader
-from duckplets.runs.settings import BehindNote, RunSettings, run_of
-from duckplets.runs.state_conflicts import refuse_farther
-from duckplets.runs.state_schema import Cursor
+from duckplets.runs.settings import BehindNote, RunSettings
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Events, Schedule
     from duckplets.runs.forecast import Forecast
+    from duckplets.runs.state import Counts
     from duckplets.samples.version_switch import ByVersion
 
 log = logging.getLogger("duckplets")
@@ -79,7 +79,7 @@ class Sampler:
         self.unused: list[Unused] = []
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
-        self._farthest: tuple[str, int] | None = None  # checkpoint and its step, -1 for none
+        self._saves: list[tuple[str | None, int, int]] | None = None  # in the file, once read
         self._open_source = open_source
         self._owned: Any = None
         self._drifted_from: Fingerprint | None = None  # what it was resumed from
@@ -338,18 +338,6 @@ class Sampler:
 
     # -- counts and losses ---------------------------------------------------------------------
 
-    def count_to(self, position: int) -> None:
-        """Go to a later position and count what lies between as taken, without reading it.
-
-        Raises:
-            SamplerError: It lies before the present one, or beyond the end of a bounded run.
-        """
-        last = self._reader.bounded(MAX_POSITION)
-        position = integer("position", position, self._position, last)
-        self._reader.count(self._position, position)
-        self._position = position
-        self._reader.forget()
-
     metrics = figures.metrics
     loss_by_source = figures.loss_by_source
     diagnostics = figures.diagnostics
@@ -451,12 +439,11 @@ class Sampler:
 
     def _check_checkpoints(self, step: int) -> None:
         """Refuse weights from a step on where a checkpoint beyond it needs the present ones."""
-        run = self._settings.run
-        if self._farthest is None and self._settings.rank == 0 and self._state_path.exists():
-            found = state.farthest_tag(self._state_path, run, self._settings.fingerprint())
-            self._farthest = found or ("", -1)
-        if self._farthest is not None:
-            refuse_farther(run, *self._farthest, step)
+        settings = self._settings
+        if self._saves is None:
+            known = (self._state_path, settings.run, settings.fingerprint())
+            self._saves = [] if settings.rank else state.saves_of(*known)
+        state.refuse_beyond(settings.run, self._saves, step * self._batch, self._batch)
 
     def _open_sources(self, schedule: Schedule) -> None:
         """Read the pools of sources that nothing was to be drawn from so far."""
@@ -473,8 +460,8 @@ class Sampler:
         return {
             "position": position,
             "fingerprint": self._settings.fingerprint(),
-            "events": plain_events(self._planner.schedule.events),
-            "counts": self._reader.counts_before(position, self._position),
+            "events": state.plain_events(self._planner.schedule.events),
+            "counts": state.plain_counts(self._reader.counter.known(position)),
         }
 
     def load_state_dict(
@@ -489,29 +476,30 @@ class Sampler:
         Raises:
             StateMismatchError: It is of another run; names every differing field.
         """
-        position, saved, events, counts = plain_state(state_dict)
+        position, saved, events, counts = state.plain_state(state_dict)
         now = self._settings.fingerprint()
         refuse_mismatch(saved, now, allow_drift=allow_drift)
-        cursor = Cursor(tag=None, position=position, step=0, epoch=0, counts=counts)
-        self.go_on(cursor, events, drifted_from=saved)
+        self.go_on(position, events, counts, drifted_from=saved)
         self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
 
     @alone
     def go_on(
         self,
-        cursor: Cursor,
+        position: int,
         events: Events,
+        counts: Counts,
         *,
         drifted_from: Fingerprint,
+        losses: pa.Table | None = None,
     ) -> None:
         """Go on where a run of these settings stood, with the weights that were set on the way."""
         schedule = self._planner.schedule.with_events(events)
-        self._reader.load(cursor.counts)
         self._open_sources(schedule)
-        self.move(cursor.position)
-        if cursor.losses is not None:
-            self._losses = Losses(cursor.losses, self._steps_taken)
+        self.move(position)
         self._planner.schedule = schedule
+        self._reader.counter.load(counts)
+        if losses is not None:
+            self._losses = Losses(losses, self._steps_taken)
         self._phases.resume(self.step)
         if drifted_from != self._settings.fingerprint() or self._drifted_from is None:
             self._drifted_from = drifted_from
@@ -541,22 +529,31 @@ class Sampler:
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
         position = self._used_up_to(step)
-        cursor = Cursor(
+        settings, schedule = self._settings, self._planner.schedule
+        saved = state.Save(
+            run=settings.run,
             tag=tag,
+            kind=settings.kind,
+            corpus_version=settings.corpus_version,
+            order_version=ORDER_VERSION,
+            settings=asdict(replace(settings, rank=0)),
+            fingerprint=settings.fingerprint(),
+            joins=[[era["step"], era["corpus_version"]] for era in settings.eras],
             position=position,
             step=position // self._batch,
             epoch=position // self.epoch_length,
-            counts=self._reader.counts_before(position, self._position),
+            events=schedule.events,
+            samples=dict(zip(schedule.sources, schedule.samples(position), strict=True)),
+            counts=self._reader.counter.known(position),
         )
         state.save(
             target,
-            run_of(self._settings, self._planner.schedule.events),
-            cursor,
+            saved,
             drifted_from=self._drifted_from,
             changed_from=self.changed_from,
             losses=self._losses,
         )
-        self._farthest = None
+        self._saves = None
         if path is None:
             self._losses.written(-(-position // self._batch))
         return target

@@ -7,18 +7,19 @@ recipes or mixtures gain later alter no fingerprint.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.plain import misfit
 from duckplets.base.sanitize import shown
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
-from duckplets.runs.fingerprint import Fingerprint, digest, of_vectors
+from duckplets.runs.fingerprint import Fingerprint, digest
 from duckplets.runs.negative_policy import By, checked_by, wants_mined
-from duckplets.runs.state_schema import Events, SavedRun
+from duckplets.runs.state import Save
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
 from duckplets.samples.plan import SINGLE
@@ -108,7 +109,7 @@ class RunSettings:
             ``index`` what came with them; ``lengths`` of the mixture from there on.
     """
 
-    kind: Kind
+    kind: Kind | Literal["tokens"]
     split: str
     recipes: dict[str, list[dict[str, Any]]]
     optional: dict[str, list[str]]
@@ -186,7 +187,9 @@ class RunSettings:
         if self.index:
             found["index"] = digest(self.index)
         if self.vectors:
-            found["vectors"] = of_vectors(self.vectors)
+            found["vectors"] = {"sets": self.vectors["sets"]}
+            if self.vectors["missing"] == "drop":  # then they say which samples there are
+                found["vectors"]["missing"] = "drop"
         if self.eras:
             found["versions"] = [[e["step"], e["corpus_version"], digest(e)] for e in self.eras]
         return found
@@ -291,34 +294,34 @@ def checked_empty(empty: Any) -> Empty | None:
     return cast("Empty | None", empty)
 
 
-def run_of(settings: RunSettings, events: Events) -> SavedRun:
-    """Return what is saved of a run with these settings, the same for all ranks."""
-    return SavedRun(
-        name=settings.run,
-        kind=settings.kind,
-        corpus_version=settings.corpus_version,
-        order_version=ORDER_VERSION,
-        settings=asdict(replace(settings, rank=0)),
-        fingerprint=settings.fingerprint(),
-        events=events,
-    )
-
-
-def saved_settings(saved: SavedRun, of: type[RunSettings] = RunSettings) -> RunSettings:
+def saved_settings(saved: Save, of: type[RunSettings] = RunSettings) -> RunSettings:
     """Return the settings of a saved run, which are of a class.
 
     Raises:
-        StateMismatchError: Another version of duckplets saved it, with other settings.
+        StateMismatchError: They are damaged, or another version of duckplets saved it.
     """
-    try:
-        return of(**saved.settings)
-    except TypeError:
-        known = {field.name for field in fields(of)}
-        differ = sorted(known.symmetric_difference(saved.settings))
+    shape = {name: _shape(hint) for name, hint in get_type_hints(of).items()}
+    differ = sorted(shape.keys() ^ saved.settings)
+    wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)
+    if wrong or sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):
         raise StateMismatchError(
-            f"run {saved.name!r} was saved by another version of duckplets, whose settings differ "
-            f"in {', '.join(differ)}; finish it with that version, or start a new run"
-        ) from None
+            f"run {saved.run!r} was saved by another version of duckplets, or its state file is "
+            f"damaged: {wrong or 'it has recipes of other sources'}. Finish it with that version, "
+            f"put back an earlier copy, or forget it: duckplets cursor reset … --run {saved.run}"
+        )
+    return of(**saved.settings)
+
+
+def _shape(hint: Any) -> Any:
+    """Return the shape that JSON of a declared type has; see ``misfit``."""
+    kind, parts = get_origin(hint), get_args(hint)
+    if kind is Literal:
+        return frozenset(parts)
+    if kind in (list, dict):
+        return [_shape(parts[0])] if kind is list else {str: _shape(parts[1])}
+    if parts:
+        return tuple(_shape(part) for part in parts)
+    return {Any: object, type(None): None}.get(hint, hint)
 
 
 def check_overrides(given: Iterable[str]) -> None:

@@ -1,23 +1,28 @@
-"""Save runs and where they stand to a state file, and load them from there.
+"""Save runs to a state file, and load them from there: a row a save, with all that opens the run.
 
 A state file lies beside its corpus and is opened for writing only for the moment of a save, in
-one transaction: a kill at any instant leaves the last completed save. What must agree for a
-cursor to be valid is kept as a fingerprint, field by field, so a mismatch can say what differs.
+one transaction: a kill at any instant leaves the last completed save. A run is opened as it was
+saved last; a checkpoint adds the position to begin at, and what was counted up to there.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import shlex
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import MAX_POSITION, integer
+from duckplets.base.plain import StoredJson
+from duckplets.base.sanitize import listed
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
@@ -26,17 +31,87 @@ from duckplets.errors import (
     DuckpletsError,
     MissingFileError,
     StateMismatchError,
+    nearest,
 )
-from duckplets.runs.state_conflicts import no_run, refuse_beyond, refuse_farther, refuse_other
-from duckplets.runs.state_schema import Cursor, Events, SavedRun, counts_of, events_of, find_run
+from duckplets.order.changes import Event
+from duckplets.order.mixture import Mixture
+from duckplets.runs.fingerprint import Fingerprint, differing, refuse_mismatch
 
 if TYPE_CHECKING:
-    from duckplets.runs.fingerprint import Fingerprint
+    import pyarrow as pa
+
     from duckplets.runs.losses import Losses
 
 log = logging.getLogger("duckplets")
 
+Events = Mapping[int, Event]
+Counts = tuple[int, Mapping[str, Sequence[int]]]
+"""A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
+
 _STILL = 0.05  # seconds: file systems tell times of writing to 10 ms
+_COUNT = range((1 << 53) + 1)
+_STATE: dict[Any, Any] = {
+    "settings": {"batch_size": range(1, 1 << 23), "world_size": range(1, 1 << 23)},
+    "fingerprint": {"batch_size": range(1, 1 << 23)},
+    "events": [[object]],
+    "joins": [[_COUNT]],
+    "samples": {str: _COUNT},
+    "counts": {"position": _COUNT, "sources": {str: [_COUNT]}},
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Save:
+    """A run, and where it stands.
+
+    Attributes:
+        run: Its name.
+        tag: Name of the checkpoint, or None for the latest save.
+        kind: ``triplets``, ``pairs``, ``texts``, ``messages`` or ``tokens``.
+        corpus_version: The version that it was opened at.
+        order_version: The version of its order.
+        settings: What opens its sampler again.
+        fingerprint: What must agree for its positions to mean the same samples.
+        joins: Step and number of every later corpus version that joined it.
+        position: First position not yet taken.
+        step: First step not yet taken.
+        epoch: Nominal epoch of the position.
+        events: Weights that were set during the run, by the step from which on.
+        samples: Before the position, by source.
+        counts: What was counted of them.
+        losses: Those reported for the steps before, as in ``Sampler.losses``; of one that was read.
+    """
+
+    run: str
+    tag: str | None
+    kind: str
+    corpus_version: int
+    order_version: int
+    settings: dict[str, Any]
+    fingerprint: Fingerprint
+    joins: Sequence[Sequence[int]]
+    position: int
+    step: int
+    epoch: int
+    events: Events = field(default_factory=dict)
+    samples: Mapping[str, int] = field(default_factory=dict)
+    counts: Counts = (0, {})
+    losses: pa.Table | None = None
+
+    @property
+    def batch(self) -> int:
+        """Samples a step, of all ranks."""
+        return int(self.settings["batch_size"] * self.settings["world_size"])
+
+    @property
+    def steps(self) -> int:
+        """Steps before the position; the last of a run may be a short one."""
+        return -(-self.position // self.batch)
+
+    @property
+    def versions(self) -> list[int]:
+        """The corpus version that it was opened at, and those that have joined."""
+        return [self.corpus_version, *(version for _, version in self.joins)]
 
 
 def state_path(corpus: Path) -> Path:
@@ -46,91 +121,92 @@ def state_path(corpus: Path) -> Path:
 
 def save(
     path: Path,
-    run: SavedRun,
-    cursor: Cursor,
+    saved: Save,
     *,
     drifted_from: Fingerprint | None = None,
     changed_from: int | None = None,
     losses: Losses | None = None,
 ) -> None:
-    """Write a cursor and what its run is opened with, in one transaction.
+    """Write a save in one transaction.
 
     Args:
         path: The state file; made if it is not there.
-        run: The run, new or known.
-        cursor: Where it stands.
+        saved: What to write.
         drifted_from: The fingerprint the run was resumed from, where it was allowed to differ.
         changed_from: The first position whose sample another mixture has changed since, if one
             was given.
-        losses: Those of the run; of the steps before the cursor the file is to have them.
+        losses: Those of the run; of the steps before the position the file is to have them.
 
     Raises:
         StateMismatchError: A run of that name has other settings, the tag exists, or another
             checkpoint needs weights that are no more those of this run.
     """
+    run, replaced = saved.run, -1
     if not path.exists():
         files.make_folder(path)
         migrate.create(path, "state")
-    with _writing(path) as database:
-        is_new = _write_run(database, path, run, drifted_from, changed_from)
-        _write_events(database, run.name, run.events)
-        replaced = _write_cursor(database, path, run.name, cursor)
-        if losses is not None:
-            _write_losses(database, run, cursor, losses, whole=is_new)
-    if replaced > cursor.step:
+    with for_a_moment(path) as database:
+        migrate.migrate(database, "state")
+        with database.transaction():
+            known, saves = _last(database, run), _saves(database, run)
+            if known is not None:
+                _refuse_other(path, known, saved, saves, drifted_from, changed_from)
+            if saved.tag is None:
+                rows = database.run("runs/state/delete_latest", {"run": run})
+                replaced = rows[0][0] if rows else -1
+            elif any(saved.tag == tag for tag, *_ in saves):
+                raise StateMismatchError(
+                    f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another "
+                    f"tag"
+                )
+            names = ("run", "tag", "kind", "corpus_version", "order_version")
+            row = {name: getattr(saved, name) for name in (*names, "position", "step", "epoch")}
+            database.run("runs/state/add", row | {"state": json.dumps(_plain(saved))})
+            if losses is not None:
+                _write_losses(database, saved, losses, whole=known is None)
+    if replaced > saved.step:
         log.warning(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
-            *(run.name, cursor.step, path, replaced),
+            *(run, saved.step, path, replaced),
         )
 
 
-def latest(path: Path, run: str, fingerprint: Fingerprint) -> tuple[int, int] | None:
-    """Return position and step of the latest save of a run, if the file has this run saved."""
-    if not path.exists():
-        return None
-    with _reading(path) as database:
-        known = find_run(database, run)
-        rows = database.run("runs/state/cursor", {"run": run, "tag": None})
-    same = known is not None and known.fingerprint == fingerprint
-    return (rows[0][0], rows[0][1]) if rows and same else None
-
-
-def farthest_tag(path: Path, run: str, fingerprint: Fingerprint) -> tuple[str, int] | None:
-    """Return the checkpoint of a run that is farthest, with its step, if the file has one."""
-    with _reading(path) as database:
-        known = find_run(database, run)
-        rows = database.run("runs/state/latest_tag", {"run": run, "step": -1})
-    same = known is not None and known.fingerprint == fingerprint
-    return (rows[0][0], rows[0][1]) if rows and same else None
-
-
-def load(path: Path, run: str, tag: str | None = None) -> tuple[SavedRun, Cursor]:
-    """Read a run and one of its cursors.
+def load(path: Path, run: str, tag: str | None = None) -> Save:
+    """Read a run as it was saved last, at one of its saves.
 
     Raises:
         StateMismatchError: There is no such file, run or tag.
+        DamagedFileError: What is stored has another shape.
     """
     if not path.exists():
         raise StateMismatchError(f"no run is saved: {path} does not exist; call save() first")
     with _reading(path) as database:
-        found = find_run(database, run)
+        found = _last(database, run)
         if found is None:
-            raise no_run(path, run, (row[0] for row in _cursors(database)))
-        rows = database.run("runs/state/cursor", {"run": run, "tag": tag})
+            raise _no_run(path, run, (row[0] for row in database.run("runs/state/saves")))
+        rows = database.run("runs/state/save", {"run": run, "tag": tag})
         if not rows:
-            tags = ", ".join(_tags(database, run))
+            tags = listed(sorted(name for name, *_ in _saves(database, run) if name))
             raise StateMismatchError(
                 f"run {run!r} has no save tagged {tag!r}; its tags: {tags or 'none'}"
             )
-        before = {"run": run, "stop": found.steps_to(rows[0][0])}
-        losses = database.table("runs/state/losses", before)
-    position, step, epoch, counts = rows[0]
-    told = {"counts": counts_of(path, run, tag, counts), "losses": losses}
-    return found, Cursor(tag=tag, position=position, step=step, epoch=epoch, **told)
+        there = _read(path, run, rows[0])
+        losses = database.table("runs/state/losses", {"run": run, "stop": there.steps})
+    last = {name: getattr(found, name) for name in ("settings", "fingerprint", "joins", "events")}
+    return replace(there, **last, losses=losses)
+
+
+def runs(path: Path) -> list[Save]:
+    """Return every saved run of a state file as it was saved last, by name; none without a file."""
+    if not path.exists():
+        return []
+    with _reading(path) as database:
+        names = sorted({str(row[0]) for row in database.run("runs/state/saves")})
+        return [run for name in names if (run := _last(database, name))]
 
 
 def cursors(path: Path) -> list[dict[str, Any]]:
-    """Return every saved cursor of a state file, the latest of each run first.
+    """Return where every save of a state file stands, the latest of each run first.
 
     ``later_versions`` are those of the corpus that joined its run, with the step of each.
     """
@@ -138,56 +214,81 @@ def cursors(path: Path) -> list[dict[str, Any]]:
         return []
     names = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
     with _reading(path) as database:
-        rows = _cursors(database)
+        rows = database.run("runs/state/saves")
     return [
         {
             **dict(zip(names, row, strict=False)),
             "later_versions": [
                 {"version": version, "step": step}
-                for version, step in zip(row[-2] or (), row[-1] or (), strict=True)
+                for step, version in zip(*row[len(names) :], strict=True)
             ],
         }
         for row in rows
     ]
 
 
-def runs(path: Path) -> list[SavedRun]:
-    """Return every saved run of a state file, by name; none if there is no file."""
+def saves_of(
+    path: Path, run: str, fingerprint: Fingerprint | None = None
+) -> list[tuple[str | None, int, int]]:
+    """Return tag, position and step of every save of a run, its latest first.
+
+    Args:
+        path: The state file, which need not be there.
+        run: Name of the run.
+        fingerprint: Of a run; if the file has another one of that name, there is none.
+    """
     if not path.exists():
         return []
     with _reading(path) as database:
-        names = sorted({str(row[0]) for row in _cursors(database)})
-        return [run for name in names if (run := find_run(database, name)) is not None]
+        known = _last(database, run)
+        if known is None or fingerprint not in (None, known.fingerprint):
+            return []
+        return _saves(database, run)
 
 
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
-    """Forget a run and its cursors; returns how many cursors that were.
+    """Forget a run and its saves; returns how many those were.
 
     Args:
         path: The state file.
         run: Name of the run.
-        after: Forget only the cursors of steps beyond this one; with none left, the run too.
+        after: Forget only the saves of steps beyond this one; with none left, the run too.
     """
     step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
-    found = cursors(path)
-    names = {row["run"] for row in found}
+    names = {row["run"] for row in cursors(path)}
     if run not in names:
-        raise no_run(path, run, names)
-    with _writing(path) as database:
-        of_run = {"run": run, "step": step}
-        removed = database.run("runs/state/delete_cursors", of_run)[0][0]
-        if all(row["step"] > step for row in found if row["run"] == run):
-            database.run("runs/state/delete_events", {"run": run, "step": 0})
-            database.run("runs/state/delete_run", {"run": run})
-        database.run("runs/state/delete_losses_beyond", {"run": run})
+        raise _no_run(path, run, names)
+    with for_a_moment(path) as database:
+        migrate.migrate(database, "state")
+        with database.transaction():
+            removed = database.run("runs/state/delete_beyond", {"run": run, "step": step})[0][0]
+            database.run("runs/state/delete_losses_beyond", {"run": run})
     return int(removed)
 
 
-def refuse_tags(path: Path, run: str, changed_from: int) -> None:
-    """Refuse a run whose samples are others from a position on, where it has checkpoints beyond."""
-    if path.exists():
-        with _reading(path) as database:
-            refuse_beyond(run, _saves(database, run), changed_from)
+def refuse_beyond(
+    run: str, saves: Iterable[tuple[str | None, int, int]], changed_from: int, batch: int
+) -> None:
+    """Refuse other samples from a position on where a checkpoint lies beyond it.
+
+    Args:
+        run: Name of the run.
+        saves: Tag, position and step of its saves; no tag for the latest.
+        changed_from: The position.
+        batch: Samples a step, of all ranks.
+
+    Raises:
+        StateMismatchError: It names them.
+    """
+    beyond = [tag for tag, position, _ in saves if tag is not None and position > changed_from]
+    if beyond:
+        step = changed_from // batch
+        raise StateMismatchError(
+            f"run {run!r} has checkpoints beyond step {step}, from which on its samples are others "
+            f"now: {listed(map(repr, beyond), 10)}; go on in another file (save_to=…), open a run "
+            f"of another name (run=…), or forget what lies beyond: duckplets cursor reset … "
+            f"--run {shlex.quote(run)} --after {step}"
+        )
 
 
 @contextmanager
@@ -232,15 +333,6 @@ def _copy(path: Path, copy: Path) -> bool:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[Database]:
-    """Open a state file for one transaction."""
-    with for_a_moment(path) as database:
-        migrate.migrate(database, "state")
-        with database.transaction():
-            yield database
-
-
-@contextmanager
 def _reading(path: Path) -> Iterator[Database]:
     """Open a state file to read."""
     with for_a_moment(path, read_only=True) as database:
@@ -248,94 +340,164 @@ def _reading(path: Path) -> Iterator[Database]:
         yield database
 
 
-def _cursors(database: Database) -> list[tuple[Any, ...]]:
-    return database.run("runs/state/cursors_of_runs")
+# -- a save as plain values -----------------------------------------------------------------------
+
+
+def plain_events(events: Events) -> list[list[Any]]:
+    """Return events as plain values: step, weights, and the temperature where it was set."""
+    return [
+        [step, dict(event.weights), *(() if event.temperature is None else (event.temperature,))]
+        for step, event in events.items()
+    ]
+
+
+def plain_counts(counts: Counts) -> dict[str, Any]:
+    """Return counts as plain values; sources of which all are 0 are left out."""
+    position, sources = counts
+    found = {name: [*map(int, numbers)] for name, numbers in sources.items() if any(numbers)}
+    return {"position": position, "sources": found}
+
+
+def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Counts]:
+    """Return position, fingerprint, events and counts of what ``Sampler.state_dict`` returned.
+
+    Raises:
+        StateMismatchError: It did not return this.
+    """
+    if not {"position", "fingerprint"} <= set(given):
+        raise StateMismatchError(
+            f"this is not a sampler's state, with position and fingerprint; it has "
+            f"{', '.join(map(str, given)) or 'nothing'}"
+        )
+    try:
+        events = {int(step): Event(*told) for step, *told in given.get("events", [])}
+        counts = given.get("counts", {"position": 0, "sources": {}})
+        sources = {str(name): [*map(int, of)] for name, of in counts["sources"].items()}
+        found = int(counts["position"]), sources
+        numbers = [found[0], *chain.from_iterable(sources.values())]
+        if any(len(of) != 3 for of in sources.values()) or not all(n in _COUNT for n in numbers):
+            raise ValueError("counts are a position, and three numbers a source")
+        return given["position"], dict(given["fingerprint"]), events, found
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+        raise StateMismatchError(
+            f"this sampler's state is damaged: {error}; give what state_dict() returned"
+        ) from error
+
+
+def _plain(saved: Save) -> dict[str, Any]:
+    """Return what the column ``state`` has of a save."""
+    return {
+        "settings": saved.settings,
+        "fingerprint": saved.fingerprint,
+        "events": plain_events(saved.events),
+        "joins": saved.joins,
+        "samples": dict(saved.samples),
+        "counts": plain_counts(saved.counts),
+    }
+
+
+def _last(database: Database, run: str) -> Save | None:
+    """Return the save of a run that was made last, None if the file has none of that name."""
+    rows = database.run("runs/state/last", {"run": run})
+    return _read(database.path, run, rows[0]) if rows else None
+
+
+def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
+    """Return the save of a row.
+
+    Raises:
+        DamagedFileError: Its state has another shape.
+    """
+    *columns, text = row
+    names = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch")
+    forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
+    place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
+    told = place.read("state", text, _STATE)
+    with place.making("state"):
+        _, fingerprint, events, counts = plain_state({"position": 0, **told})
+        Mixture.from_dict(told["settings"].get("mixture", {}))
+    return Save(
+        run=run,
+        **dict(zip(names, columns, strict=True)),
+        settings=told["settings"],
+        fingerprint=fingerprint,
+        joins=told["joins"],
+        samples=told["samples"],
+        events=events,
+        counts=counts,
+    )
+
+
+# -- what a file takes ----------------------------------------------------------------------------
 
 
 def _saves(database: Database, run: str) -> list[tuple[str | None, int, int]]:
-    """Return tag, position and step of a run's cursors."""
-    return [(row[1], row[4], row[5]) for row in _cursors(database) if row[0] == run]
+    """Return tag, position and step of every save of a run."""
+    rows = database.run("runs/state/saves")
+    return [(row[1], row[4], row[5]) for row in rows if row[0] == run]
 
 
-def _write_run(
-    database: Database,
+def _no_run(path: Path, run: str, names: Iterable[str]) -> StateMismatchError:
+    known = sorted(set(names))
+    return StateMismatchError(
+        f"{path} has no run {run!r}{nearest(run, known)}; it has: {listed(known) or 'none'}"
+    )
+
+
+def _refuse_other(
     path: Path,
-    run: SavedRun,
+    known: Save,
+    saved: Save,
+    saves: Sequence[tuple[str | None, int, int]],
     drifted_from: Fingerprint | None,
     changed_from: int | None,
-) -> bool:
-    """Write a run and return whether the file had none of its name."""
-    settings, fingerprint = json.dumps(run.settings), json.dumps(run.fingerprint)
-    definition = {"run": run.name, "settings": settings, "fingerprint": fingerprint}
-    known = find_run(database, run.name)
-    if known is not None:
-        edited = {n: run.fingerprint[n] for n in ("mixture", "versions") if n in run.fingerprint}
-        if changed_from is not None and known.fingerprint | edited == run.fingerprint:
-            if known.fingerprint != run.fingerprint:
-                refuse_beyond(run.name, _saves(database, run.name), changed_from)
-        elif known.fingerprint != drifted_from or _tags(database, run.name):
-            refuse_other(path, known, run)
-        # Its bounds, columns and the like may be others than at the last save.
-        database.run("runs/state/update_run", definition)
-        return False
-    versions = {"corpus_version": run.corpus_version, "order_version": run.order_version}
-    database.run("runs/state/add_run", definition | versions | {"kind": run.kind})
-    return True
-
-
-def _write_events(database: Database, run: str, events: Events) -> None:
-    """Replace the weights of a run from the first step on at which they differ."""
-    now = [
-        (step, json.dumps(dict(events[step].weights)), events[step].temperature)
-        for step in sorted(events)
-    ]
-    known = events_of(database, run)
-    same = 0
-    while same < min(len(now), len(known)) and now[same] == known[same]:
-        same += 1
-    differing = [step for step, *_ in (*now[same:], *known[same:])]
-    if not differing:
-        return
-    first = {"run": run, "step": min(differing)}
-    for tag, step in database.run("runs/state/latest_tag", first):
-        refuse_farther(run, tag, step, min(differing))
-    database.run("runs/state/delete_events", first)
-    for step, weights, temperature in now[same:]:
-        event = {"run": run, "step": step, "weights": weights, "temperature": temperature}
-        database.run("runs/state/add_event", event)
-
-
-def _tags(database: Database, run: str) -> list[str]:
-    """Return the names of a run's checkpoints: they are of the order it was saved with."""
-    return sorted(tag for name, tag, *_ in _cursors(database) if name == run and tag)
-
-
-def _write_cursor(database: Database, path: Path, run: str, cursor: Cursor) -> int:
-    """Write a cursor and return the step of the save that it replaces, -1 for none."""
-    which: dict[str, Any] = {"run": run, "tag": cursor.tag}
-    replaced = -1
-    if cursor.tag is None:
-        for (step,) in database.run("runs/state/delete_latest", {"run": run}):
-            replaced = step
-    elif database.run("runs/state/cursor", which):
-        raise StateMismatchError(
-            f"{path} has a save tagged {cursor.tag!r} of run {run!r} already; give another tag"
-        )
-    which |= {"position": cursor.position, "step": cursor.step, "epoch": cursor.epoch}
-    database.run("runs/state/add_cursor", which | {"counts": json.dumps(dict(cursor.counts))})
-    return replaced
-
-
-def _write_losses(
-    database: Database, run: SavedRun, cursor: Cursor, losses: Losses, *, whole: bool
 ) -> None:
+    """Refuse a save that the present ones of its run do not allow.
+
+    Args:
+        path: The state file.
+        known: The run as it was saved last.
+        saved: What is to be written.
+        saves: Tag, position and step of its saves.
+        drifted_from: The fingerprint it was resumed from.
+        changed_from: The first position that another mixture has changed, if one was given.
+    """
+    run, now = saved.run, saved.fingerprint
+    edited = {name: now[name] for name in ("mixture", "versions") if name in now}
+    if changed_from is not None and known.fingerprint | edited == now:
+        if known.fingerprint != now:
+            refuse_beyond(run, saves, changed_from, saved.batch)
+    elif known.fingerprint != drifted_from or any(tag for tag, *_ in saves):
+        try:
+            told = differing(known.settings, saved.settings)
+            refuse_mismatch(known.fingerprint, now, told=told)
+        except StateMismatchError as error:
+            raise StateMismatchError(
+                f"{path} has another run {run!r}: {error}. Save under another name (run=…) or "
+                f"into another file (path=…), or forget that one: duckplets cursor reset … "
+                f"--run {run}"
+            ) from None
+    one, other = plain_events(known.events), plain_events(saved.events)
+    if one != other:
+        refuse_beyond(run, saves, _first_difference(one, other) * saved.batch, saved.batch)
+
+
+def _first_difference(one: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]) -> int:
+    """Return the first step of which two lists of events differ."""
+    same = 0
+    while same < min(len(one), len(other)) and one[same] == other[same]:
+        same += 1
+    return int(min(of[same][0] for of in (one, other) if same < len(of)))
+
+
+def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: bool) -> None:
     """Put losses in the place of those of the steps that a run went through since its last save."""
-    spans = losses.passed(run.steps_to(cursor.position), whole=whole)
+    spans = losses.passed(saved.steps, whole=whole)
     for first, stop in spans:
-        of_span = {"run": run.name, "first": first, "stop": stop}
+        of_span = {"run": saved.run, "first": first, "stop": stop}
         database.run("runs/state/delete_losses", of_span)
-    database.run("runs/state/delete_losses_beyond", {"run": run.name})
+    database.run("runs/state/delete_losses_beyond", {"run": saved.run})
     told = losses.table(spans)
     if told.num_rows:
         with database.registered(told=told):
-            database.run("runs/state/add_losses", {"run": run.name})
+            database.run("runs/state/add_losses", {"run": saved.run})

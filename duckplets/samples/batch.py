@@ -66,7 +66,6 @@ class Block:
         columns: The columns in order; None stands for one of ``texts`` or ``vectors``.
         texts: What has all texts.
         places: For every column of texts, where in them each sample's is.
-        tally: The source and the tokens of every sample of these batches, of all ranks.
         vectors: What columns of vectors are gathered from.
         origin: Of the texts: the folder of a snapshot, or None.
     """
@@ -76,7 +75,6 @@ class Block:
     columns: dict[str, pa.Array | None]
     texts: GatheredTexts
     places: dict[str, Integers]
-    tally: SampleTally
     vectors: Mapping[str, GatheredRows] = field(default_factory=dict)
     origin: Path | None = None
 
@@ -178,24 +176,6 @@ class Tranche:
             for name in self.names:
                 self.column(name)
             self._block = None
-
-
-@dataclass(frozen=True, slots=True)
-class SampleTally:
-    """What consecutive samples count for: shape (samples,) each.
-
-    Attributes:
-        sources: Number of the source.
-        tokens: Tokens of all texts.
-        fallbacks: Negatives that stand in for such as lacked: mined ones, the record's own, or
-            those of the source.
-        displaced: Number of the source whose sample gave its position to this one; -1 for most.
-    """
-
-    sources: Integers
-    tokens: Integers
-    fallbacks: Integers
-    displaced: Integers
 
 
 class Batch:

@@ -26,7 +26,7 @@ from duckplets.base.fork_guard import HomeLock
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
-from duckplets.samples.batch import Block, SampleTally
+from duckplets.samples.batch import Block
 from duckplets.samples.columns import DETAILS, fallbacks, negative_values, slot_names
 from duckplets.samples.planned import Plan
 from duckplets.samples.prefixes.prefixing import Prefixed, Prefixes, nothing
@@ -111,7 +111,7 @@ class Fetcher:
         """Tell what cannot be where the snapshot that the run is served from is sound."""
         return sound(self._folder)
 
-    def fetch(self, plan: Plan, tally: SampleTally, *, start: int, stop: int) -> Block:
+    def fetch(self, plan: Plan, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         size = len(plan)
         keys = np.concatenate(plan.chunks)
@@ -125,15 +125,25 @@ class Fetcher:
         lazy = {*self.slots, *vectors}
         columns = {c: None if c in lazy else as_array(found[c]) for c in self._columns}
         parts = {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
-        return Block(start, stop, columns, texts, parts, tally, vectors, self._folder)
+        return Block(start, stop, columns, texts, parts, vectors, self._folder)
 
-    def tally(self, plan: Plan, sources: Integers) -> SampleTally:
-        """Return what the samples of a plan count for; ``sources`` of every stream."""
-        tokens = np.sum([self._facts.tokens(chunks) for chunks in plan.chunks], axis=0)
-        gave = np.full(len(plan), -1)
+    def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
+        """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3).
+
+        Args:
+            plan: Of some positions.
+            sources: Number of the source of every stream.
+            size: Number of all sources.
+        """
+        found, of_samples = np.zeros((size, 3), np.int64), sources[plan.streams]
+        # As integers: bincount adds weights up as floats.
+        for chunks in plan.chunks:
+            np.add.at(found[:, 0], of_samples, self._facts.tokens(chunks))
+        np.add.at(found[:, 1], of_samples, fallbacks(plan, self._streams))
         if plan.displaced is not None:
-            gave = np.where(plan.displaced < 0, -1, sources[plan.displaced])
-        return SampleTally(sources[plan.streams], tokens, fallbacks(plan, self._streams), gave)
+            gave = plan.displaced[plan.displaced >= 0]
+            found[:, 2] = np.bincount(sources[gave], minlength=size)
+        return found
 
     def tokens(self, keys: Integers) -> Integers:
         """Return how many tokens chunks have, prefixes not counted."""

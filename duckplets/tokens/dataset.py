@@ -166,7 +166,7 @@ class TokenShards:
     ) -> TokenSampler:
         """Open a saved run where it was saved; see ``duckplets.resume``."""
         path = self._state_path(state)
-        saved, cursor = states.load(path, run, tag)
+        saved = states.load(path, run, tag)
         if saved.kind != "tokens" or saved.order_version != ORDER_VERSION:
             raise StateMismatchError(
                 f"run {run!r} of {path} serves {saved.kind} in order version "
@@ -188,11 +188,17 @@ class TokenShards:
         refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
         target = path if save_to is None else Path(save_to)
         notes = unsavable(target, asked=save_to is not None)
-        sampler = self._opened(now, target, notes, saved.events, cursor.position)
+        sampler = self._opened(now, target, notes, saved.events, saved.position)
         try:
             if was is not None:
-                accept_edited(sampler, was, cursor.position, edited["mixture"])
-            sampler.go_on(cursor, saved.events, drifted_from=saved.fingerprint)
+                accept_edited(sampler, was, saved.position, edited["mixture"])
+            sampler.go_on(
+                saved.position,
+                saved.events,
+                saved.counts,
+                drifted_from=saved.fingerprint,
+                losses=saved.losses,
+            )
         except BaseException:
             sampler.close()
             raise

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.errors import DuckpletsError
-from duckplets.samples.batch import SampleTally
 from duckplets.samples.planned import Plan
 from duckplets.tokens.batches import TokenBatch
 from duckplets.tokens.manifest import ShardManifest
@@ -33,7 +32,6 @@ class TokenBlock:
     Attributes:
         start: Position where the first batch begins.
         stop: Position after the last batch.
-        tally: What is counted of the batches, of all ranks.
         groups: Rows by their width, those of each in order.
         group: Of every row its group.
         place: And its number in that.
@@ -42,7 +40,6 @@ class TokenBlock:
 
     start: int
     stop: int
-    tally: SampleTally
     groups: list[Gathered]
     group: Integers
     place: Integers
@@ -127,15 +124,16 @@ class TokenFetcher:
                 raise
             raise self._file.damage("its numbers lead nowhere") from error
 
-    def tally(self, plan: Plan, sources: Integers) -> SampleTally:
-        """Return what is counted of every row: its source and tokens."""
-        tokens = np.zeros(len(plan), np.int64)
+    def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
+        """Return the tokens of the rows of a plan by source, in the first of three columns."""
+        found = np.zeros((size, 3), np.int64)
         for number, at in self._by_stream(plan):
-            tokens[at] = self._streams[number].rows.lengths(plan.chunks[0][at])
-        nothing = np.zeros(len(plan), np.int64)
-        return SampleTally(sources[plan.streams], tokens, nothing, nothing - 1)
+            found[sources[number], 0] += (
+                self._streams[number].rows.lengths(plan.chunks[0][at]).sum()
+            )
+        return found
 
-    def fetch(self, plan: Plan, tally: SampleTally, *, start: int, stop: int) -> TokenBlock:
+    def fetch(self, plan: Plan, *, start: int, stop: int) -> TokenBlock:
         """Return the rows of a plan as the block of batches from ``start`` to ``stop``."""
         widths = [stream.rows.width for stream in self._streams]
         ordered = sorted({widths[n] for n in np.unique(plan.streams).tolist()} or {widths[0]})
@@ -155,7 +153,7 @@ class TokenFetcher:
         if self._pads:
             least = np.inf if self._padded_from is None else self._padded_from
             found["padded"] = plan.positions >= least
-        return TokenBlock(start, stop, tally, groups, group, place, found)
+        return TokenBlock(start, stop, groups, group, place, found)
 
     def _gathered(self, plan: Plan, at: Integers, width: int) -> Gathered:
         """Return some rows of a plan, all of one width, in order."""

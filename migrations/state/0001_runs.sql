@@ -1,47 +1,92 @@
--- The state file: what runs there are and where they stand. Opened for writing only for the
--- moment of a save, so that others can look at it in between.
-CREATE TABLE runs (
+-- The state file: where runs were saved. Opened for writing only for the moment of a save, so that
+-- others can look at it in between.
+CREATE TABLE saves (
+    number BIGINT NOT NULL,
     run VARCHAR NOT NULL,
+    tag VARCHAR,
     kind VARCHAR NOT NULL,
     corpus_version BIGINT NOT NULL,
     order_version INTEGER NOT NULL,
-    settings JSON NOT NULL,
-    fingerprint JSON NOT NULL,
-    created_at TIMESTAMP NOT NULL
-);
-COMMENT ON TABLE runs IS 'What each run draws from and how';
-COMMENT ON COLUMN runs.run IS 'Name; default where none was given';
-COMMENT ON COLUMN runs.kind IS 'triplets, pairs or texts';
-COMMENT ON COLUMN runs.corpus_version IS 'The corpus version it is pinned to';
-COMMENT ON COLUMN runs.order_version IS 'The version of the order its positions are numbered in';
-COMMENT ON COLUMN runs.settings IS 'Everything needed to open the sampler again, recipes included';
-COMMENT ON COLUMN runs.fingerprint IS 'What must agree for a cursor to be valid, field by field';
-COMMENT ON COLUMN runs.created_at IS 'Time of its first save; UTC';
-
-CREATE TABLE cursors (
-    run VARCHAR NOT NULL,
-    tag VARCHAR,
     position BIGINT NOT NULL,
     step BIGINT NOT NULL,
     epoch BIGINT NOT NULL,
-    saved_at TIMESTAMP NOT NULL
+    saved_at TIMESTAMP NOT NULL,
+    state JSON NOT NULL
 );
-COMMENT ON TABLE cursors IS 'Where each run stands: its latest save (tag NULL) and its named checkpoints';
+COMMENT ON TABLE saves IS 'The latest save of every run (tag NULL) and its named checkpoints';
+COMMENT ON COLUMN saves.number IS 'Counts up: a run is opened as its save of the largest number says';
+COMMENT ON COLUMN saves.run IS 'Name; default where none was given';
+COMMENT ON COLUMN saves.tag IS 'Name of a checkpoint; NULL for the latest save';
+COMMENT ON COLUMN saves.kind IS 'triplets, pairs, texts, messages or tokens';
+COMMENT ON COLUMN saves.corpus_version IS 'The corpus version it was opened at';
+COMMENT ON COLUMN saves.order_version IS 'The version of the order its positions are numbered in';
+COMMENT ON COLUMN saves.position IS 'First position not yet taken';
+COMMENT ON COLUMN saves.step IS 'First step not yet taken';
+COMMENT ON COLUMN saves.epoch IS 'Nominal epoch of that position';
+COMMENT ON COLUMN saves.saved_at IS 'UTC';
+COMMENT ON COLUMN saves.state IS 'settings, fingerprint, events (weights set on the way), joins, samples by source and counts';
+
+CREATE VIEW runs AS
+SELECT
+    run, kind, corpus_version, order_version, saved_at,
+    state -> 'settings' AS settings,
+    state -> 'fingerprint' AS fingerprint
+FROM saves
+QUALIFY number = max(number) OVER (PARTITION BY run);
+COMMENT ON VIEW runs IS 'What each run draws from and how, as of its last save';
+COMMENT ON COLUMN runs.run IS 'Name; default where none was given';
+COMMENT ON COLUMN runs.kind IS 'triplets, pairs, texts, messages or tokens';
+COMMENT ON COLUMN runs.corpus_version IS 'The corpus version it was opened at';
+COMMENT ON COLUMN runs.order_version IS 'The version of the order its positions are numbered in';
+COMMENT ON COLUMN runs.saved_at IS 'UTC';
+COMMENT ON COLUMN runs.settings IS 'Everything needed to open the sampler again, recipes included';
+COMMENT ON COLUMN runs.fingerprint IS 'What must agree for a cursor to be valid, field by field';
+
+CREATE VIEW cursors AS
+SELECT
+    run, tag, position, step, epoch, saved_at,
+    state -> 'samples' AS samples,
+    (state ->> '$.counts.position')::BIGINT AS counted_to,
+    state -> '$.counts.sources' AS counts
+FROM saves;
+COMMENT ON VIEW cursors IS 'Where each run stands: its latest save (tag NULL) and its named checkpoints';
 COMMENT ON COLUMN cursors.run IS 'The run';
 COMMENT ON COLUMN cursors.tag IS 'Name of a checkpoint; NULL for the latest save';
 COMMENT ON COLUMN cursors.position IS 'First position not yet taken';
 COMMENT ON COLUMN cursors.step IS 'First step not yet taken';
 COMMENT ON COLUMN cursors.epoch IS 'Nominal epoch of that position';
 COMMENT ON COLUMN cursors.saved_at IS 'UTC';
+COMMENT ON COLUMN cursors.samples IS 'Samples before the position, by source';
+COMMENT ON COLUMN cursors.counted_to IS 'Position up to which the run was asked for its counts';
+COMMENT ON COLUMN cursors.counts IS 'Before that, by source: [tokens, fallbacks, displaced]';
 
-CREATE TABLE weight_events (
+CREATE VIEW weight_events AS
+SELECT
+    run,
+    (event ->> 0)::BIGINT AS step,
+    event -> 1 AS weights,
+    (event ->> 2)::DOUBLE AS temperature
+FROM (
+    SELECT run, unnest(state -> '$.events[*]') AS event
+    FROM saves
+    QUALIFY number = max(number) OVER (PARTITION BY run)
+) AS events;
+COMMENT ON VIEW weight_events IS 'Source weights that were set during runs; those of the start are in runs.settings';
+COMMENT ON COLUMN weight_events.run IS 'The run';
+COMMENT ON COLUMN weight_events.step IS 'First step they are in force';
+COMMENT ON COLUMN weight_events.weights IS 'The weights given, by name; they override the declared ones';
+COMMENT ON COLUMN weight_events.temperature IS 'Temperature of the mixture from there on; NULL for the declared one';
+
+-- What a training loop reported of its losses, for whoever watches a run and for rules that give
+-- weights by them.
+CREATE TABLE losses (
     run VARCHAR NOT NULL,
     step BIGINT NOT NULL,
-    weights JSON NOT NULL,
-    saved_at TIMESTAMP NOT NULL
+    source VARCHAR NOT NULL,
+    loss DOUBLE NOT NULL
 );
-COMMENT ON TABLE weight_events IS 'The source weights each run was given, from which step on';
-COMMENT ON COLUMN weight_events.run IS 'The run';
-COMMENT ON COLUMN weight_events.step IS 'First step they are in force; 0 for those it started with';
-COMMENT ON COLUMN weight_events.weights IS 'Weight of each source, by name';
-COMMENT ON COLUMN weight_events.saved_at IS 'UTC';
+COMMENT ON TABLE losses IS 'Losses that were reported during runs: one a step and source, written at a save';
+COMMENT ON COLUMN losses.run IS 'The run';
+COMMENT ON COLUMN losses.step IS 'The step whose batch it is of';
+COMMENT ON COLUMN losses.source IS 'The source whose samples it is of';
+COMMENT ON COLUMN losses.loss IS 'As it was reported last for that step and source';

@@ -1,107 +1,60 @@
--- name: cursor
--- One cursor of a run: a checkpoint, or with no tag the latest save.
--- Parameters: $run, $tag.
-SELECT position, step, epoch, counts
-FROM cursors
-WHERE run = $run AND tag IS NOT DISTINCT FROM $tag
-
--- name: delete_cursors
--- Forget the cursors of a run beyond a step; returns their number.
--- Parameters: $run, $step.
-DELETE FROM cursors
-WHERE run = $run AND step > $step
-
--- name: delete_events
--- Forget the weights set during a run from a step on.
--- Parameters: $run, $step.
-DELETE FROM weight_events
-WHERE run = $run AND step >= $step
-
--- name: delete_run
--- Forget a run.
+-- name: last
+-- The save of a run that was made last: what the run is opened as.
 -- Parameters: $run.
-DELETE FROM runs
+SELECT tag, kind, corpus_version, order_version, position, step, epoch, state
+FROM saves
 WHERE run = $run
-
--- name: cursors_of_runs
--- Every cursor with what is known of its run: last the versions that joined it, and their steps.
--- Settings that are damaged tell of none: opening the run says what is wrong.
--- Rows: by run, the latest save first, then by time.
-SELECT
-    cursors.run, cursors.tag, runs.kind, runs.corpus_version,
-    cursors.position, cursors.step, cursors.epoch, cursors.saved_at,
-    CASE
-        WHEN json_valid(runs.settings)
-        THEN coalesce(TRY_CAST(runs.settings ->> '$.eras[*].corpus_version' AS BIGINT[]), [])
-        ELSE []
-    END AS versions,
-    CASE
-        WHEN json_valid(runs.settings)
-        THEN coalesce(TRY_CAST(runs.settings ->> '$.eras[*].step' AS BIGINT[]), [])
-        ELSE []
-    END AS steps
-FROM cursors
-JOIN runs ON runs.run = cursors.run
-ORDER BY cursors.run, cursors.tag IS NOT NULL, cursors.saved_at, cursors.tag
-
--- name: run
--- One run.
--- Parameters: $run.
-SELECT kind, corpus_version, order_version, settings, fingerprint
-FROM runs
-WHERE run = $run
-
--- name: events
--- The weights set during a run.
--- Parameters: $run.
--- Rows: by step.
-SELECT step, weights, temperature
-FROM weight_events
-WHERE run = $run
-ORDER BY step
-
--- name: update_run
--- Note what a run is opened with from now on.
--- Parameters: $run, $settings, $fingerprint (JSON).
-UPDATE runs
-SET settings = $settings, fingerprint = $fingerprint
-WHERE run = $run
-
--- name: add_run
--- Note a new run.
--- Parameters: $run, $kind, $corpus_version, $order_version, $settings, $fingerprint (JSON).
-INSERT INTO runs
-VALUES (
-    $run, $kind, $corpus_version, $order_version, $settings, $fingerprint, now()::TIMESTAMP
-)
-
--- name: latest_tag
--- The checkpoint of a run that is farthest, if it lies beyond a step.
--- Parameters: $run, $step.
-SELECT tag, step
-FROM cursors
-WHERE run = $run AND tag IS NOT NULL AND step > $step
-ORDER BY step DESC, tag
+ORDER BY number DESC
 LIMIT 1
 
--- name: add_event
--- Note the source weights of a run from a step on.
--- Parameters: $run, $step, $weights (JSON), $temperature (or NULL).
-INSERT INTO weight_events
-VALUES ($run, $step, $weights, now()::TIMESTAMP, $temperature)
+-- name: save
+-- One save of a run: a checkpoint, or with no tag the latest.
+-- Parameters: $run, $tag.
+SELECT tag, kind, corpus_version, order_version, position, step, epoch, state
+FROM saves
+WHERE run = $run AND tag IS NOT DISTINCT FROM $tag
+
+-- name: saves
+-- Every save; last the versions that joined its run, and their steps. A state that is damaged tells
+-- of none: opening the run says what is wrong.
+-- Rows: by run, the latest save first, then by time.
+SELECT
+    run, tag, kind, corpus_version, position, step, epoch, saved_at,
+    CASE
+        WHEN json_valid(state)
+        THEN coalesce(TRY_CAST(state ->> '$.joins[*][0]' AS BIGINT[]), [])
+        ELSE []
+    END AS steps,
+    CASE
+        WHEN json_valid(state)
+        THEN coalesce(TRY_CAST(state ->> '$.joins[*][1]' AS BIGINT[]), [])
+        ELSE []
+    END AS versions
+FROM saves
+ORDER BY run, tag IS NOT NULL, saved_at, tag
+
+-- name: delete_beyond
+-- Forget the saves of a run beyond a step; returns their number.
+-- Parameters: $run, $step.
+DELETE FROM saves
+WHERE run = $run AND step > $step
 
 -- name: delete_latest
 -- Forget the latest save of a run, for another to take its place; returns its step.
 -- Parameters: $run.
-DELETE FROM cursors
+DELETE FROM saves
 WHERE run = $run AND tag IS NULL
 RETURNING step
 
--- name: add_cursor
--- Note where a run stands.
--- Parameters: $run, $tag, $position, $step, $epoch, $counts (JSON).
-INSERT INTO cursors (run, tag, position, step, epoch, saved_at, counts)
-VALUES ($run, $tag, $position, $step, $epoch, now()::TIMESTAMP, $counts)
+-- name: add
+-- Note where a run stands and what it is opened with.
+-- Parameters: $run, $tag, $kind, $corpus_version, $order_version, $position, $step, $epoch, $state (JSON).
+INSERT INTO saves
+SELECT
+    coalesce(max(number), 0) + 1,
+    $run, $tag, $kind, $corpus_version, $order_version, $position, $step, $epoch,
+    now()::TIMESTAMP, $state
+FROM saves
 
 -- name: losses
 -- The losses that were reported for the first steps of a run.
@@ -119,10 +72,10 @@ DELETE FROM losses
 WHERE run = $run AND step >= $first AND step < $stop
 
 -- name: delete_losses_beyond
--- Forget the losses of a run beyond all its cursors; the last one's step may have a short batch.
+-- Forget the losses of a run beyond all its saves; the last one's step may have a short batch.
 -- Parameters: $run.
 DELETE FROM losses
-WHERE run = $run AND step > (SELECT coalesce(max(step), -1) FROM cursors WHERE run = $run)
+WHERE run = $run AND step > (SELECT coalesce(max(step), -1) FROM saves WHERE run = $run)
 
 -- name: add_losses
 -- Note the losses of some steps of a run (Arrow told: step, source, loss).

@@ -119,7 +119,7 @@ def hostile_corpus(folder: Path) -> Path:
         ],
     )
     state = path.with_name("hostile.state.duckdb")
-    rename(state, ["UPDATE cursors SET tag = $h || $l WHERE tag IS NOT NULL"])
+    rename(state, ["UPDATE saves SET tag = $h || $l WHERE tag IS NOT NULL"])
     return path
 
 

@@ -202,9 +202,8 @@ def test_creating_does_not_overwrite_a_file_that_came_meanwhile(
         other = Database.open(path)
         really_migrate(other, kind)
         other.close()
-        columns = "run, tag, position, step, epoch, saved_at"
-        values = "'default', NULL, 1, 1, 0, now()::TIMESTAMP"
-        done(path, f"INSERT INTO cursors ({columns}) VALUES ({values})")
+        values = "1, 'default', NULL, 'texts', 1, 1, 1, 1, 0, now()::TIMESTAMP, '{}'"
+        done(path, f"INSERT INTO saves VALUES ({values})")
         return names
 
     monkeypatch.setattr(migrate, "migrate", meanwhile)

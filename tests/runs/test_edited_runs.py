@@ -210,7 +210,7 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(
     new = dp.Mixture(phases=[dp.Phase(3, {"b": 0})])
     edited = corpus.resume(tag="one", mixture=new)
     expected = rows(edited, 3)
-    with pytest.raises(dp.StateMismatchError, match=r"position 12,.*'two', 'three'.*--after 3$"):
+    with pytest.raises(dp.StateMismatchError, match=r"step 3,.*'two', 'three'.*--after 3$"):
         edited.save()
     assert "--after 3" in error(
         "sample", path, "--resume", "--tag", "one", "--save", "--mixture", _toml(path)
@@ -376,9 +376,10 @@ DAMAGED = [
     {"position": 2**70},
     {"position": -1},
     {"position": "x"},
-    {"counts": {"a": [2**70, 1]}},
-    {"counts": {"a": [float("inf"), 1]}},
-    {"counts": {"a": [-1, 1]}},
+    {"counts": {"position": 4, "sources": {"a": [2**70, 1, 0]}}},
+    {"counts": {"position": 4, "sources": {"a": [float("inf"), 1, 0]}}},
+    {"counts": {"position": 4, "sources": {"a": [-1, 1]}}},
+    {"counts": {"position": -4, "sources": {}}},
     {"counts": 3},
     {"events": [[-3, {"a": 1}]]},
     {"events": [[2**70, {"a": 1}]]},

@@ -176,17 +176,22 @@ def test_skew_counts_sources_that_a_batch_has_nothing_of(corpus: dp.Corpus) -> N
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS[:4], ids=str)
-def test_counters_go_on_without_reading(corpus: dp.Corpus, configuration: dict[str, Any]) -> None:
-    taken, passed = (corpus.sampler(**configuration) for _ in range(2))
-    for stop in (3, 4, 9):
-        while taken.step < stop:
-            next(taken)
-        passed.count_to(taken.position)
-        assert counts_of(passed) == counts_of(taken)
-        assert passed.step == stop
-    assert next(passed).to_pydict() == next(taken).to_pydict()
-    with pytest.raises(dp.SamplerError, match="position"):
-        passed.count_to(0)
+def test_counters_are_of_all_before_the_position(
+    corpus: dp.Corpus, configuration: dict[str, Any]
+) -> None:
+    taken, moved = (corpus.sampler(**configuration) for _ in range(2))
+    expected = [counts_of(taken)]
+    for _ in range(9):
+        next(taken)
+        expected.append(counts_of(taken))
+    for step in (3, 4, 9, 8, 1, 0, 7):
+        moved.move(step * taken.settings.batch_size)
+        assert counts_of(moved) == expected[step]
+        state = taken.state_dict(step)
+        assert state["counts"]["position"] <= state["position"]
+        other = corpus.sampler(**configuration)
+        other.load_state_dict(state)
+        assert counts_of(other) == expected[step]
 
 
 SIMILAR: list[tuple[str, str, float]] = [

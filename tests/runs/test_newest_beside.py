@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from commands import ok
 from prebuilt import prebuilt
 from text_vectors import DIMENSION, hashed, texts_of, vector, vectors
 
 import duckplets as dp
-from duckplets.runs.state import state_path
 from duckplets.vectors.store import VectorStore
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -208,29 +204,3 @@ def test_weights_that_were_declared_since_are_told_and_may_be_given(corpus: dp.C
     with corpus.resume(version="newest", mixture=mixture) as sampler:
         assert "'new' 4 (" in "\n".join(sampler.notes)
         assert shares(sampler) == {"judged": 20, "plain": 10, "new": 40}
-
-
-def test_a_state_file_of_an_earlier_version_goes_on(corpus: dp.Corpus) -> None:
-    with corpus.sampler(batch_size=7) as sampler:
-        rows_of(sampler, 2)
-        sampler.save(tag="two")
-        sampler.save()
-        expected = rows_of(sampler, 4)
-    path = state_path(corpus.path)
-    with duckdb.connect(path) as connection:
-        (settings,) = connection.execute("SELECT settings FROM runs").fetchall()[0]
-        known = json.loads(settings)
-        later = ("eras", "index", "by", "structural_negatives", "vectors")  # fields that came late
-        earlier = {name: value for name, value in known.items() if name not in later}
-        connection.execute("UPDATE runs SET settings = ?", [json.dumps(earlier)])
-    with corpus.resume() as sampler:
-        assert sampler.settings.eras == []
-        assert rows_of(sampler, 4) == expected
-        sampler.save()
-    grow(corpus)
-    assert corpus.status()["runs"][0]["later_versions"] == []
-    with corpus.resume(tag="two", version="newest") as sampler:
-        joined = rows_of(sampler, 20)
-        assert "new" in {row["source"] for row in joined}
-    corpus.close()
-    assert "two" in ok("cursor", "list", corpus.path)

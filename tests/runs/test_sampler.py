@@ -561,7 +561,7 @@ def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
         {"events": [["x", {}]]},
         {"events": 5},
         {"counts": [1]},
-        {"counts": {"a": 3}},
+        {"counts": {"position": 0, "sources": {"a": 3}}},
     ],
     ids=str,
 )

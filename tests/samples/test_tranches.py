@@ -17,13 +17,12 @@ from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.samples.batch import Batch, Block, SampleTally
+from duckplets.samples.batch import Batch, Block
 from duckplets.samples.fetch import Fetcher
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 SIZE = 20_000
-NONE = SampleTally(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
 class Recorder:
@@ -47,7 +46,7 @@ def block(texts: Any, samples: int = SIZE) -> Block:
     places = {n: draw.integers(0, 1000, samples) for n in ("anchor", "positive")}
     meta = pa.array([[(str(i), "x")] for i in range(samples)], pa.map_(pa.string(), pa.string()))
     columns = {"anchor": None, "weight": pa.array(np.arange(samples) / 8), "positive": None}
-    return Block(0, samples, columns | {"anchor_meta": meta}, texts, places, NONE)
+    return Block(0, samples, columns | {"anchor_meta": meta}, texts, places)
 
 
 def sliced(of: Block, size: int) -> list[Batch]:
@@ -152,7 +151,7 @@ def test_a_batch_that_is_kept_holds_its_tranche_only(
         of = fetch(self, *arguments, **named)
         held = Recorder(of.texts)
         fetched.append((weakref.ref(held), held.taken))
-        return Block(of.start, of.stop, of.columns, held, of.places, of.tally)
+        return Block(of.start, of.stop, of.columns, held, of.places)
 
     monkeypatch.setattr(Fetcher, "fetch", recorded)
     with toy_corpus(tmp_path / "c.duckdb", 200) as corpus:

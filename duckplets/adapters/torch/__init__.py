@@ -276,7 +276,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
                 loaded = None  # of an iteration after the one that began there
             self._counting = self._opening.open()
             put(self._counting, loaded, 0, 1, allow_drift=self._start.allow_drift)
-        self._counting.count_to(position)
+        self._counting.move(position)
         counted = self._counting.metrics()  # which has prepared nothing: workers do
         return {name: of for name, of in counted.items() if name.startswith("data/")}
 
