@@ -187,6 +187,8 @@ def _entry(name: str, value: Any) -> list[str]:
     text = _prose(inspect.getdoc(value) or "")
     if not text:
         raise SystemExit(f"docs/generate.py: {name} has no docstring")
+    if inspect.isfunction(value):
+        _check_arguments(name, value)
     if name in MADE_ELSEWHERE:
         parts = [f"### `{name}`", *(part for part in text if not part.startswith("- "))]
     else:
@@ -221,6 +223,7 @@ def _member(cls: type, name: str) -> list[str]:
     if isinstance(value, property):
         kind = value.fget.__annotations__.get("return") if value.fget else None
         return [f"#### `.{name}: {kind}`", *_prose(_doc(cls, name))]
+    _check_arguments(f"{cls.__name__}.{name}", getattr(cls, name))
     return [
         f"#### `.{name}`",
         _code(_signature(name, getattr(cls, name))),
@@ -265,8 +268,7 @@ def _signature(name: str, value: Any) -> str:
     given: list[str] = []
     named = False
     for parameter in signature.parameters.values():
-        is_bound = parameter.kind is parameter.POSITIONAL_ONLY and parameter.annotation == "Corpus"
-        if parameter.name == "self" or is_bound:  # a verb of a corpus, or a method
+        if _is_bound(parameter):
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and not named:
             given.append("*")
@@ -279,6 +281,20 @@ def _signature(name: str, value: Any) -> str:
     if len(line) <= WIDTH:
         return line
     return f"{name}(\n" + "".join(f"    {part},\n" for part in given) + f"){arrow}"
+
+
+def _is_bound(parameter: inspect.Parameter) -> bool:
+    """Return whether a parameter is what a method or a verb is called of."""
+    return parameter.name == "self" or parameter.annotation in ("Corpus", "CorpusFile", "Sampler")
+
+
+def _check_arguments(name: str, call: Any) -> None:
+    """Refuse a docstring that says nothing of an argument, where it has a section of them."""
+    doc = inspect.getdoc(call) or ""
+    given = [p for p in inspect.signature(call).parameters.values() if not _is_bound(p)]
+    lacking = [p.name for p in given if not re.search(rf"^    \*{{0,2}}{p.name}\b.*:", doc, re.M)]
+    if "Args:" in doc and lacking:
+        raise SystemExit(f"docs/generate.py: {name} says nothing of {', '.join(lacking)}")
 
 
 def _parameter(parameter: inspect.Parameter) -> str:

@@ -31,8 +31,8 @@ FLOORS = [
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
 LAZY = {
     ("duckplets.runs.sampler", "duckplets.adapters.huggingface"),  # ``Sampler.to_hf`` needs both
-    ("duckplets.corpus.mining", "duckplets.adapters.huggingface"),  # so does ``Corpus.evaluator``
-    ("duckplets.corpus.runs", "duckplets.report"),  # ``Corpus.report`` shows all there is
+    ("duckplets.corpus.corpus", "duckplets.adapters.huggingface"),  # ``Corpus.evaluator``
+    ("duckplets.corpus.corpus", "duckplets.report"),  # ``Corpus.report`` shows all there is
     ("duckplets.runs.forecast", "duckplets.report.plots"),  # ``Forecast.plot`` draws by these
     ("duckplets.samples.vector_columns", "duckplets.runs.settings"),  # a type
     ("duckplets.cli.app", "duckplets"),  # the version

@@ -202,6 +202,7 @@ def hf_callback(sampler: Sampler) -> Any:
 
 def evaluator(
     corpus_of: Corpus,
+    /,
     split: str = "test",
     *,
     corpus: Documents = "split",
@@ -215,7 +216,6 @@ def evaluator(
     anchors of a query's text. It is what the export ``beir`` writes, held in memory.
 
     Args:
-        corpus_of: The corpus.
         split: Whose anchors.
         corpus: The documents: those of the ``split``, or those of ``all`` splits.
         recipe: Whose anchors, positives and negatives; by default sections of the role

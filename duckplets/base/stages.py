@@ -7,9 +7,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass
 from os import PathLike
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from duckplets.base.sanitize import shown
 
@@ -21,11 +22,14 @@ _KEYS = ("mining", "version")  # integers that count nothing
 log = logging.getLogger("duckplets")
 
 
-def stage(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def stage(
+    name: str, within: Callable[[Any], AbstractContextManager[object]] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Log the begin of a verb, and its end with the counts of what it returns and the seconds.
 
     Args:
         name: What it does, to its first argument if that is a corpus or a path.
+        within: Returns, of its first argument, what is held while it runs.
     """
 
     def marked(verb: Callable[P, R]) -> Callable[P, R]:
@@ -40,7 +44,8 @@ def stage(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
             say("begins")
             try:
-                found = verb(*arguments, **named)
+                with nullcontext() if within is None else within(arguments[0]):
+                    found = verb(*arguments, **named)
             except BaseException as error:
                 say(f"ended by {type(error).__name__} after {time.monotonic() - begun:.3f} s")
                 raise

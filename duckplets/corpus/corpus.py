@@ -5,8 +5,8 @@ with dp.Corpus("faq.duckdb") as corpus:
     corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
     for batch in corpus.sampler("triplets", batch_size=256): ...
 
-A verb is a function that takes the corpus first: ``corpus.mine(...)`` is ``mining.mine(corpus,
-...)``, in the module of this folder that is named after its room.
+A verb is a function of a room that takes the corpus first: ``corpus.mine(...)`` is ``mine(corpus,
+...)`` of ``duckplets.mining.mine``. A room is imported when a verb of it is first called.
 """
 
 from __future__ import annotations
@@ -19,13 +19,8 @@ from duckplets.base.dropped import LiveSet
 from duckplets.base.sanitize import html_table
 from duckplets.corpus import ingest as _ingest
 from duckplets.corpus import maintenance as _maintenance
-from duckplets.corpus import mining as _mining
 from duckplets.corpus import quality as _quality
-from duckplets.corpus import recipes as _recipes
-from duckplets.corpus import runs as _runs
-from duckplets.corpus import tokens as _tokens
-from duckplets.corpus import vectors as _vectors
-from duckplets.corpus.status import in_a_line
+from duckplets.corpus.rooms import Room
 from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, SamplerError
@@ -33,8 +28,39 @@ from duckplets.ingest import records
 from duckplets.runs import state as run_state
 
 if TYPE_CHECKING:
+    from duckplets import export as _export
+    from duckplets import report as _report
+    from duckplets.adapters import huggingface as _huggingface
+    from duckplets.corpus import recipes as _recipes
+    from duckplets.corpus import runs as _runs
+    from duckplets.export import record_lines as _record_lines
+    from duckplets.ingest import checkpoint as _checkpoint
+    from duckplets.ingest import chunks as _chunks
+    from duckplets.ingest import prefixes as _prefixes
+    from duckplets.ingest import splits as _splits
+    from duckplets.mining import external as _external
+    from duckplets.mining import mine as _mine
+    from duckplets.records import index_controls as _controls
+    from duckplets.records import read as _read
     from duckplets.records.read import Records
     from duckplets.runs.sampler import Sampler
+    from duckplets.search import index as _index
+    from duckplets.tokens import dataset as _token_runs
+    from duckplets.tokens import shards as _shards
+    from duckplets.vectors import add as _vectors
+    from duckplets.vectors import embed as _embed
+    from duckplets.vectors import knn as _knn
+else:
+    _huggingface, _report = map(Room, ("adapters.huggingface", "report"))
+    _recipes, _runs = map(Room, ("corpus.recipes", "corpus.runs"))
+    _export, _record_lines = map(Room, ("export", "export.record_lines"))
+    _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
+    _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
+    _external, _mine = map(Room, ("mining.external", "mining.mine"))
+    _controls, _read = map(Room, ("records.index_controls", "records.read"))
+    _index, _knn = map(Room, ("search.index", "vectors.knn"))
+    _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
+    _embed, _vectors = map(Room, ("vectors.embed", "vectors.add"))
 
 
 class Corpus:
@@ -88,19 +114,19 @@ class Corpus:
     ingest = _ingest.ingest
     ingest_data_sets = _ingest.ingest_data_sets
     sources = _ingest.sources
-    split = _ingest.split
-    chunk = _ingest.chunk
-    chunking = _ingest.chunking
-    denoise = _ingest.denoise
-    normalise = _ingest.normalise
-    set_prefix = _ingest.set_prefix
-    set_index_controls = _ingest.set_index_controls
-    data_index = _ingest.data_index
+    split = _splits.split
+    chunk = _chunks.chunk
+    chunking = _chunks.chunking
+    denoise = _chunks.denoise
+    normalise = _chunks.normalise
+    set_prefix = _prefixes.set_prefix
+    set_index_controls = _controls.set_index_controls
+    data_index = _controls.data_index
 
     acquire = _quality.acquire
-    export_jsonl = _quality.export_jsonl
-    unfinished = _quality.unfinished
-    remove = _quality.remove
+    export_jsonl = _record_lines.export_jsonl
+    unfinished = _checkpoint.unfinished
+    remove = _checkpoint.remove
     judge = _quality.judge
     acquisitions = _quality.acquisitions
     outcomes = _quality.outcomes
@@ -121,27 +147,27 @@ class Corpus:
     keep_counts = _recipes.keep_counts
     capacity = _recipes.capacity
 
-    index = _mining.index
-    terms = _mining.terms
-    search = _mining.search
-    mine = _mining.mine
-    add_negatives = _mining.add_negatives
-    export_negatives = _mining.export_negatives
-    evaluator = _mining.evaluator
+    index = _index.index
+    terms = _index.terms
+    search = _knn.search
+    mine = _mine.mine
+    add_negatives = _external.add_negatives
+    export_negatives = _export.export_negatives
+    evaluator = _huggingface.evaluator
 
-    embed = _vectors.embed
+    embed = _embed.embed
     add_vectors = _vectors.add_vectors
     vectors = _vectors.vectors
     remove_vectors = _vectors.remove_vectors
 
-    shard = _tokens.shard
-    token_sampler = _tokens.token_sampler
+    shard = _shards.shard
+    token_sampler = _token_runs.token_sampler
 
     sampler = _runs.sampler
     resume = _runs.resume
-    read = _runs.read
-    count = _runs.count
-    report = _runs.report
+    read = _read.read
+    count = _read.count
+    report = _report.report
 
     compact = _maintenance.compact
     prepare = _maintenance.prepare
@@ -178,6 +204,8 @@ class Corpus:
     def __repr__(self) -> str:
         mode = ", read_only=True" if self.read_only else ""
         name = f"Corpus({str(self.path)!r}{mode})"
+        from duckplets.corpus.status import in_a_line
+
         try:
             return f"<{name}: {in_a_line(self.database)}>"
         except DuckpletsError:  # it was closed, or belongs to another process

@@ -3,38 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress
 from duckplets.corpus.acquire import gates_of, told_of
-from duckplets.corpus.writes import changes
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
-from duckplets.ingest import chunks, records, splits
-from duckplets.text.chunking import Chunking
+from duckplets.ingest.chunks import current_chunking
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.corpus.corpus import Corpus
     from duckplets.ingest.records import IngestReport
-    from duckplets.ingest.splits import KeepTogether, SplitReport
     from duckplets.ingest.store import OnConflict
-    from duckplets.order.copies import SizeMode
     from duckplets.quality.settings import Quality
-    from duckplets.records.data_index import DataIndex
     from duckplets.sources.limits import Limits
     from duckplets.sources.mapping_checks import OnError
-    from duckplets.text.denoiser import Denoiser
-    from duckplets.text.normaliser import Normaliser
     from duckplets.text.prefix import Prefix
 
 
 @changes("ingest")
 def ingest(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     source: Any,
     *,
@@ -143,108 +135,14 @@ def ingest(
         )
 
 
-def sources(corpus: Corpus, /) -> pa.Table:
+def sources(corpus: CorpusFile, /) -> pa.Table:
     """Return the sources with their counts, by name."""
     return corpus.database.table("corpus/status/sources")
 
 
-@changes("split")
-def split(
-    corpus: Corpus,
-    /,
-    train: float | None = None,
-    validation: float | None = None,
-    test: float | None = None,
-    seed: int = 42,
-    *,
-    keep_together: KeepTogether = "group",
-    reassign: bool = False,
-) -> SplitReport:
-    """Assign every record to a split, for good.
-
-    Args:
-        train: Share of training records, 0.8 if no share is given. The three add up to 1;
-            those that are not given divide what is left as usual, 8 : 1 : 1.
-        validation: Share of validation records, 0.1 if no share is given.
-        test: Share of test records, 0.1 if no share is given.
-        seed: Another seed gives another assignment.
-        keep_together: What shares a split: records of a ``group``; or by ``text`` all that
-            groups or equal anchors connect (of a record without anchor its first section; but
-            for case, accents, composition and white space). Records that come later take the
-            split of their family.
-        reassign: Allow other settings than the corpus was split with.
-
-    Returns:
-        The records of each split, as a mapping; ``asked`` and ``got`` have the shares, which
-        differ where families are large, and ``shared_anchors`` how many anchors of validation
-        and test train has as well.
-
-    Raises:
-        SplitError: The shares are wrong, or settings others than before.
-    """
-    settings = splits.settings_of(train, validation, test, seed=seed, keep_together=keep_together)
-    return splits.split(corpus.database, settings, reassign=reassign)
-
-
-@changes("chunk")
-def chunk(corpus: Corpus, /, chunking: Chunking | None = None) -> int:
-    """Chunk the corpus with other settings; returns how many sections were done again.
-
-    Ingest chunks what it adds, so this is needed only to change settings. They are taken
-    whole: what is left out is set to its default, and without preprocessors texts are again
-    as they came. A record that preprocessors leave nothing of stays, without sections.
-
-    Raises:
-        ChunkingError: A setting is wrong, a preprocessor or chunker is not registered or
-            failed, or texts would be cleaned otherwise while an ingest is unfinished.
-    """
-    return chunks.chunk(corpus.database, chunking or Chunking())
-
-
-def chunking(corpus: Corpus, /, **changes: Any) -> Chunking:
-    """Return the settings the corpus is chunked with, some of them changed, for ``chunk``.
-
-    The length of a summary follows that of a window, unless it was chosen.
-
-    Args:
-        changes: Fields of ``Chunking``.
-
-    Raises:
-        ChunkingError: A setting is unknown or wrong, or the tokenizer file has changed.
-    """
-    return chunks.chunking_with(corpus.database, changes)
-
-
-@changes("set a prefix in")
-def set_prefix(corpus: Corpus, /, source: str, prefix: Prefix | str | None) -> None:
-    """Set the metadata prefix of all records of a source that have none of their own.
-
-    It holds from a new version of the corpus on: runs that are under way keep theirs.
-
-    Args:
-        source: Its name.
-        prefix: What to show, or columns of a record to show, such as ``"source, date"``; None
-            for no prefix.
-
-    Raises:
-        SourceError: There is no such source, or no record of it has such a column.
-    """
-    from duckplets.ingest import prefixes
-    from duckplets.text.prefix import prefix_of
-
-    wanted = prefix_of(prefix)
-    source_id = records.source_id_of(corpus.database, source)
-    with corpus.database.transaction():
-        if wanted is not None:
-            prefixes.check_columns(corpus.database, source_id, wanted)
-        version = records.current_version(corpus.database) + 1
-        prefixes.set_source(corpus.database, source_id, version, wanted)
-        records.commit_version(corpus.database, version, "prefix", source, {})
-
-
 @changes("ingest")
 def ingest_data_sets(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     path: str | PathLike[str] | Mapping[str, Mapping[str, Any]],
     *,
@@ -282,7 +180,7 @@ def ingest_data_sets(
 
     reports = {}
     described = load_data_sets(path)
-    check_cleaning([(d.name, d.clean) for d in described], chunking(corpus))
+    check_cleaning([(d.name, d.clean) for d in described], current_chunking(corpus.database))
     for data_set in described:
         reports[data_set.name] = ingest(
             corpus,
@@ -299,81 +197,3 @@ def ingest_data_sets(
         )
         index_controls.keep_controls(corpus.database, data_set.name, data_set.controls)
     return reports
-
-
-@changes("set index controls in")
-def set_index_controls(
-    corpus: Corpus,
-    /,
-    source: str,
-    *,
-    size: int | None = None,
-    size_mode: SizeMode = "first",
-    weight: float = 1.0,
-    seed: int = 42,
-) -> None:
-    """Set how many of a source's records ``data_index`` lists, and how often.
-
-    Args:
-        source: Its name.
-        size: So many records, by ``size_mode`` the first or a sample of them; more than there
-            are: whole copies and a remainder. None for all.
-        size_mode: ``first`` or ``sample``.
-        weight: Copies of each record; a fraction of a copy is a sample. Applied after size.
-        seed: Of what is sampled.
-
-    Raises:
-        SourceError: There is no such source.
-        SamplerError: A value is wrong.
-    """
-    from duckplets.records import index_controls
-
-    source_id = records.source_id_of(corpus.database, source)
-    with corpus.database.transaction():
-        index_controls.set_controls(corpus.database, source_id, size, size_mode, weight, seed)
-
-
-def data_index(corpus: Corpus, /, split: str | None = None) -> DataIndex:
-    """Return the index of all sources, each with its size and weight; ``read`` takes it.
-
-    Args:
-        split: Of the records of this split only.
-    """
-    from duckplets.records import index_controls
-
-    return index_controls.of_corpus(
-        corpus.database, split=split, version=records.current_version(corpus.database)
-    )
-
-
-@changes("denoise")
-def denoise(corpus: Corpus, /, denoiser: Denoiser | None = None) -> int:
-    """Clean the texts, those that are there and those to come; returns sections done again.
-
-    All other settings of ``chunk`` stay as they are.
-
-    Args:
-        denoiser: How; by default ``Denoiser()``.
-    """
-    from duckplets.text.denoiser import Denoiser
-
-    return _clean_by(corpus, denoiser or Denoiser())
-
-
-@changes("normalise")
-def normalise(corpus: Corpus, /, normaliser: Normaliser | None = None) -> int:
-    """Bring the texts into one form, those that are there and those to come, likewise.
-
-    Args:
-        normaliser: How; by default ``Normaliser()``; ``Normaliser(code=True)`` for code.
-    """
-    from duckplets.text.normaliser import Normaliser
-
-    return _clean_by(corpus, normaliser or Normaliser())
-
-
-def _clean_by(corpus: Corpus, /, cleaner: Denoiser | Normaliser) -> int:
-    """Clean texts by one more preprocessor, the last; another of its kind goes."""
-    before = chunks.current_chunking(corpus.database)
-    others = [p for p in before.preprocessors if not isinstance(p, type(cleaner))]
-    return chunks.chunk(corpus.database, replace(before, preprocessors=(*others, cleaner)))

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress
 from duckplets.base.stages import stage
-from duckplets.corpus.writes import changes
+from duckplets.corpus.runs import sampler
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine import opened
 from duckplets.engine.protocol import Engine
 from duckplets.errors import DuckpletsError, ReadOnlyError, StateMismatchError
@@ -21,7 +22,6 @@ from duckplets.runs import state as states_of
 
 if TYPE_CHECKING:
     from duckplets.corpus.compact import CompactReport
-    from duckplets.corpus.corpus import Corpus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ class PrepareReport:
 
 
 @changes("compact")
-def compact(corpus: Corpus, /, *, state: Sequence[str | Path] = ()) -> CompactReport:
+def compact(corpus: CorpusFile, /, *, state: Sequence[str | Path] = ()) -> CompactReport:
     """Rewrite the file without what was removed or replaced and no saved run needs.
 
     What is kept: the newest version, and those that runs of the state file beside the corpus
@@ -76,7 +76,7 @@ def compact(corpus: Corpus, /, *, state: Sequence[str | Path] = ()) -> CompactRe
 
 @stage("prepare")
 def prepare(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     *,
     clean: bool = False,
@@ -103,7 +103,7 @@ def prepare(
 
 
 def _prepare(
-    corpus: Corpus,
+    corpus: CorpusFile,
     database: Database,
     states: Sequence[Path],
     progress: Progress | bool | None,
@@ -159,13 +159,13 @@ def _sizes(folder: Path) -> dict[Path, int]:
     return {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
 
 
-def _pools(corpus: Corpus, database: Database) -> tuple[list[str], dict[str, str]]:
+def _pools(corpus: CorpusFile, database: Database) -> tuple[list[str], dict[str, str]]:
     """Keep the pools of a default run over each split."""
     kept, left_out = [], {}
     if splits.current_splits(database) is not None:
         for split in splits.SPLITS:
             try:
-                corpus.sampler(split=split).close()
+                sampler(corpus, split=split).close()
                 kept.append(split)
             except DuckpletsError as error:
                 left_out[split] = str(error)

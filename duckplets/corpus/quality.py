@@ -12,15 +12,13 @@ from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, shown
 from duckplets.base.stages import stage
 from duckplets.corpus.acquire import gates_of, naming, told_of, wanted_of
-from duckplets.corpus.writes import changes
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
 from duckplets.errors import DuckpletsError, EngineError, SourceError, several
-from duckplets.ingest import checkpoint, records
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.corpus.corpus import Corpus
     from duckplets.ingest.prepare import PreparedIngest
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.store import OnConflict
@@ -40,7 +38,7 @@ _MEMORY = "300MB"  # of the file: texts are read once or twice, and not again so
 
 @changes("ingest")
 def acquire(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     sources: Sequence[Any] | Mapping[str, Any] | str | PathLike[str],
     *,
@@ -157,50 +155,9 @@ def acquire(
     return reports
 
 
-@stage("export records of")
-def export_jsonl(corpus: Corpus, /, path: str | PathLike[str], *, overwrite: bool = False) -> int:
-    """Write the records of the corpus to a file of JSON lines, whole; returns how many.
-
-    A line is an object with ``text``, as gates saw it, and ``meta``, why it was kept: source,
-    id, file, row, digest, sizes and shares, null where no gate has seen the record. Lines are
-    in the order in which records came into the corpus. Records of an unfinished ingest are
-    among them; removed ones are not, and neither are those without text.
-
-    Args:
-        path: The file, which is there whole or not at all; by convention ``NAME.jsonl``.
-        overwrite: Replace a file that such an export has written. Another file stays as it is.
-
-    Raises:
-        SourceError: The file cannot be written, is there already, or is no such export.
-    """
-    from duckplets.export.record_lines import export_jsonl
-
-    return export_jsonl(corpus.database, path, overwrite=overwrite)
-
-
-def unfinished(corpus: Corpus, /) -> list[dict[str, Any]]:
-    """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
-    return checkpoint.overview(corpus.database)
-
-
-@changes("remove a source from")
-def remove(corpus: Corpus, /, name: str) -> int:
-    """Remove a source from the newest version; returns how many records it had.
-
-    Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
-    name has stored is discarded and counted too.
-    """
-    found = checkpoint.find(corpus.database, name)
-    if found is None:
-        return records.remove(corpus.database, name)
-    discarded = checkpoint.discard(corpus.database, found)
-    live = {row[1] for row in corpus.database.run("ingest/records/live_sources")}
-    return discarded + (records.remove(corpus.database, name) if name in live else 0)
-
-
 @changes("judge the texts of")
 def judge(
-    corpus: Corpus, /, quality: Quality | Any, *, dry_run: bool = False, engine: Any = None
+    corpus: CorpusFile, /, quality: Quality | Any, *, dry_run: bool = False, engine: Any = None
 ) -> JudgeReport:
     """Apply other thresholds to everything that was read, without its sources.
 
@@ -227,14 +184,14 @@ def judge(
         return judge(corpus.database, quality, dry_run=dry_run, work=work)
 
 
-def acquisitions(corpus: Corpus, /) -> pa.Table:
+def acquisitions(corpus: CorpusFile, /) -> pa.Table:
     """Return every intake through gates: when, from where, by which settings, its counts."""
     from duckplets.quality import explain
 
     return explain.acquisitions(corpus.database)
 
 
-def outcomes(corpus: Corpus, /, examples: int = 5) -> pa.Table:
+def outcomes(corpus: CorpusFile, /, examples: int = 5) -> pa.Table:
     """Return how many rows ended how, by source, outcome, gate and rule.
 
     Args:
@@ -245,7 +202,7 @@ def outcomes(corpus: Corpus, /, examples: int = 5) -> pa.Table:
     return explain.counts(corpus.database, examples)
 
 
-def why(corpus: Corpus, /, record: str) -> list[dict[str, Any]]:
+def why(corpus: CorpusFile, /, record: str) -> list[dict[str, Any]]:
     """Return what became of a row: outcome, gate, rule, metrics and text.
 
     Args:
@@ -259,7 +216,7 @@ def why(corpus: Corpus, /, record: str) -> list[dict[str, Any]]:
     return explain.why(corpus.database, record)
 
 
-def shifts(corpus: Corpus, /, against: str | int) -> Shifts:
+def shifts(corpus: CorpusFile, /, against: str | int) -> Shifts:
     """Compare the metrics of all sources with those of one, or with an earlier version.
 
     Args:
@@ -275,7 +232,7 @@ def shifts(corpus: Corpus, /, against: str | int) -> Shifts:
 
 @stage("deduplicate")
 def deduplicate(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     near: float | None = 0.85,
     *,
@@ -343,7 +300,7 @@ def deduplicate(
 
 @stage("decontaminate")
 def decontaminate(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     against: Any,
     *,
@@ -395,7 +352,7 @@ def decontaminate(
 
 
 @contextmanager
-def _looking(corpus: Corpus, /, verb: str, dry_run: bool) -> Iterator[None]:
+def _looking(corpus: CorpusFile, /, verb: str, dry_run: bool) -> Iterator[None]:
     """Hold the right to change the corpus, unless nothing is to be changed."""
     with ExitStack() as held:
         if not dry_run:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from duckplets.corpus import status as counting
-from duckplets.corpus.writes import changes
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import QueryError
 from duckplets.ingest import records
 from duckplets.mining.store import named_pool
@@ -18,7 +18,6 @@ from duckplets.recipes.defaults import checked_preset
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.status import Counts
     from duckplets.recipes.defaults import Preset
 
@@ -26,7 +25,7 @@ Recipe = recipe_store.Recipe
 
 
 @changes("add a recipe to")
-def add_recipe(corpus: Corpus, /, recipe: Recipe) -> bool:
+def add_recipe(corpus: CorpusFile, /, recipe: Recipe) -> bool:
     """Store a recipe: samplers that are given none then draw by the stored ones.
 
     Returns:
@@ -36,17 +35,17 @@ def add_recipe(corpus: Corpus, /, recipe: Recipe) -> bool:
 
 
 @changes("remove a recipe from")
-def remove_recipe(corpus: Corpus, /, name: str) -> None:
+def remove_recipe(corpus: CorpusFile, /, name: str) -> None:
     """Remove a stored recipe."""
     recipe_store.remove(corpus.database, name)
 
 
-def recipes(corpus: Corpus, /) -> list[Recipe]:
+def recipes(corpus: CorpusFile, /) -> list[Recipe]:
     """Return the stored recipes, by name."""
     return recipe_store.stored(corpus.database)
 
 
-def brought_recipes(corpus: Corpus, /, preset: Preset | None = None) -> dict[str, list[Recipe]]:
+def brought_recipes(corpus: CorpusFile, /, preset: Preset | None = None) -> dict[str, list[Recipe]]:
     """Return by source the recipes that it brought, else its defaults, but for long sections.
 
     Samplers with this preset draw by them where none are given or stored. What only a preset
@@ -58,7 +57,7 @@ def brought_recipes(corpus: Corpus, /, preset: Preset | None = None) -> dict[str
 
 
 def recipe_sql(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     name: str,
     source: str | None = None,
@@ -75,7 +74,7 @@ def recipe_sql(
 
 
 def runnable_sql(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     name: str,
     source: str | None = None,
@@ -88,7 +87,7 @@ def runnable_sql(
 
 
 def pool(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     name: str,
     split: str = "train",
@@ -107,12 +106,12 @@ def pool(
 
 
 def _compiled(
-    corpus: Corpus, /, name: str, source: str | None, split: str, preset: Preset | None = None
+    corpus: CorpusFile, /, name: str, source: str | None, split: str, preset: Preset | None = None
 ) -> CompiledPool:
     return named_pool(corpus.database, name, source, split, preset)
 
 
-def sql(corpus: Corpus, /, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:
+def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = None) -> pa.Table:
     """Run one reading statement over the corpus's tables and return its rows.
 
     Raises:
@@ -127,7 +126,7 @@ def sql(corpus: Corpus, /, query: str, params: Mapping[str, Any] | None = None) 
     return corpus.database.read(query, params)
 
 
-def status(corpus: Corpus, /, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
+def status(corpus: CorpusFile, /, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
     """Return versions, counts by source and split, pools with what they leave out, runs.
 
     Args:
@@ -142,11 +141,11 @@ def status(corpus: Corpus, /, *, counts: dict[str, Counts] | None = None) -> dic
 
 
 @changes("keep counts in")
-def keep_counts(corpus: Corpus, /, counts: Mapping[str, Counts]) -> None:
+def keep_counts(corpus: CorpusFile, /, counts: Mapping[str, Counts]) -> None:
     """Keep what ``status`` has counted, so that it need not be counted again."""
     counting.keep(corpus.database, counts)
 
 
-def capacity(corpus: Corpus, /) -> pa.Table:
+def capacity(corpus: CorpusFile, /) -> pa.Table:
     """Return estimates, from counts alone, of how many samples each source and split has."""
     return counting.capacity(corpus.database)

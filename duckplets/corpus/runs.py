@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.stages import stage
-from duckplets.corpus.tokens import tokens_of
-from duckplets.ingest import records
+from duckplets.db.writes import CorpusFile
+from duckplets.errors import SamplerError
 
 if TYPE_CHECKING:
-    from duckplets.corpus.corpus import Corpus
     from duckplets.order.mixture import Mixture
     from duckplets.recipes.defaults import Preset
     from duckplets.recipes.store import Recipe
-    from duckplets.records.order_reader import Order
-    from duckplets.report import ReportPage
     from duckplets.runs.negative_policy import By
     from duckplets.runs.sampler import Sampler
     from duckplets.runs.settings import Empty, Kind, Remainder
     from duckplets.runs.versions import Version
-    from duckplets.samples.batch import Batch
     from duckplets.samples.no_duplicates import NoDuplicates
     from duckplets.samples.vector_columns import Missing
+    from duckplets.tokens.sampler import TokenSampler
+
+# What a sampler of texts has besides, as it stands where nobody has given it.
+_OF_TEXTS = {
+    **dict.fromkeys(("recipes", "columns", "by", "swap", "preset"), None),
+    **dict.fromkeys(("no_duplicates", "structural_negatives"), False),
+    "prefixes": True,
+    "negatives": 1,
+    "vectors": "error",
+    "kind": "texts",
+}
 
 
 def sampler(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     kind: Kind = "triplets",
     *,
@@ -128,7 +134,7 @@ def sampler(
     arguments |= {"prefetch": prefetch, "vectors": vectors}
     if tokenizer is not None or pack:
         told = arguments | {"recipes": recipes, "columns": columns, "kind": kind}
-        return tokens_of(corpus, told, tokenizer, seq_length, pack, mixture, state)
+        return _token_run(corpus, told, tokenizer, seq_length, pack, mixture, state)
     from duckplets.runs import opening
 
     sampler = opening.open_run(
@@ -149,8 +155,34 @@ def sampler(
     return sampler
 
 
+def _token_run(
+    corpus: CorpusFile,
+    /,
+    told: Mapping[str, Any],
+    tokenizer: str | Path | None,
+    seq_length: int,
+    pack: bool,
+    mixture: Any,
+    state: str | Path | None,
+) -> TokenSampler:
+    """Open a run of tokens by the arguments of ``sampler``."""
+    from duckplets.tokens.dataset import token_sampler
+
+    if tokenizer is None:
+        raise SamplerError("pack=True: rows of tokens need tokenizer=, a tokenizers file")
+    for name, usual in _OF_TEXTS.items():
+        if told[name] != usual:
+            raise SamplerError(
+                f"{name}={told[name]!r}: a run of tokens is of texts, and has no such choice; "
+                f"with tokenizer= leave it out, and give kind='texts'"
+            )
+    rows = {"seq_length": seq_length, "pack": pack, "mixture": mixture, "state": state}
+    same = {name: value for name, value in told.items() if name not in _OF_TEXTS}
+    return token_sampler(corpus, tokenizer, **same, **rows)
+
+
 def resume(
-    corpus: Corpus,
+    corpus: CorpusFile,
     /,
     run: str = "default",
     tag: str | None = None,
@@ -178,97 +210,3 @@ def resume(
     )
     corpus.owns(sampler)
     return sampler
-
-
-def read(
-    corpus: Corpus,
-    /,
-    order: Order,
-    *,
-    batch_size: int = 128,
-    split: str | None = None,
-    source: str | None = None,
-    columns: Sequence[str] | None = None,
-) -> Iterator[Batch]:
-    """Read records in any order, in batches; record k is the k-th, of a split or source.
-
-    Args:
-        order: An ``IndexSampler`` over ``count()`` records, a ``DataIndex``, or anything that
-            yields ``RecordMetadata`` or integers; it may be endless. Numbers count from 0, in
-            the order in which the records came, in a ``DataIndex`` within each source.
-        batch_size: Records a batch; the last may have fewer.
-        split: Number the records of this split only.
-        source: Number the records of this source only.
-        columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``,
-            ``split``, ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``,
-            ``created_at``, ``updated_at``, ``label``; ``text``, the texts of all sections but
-            rejected replies joined by a blank line; ``anchor``, ``context`` and ``rejected``,
-            lists of those of these roles. By default those up to ``date``, ``meta``, ``text``.
-
-    Raises:
-        SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a
-            record that is not there.
-    """
-    from duckplets.records import read as reading
-
-    batches = reading.read(
-        corpus.database,
-        order,
-        batch_size=batch_size,
-        split=split,
-        source=source,
-        version=corpus.version,
-        columns=columns,
-    )
-    corpus.owns(batches)
-    return batches
-
-
-def count(corpus: Corpus, /, *, split: str | None = None, source: str | None = None) -> int:
-    """Return how many records there are to read."""
-    from duckplets.records import read as reading
-
-    return reading.count(
-        corpus.database,
-        split=split,
-        source=source,
-        version=records.current_version(corpus.database),
-    )
-
-
-@stage("report on")
-def report(
-    corpus: Corpus,
-    /,
-    path: str | Path | None = None,
-    *,
-    run: str | None = None,
-    mixture: Mixture | Mapping[str, float] | str | Path | None = None,
-    overwrite: bool = False,
-) -> ReportPage:
-    """Make a page to look at: an HTML file that needs no network; a notebook shows it.
-
-    Of sources, splits and lengths; recipes with samples; mined negatives; the mixture over
-    steps, and what was served of it; gates with examples; samples to leaf through. Every
-    table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half a
-    million records pools are left out until ``status`` has counted them, and samples until
-    ``prepare`` has made a snapshot, which the page says.
-
-    Args:
-        path: FILE.html, which appears whole or not at all; by default none is written.
-        run: A saved run, as it stands; by default what a new one of triplets would draw.
-        mixture: As for ``sampler``, or of the run from where it stands on.
-        overwrite: Replace the file.
-
-    Raises:
-        SamplerError: The file exists, or cannot be written.
-        ExtensionError: The package jinja2, of the extra ``report``, is missing.
-        StateMismatchError: No such run is saved, or it is of another corpus.
-        MixtureError: The mixture is wrong.
-    """
-    from duckplets import report
-
-    target = None if path is None else Path(path)
-    return report.report(
-        corpus, corpus.database, target, run=run, mixture=mixture, overwrite=overwrite
-    )

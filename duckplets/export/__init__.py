@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from duckplets.base.checks import integer
+from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported
-from duckplets.db.database import Database
-from duckplets.engine.work import QUIET, Work
+from duckplets.base.stages import stage
+from duckplets.db.writes import CorpusFile
+from duckplets.engine.work import working
 from duckplets.errors import EmptyPoolError, SamplerError, nearest
 from duckplets.export.examples import ExportRequest, SubjectReader
 from duckplets.export.files import appearing, check
@@ -24,7 +26,7 @@ from duckplets.export.subject import mined, pooled
 from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.recipes import TripletRecipe
 
-__all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export"]
+__all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export_negatives"]
 
 Format = Literal["sentence-transformers", "flagembedding", "tevatron", "beir"]
 WhenShort = Literal["keep", "drop", "random"]
@@ -65,8 +67,10 @@ class ExportReport(Reported):
     others: list[str] = field(default_factory=list, compare=False)
 
 
-def export(
-    database: Database,
+@stage("export negatives of")
+def export_negatives(
+    of: CorpusFile,
+    /,
     path: str | Path,
     *,
     format: Format,  # noqa: A002 - it is what users call it
@@ -81,51 +85,47 @@ def export(
     scores: bool = False,
     overwrite: bool = False,
     allow_stale: bool = False,
-    work: Work = QUIET,
+    progress: Progress | bool | None = None,
 ) -> ExportReport:
     """Write the anchors of a mined recipe, with positives and negatives, for a trainer.
 
-    The files appear whole or not at all. An anchor without a negative or a positive is left out
-    and counted.
+    The files appear whole or not at all. An anchor without a negative or a positive is left
+    out and counted.
 
     Args:
-        database: The corpus.
         path: ``sentence-transformers`` writes FILE.parquet or FILE.jsonl; ``flagembedding``
             FILE.jsonl; ``tevatron`` a folder with ``train.jsonl`` and ``corpus.jsonl``, or
             FILE.jsonl of ``passages``; ``beir`` a folder with ``corpus.jsonl``,
             ``queries.jsonl`` and ``qrels/SPLIT.tsv``.
-        format: Whose format.
+        format: Whose format. ``beir`` is an evaluation set and needs no mining.
         recipe: A recipe or the name of one; by default the one with the most mined anchors, of
             plain pairs and of ``beir`` else the first that a sampler would draw.
         source: From this source only; by default from all that the recipe was mined for.
         split: By default ``train``, of ``beir`` ``test``.
         preset: ``crate`` for the recipes of a sampler with that preset.
         shape: Of ``sentence-transformers``: ``triplet`` (the default), ``n-tuple``,
-            ``labeled-pair`` or ``labeled-list``. Of ``tevatron``: ``documents`` (the default:
-            ids, with the texts in ``corpus.jsonl``) or ``passages`` (texts in every row).
-        negatives: So many of each anchor at most, the hardest; by default all. Every row of an
-            ``n-tuple`` has exactly so many, by default as many as the fullest anchor (of the
-            source where that has fewest), and anchors with fewer are left out. 0 writes plain
-            pairs of anchor and positive, which need no mining.
-        when_short: What becomes of anchors with fewer negatives than ``negatives`` (without it:
-            than the fullest anchor): ``keep`` them with what they have, ``drop`` them, or fill
-            them up at ``random``, under the same guards; counted, and marked where the format has
-            room (``neg_by`` of flagembedding, ``negative_by`` of tevatron). By default ``drop``
-            for an ``n-tuple``, else ``keep``.
+            ``labeled-pair`` or ``labeled-list``. Of ``tevatron``: ``documents`` (the default)
+            or ``passages`` (texts in every row).
+        negatives: So many of each anchor at most, the hardest; by default all. Every row of
+            an ``n-tuple`` has exactly so many, and anchors with fewer are left out. 0 writes
+            plain pairs of anchor and positive, which need no mining.
+        when_short: What becomes of anchors with fewer negatives than ``negatives`` (without
+            it: than the fullest anchor): ``keep`` them with what they have, ``drop`` them, or
+            fill them up at ``random``, under the same guards; counted, and marked where the
+            format has room (``neg_by`` of flagembedding, ``negative_by`` of tevatron). By
+            default ``drop`` for an ``n-tuple``, else ``keep``.
         corpus: Of ``beir``: documents of the ``split`` alone, or of ``all`` splits.
-        scores: Write scores. That of every positive is the anchor's ``positive_score``, the
-            lowest of them. Negatives that were drawn at random have no score and are left out,
-            as are anchors whose positive has none.
+        scores: Write scores. That of every positive is the lowest of its anchor's.
         overwrite: Replace what an earlier export wrote there.
         allow_stale: Export what was mined although records or recipe have changed since.
-        work: Told of anchors done.
+        progress: As for ``mine``.
 
     Raises:
-        SamplerError: An argument is wrong, something is there already, or it cannot be written.
-        RecipeError, SplitError: There is no such recipe, source or split.
+        SamplerError, RecipeError, SplitError: An argument is wrong, or something is there.
         StateMismatchError: Nothing was mined, or it is stale.
         EmptyPoolError: No anchor is left.
     """
+    database = of.database
     form, preset = _form(format), checked_preset(preset)
     wanted = _wanted(
         format, form, shape=shape, negatives=negatives, when_short=when_short, scores=scores
@@ -145,7 +145,10 @@ def export(
         subject = pooled(database, recipe, **where, every=corpus == "all")
     wanted = replace(wanted, instruction=subject.recipe.instruction)
     with appearing(path, place, overwrite=overwrite) as aside:
-        with SubjectReader(database, subject) as reader:
+        with (
+            SubjectReader(database, subject) as reader,
+            working(None, progress, "anchors") as work,
+        ):
             tally = form.write(reader, wanted, aside, work)
             sources = reader.sources
         left_out = {reason: n for reason, n in sorted(tally.left_out.items()) if n}

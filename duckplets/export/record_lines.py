@@ -18,7 +18,9 @@ from typing import Any
 
 from duckplets.base.atomic import written_aside
 from duckplets.base.sanitize import counted, shown
+from duckplets.base.stages import stage
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile
 from duckplets.errors import DuckpletsError, SourceError
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.text.characters import bytes_of
@@ -29,7 +31,28 @@ _COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
 _FIELDS = {"source", "record_id", "sha256"}  # some that the meta of every line has
 
 
+@stage("export records of")
 def export_jsonl(
+    corpus: CorpusFile, /, path: str | os.PathLike[str], *, overwrite: bool = False
+) -> int:
+    """Write the records of the corpus to a file of JSON lines, whole; returns how many.
+
+    A line is an object with ``text``, as gates saw it, and ``meta``, why it was kept: source,
+    id, file, row, digest, sizes and shares, null where no gate has seen the record. Lines are
+    in the order in which records came into the corpus. Records of an unfinished ingest are
+    among them; removed ones are not, and neither are those without text.
+
+    Args:
+        path: The file, which is there whole or not at all; by convention ``NAME.jsonl``.
+        overwrite: Replace a file that such an export has written. Another file stays as it is.
+
+    Raises:
+        SourceError: The file cannot be written, is there already, or is no such export.
+    """
+    return _written(corpus.database, path, overwrite=overwrite)
+
+
+def _written(
     database: Database,
     given: str | os.PathLike[str],
     *,
@@ -37,18 +60,7 @@ def export_jsonl(
     argument: str = "path",
     also_empty: bool = True,
 ) -> int:
-    """Write the records of a corpus to a file of JSON lines; return how many.
-
-    Args:
-        database: The corpus.
-        given: The file, as the user gave it.
-        overwrite: Whether to replace a file that an export has written.
-        argument: What the user calls it, for errors.
-        also_empty: Whether to write a file without a line.
-
-    Raises:
-        SourceError: No file can be written there, or another one is there.
-    """
+    """Write the lines; of an empty corpus none where ``also_empty`` is False."""
     path = checked(given, overwrite=overwrite, argument=argument)
     live = {"unpublished": UNPUBLISHED}
     count = 0
@@ -93,11 +105,11 @@ def exported_at_the_end(
         yield
     except BaseException:
         try:
-            export_jsonl(database, jsonl, overwrite=True, argument="jsonl", also_empty=False)
+            _written(database, jsonl, overwrite=True, argument="jsonl", also_empty=False)
         except DuckpletsError as error:  # the first error is the one to be told
             _LOG.warning("%s", error)
         raise
-    export_jsonl(database, jsonl, overwrite=True, argument="jsonl")
+    _written(database, jsonl, overwrite=True, argument="jsonl")
 
 
 def checked(

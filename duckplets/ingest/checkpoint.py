@@ -18,6 +18,8 @@ from typing import Any
 
 from duckplets.base.plain import StoredJson
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile, changes
+from duckplets.ingest import records
 
 UNPUBLISHED = 2**63 - 1
 """Stands for the versions that add and remove an unpublished record."""
@@ -110,6 +112,26 @@ def ingests(database: Database) -> list[Unfinished]:
             "ingest/checkpoint/unfinished"
         )
     ]
+
+
+def unfinished(corpus: CorpusFile, /) -> list[dict[str, Any]]:
+    """Return the ingests that stopped half-way: ``source``, ``uri``, ``rows``, ``saved_at``."""
+    return overview(corpus.database)
+
+
+@changes("remove a source from")
+def remove(corpus: CorpusFile, /, name: str) -> int:
+    """Remove a source from the newest version; returns how many records it had.
+
+    Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
+    name has stored is discarded and counted too.
+    """
+    found = find(corpus.database, name)
+    if found is None:
+        return records.remove(corpus.database, name)
+    discarded = discard(corpus.database, found)
+    live = {row[1] for row in corpus.database.run("ingest/records/live_sources")}
+    return discarded + (records.remove(corpus.database, name) if name in live else 0)
 
 
 def overview(database: Database) -> list[dict[str, Any]]:

@@ -22,11 +22,14 @@ import pyarrow as pa
 from duckplets.base.plain import StoredJson
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import ChunkingError
 from duckplets.ingest import checkpoint
 from duckplets.text import chunkers
 from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
+from duckplets.text.denoiser import Denoiser
+from duckplets.text.normaliser import Normaliser
 from duckplets.text.preprocessors import Preprocessor, registered
 from duckplets.text.windows import Windows, windows, windows_of
 
@@ -55,24 +58,26 @@ def current_chunking(database: Database) -> Chunking:
     return Chunking.from_json(settings)
 
 
-def chunking_with(database: Database, changes: Mapping[str, Any]) -> Chunking:
-    """Return the settings the corpus is chunked with, some of them changed.
+def chunking(corpus: CorpusFile, /, **fields: Any) -> Chunking:
+    """Return the settings the corpus is chunked with, some of them changed, for ``chunk``.
 
     The length of a summary follows that of a window, unless it was chosen.
 
+    Args:
+        fields: Fields of ``Chunking``.
+
     Raises:
-        ChunkingError: A setting is unknown or wrong, or the tokenizer file of the corpus has
-            changed and no other is given.
+        ChunkingError: A setting is unknown or wrong, or the tokenizer file has changed.
     """
-    settings = _settings(database)
+    settings = _settings(corpus.database)
     settings.pop("fingerprint", None)
     if settings:
         usual = 0 if "chunker" in settings else Chunking.summary_of(settings["max_tokens"])
         if settings["summary_tokens"] == usual:
             del settings["summary_tokens"]
-    if "preprocessors" not in changes:
-        return Chunking.from_json(settings | dict(changes))
-    return replace(Chunking.from_json({**settings, **changes, "preprocessors": ()}), **changes)
+    if "preprocessors" not in fields:
+        return Chunking.from_json(settings | fields)
+    return replace(Chunking.from_json({**settings, **fields, "preprocessors": ()}), **fields)
 
 
 def fingerprint(database: Database) -> dict[str, Any]:
@@ -130,17 +135,22 @@ def next_keys(database: Database) -> dict[str, int]:
     return keys
 
 
-def chunk(database: Database, chunking: Chunking) -> int:
-    """Chunk the corpus with these settings; return how many sections were done again.
+@changes("chunk")
+def chunk(corpus: CorpusFile, /, chunking: Chunking | None = None) -> int:
+    """Chunk the corpus with other settings; returns how many sections were done again.
 
-    Nothing is done when they are the current ones: then every section has its chunks. Other
-    preprocessors begin with the texts as they came: what the old ones dropped comes back, and a
-    record of which the new ones leave nothing stays, without sections.
+    Ingest chunks what it adds, so this is needed only to change settings. They are taken
+    whole: what is left out is set to its default, and without preprocessors texts are again
+    as they came. A record that preprocessors leave nothing of stays, without sections.
 
     Raises:
-        ChunkingError: A preprocessor or the chunker is not registered, or failed, or texts would
-            be cleaned otherwise while an ingest is unfinished; nothing is changed then.
+        ChunkingError: A setting is wrong, a preprocessor or chunker is not registered or
+            failed, or texts would be cleaned otherwise while an ingest is unfinished.
     """
+    return _chunked(corpus.database, chunking or Chunking())
+
+
+def _chunked(database: Database, chunking: Chunking) -> int:
     # Not current_chunking: that refuses a tokenizer file that has changed, or is gone.
     before, after = fingerprint(database), chunking.fingerprint()
     if before == after and chunking.tokenizer is None:
@@ -182,6 +192,35 @@ def chunk(database: Database, chunking: Chunking) -> int:
                     database.run("ingest/chunks/set_token_counts")
             first_key += chunks.num_rows
             done += sections.num_rows
+
+
+@changes("denoise")
+def denoise(corpus: CorpusFile, /, denoiser: Denoiser | None = None) -> int:
+    """Clean the texts, those that are there and those to come; returns sections done again.
+
+    All other settings of ``chunk`` stay as they are.
+
+    Args:
+        denoiser: How; by default ``Denoiser()``.
+    """
+    return _clean_by(corpus.database, denoiser or Denoiser())
+
+
+@changes("normalise")
+def normalise(corpus: CorpusFile, /, normaliser: Normaliser | None = None) -> int:
+    """Bring the texts into one form, those that are there and those to come, likewise.
+
+    Args:
+        normaliser: How; by default ``Normaliser()``; ``Normaliser(code=True)`` for code.
+    """
+    return _clean_by(corpus.database, normaliser or Normaliser())
+
+
+def _clean_by(database: Database, cleaner: Denoiser | Normaliser) -> int:
+    """Clean texts by one more preprocessor, the last; another of its kind goes."""
+    before = current_chunking(database)
+    others = [p for p in before.preprocessors if not isinstance(p, type(cleaner))]
+    return _chunked(database, replace(before, preprocessors=(*others, cleaner)))
 
 
 def _refuse_unfinished(database: Database) -> None:

@@ -15,8 +15,10 @@ import pyarrow as pa
 from duckplets.base.documents import Unreadable
 from duckplets.base.plain import StoredJson, from_json
 from duckplets.base.sanitize import listed, shown
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SourceError, nearest
-from duckplets.text.prefix import COLUMNS, Prefix, meta_key
+from duckplets.ingest import records
+from duckplets.text.prefix import COLUMNS, Prefix, meta_key, prefix_of
 
 _WAY = "Set the prefix of the source again, or put an earlier copy of the file in its place."
 
@@ -49,6 +51,30 @@ def set_source(database: Database, source_id: int, version: int, prefix: Prefix 
     where = {"source_id": source_id, "version": version}
     database.run("ingest/prefixes/clear_source", where)
     database.run("ingest/prefixes/set_source", where | {"definition": definition})
+
+
+@changes("set a prefix in")
+def set_prefix(corpus: CorpusFile, /, source: str, prefix: Prefix | str | None) -> None:
+    """Set the metadata prefix of all records of a source that have none of their own.
+
+    It holds from a new version of the corpus on: runs that are under way keep theirs.
+
+    Args:
+        source: Its name.
+        prefix: What to show, or columns of a record to show, such as ``"source, date"``; None
+            for no prefix.
+
+    Raises:
+        SourceError: There is no such source, or no record of it has such a column.
+    """
+    wanted = prefix_of(prefix)
+    source_id = records.source_id_of(corpus.database, source)
+    with corpus.database.transaction():
+        if wanted is not None:
+            check_columns(corpus.database, source_id, wanted)
+        version = records.current_version(corpus.database) + 1
+        set_source(corpus.database, source_id, version, wanted)
+        records.commit_version(corpus.database, version, "prefix", source, {})
 
 
 def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:

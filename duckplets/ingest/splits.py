@@ -21,6 +21,7 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.base.plain import StoredJson
 from duckplets.base.sanitize import html_report
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SplitError
 
 SPLITS = ("train", "validation", "test")
@@ -178,12 +179,42 @@ def settings_of(
     return SplitSettings(**shares, seed=seed, keep_together=keep_together)
 
 
-def split(database: Database, settings: SplitSettings, *, reassign: bool = False) -> SplitReport:
-    """Set the splits; records that have one keep it unless ``reassign``.
+@changes("split")
+def split(
+    corpus: CorpusFile,
+    /,
+    train: float | None = None,
+    validation: float | None = None,
+    test: float | None = None,
+    seed: int = 42,
+    *,
+    keep_together: KeepTogether = "group",
+    reassign: bool = False,
+) -> SplitReport:
+    """Assign every record to a split, for good.
+
+    Args:
+        train: Share of training records, 0.8 if no share is given. The three add up to 1;
+            those that are not given divide what is left as usual, 8 : 1 : 1.
+        validation: Share of validation records, 0.1 if no share is given.
+        test: Share of test records, 0.1 if no share is given.
+        seed: Another seed gives another assignment.
+        keep_together: What shares a split: records of a ``group``; or by ``text`` all that
+            groups or equal anchors connect (of a record without anchor its first section; but
+            for case, accents, composition and white space). Records that come later take the
+            split of their family.
+        reassign: Allow other settings than the corpus was split with.
+
+    Returns:
+        The records of each split, as a mapping; ``asked`` and ``got`` have the shares, which
+        differ where families are large, and ``shared_anchors`` how many anchors of validation
+        and test train has as well.
 
     Raises:
-        SplitError: The corpus has splits of other settings.
+        SplitError: The shares are wrong, or settings others than before.
     """
+    database = corpus.database
+    settings = settings_of(train, validation, test, seed=seed, keep_together=keep_together)
     stored = current_splits(database)
     if stored is not None and stored != settings and not reassign:
         raise SplitError(

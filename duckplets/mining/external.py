@@ -21,8 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Floats, IntegerLists, Integers, places
+from duckplets.base.progress import Progress
 from duckplets.db.database import Database
-from duckplets.engine.work import QUIET, Work
+from duckplets.db.writes import CorpusFile, changes
+from duckplets.engine.work import Work, working
 from duckplets.errors import RecipeError
 from duckplets.ingest import records, splits
 from duckplets.mining import external_rows
@@ -36,7 +38,8 @@ from duckplets.pools.compile import compile_pool
 from duckplets.pools.labels import labels_of
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25, bm25_from, settled
+from duckplets.recipes.bm25 import Bm25, RangeOn, Sampling, bm25_from, given_settings, settled
+from duckplets.recipes.bm25 import WhenShort as Policy
 from duckplets.recipes.recipes import TripletRecipe
 
 _BLOCK_ROWS = 1 << 20
@@ -73,51 +76,74 @@ class GivenReport(MiningReport):
         return dict(counts)
 
 
-def add(
-    database: Database,
+@changes("add negatives to")
+def add_negatives(
+    corpus: CorpusFile,
+    /,
     table: Any,
     *,
-    recipe: TripletRecipe,
+    name: str | TripletRecipe,
     source: str | None = None,
     split: str | None = None,
-    settings: Mapping[str, Any],
-    work: Work = QUIET,
+    top_k: int | None = None,
+    range_min: int | None = None,
+    range_max: int | None = None,
+    min_score: float | None = None,
+    max_score: float | None = None,
+    absolute_margin: float | None = None,
+    relative_margin: float | None = None,
+    range_on: RangeOn | None = None,
+    sampling: Sampling | None = None,
+    rotation: int | None = None,
+    when_short: Policy | None = None,
+    progress: Progress | bool | None = None,
 ) -> GivenReport:
-    """Store the best candidates of a table as the negatives of a recipe, and report every row.
-
-    They take the place of what was mined for the recipe before, in the sources and splits that
-    rows are of.
+    """Take negatives that something else has ranked, under the same guards as mined ones.
 
     Args:
-        database: The corpus, open for writing.
-        table: Anything that speaks Arrow's stream protocol, or an iterable of dicts. Columns
-            ``anchor_id`` and ``negative_id``, ids of records, or ``anchor_section_key`` and
-            ``negative_section_key``; and ``score``, the higher the harder. Rows of an anchor and
-            a positive of it say what the margins refer to; they are never candidates.
-        recipe: Whose negatives they are.
-        source: Take rows of this source only.
-        split: Take rows of this split only.
-        settings: Of mining, but for those of searching, if the recipe leaves them open.
-        work: Told of anchors done.
+        table: Rows of ``anchor_id``, ``negative_id`` (record ids) and ``score``: an Arrow
+            table or reader, a data frame, or dicts. For scores of sections,
+            ``anchor_section_key`` and ``negative_section_key`` instead. Rows whose negative
+            is a positive of the anchor tell its score, for margins.
+        name: The recipe they are for, or its name; samplers with it draw from them.
+        source: Only rows of this source.
+        split: Only rows of this split.
+        top_k: As for ``mine``, like the others up to ``when_short``. What a recipe says
+            itself, in ``by=dp.bm25(...)``, holds.
+        range_min: As for ``mine``.
+        range_max: As for ``mine``.
+        min_score: As for ``mine``.
+        max_score: As for ``mine``.
+        absolute_margin: As for ``mine``.
+        relative_margin: As for ``mine``.
+        range_on: As for ``mine``.
+        sampling: As for ``mine``.
+        rotation: As for ``mine``.
+        when_short: As for ``mine``.
+        progress: As for ``mine``.
 
     Raises:
-        RecipeError: A column or a setting is wrong, or no row names an anchor and a negative.
-        SplitError: The corpus has no splits.
+        RecipeError: The table or an argument is wrong.
     """
-    started = time.monotonic()
-    chosen = _choosing(recipe, settings)
+    settings = given_settings(locals())
+    database, started = corpus.database, time.monotonic()
     splits.need_splits(database)
     version = records.current_version(database)
+    recipe = recipe_store.find(database, name, version) if isinstance(name, str) else name
+    if not isinstance(recipe, TripletRecipe):
+        raise RecipeError(f"recipe {recipe.name!r} makes texts, and only triplets have negatives")
+    chosen = _choosing(recipe, settings)
     if source is not None:
         recipe_store.check_source(database, source, version)
     mined = recipe if recipe.mined else replace(recipe, by="bm25")
-    scores = _Scores(database, mined, chosen, version, work)
-    try:
-        rows = scores.stage(table)
-        pairs = scores.keep(source, None if split is None else splits.checked_split(split))
-    finally:
-        for statement in _STAGED:
-            database.run(statement)
+    with working(None, progress, "anchors") as work:
+        scores = _Scores(database, mined, chosen, version, work)
+        try:
+            rows = scores.stage(table)
+            pairs = scores.keep(source, None if split is None else splits.checked_split(split))
+        finally:
+            for statement in _STAGED:
+                database.run(statement)
     seconds = round(time.monotonic() - started, 3)
     return GivenReport(pairs=pairs, seconds=seconds, rows=rows, refused=dict(scores.refused))
 

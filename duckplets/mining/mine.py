@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,14 +23,16 @@ import pyarrow as pa
 
 from duckplets.base.arrays import IntegerLists
 from duckplets.base.atomic import aside_of, remove
+from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, listed
 from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.inline import INLINE
 from duckplets.engine.local import LocalEngine
 from duckplets.engine.protocol import Engine
-from duckplets.engine.work import QUIET, Work
+from duckplets.engine.work import Work, working
 from duckplets.errors import DamagedFileError, QueryError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
@@ -47,7 +49,16 @@ from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.labels import labels_of
 from duckplets.pools.read import NO_RECORDS, PoolReader
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25, bm25_from, settled
+from duckplets.recipes.bm25 import (
+    Bm25,
+    RangeOn,
+    Sampling,
+    Scope,
+    bm25_from,
+    given_settings,
+    settled,
+)
+from duckplets.recipes.bm25 import WhenShort as Policy
 from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.search import index
@@ -60,27 +71,88 @@ _CHARACTERS = 1000  # of an anchor for each token that is looked for
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
 
 
+@changes("mine negatives in")
 def mine(
-    database: Database,
-    recipes: str | TripletRecipe | Sequence[str | TripletRecipe] | None,
-    settings: Mapping[str, Any],
+    corpus: CorpusFile,
+    /,
+    recipe: str | TripletRecipe | Sequence[str | TripletRecipe] | None = None,
     *,
     source: str | None = None,
     split: str | None = None,
     preset: Preset | None = None,
-    work: Work = QUIET,
+    top_k: int | None = None,
+    range_min: int | None = None,
+    range_max: int | None = None,
+    min_score: float | None = None,
+    max_score: float | None = None,
+    absolute_margin: float | None = None,
+    relative_margin: float | None = None,
+    range_on: RangeOn | None = None,
+    query_tokens: int | None = None,
+    sampling: Sampling | None = None,
+    rotation: int | None = None,
+    when_short: Policy | None = None,
+    scope: Scope | None = None,
+    shard_documents: int | None = None,
+    engine: Any = None,
+    progress: Progress | bool | None = None,
 ) -> MiningReport:
-    """Mine the negatives of recipes that are missing or stale; see ``Corpus.mine``."""
-    started = time.monotonic()
+    """Mine hard negatives by BM25, where they are missing or stale.
+
+    Samplers draw them from then on, unless they or a recipe say ``by="random"``. Interrupted,
+    killed even, it goes on where it was when called again.
+
+    Args:
+        recipe: A recipe or several, or names of them; by default every triplet recipe that a
+            sampler would draw, but for those that say ``by="random"`` or cannot be mined, as
+            those of strategy ``same_record``.
+        source: For this source only; by default for all.
+        split: For this split only; by default for all that have anchors.
+        preset: ``crate`` for the recipes of a sampler with that preset.
+        top_k: How many are kept for each anchor; 32 by default. This and the others up to
+            ``shard_documents`` are the attributes of ``dp.bm25``, for recipes that leave them
+            open. Where none is given, what was mined with others stays as it is.
+        range_min: So many of the first are passed over.
+        range_max: Ranks that are looked at, before any filter by score; by default all.
+        min_score: Drop what scores less.
+        max_score: Drop what scores more.
+        absolute_margin: Drop what does not score so much less than the anchor's positive. For
+            scores that judge the positive, as those of a model do: by BM25 it often has none.
+        relative_margin: The same, as a share of the positive's score.
+        range_on: Whether ``range_min`` passes over ``survivors`` of the filters (the default),
+            or ``raw`` ranks.
+        query_tokens: How many of the anchor's first tokens are looked for; 64 by default.
+        sampling: ``rotate`` through those kept by visits to the anchor (the default), always
+            take the ``top``, or draw at ``random``.
+        rotation: Rotate or draw over the first so many of those kept; by default all.
+        when_short: What to do about an anchor with fewer than were asked for: ``backfill``
+            from beyond ``range_max`` (the default), fill up at ``random``, ``drop`` it, or
+            ``keep`` it so.
+        scope: Search the whole ``pool`` (the default), or the anchor's own ``shard`` of it.
+        shard_documents: Documents of a shard; 65,536 by default.
+        engine: What runs the work: None for this process, ``local:4`` for four processes of
+            this machine, ``dask://HOST:PORT`` for a cluster of Dask, or a
+            ``distributed.Client``. The result is the same.
+        progress: Called with anchors done and their number; True or False for a bar on
+            stderr or none, by default a bar if stderr is a terminal.
+
+    Raises:
+        ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
+        RecipeError, SplitError: An argument is wrong, or there are no splits yet.
+        EngineError: The engine is none, cannot be reached, or fails.
+    """
+    settings = given_settings(locals())
+    database, started = corpus.database, time.monotonic()
     splits.need_splits(database)
     external_files.check(database)
     asked = bm25_from(settings) if settings else None
-    wanted, notes = _wanted(database, recipes, source, split, checked_preset(preset))
+    wanted, notes = _wanted(database, recipe, source, split, checked_preset(preset))
     jobs = [job for job in (_job(database, asked, **each) for each in wanted) if job.is_due(asked)]
     if jobs:
         with database.transaction():
             database.run("mining/mine/hash_texts")
-    done = [(job, job.run(work)) for job in jobs]
+    with working(engine, progress, "anchors") as work:
+        done = [(job, job.run(work)) for job in jobs]
     mined = [(job, found) for job, found in done if isinstance(found, PairReport)]
     seconds = round(time.monotonic() - started, 3)
     notes += [*_without_anchors(done), *_told(mined)]

@@ -1,6 +1,6 @@
 """Index controls: from what was stored with each source, how often an index lists its records.
 
-They act on the index of a corpus, ``of_corpus``, alone: what a sampler draws is weighed by recipes
+They act on the index of a corpus, ``data_index``, alone: what a sampler draws is weighed by recipes
 and mixtures.
 """
 
@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 
 from duckplets.base.checks import integer
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile, changes
+from duckplets.ingest import records
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.order.copies import MOST, SizeMode, check_mode, check_weight
 from duckplets.records.data_index import DataIndex
@@ -81,20 +83,48 @@ def keep_controls(database: Database, name: str, made: IndexControls) -> None:
                 set_controls(database, source_id, **asdict(made))
 
 
+@changes("set index controls in")
+def set_index_controls(
+    corpus: CorpusFile,
+    /,
+    source: str,
+    *,
+    size: int | None = None,
+    size_mode: SizeMode = "first",
+    weight: float = 1.0,
+    seed: int = 42,
+) -> None:
+    """Set how many of a source's records ``data_index`` lists, and how often.
+
+    Args:
+        source: Its name.
+        size: So many records, by ``size_mode`` the first or a sample of them; more than there
+            are: whole copies and a remainder. None for all.
+        size_mode: ``first`` or ``sample``.
+        weight: Copies of each record; a fraction of a copy is a sample. Applied after size.
+        seed: Of what is sampled.
+
+    Raises:
+        SourceError: There is no such source.
+        SamplerError: A value is wrong.
+    """
+    source_id = records.source_id_of(corpus.database, source)
+    with corpus.database.transaction():
+        set_controls(corpus.database, source_id, size, size_mode, weight, seed)
+
+
 def controls(database: Database, *, version: int) -> dict[str, IndexControls]:
     """Return the controls of every source of a version, by name."""
     return {name: made for name, _, made in _sources(database, None, version)}
 
 
-def of_corpus(database: Database, *, split: str | None, version: int) -> DataIndex:
-    """Return the index of a corpus: the records of every source, by name, as its controls say.
+def data_index(corpus: CorpusFile, /, split: str | None = None) -> DataIndex:
+    """Return the index of all sources, each with its size and weight; ``read`` takes it.
 
-    Record k of a source is the k-th that came, of those in the split if one is given. A source
-    without a record there lists none, whatever its size.
-
-    Raises:
-        SplitError: There is no such split.
+    Args:
+        split: Of the records of this split only.
     """
+    database, version = corpus.database, corpus.version
     if split is not None and checked_split(split):
         need_splits(database, f"split={split!r}: ")
     found = _sources(database, split, version)

@@ -29,6 +29,7 @@ from duckplets.base.fork_guard import HomeLock
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile
 from duckplets.errors import QueryError, SamplerError, StateMismatchError, nearest
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
@@ -54,56 +55,41 @@ _BLOCK_BYTES = 192 << 20  # of a block; there are two of them at a time
 _Gather = Callable[[Integers], pa.Array]
 
 
-def count(
-    database: Database, *, split: str | None = None, source: str | None = None, version: int
-) -> int:
-    """Return how many records of a version there are to read.
-
-    Raises:
-        SamplerError, SplitError: There is no such source or split.
-    """
-    return len(_keys(database, _where(database, split, source, version)))
+def count(corpus: CorpusFile, /, *, split: str | None = None, source: str | None = None) -> int:
+    """Return how many records there are to read."""
+    return len(_keys(corpus.database, _where(corpus.database, split, source, corpus.version)))
 
 
 def read(
-    database: Database,
+    corpus: CorpusFile,
+    /,
     order: Order,
     *,
-    batch_size: int,
+    batch_size: int = 128,
     split: str | None = None,
     source: str | None = None,
-    version: int,
     columns: Sequence[str] | None = None,
 ) -> Records:
-    """Return an iterator over the records that an order names, in batches.
-
-    Its steps count from 0, and the position of a batch is the number of records before it. The
-    last batch may be shorter. An endless order gives endless batches; a block of elements is
-    taken from it ahead of the batches. Closing the iterator ends its thread.
+    """Read records in any order, in batches; record k is the k-th, of a split or source.
 
     Args:
-        database: The corpus.
-        order: An ``IndexSampler``, or anything that yields ``RecordMetadata`` or integers. The
-            key of an integer is itself, and its index the number of elements before it. Or a
-            ``DataIndex``, whose data sets are sources: entry ``(source, k)`` is the k-th record of
-            that source, its key is k, and its index the number of entries before it.
-        batch_size: Records a batch.
-        split: Number the records of this split only; by default that of a ``DataIndex``.
+        order: An ``IndexSampler`` over ``count()`` records, a ``DataIndex``, or anything that
+            yields ``RecordMetadata`` or integers; it may be endless. Numbers count from 0, in
+            the order in which the records came, in a ``DataIndex`` within each source.
+        batch_size: Records a batch; the last may have fewer.
+        split: Number the records of this split only.
         source: Number the records of this source only.
-        version: Of the corpus.
-        columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``, ``split``,
-            ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``, ``created_at``,
-            ``updated_at``; ``text``, the texts of all sections but rejected replies, joined by a
-            blank line; ``anchor``, ``context`` and ``rejected``, lists of the texts of these roles;
-            ``messages`` and ``rejected_messages``, null for a record that is no conversation, with
-            parts as chat templates take them, ``{"type": "text", "text": …}``; in the order of a
-            ``DataIndex`` as data plug-ins have them, ``{"type": "text", "value": …}``.
-            By default those up to ``date``, ``meta`` and ``text``.
+        columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``,
+            ``split``, ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``,
+            ``created_at``, ``updated_at``, ``label``; ``text``, the texts of all sections but
+            rejected replies joined by a blank line; ``anchor``, ``context`` and ``rejected``,
+            lists of those of these roles. By default those up to ``date``, ``meta``, ``text``.
 
     Raises:
-        SamplerError, SplitError: An argument is wrong, at once; or, in the loop, the order names
-            a record that is not there.
+        SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a
+            record that is not there.
     """
+    database, version = corpus.database, corpus.version
     batch_size = integer("batch_size", batch_size, 1)
     names = _checked_columns(columns)
     if isinstance(order, DataIndex):
@@ -115,7 +101,9 @@ def read(
     wants_texts = any(name in _TEXTS for name in names)
     texts = mapped_texts(database, version) if wants_texts else None
     shape = shape_of(database, version, "value" if isinstance(order, DataIndex) else "text")
-    return Records(_batches(database, keys, names, take, batch_size, texts, shape))
+    batches = Records(_batches(database, keys, names, take, batch_size, texts, shape))
+    corpus.owns(batches)
+    return batches
 
 
 # -- which records ------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import shown
+from duckplets.base.stages import stage
 from duckplets.corpus import status
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
@@ -70,16 +71,37 @@ class ReportPage:
         return f'<iframe srcdoc="{escape(self.html)}" {frame}></iframe>'
 
 
+@stage("report on")
 def report(
     corpus: Corpus,
-    database: Database,
-    path: Path | None,
+    /,
+    path: str | Path | None = None,
     *,
-    run: str | None,
-    mixture: Mixture | Mapping[str, float] | str | Path | None,
-    overwrite: bool,
+    run: str | None = None,
+    mixture: Mixture | Mapping[str, float] | str | Path | None = None,
+    overwrite: bool = False,
 ) -> ReportPage:
-    """Make the page of a corpus, and write it to a file if there is a path."""
+    """Make a page to look at: an HTML file that needs no network; a notebook shows it.
+
+    Of sources, splits and lengths; recipes with samples; mined negatives; the mixture over
+    steps, and what was served of it; gates with examples; samples to leaf through. Every
+    table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half a
+    million records pools are left out until ``status`` has counted them, and samples until
+    ``prepare`` has made a snapshot, which the page says.
+
+    Args:
+        path: FILE.html, which appears whole or not at all; by default none is written.
+        run: A saved run, as it stands; by default what a new one of triplets would draw.
+        mixture: As for ``sampler``, or of the run from where it stands on.
+        overwrite: Replace the file.
+
+    Raises:
+        SamplerError: The file exists, or cannot be written.
+        ExtensionError: The package jinja2, of the extra ``report``, is missing.
+        StateMismatchError: No such run is saved, or it is of another corpus.
+        MixtureError: The mixture is wrong.
+    """
+    database, path = corpus.database, None if path is None else Path(path)
     if path is not None:
         check(path, _PLACE, overwrite=overwrite)
     sections = _sections(corpus, database, run, mixture)

@@ -18,12 +18,14 @@ from typing import Any
 import pyarrow as pa
 
 from duckplets.base.plain import StoredJson
+from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, listed
 from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.queries import query
+from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.protocol import Engine
-from duckplets.engine.work import QUIET, Work
+from duckplets.engine.work import QUIET, Work, working
 from duckplets.errors import SamplerError, nearest
 from duckplets.ingest.chunks import content_of, contents_of
 from duckplets.ingest.records import current_version
@@ -95,6 +97,49 @@ class IndexReport(Reported):
     tokens: int
     terms: int
     seconds: float
+
+
+@changes("index")
+def index(
+    corpus: CorpusFile,
+    /,
+    terms: Terms | None = None,
+    *,
+    source: str | None = None,
+    split: str | None = None,
+    engine: Any = None,
+    progress: Progress | bool | None = None,
+) -> list[IndexReport]:
+    """Build the full-text indexes that are missing or stale; the others stay as they are.
+
+    Searching and mining do that themselves, so it is needed only to choose ``terms``.
+
+    Args:
+        terms: How text becomes terms from now on: stemmer, stop words.
+        source: Of this source only; by default of all.
+        split: Of this split only.
+        engine: What splits texts into words, as for ``mine``.
+        progress: As for ``ingest``.
+
+    Raises:
+        ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
+        RecipeError, SplitError: An argument is wrong, or there are no splits yet.
+    """
+    with working(engine, progress, "documents") as work:
+        return refresh(corpus.database, terms=terms, source=source, split=split, work=work)
+
+
+def terms(corpus: CorpusFile, /, source: str | None = None, **changes: Any) -> Terms:
+    """Return how text becomes terms, some settings changed, for ``index``.
+
+    Args:
+        source: In this source; by default in all that have no settings of their own.
+        changes: Fields of ``Terms``.
+
+    Raises:
+        RecipeError: A setting is unknown or wrong.
+    """
+    return Terms.from_dict(terms_of(corpus.database, source).to_dict() | changes)
 
 
 def refresh(

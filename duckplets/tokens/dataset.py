@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -11,9 +13,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from duckplets.base.dropped import LiveSet
+from duckplets.base.locks import in_turn
 from duckplets.base.object_store import is_address
 from duckplets.base.sanitize import counted, listed
+from duckplets.db.writes import CorpusFile
+from duckplets.engine.work import working
 from duckplets.errors import (
+    ChunkingError,
     EmptyPoolError,
     SamplerError,
     StateMismatchError,
@@ -37,9 +43,14 @@ from duckplets.tokens.mixtures import load_mixture
 from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
 from duckplets.tokens.rows import PackedRows, SingleRows, TokenRows
 from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
+from duckplets.tokens.settings import ShardSettings
+from duckplets.tokens.shards import shard_by
 from duckplets.tokens.spans import TextSpan
 
 _BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
+
+
+log = logging.getLogger("duckplets")
 
 
 class TokenShards:
@@ -345,6 +356,43 @@ class TokenShards:
         counts = self.manifest.shards
         texts, tokens = sum(s.records for s in counts), sum(s.tokens for s in counts)
         return f"TokenShards({str(self.path)!r}): {texts:,} texts, {tokens:,} tokens"
+
+
+def token_sampler(
+    corpus: CorpusFile, /, tokenizer: str | Path, split: str = "train", **arguments: Any
+) -> TokenSampler:
+    """Open a run over the texts of records as rows of tokens.
+
+    They are written as token shards beside the corpus first, in a folder that is named after
+    the version, the split and the tokenizer, and kept for the next time. The run is one over
+    that folder: it is saved beside it, and goes on with ``duckplets.resume(FOLDER)``.
+
+    Args:
+        tokenizer: A Hugging Face tokenizers file, or the folder of ``train_tokenizer``.
+        split: Texts of this split.
+        arguments: Of ``TokenShards.sampler``.
+
+    Raises:
+        ChunkingError: The tokenizer cannot be used.
+        SamplerError, MixtureError, ShardError, SplitError: An argument is wrong.
+    """
+    file = Path(tokenizer)
+    file = file / "tokenizer.json" if file.is_dir() else file
+    try:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()[:8]
+    except OSError as error:
+        raise ChunkingError(f"tokenizer={str(tokenizer)!r}: {error.strerror}") from error
+    version = corpus.version
+    name = f"{corpus.path.stem}.shards-v{version}-{split}-{digest}"
+    folder = corpus.path.with_name(name)
+    waiting = f"waiting for another process, which makes {folder}"
+    with (
+        in_turn(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)),
+        working(None, None, "records") as work,
+    ):
+        # A run compares what it reads.
+        shard_by(corpus, folder, file, ShardSettings(split=split), work, compare=False)
+    return TokenShards(folder).sampler(split, **arguments)
 
 
 def _cut(streams: Sequence[TokenStream]) -> list[str]:

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -26,9 +26,11 @@ from duckplets.base.atomic import aside_of, remove
 from duckplets.base.locks import alone
 from duckplets.base.names import inside
 from duckplets.base.prefetch import Lookahead
+from duckplets.base.progress import Progress
 from duckplets.base.sanitize import shown
-from duckplets.db.database import Database
-from duckplets.engine.work import QUIET, Work
+from duckplets.base.stages import stage
+from duckplets.db.writes import CorpusFile
+from duckplets.engine.work import Work, working
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.documents import fingerprint_of, write_document
@@ -39,6 +41,7 @@ from duckplets.tokens.manifest import (
     MIXTURES,
     STATE,
     TOKENIZER,
+    Longer,
     ShardEntry,
     ShardManifest,
     counted,
@@ -101,26 +104,105 @@ class ShardReport:
     seconds: float = 0.0
 
 
+@stage("shard")
 def shard(
-    database: Database,
+    corpus: CorpusFile,
+    /,
     out: str | Path,
     *,
-    name: str,
     tokenizer: str | Path,
-    settings: ShardSettings,
+    split: str | Sequence[str] = "train",
+    sources: Sequence[str] | None = None,
+    code: Sequence[str] = (),
+    buckets: Sequence[int] = (128, 256, 512, 1024),
+    longer: Longer = "own",
+    shard_mb: float = 100,
+    seed: int = 42,
+    compression: str = "zstd",
+    row_group_size: int = 8192,
+    offsets: bool = False,
     mixture: Mixture | None = None,
     overwrite: bool = False,
-    work: Work = QUIET,
+    engine: Any = None,
+    progress: Progress | bool | None = None,
+) -> ShardReport:
+    """Write the texts of the newest version as token shards: Parquet files of like lengths.
+
+    A row is a record: ``text``, ``tokens``, and ``meta`` with record id, source, domain, number
+    of tokens and what gates measured. The text is the record's sections but rejected ones, with
+    one space in the place of any white space but in code. Beside each shard lies a TSV with
+    index, length, sum of the ids, and SHA-256 of the text as it is stored. ``manifest.json``
+    lists every file with its checksum, ``mixtures.json`` has the weights of sources by phases.
+
+    The same corpus, tokenizer, settings and libraries give the same bytes. Interrupted or
+    killed, it goes on where it was when it is called again. Called again when it is finished,
+    it compares every file with its checksum (objects in a store with their ETags, without
+    reading them), and writes again what is damaged or missing: the report counts ``damaged``.
+
+    Args:
+        out: A folder, made if it is not there, or ``s3://bucket/prefix``: then each shard is
+            sent when it is whole, the manifest last. One of another run is refused.
+        tokenizer: A Hugging Face tokenizers file, or the folder of ``train_tokenizer``.
+        split: Name of a split, or several.
+        sources: Names; None for all.
+        code: Names of sources whose white space stays, besides records that gates took for
+            code.
+        buckets: Boundaries in tokens: bucket i has lengths above the one before and up to the
+            i-th.
+        longer: What becomes of longer texts: a bucket of their ``own``, ``cut`` at the last
+            boundary, or ``drop``; both are counted.
+        shard_mb: Size in 10^6 bytes, of four a token; exceeded by one record at most. What is
+            left, if less than a quarter of it, goes into the last shard.
+        seed: Of the order of rows.
+        compression: zstd, snappy, gzip, lz4 or none.
+        row_group_size: Rows of a row group at most; of about 4 million tokens there are fewer.
+        offsets: Also write which characters of the text each token is of.
+        mixture: For ``mixtures.json``; by default a source weighs as many as it has tokens.
+        overwrite: Replace the shards of another run.
+        engine: What encodes texts and writes shards, as for ``mine``; its workers see ``out``.
+        progress: Called with what is done of all; True for a bar, None for one on a terminal.
+
+    Raises:
+        ShardError: An argument is wrong, ``out`` has something else in it, or another process
+            writes there.
+        ChunkingError: The tokenizer cannot be used.
+        SplitError, SourceError: There is no such split or source, or there are no splits yet.
+        MixtureError: The mixture names a source that has no shard.
+    """
+    settings = ShardSettings(
+        split=split,
+        sources=sources,
+        code=code,
+        buckets=buckets,
+        longer=longer,
+        shard_mb=shard_mb,
+        seed=seed,
+        compression=compression,
+        row_group_size=row_group_size,
+        offsets=offsets,
+    )
+    with working(engine, progress, "records") as work:
+        return shard_by(
+            corpus, out, tokenizer, settings, work, mixture=mixture, overwrite=overwrite
+        )
+
+
+def shard_by(
+    corpus: CorpusFile,
+    out: str | Path,
+    tokenizer: str | Path,
+    settings: ShardSettings,
+    work: Work,
+    *,
+    mixture: Mixture | None = None,
+    overwrite: bool = False,
     compare: bool = True,
 ) -> ShardReport:
-    """Write the texts of a corpus as token shards; see ``Corpus.shard``.
-
-    Of a finished export every byte is compared with what was written, unless ``compare`` is False.
-    """
-    begun, outbox = time.monotonic(), outbox_of(out, database.path)
-    folder = outbox.folder
+    """Write shards by settings; without ``compare`` those of a finished export are as they are."""
+    begun, outbox = time.monotonic(), outbox_of(out, corpus.path)
+    folder, name = outbox.folder, corpus.path.stem
     encoder = TokenEncoder(tokenizer)
-    texts = SplitTexts(database, settings.split, settings.sources, settings.code)
+    texts = SplitTexts(corpus.database, settings.split, settings.sources, settings.code)
     if mixture is not None:
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)

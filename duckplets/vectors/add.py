@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +21,12 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Words, places
 from duckplets.base.columns import column, numbers_of
+from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.stages import stage
 from duckplets.db.database import Database
-from duckplets.engine.work import Work
+from duckplets.db.writes import CorpusFile
+from duckplets.engine.work import working
 from duckplets.errors import VectorError
 from duckplets.ingest import records
 from duckplets.vectors.commits import Commit
@@ -63,17 +66,39 @@ class AddedVectors(Reported):
     seconds: float
 
 
+@stage("add vectors to")
 def add_vectors(
-    database: Database,
-    corpus_path: Path,
+    corpus: CorpusFile,
+    /,
     name: str,
     table: Any,
     *,
-    on_conflict: str,
-    dtype: str,
-    work: Work,
+    on_conflict: Literal["error", "skip"] = "error",
+    dtype: Literal["float32", "float16"] = "float32",
+    progress: Progress | bool | None = None,
 ) -> AddedVectors:
-    """Keep vectors that were made elsewhere; see ``Corpus.add_vectors``."""
+    """Keep vectors that were made elsewhere, by the texts they are of, whole or not at all.
+
+    They go into ``NAME.vectors.duckdb`` beside the corpus, which may itself be open to read
+    only. A vector is that of one text, and all chunks with that text share it.
+
+    Args:
+        name: Of the set; all its vectors are of one dimension and from this verb.
+        table: An Arrow table or reader of batches, the path of a Parquet file, a
+            ``datasets.Dataset``, or a mapping of names to NumPy arrays or lists. Its column
+            ``vector`` has lists of numbers or rows of a 2-D array. Which text each is of says
+            ``chunk_key``; or ``record_id`` and ``role``, and ``position`` where a record has
+            several sections of a role; or ``text``, the bare text of a chunk.
+        on_conflict: What becomes of a text that has another vector already, or that comes
+            twice with two: an ``error``, or the one there was first stays (``skip``).
+        dtype: In which the numbers are kept.
+        progress: Called with rows done; True for a bar, None for one on a terminal.
+
+    Raises:
+        VectorError: A row names no text of the corpus, or a section of several chunks; its
+            vector is null, of another dimension, or has a number that is not finite; or it
+            conflicts. It names the row, from 0, and nothing of this call is kept.
+    """
     started = time.monotonic()
     if on_conflict not in ("error", "skip"):
         raise VectorError(f"on_conflict={shown(repr(on_conflict))}: give 'error' or 'skip'")
@@ -81,12 +106,12 @@ def add_vectors(
     first = next(blocks, None)
     if first is None or first.num_rows == 0:
         raise VectorError("add_vectors: the table has no rows")
-    store = VectorStore(corpus_path)
-    named, before = _Named(database, first.schema.names), store.find(name)
+    store = VectorStore(corpus.path)
+    named, before = _Named(corpus.database, first.schema.names), store.find(name)
     of = store.begin(name, _width(first), dtype, _MADE_BY)
     taking = _Taking(of, named, compares=on_conflict == "error")
     try:
-        with store.commit(of) as commit:
+        with working(None, progress, "vectors") as work, store.commit(of) as commit:
             while first is not None:
                 taking.take(commit, first)
                 work.tell(taking.read)
@@ -110,11 +135,18 @@ def add_vectors(
     )
 
 
-def table_of(database: Database, corpus_path: Path, name: str) -> pa.Table:
-    """Return the chunks of the newest version that have a vector; see ``Corpus.vectors``."""
-    found = opened(corpus_path, name)
-    version = records.current_version(database)
-    chunks = database.table("vectors/add/live", {"version": version})
+def vectors(corpus: CorpusFile, /, name: str = "default") -> pa.Table:
+    """Return the vectors of a set, one row for each chunk of the newest version that has one.
+
+    Columns: ``chunk_key``, ``record_id``, ``role``, ``text_hash`` and ``vector``, a fixed-size
+    list; by ``chunk_key``. Equal texts have equal vectors. It holds all of them in memory.
+
+    Raises:
+        VectorError: There is no such set.
+    """
+    found = opened(corpus.path, name)
+    version = records.current_version(corpus.database)
+    chunks = corpus.database.table("vectors/add/live", {"version": version})
     rows = found.rows(chunks["text_hash"].to_numpy())
     chunks = chunks.filter(column(rows >= 0))
     matrix = found.take(rows[rows >= 0])
@@ -282,6 +314,15 @@ class _Named:
         if "position" in block.schema.names:
             told.append(f"position {block.column('position')[row].as_py()}")
         return ", ".join(told)
+
+
+def remove_vectors(corpus: CorpusFile, /, name: str) -> int:
+    """Remove a set of vectors, and return how many it had; runs that are pinned to it end.
+
+    Raises:
+        VectorError: There is none of that name.
+    """
+    return VectorStore(corpus.path).remove(name)
 
 
 def _cast(block: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:

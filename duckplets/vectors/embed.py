@@ -24,9 +24,12 @@ from numpy.typing import NDArray
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import checked_name, integer
 from duckplets.base.locks import alone
+from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.stages import stage
 from duckplets.db.database import Database
-from duckplets.engine.work import QUIET, Work
+from duckplets.db.writes import CorpusFile
+from duckplets.engine.work import Work, working
 from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.vectors.encoder_calls import WINDOW, Calls, Embedded
@@ -82,8 +85,10 @@ class EmbedReport(Reported):
     rate: float
 
 
+@stage("embed the texts of")
 def embed(
-    database: Database,
+    corpus: CorpusFile,
+    /,
     model: Any,
     name: str = "default",
     *,
@@ -92,19 +97,45 @@ def embed(
     retries: int = 2,
     max_failures: float = 0.05,
     dtype: Dtype = "float32",
-    prompts: Prompts | None = None,
+    prompts: Mapping[str, str] | None = None,
     normalise: bool = False,
     made_by: str | Mapping[str, Any] | None = None,
-    work: Work = QUIET,
+    progress: Progress | bool | None = None,
 ) -> EmbedReport:
-    """Give a vector to every text that has none in a set; see ``Corpus.embed``.
+    """Give a vector to every chunk's text that has none yet, in the file beside the corpus.
+
+    Stopped, interrupted or killed, it goes on where it was when it is called again: what is
+    committed stays, and no text is embedded twice. Texts come so that each split has its
+    share of what is done. The corpus itself is only read.
+
+    Args:
+        model: A function of a list of texts that returns their vectors, (texts, dimension),
+            as an array, a tensor or lists; an object with such an ``encode``; or the name or
+            folder of a sentence-transformers model, or ``module:function``.
+        name: Of the set. A corpus may have several, side by side.
+        split: Texts that this split has; by default all.
+        batch_size: Texts of a call, at most. They are of about one length.
+        retries: How often a call that fails is made again. Then it is halved, until the
+            texts that fail are alone; they are kept with the reason in ``vector_failures``,
+            and tried again when this is called again.
+        max_failures: When more than this share of the last 200 texts fail, it stops.
+        dtype: Of the numbers that are kept: ``float32`` or ``float16``.
+        prompts: What stands before texts of a role (``anchor``, ``context``, ``rejected``).
+            A text in several roles has the prompt of the first in this order.
+        normalise: Whether to divide every vector by its length.
+        made_by: What the set is tied to in the place of the function's qualified name. Of a
+            sentence-transformers model that is its name, a digest of its weights and its
+            longest text. Prompts and whether vectors are normalised belong to it.
+        progress: Called with texts done and their number; True or False for a bar on stderr
+            or none, by default a bar if stderr is a terminal.
 
     Raises:
-        VectorError: An argument is wrong, the set was made by something else, another process
-            embeds it, or too many texts fail.
+        VectorError: An argument is wrong, the set is there and was made by something else,
+            another process embeds it, or too many texts fail; what was done is kept.
         SplitError: There is no such split, or there are no splits yet.
+        ExtensionError: A model is named, and sentence-transformers is missing.
     """
-    begun = time.monotonic()
+    database, begun = corpus.database, time.monotonic()
     name = _checked_set_name(name)
     batch_size = integer("batch_size", batch_size, 1, _MOST_BATCH)
     retries = integer("retries", retries, 0, _MOST_RETRIES)
@@ -115,7 +146,7 @@ def embed(
     if split is not None:
         checked_split(split)
         need_splits(database)
-    store = VectorStore(Path(str(database.path)))
+    store = VectorStore(corpus.path)
     with alone(_lock_file(store.path, name)) as is_alone:
         if not is_alone:
             raise VectorError(
@@ -135,7 +166,8 @@ def embed(
         queue = _work(database, split, prompts, store.known(known) if known else None)
         job = _Embedding(database, store, name, known, calls, encoder, dtype)
         started = time.monotonic()
-        job.run(queue, batch_size, work)
+        with working(None, progress, "texts", rate=True) as work:
+            job.run(queue, batch_size, work)
     ended = time.monotonic()
     return EmbedReport(
         name=name,

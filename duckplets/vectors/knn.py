@@ -23,9 +23,11 @@ from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import integer
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile
 from duckplets.errors import VectorError
 from duckplets.search import index
-from duckplets.search.search import SCHEMA, beginning, search
+from duckplets.search.search import SCHEMA, beginning
+from duckplets.search.search import search as by_words
 from duckplets.vectors.embed import BM25
 from duckplets.vectors.encoder_calls import Calls
 from duckplets.vectors.encoders import encoder_of
@@ -45,38 +47,58 @@ _GROWTH = 32
 _AT_ONCE = 1 << 18  # numbers that are compared at once: more of them take several times as long
 
 
-def search_by(
-    database: Database,
-    asked: Any,
+def search(
+    corpus: CorpusFile,
+    /,
+    text: Any,
     k: int = 10,
-    *,
-    by: SearchBy,
     source: str | None = None,
     split: str | None = None,
+    *,
+    by: SearchBy = "bm25",
     encoder: Any = None,
 ) -> pa.Table:
-    """Return the k sections that are nearest to a text or vector; see ``Corpus.search``.
+    """Return the sections that fit a text best, by BM25 or by vectors, or by both.
+
+    Args:
+        text: What to look for: any text, its distinct terms count. By vectors also a vector
+            of the set, (dimension,).
+        k: At most so many.
+        source: In this source only; by default in the whole corpus.
+        split: In this split only.
+        by: ``bm25``, or the name of a set of vectors: all of them are compared, by cosine,
+            and a section is as near as the nearest of its chunks. Or a list of these: the
+            score is then the sum of 1 / (60 + rank) over those among whose first 100 (k, if
+            that is more) it is, and columns ``rank_NAME`` have its ranks.
+        encoder: What makes a vector of the text, as ``embed`` takes it; by default the
+            model that the set was made by. The text gets the set's prompt for anchors.
+
+    Returns:
+        Columns ``record_id``, ``score``, ``text``, ``source``, ``split``, ``section`` (its
+        position), ``role`` and ``snippet``; the best first, equal ones by record id.
 
     Raises:
-        VectorError: There is no such set, or the vector or text does not fit it.
-        SamplerError, SplitError: An argument is wrong.
+        QueryError: An index is missing or stale and the corpus is open read-only.
+        VectorError: There is no such set, or text, vector or encoder do not fit it.
     """
-    k = integer("k", k, 1)
+    if by == BM25 and encoder is None:
+        return by_words(corpus.database, text, k, source=source, split=split)
+    database, k = corpus.database, integer("k", k, 1)
     names = _names(by)
     if source is not None or split is not None:
         index.check_scope(database, source, split)
     if encoder is not None and names == [BM25]:
         raise VectorError(f"encoder= makes vectors of texts, and by={BM25!r} compares none")
-    if BM25 in names and not isinstance(asked, str):
+    if BM25 in names and not isinstance(text, str):
         raise VectorError(f"by={BM25!r} looks for a text, and a vector is given")
     depth = k if isinstance(by, str) else max(_DEPTH, k)
     scope = {"source": source, "split": split}
-    store = VectorStore(Path(str(database.path)))
+    store = VectorStore(corpus.path)
     # All that may be refused comes before an index is built.
     sets = {name: store.need(name) for name in names if name != BM25}
-    queries = {name: _unit(_query(of, asked, encoder)) for name, of in sets.items()}
+    queries = {name: _unit(_query(of, text, encoder)) for name, of in sets.items()}
     found = {
-        name: search(database, asked, depth, **scope)
+        name: by_words(database, text, depth, **scope)
         if name == BM25
         else _by_vector(database, sets[name], queries[name], depth, **scope)
         for name in names

@@ -25,7 +25,6 @@ from sentence_transformers.cross_encoder import losses as ranking  # noqa: E402
 from sentence_transformers.sentence_transformer import losses  # noqa: E402
 
 import duckplets as dp  # noqa: E402
-from duckplets.export import export  # noqa: E402
 
 BATCH = 4
 
@@ -55,7 +54,7 @@ def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def exported(corpus: dp.Corpus, path: Path, **options: Any) -> Path:
-    export(corpus.database, path, recipe=options.pop("recipe", RECIPE), **options)
+    corpus.export_negatives(path, recipe=options.pop("recipe", RECIPE), **options)
     return path
 
 

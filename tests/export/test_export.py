@@ -27,7 +27,7 @@ from mined_by_hand import (
 
 import duckplets as dp
 from duckplets.base import block_size
-from duckplets.export import ExportReport, examples, export
+from duckplets.export import ExportReport, examples
 
 SHAPES = ["triplet", "n-tuple", "labeled-pair", "labeled-list"]
 ST = "sentence-transformers"
@@ -93,7 +93,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 
 def written(corpus: dp.Corpus, path: Path, /, **options: Any) -> ExportReport:
-    return export(corpus.database, path, recipe=options.pop("recipe", RECIPE), **options)
+    return corpus.export_negatives(path, recipe=options.pop("recipe", RECIPE), **options)
 
 
 def json_rows(path: Path) -> list[dict[str, Any]]:

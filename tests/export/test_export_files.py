@@ -17,8 +17,7 @@ from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
 from programs import ran
 
 import duckplets as dp
-from duckplets.engine.work import Work
-from duckplets.export import ExportReport, export, formats
+from duckplets.export import ExportReport, formats
 
 ST = "sentence-transformers"
 
@@ -48,7 +47,7 @@ def own(tmp_path: Path) -> Iterator[dp.Corpus]:
 
 
 def written(corpus: dp.Corpus, path: Path, **options: Any) -> ExportReport:
-    return export(corpus.database, path, **options)
+    return corpus.export_negatives(path, **options)
 
 
 def names(folder: Path) -> list[str]:
@@ -96,7 +95,7 @@ def test_ctrl_c_leaves_nothing(
     monkeypatch.setattr(formats, "_TOLD", 1)
     stop = Stop(KeyboardInterrupt(), after)
     with pytest.raises(KeyboardInterrupt):
-        written(corpus, tmp_path / name, format=format, split="train", work=Work(progress=stop))
+        written(corpus, tmp_path / name, format=format, split="train", progress=stop)
     assert names(tmp_path) == []
     written(corpus, tmp_path / name, format=format, split="train")
     assert names(tmp_path) == files
@@ -122,7 +121,7 @@ def test_an_existing_path_stays_unless_it_is_to_be_overwritten(
             format=format,
             split="train",
             overwrite=True,
-            work=Work(progress=stop),
+            progress=stop,
         )
     assert {file: (tmp_path / file).read_bytes() for file in before} == before
     report = written(
@@ -159,13 +158,12 @@ def test_only_what_an_export_wrote_is_replaced(corpus: dp.Corpus, tmp_path: Path
 KILLED = """
 import os, signal, sys
 import duckplets as dp
-from duckplets.engine.work import Work
-from duckplets.export import export, formats
+from duckplets.export import formats
 formats._TOLD = 1
 path, target, signal_ = sys.argv[1:]
 with dp.Corpus(path, read_only=True) as corpus:
     stop = lambda done, total: done > 3 and os.kill(os.getpid(), int(signal_))
-    export(corpus.database, target, format="tevatron", work=Work(progress=stop))
+    corpus.export_negatives(target, format="tevatron", progress=stop)
 """
 
 

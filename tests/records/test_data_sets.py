@@ -97,7 +97,7 @@ def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder: Path
             "titles": 20,
             "chat": 1,
         }
-        index = index_controls.of_corpus(corpus.database, split=None, version=corpus.version)
+        index = corpus.data_index()
         assert index.counts() == {"faq": 10, "titles": 40, "chat": 1}
         batch = next(iter(corpus.read(index, batch_size=100, columns=["source", "text"])))
         of_chat = {"Hi\n\nHo"}

@@ -12,7 +12,6 @@ from prebuilt import toy_corpus
 import duckplets as dp
 from duckplets.errors import SamplerError
 from duckplets.records import index_controls as index_controls
-from duckplets.records import read as reading
 from duckplets.records.data_index import DataIndex
 from duckplets.records.order_reader import indexed_elements
 
@@ -27,8 +26,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 
 def ids(corpus: dp.Corpus, order: Any, **more: Any) -> list[str]:
-    arguments = {"batch_size": 7, "version": corpus.version, "columns": "record_id"} | more
-    batches = reading.read(corpus.database, order, **arguments)
+    batches = corpus.read(order, **{"batch_size": 7, "columns": "record_id"} | more)
     return [name for batch in batches for name in batch["record_id"]]
 
 
@@ -43,9 +41,7 @@ def test_reading_gives_the_records_that_entries_name(corpus: dp.Corpus, split: s
     index = DataIndex({name: len(known[name]) for name in names}, split=split)
     index = index.adjust(None, {"bravo": 2.5, "alpha": 0.5}) + index.adjust(3)
     assert ids(corpus, index) == [known[name][row] for name, row in index]
-    (batch,) = reading.read(
-        corpus.database, index, batch_size=10_000, version=corpus.version
-    )  # all in one
+    (batch,) = corpus.read(index, batch_size=10_000)  # all in one
     assert batch["index"] == list(range(len(index)))
     assert list(zip(batch["source"], batch["record_key"], strict=True)) == list(index)
 
@@ -69,7 +65,7 @@ WRONG_INDEXES = {
 def test_an_index_of_what_is_not_there_is_refused_at_once(name: str, corpus: dp.Corpus) -> None:
     index, more, message = WRONG_INDEXES[name]
     with pytest.raises(SamplerError, match=message):
-        reading.read(corpus.database, index, **{"batch_size": 3, "version": 3} | more)
+        corpus.read(index, **{"batch_size": 3} | more)
 
 
 def test_parts_of_any_size_make_up_the_whole() -> None:
@@ -92,7 +88,7 @@ def test_the_index_of_a_corpus_follows_its_controls(tmp_path: Path) -> None:
         database = corpus.database
 
         def index(split: str | None = None) -> DataIndex:
-            return index_controls.of_corpus(database, split=split, version=corpus.version)
+            return corpus.data_index(split)
 
         assert index() == DataIndex({"alpha": 60, "bravo": 60})
         source_ids = {

@@ -28,12 +28,11 @@ ALL += [*("taxonomy", "trust", "created_at", "updated_at", "text", "anchor", "co
 
 
 def read(corpus: dp.Corpus, order: Any, **more: Any) -> Iterator[Batch]:
-    arguments = {"batch_size": 10, "version": corpus.version} | more
-    return reading.read(corpus.database, order, **arguments)
+    return corpus.read(order, **{"batch_size": 10} | more)
 
 
 def count(corpus: dp.Corpus, **more: Any) -> int:
-    return reading.count(corpus.database, **({"version": corpus.version} | more))
+    return corpus.count(**more)
 
 
 def rows(corpus: dp.Corpus, order: Any, **more: Any) -> list[dict[str, Any]]:
@@ -119,26 +118,19 @@ def test_a_sampler_reads_the_records_it_names(
         assert found == expected(known, [(m.index, m.record_key) for m in sampler])
 
 
-def test_every_version_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
-    names = [None, *corpus.sql("SELECT DISTINCT name FROM sources")["name"].to_pylist()]
+def test_every_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
     read_any = 0
-    places = itertools.product(range(1, corpus.version + 1), [None, "train", "test"])
-    for version, split in list(places)[:: often(1, less=4)]:
-        there = corpus.sql(
-            "SELECT name FROM sources WHERE added_version <= $v "
-            "AND coalesce(removed_version > $v, TRUE)",
-            {"v": version},
-        )["name"].to_pylist()
-        for source in [name for name in names if name is None or name in there]:
-            where = {"version": version, "split": split, "source": source}
-            known = records(corpus, **where)
-            assert count(corpus, **where) == len(known)
-            found = rows(corpus, range(len(known)), columns=ALL, **where)
-            assert found == expected(known, enumerate(range(len(known))))
-            with pytest.raises(dp.SamplerError, match=f"names record {len(known)}; there are "):
-                next(read(corpus, [len(known)], **where))
-            read_any += len(found)
-    assert read_any > often(1000, less=200)
+    names = [None, *corpus.sources()["name"].to_pylist()]
+    for split, source in itertools.product([None, "train", "test"], names):
+        where = {"split": split, "source": source}
+        known = records(corpus, **where)
+        assert count(corpus, **where) == len(known)
+        found = rows(corpus, range(len(known)), columns=ALL, **where)
+        assert found == expected(known, enumerate(range(len(known))))
+        with pytest.raises(dp.SamplerError, match=f"names record {len(known)}; there are "):
+            next(read(corpus, [len(known)], **where))
+        read_any += len(found)
+    assert read_any > 200
 
 
 def test_batches_have_these_columns(corpus: dp.Corpus) -> None:
