@@ -2,20 +2,16 @@
 
 ``IntegerLists`` keeps a list of integers for each of many owners in two flat arrays, looks them up
 and chains them without a loop. ``Bits`` keeps flags 64 to a word: counting those before a place,
-and finding the n-th, takes the same time anywhere. ``Grown`` shares its items with others.
+and finding the n-th, takes the same time anywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-T = TypeVar("T")
 
 Integers = npt.NDArray[np.int64]
 Integers32 = npt.NDArray[np.int32]
@@ -157,43 +153,3 @@ class Bits:
             bits >>= np.where(above, width, 0).astype(np.uint64)
             at += np.where(above, width, 0)
         return at
-
-
-class Grown(Generic[T]):
-    """Items in order, never changed, and shared with the sequences that grow from this one.
-
-    So it takes the same time to put others in the place of the last few, however many there are.
-
-    Args:
-        items: All of them.
-    """
-
-    __slots__ = ("_last", "_shared", "shared")
-
-    def __init__(self, items: Iterable[T] = ()) -> None:
-        self._shared: list[T] = []  # may have more by now, which are another's
-        self.shared = 0  # how many of them are here
-        self._last = tuple(items)
-
-    def changed(self, kept: int, last: Iterable[T]) -> Grown[T]:
-        """Return the first ``kept`` items and others after them; for one thread at a time."""
-        made = Grown(last)
-        items, own = self._shared, self._last[: max(0, kept - self.shared)]
-        if kept < self.shared or len(items) > self.shared:
-            items = items[: min(kept, self.shared)]
-        items.extend(own)
-        made._shared, made.shared = items, kept
-        return made
-
-    def is_shared_with(self, other: Grown[T]) -> bool:
-        """Whether the items that both share with others are the same as far as both have them."""
-        return self._shared is other._shared
-
-    def __len__(self) -> int:
-        return self.shared + len(self._last)
-
-    def __getitem__(self, number: int) -> T:
-        return self._shared[number] if number < self.shared else self._last[number - self.shared]
-
-    def __iter__(self) -> Iterator[T]:
-        return chain(islice(self._shared, self.shared), self._last)

@@ -128,7 +128,7 @@ def _sources(one: _Side, two: _Side, corpus: Path | None) -> list[str]:
 def _schedules(one: _Side, two: _Side, sources: list[str], batch: int) -> Iterator[Schedule]:
     """Yield how both deal: what is not a run's own is that of the run it is compared with."""
     from duckplets.order.schedule import Schedule
-    from duckplets.samples.pairs import samples_per_draw
+    from duckplets.samples.planned import samples_per_draw
 
     for side, other in ((one, two), (two, one)):
         run, settings = side.run or other.run, side.settings or other.settings
@@ -142,7 +142,7 @@ def _schedules(one: _Side, two: _Side, sources: list[str], batch: int) -> Iterat
             settings.sources,
             seed=settings.seed,
             batch=settings.global_batch,
-            samples_per_draw=samples_per_draw(settings.kind, settings.negatives),
+            samples_per_draw=samples_per_draw(settings.kind, settings.pairs, settings.negatives),
             events=run.events,
         )
 
@@ -217,7 +217,7 @@ class _Difference:
         from duckplets.samples.no_duplicates import BLOCK_BATCHES
 
         length = settings.global_batch * BLOCK_BATCHES
-        return self.before.first_change_of_stretches(self.after, length, None, None)
+        return self.before.first_change_of_blocks(self.after, length, None, None)
 
     @property
     def end_moves(self) -> bool:

@@ -109,11 +109,12 @@ BY = Annotated[
         "are some, else random]",
     ),
 ]
-STRUCTURAL_NEGATIVES = Annotated[
-    bool,
+PAIRS = Annotated[
+    str | None,
     typer.Option(
-        "--structural-negatives",
-        help="Of pairs: with those of sources with labels come others, labelled 0.",
+        "--pairs",
+        metavar="labelled|drawn",
+        help="Of pairs: as they were judged, of sources with labels, or drawn.",
     ),
 ]
 NO_SNAPSHOT = Annotated[
@@ -258,7 +259,7 @@ def opening(
     by: BY = None,
     no_duplicates: NO_DUPLICATES = False,
     no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
-    structural_negatives: STRUCTURAL_NEGATIVES = False,
+    pairs: PAIRS = None,
     swap: SWAP = None,
     preset: PRESET = None,
     allow_stale: ALLOW_STALE = False,
@@ -309,7 +310,7 @@ def opening(
         empty=empty,
         by=None if by is None else _by(_names(by) or []),
         no_duplicates=_apart(texts=no_duplicates, negatives=no_duplicate_negatives),
-        structural_negatives=True if structural_negatives else None,
+        pairs=pairs,
         swap=swap,
         preset=preset,
         allow_stale=True if allow_stale else None,

@@ -123,7 +123,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
 
 def _minings(run: Save) -> Iterator[int]:
     """Yield the numbers of the minings that a run draws from."""
-    for of in (run.settings, *run.settings.get("eras", [])):
+    for of in (run.settings, *run.settings.get("joins", [])):
         for of_source in of.get("candidates", {}).values():
             for pinned in of_source.values():
                 yield int(pinned["mining"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duckplets.recipes.store import Recipe
     from duckplets.runs.negative_policy import By
     from duckplets.runs.sampler import Sampler
-    from duckplets.runs.settings import Empty, Kind, Remainder
+    from duckplets.runs.settings import Empty, Kind, Pairs, Remainder
     from duckplets.runs.versions import Version
     from duckplets.samples.no_duplicates import NoDuplicates
     from duckplets.samples.vector_columns import Missing
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # What a sampler of texts has besides, as it stands where nobody has given it.
 _OF_TEXTS = {
-    **dict.fromkeys(("recipes", "columns", "by", "swap", "preset"), None),
-    **dict.fromkeys(("no_duplicates", "structural_negatives"), False),
+    **dict.fromkeys(("recipes", "columns", "by", "pairs", "swap", "preset"), None),
+    "no_duplicates": False,
     "prefixes": True,
     "negatives": 1,
     "vectors": "error",
@@ -50,7 +50,7 @@ def sampler(
     no_duplicates: NoDuplicates = False,
     negatives: int = 1,
     by: By | None = None,
-    structural_negatives: bool = False,
+    pairs: Pairs | None = None,
     swap: bool | None = None,
     preset: Preset | None = None,
     prefixes: bool = True,
@@ -97,8 +97,9 @@ def sampler(
             what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.
             A recipe without mined negatives draws at random, which ``notes`` say. By default
             mined ones where there are some, else random ones: ``describe()`` says which.
-        structural_negatives: Add pairs with texts of other records, labelled 0, to those of
-            sources with labels, which come as they were judged.
+        pairs: Of ``pairs``, whether they are those that were judged, of sources with labels
+            (``labelled``), or ``drawn``: anchor and positive 1, anchor and negative 0. It has to
+            be said where some sources have labels and others have none.
         swap: Let anchor and positive change places half of the time; by default they do not.
         preset: ``crate`` for defaults as the triplets crate has them: also the recipe
             ``anchor_anchor``, ``swap``, and all sources alike, an omitted one too. What is
@@ -129,7 +130,7 @@ def sampler(
     arguments: dict[str, Any] = {"split": split, "run": run, "batch_size": batch_size}
     arguments |= {"seed": seed, "steps": steps, "epochs": epochs, "remainder": remainder}
     arguments |= {"rank": rank, "world_size": world_size, "no_duplicates": no_duplicates}
-    arguments |= {"negatives": negatives, "structural_negatives": structural_negatives}
+    arguments |= {"negatives": negatives, "pairs": pairs}
     arguments |= {"by": by, "swap": swap, "preset": preset, "prefixes": bool(prefixes)}
     arguments |= {"prefetch": prefetch, "vectors": vectors}
     if tokenizer is not None or pack:

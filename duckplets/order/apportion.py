@@ -1,37 +1,31 @@
 """Apportion positions: from weights to how many, and which, positions each leaf gets, exactly.
 
-The leaves are the sources of a run, or the recipes of a source. ``exact_shares`` turns weights into
-integers in their exact ratio. ``Apportionment`` deals by constant shares: nested two-way splits
-with a closed form, so any stretch is dealt without walking there. ``Ramp`` deals while the shares
-move linearly, step by step, from one set to another: the same tree, with a ratio of its own at
-every step. Of the items that have come to a node, the left side has then got the integer part of
-the sum of their ratios. Ratios are fixed-point numbers, so that sums are exact and a stretch can be
-dealt from what was left over at the begin of a step. Those remainders are kept for every 4096th
-step; the steps between are summed at once, not item by item.
+The leaves are the sources of a run, or the recipes of a source. ``Apportionment`` deals by constant
+shares: nested two-way splits with a closed form, so any stretch is dealt without walking there.
+``Stairs`` deals by shares that change at given positions, each stair in that closed form.
 
-Only integers decide, and floats rounded as IEEE 754 says, so the result is the same everywhere.
+Only integers decide, so the result is the same everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock
+from typing import Any
 
 import numpy as np
 
-from duckplets.base.arrays import Floats, Integers
+from duckplets.base.arrays import Integers
 from duckplets.order.permute import key
 
 MAX_SPAN = 1 << 18  # positions apportioned at once
 
 _HALF = 18  # bits of an item's number that are multiplied at once
 
-_BITS = 40  # of a ratio: with 2^22 items a step and 2^22 steps at once sums stay below 2^63
+_BITS = 44  # of a ratio of stairs
 _ONE = 1 << _BITS
-_STEPS = 4096  # between two kept states
-_AT_ONCE = 1 << 20  # steps times nodes that are dealt only to be counted
 
 
 # -- constant shares --------------------------------------------------------------------------
@@ -104,22 +98,9 @@ class Apportionment:
         """Return the share of every leaf; together 1."""
         return [weight / self._root.total for weight in self._weights]
 
-    def counts_exactly(self, positions: int) -> list[int]:
-        """Return the same as ``counts``, which is exact here."""
-        return self.counts(positions)
-
     def counts(self, positions: int) -> list[int]:
         """Return how many of the first ``positions`` go to each leaf, in closed form."""
-        found = [0] * len(self._weights)
-        waiting = [(self._root, positions)]
-        while waiting:
-            node, t = waiting.pop()
-            if node.left is None or node.right is None:
-                found[node.leaves[0]] = t
-                continue
-            left = (t * node.left_total + node.phase) // node.total
-            waiting += [(node.left, left), (node.right, t - left)]
-        return found
+        return _counts(self._root, positions, len(self._weights))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +126,20 @@ def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _N
 
 
 _root = lru_cache(maxsize=256)(_tree)
+
+
+def _counts(root: _Node, items: int, leaves: int) -> list[int]:
+    """Return how many of the first ``items`` at a node go to each leaf."""
+    found = [0] * leaves
+    waiting = [(root, items)]
+    while waiting:
+        node, t = waiting.pop()
+        if node.left is None or node.right is None:
+            found[node.leaves[0]] = t
+            continue
+        left = (t * node.left_total + node.phase) // node.total
+        waiting += [(node.left, left), (node.right, t - left)]
+    return found
 
 
 def _descend(node: _Node, first: int, items: Integers, offsets: Integers) -> Iterator[Share]:
@@ -175,200 +170,108 @@ def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers,
     return high * whole + quotients, products - quotients * total
 
 
-# -- shares that change -----------------------------------------------------------------------
+# -- shares that change in stairs ----------------------------------------------------------------
 
 
-class Ramp:
-    """Deals items to leaves whose shares change linearly.
+class Stairs:
+    """Deals items to leaves whose shares change at given items.
+
+    At every node of the tree, what one stair leaves of an item goes on to the next: the phase of a
+    stair is the remainder of the one before. So counts stay as near to the sum of the shares as
+    those of an ``Apportionment`` to its shares.
 
     Args:
-        start: Integer shares at the first step; 0 means none.
-        end: Integer shares that would be in force at step ``steps``, which is no more of it.
-        steps: Number of steps.
-        edges: Returns the first items of given steps, counted from the first of the ramp.
-        step_of: Returns the steps of given items.
+        shares: Integer shares of every stair: shape (stairs, leaves). 0 in all means none.
+        edges: First item of every stair, from 0, and the end of the last.
         purpose: Key that rotates the phases.
     """
 
-    def __init__(
-        self,
-        start: Sequence[int],
-        end: Sequence[int],
-        steps: int,
-        *,
-        edges: Callable[[Integers], Integers],
-        step_of: Callable[[Integers], Integers],
-        purpose: int,
-    ) -> None:
-        self._edges = edges
-        self._step_of = step_of
-        self._nodes = 0
-        self._steps = steps
-        scaled = list(zip(_scaled(start), _scaled(end), strict=True))
-        self._weights = scaled
-        weights = {leaf: (low, high - low) for leaf, (low, high) in enumerate(scaled) if low + high}
-        self._root = self._tree(tuple(weights), weights)
-        phases = [key(purpose, "ramp", node) >> (64 - _BITS) for node in range(self._nodes)]
-        self._kept = [_State(phases, [0] * len(start))]
-        self._lock = Lock()
-
-    def shares(self, start: int, stop: int) -> Iterator[Share]:
-        """Yield the share of every leaf that has one in items ``start … stop-1``."""
-        return self.deal(np.arange(start, stop, dtype=np.int64))
+    def __init__(self, shares: Sequence[Sequence[int]], edges: Sequence[int], purpose: int) -> None:
+        self._shares = np.array(shares, dtype=object)
+        self._edges = list(edges)
+        leaves = tuple(np.flatnonzero(self._shares.any(axis=0)).tolist())
+        self._root = self._carried(leaves, np.diff(np.array(edges, dtype=object)), purpose)
+        self._trees: dict[int, _Node] = {}
 
     def deal(self, items: Integers) -> Iterator[Share]:
         """Yield the share of every leaf that has one in items that ascend, gaps or not."""
-        if len(items) == 0:
-            return
-        first, last = self._step_of(items[[0, -1]]).tolist()
-        state = self._state(first)
-        edges = self._edges(np.arange(first, last + 1, dtype=np.int64))
-        # A row is one of the items, or what lies between two of them in one step.
-        begins = np.unique(np.concatenate([edges, items, items[:-1] + 1]))
-        begins = begins[: int(np.searchsorted(begins, items[-1])) + 1]
-        sizes = np.diff(begins, append=items[-1] + 1)
-        number = np.full(len(begins), -1, dtype=np.int64)
-        number[np.searchsorted(begins, items)] = np.arange(len(items))
-        counts, rows = state.counts.copy(), np.arange(len(begins))
-        for leaf, own, taken in self._deal(self._root, rows, self._step_of(begins), sizes, state):
-            (asked,) = np.nonzero(number[own] >= 0)
-            if len(asked):
-                before = np.cumsum(taken) - taken
-                yield Share(leaf, number[own[asked]], before[asked] + counts[leaf])
-
-    def counts_exactly(self, items: int) -> list[int]:
-        """Return how many of the first ``items`` go to each leaf, however long dealing takes."""
-        step = int(self._step_of(np.array([items]))[0])
-        found = self._state(step).counts
-        first = int(self._edges(np.array([step]))[0])
-        for share in self.shares(first, items):
-            found[share.leaf] += len(share.offsets)
-        return found
+        low = 0
+        while low < len(items):
+            stair = self._stair(int(items[low]))
+            begin, end = self._edges[stair], self._edges[stair + 1]
+            high = int(np.searchsorted(items, end)) if stair + 2 < len(self._edges) else len(items)
+            first, counts = int(items[low]), self._counts_before(stair)
+            offsets = np.arange(low, high, dtype=np.int64)
+            tree = self._tree_of(stair)
+            for share in _descend(tree, first - begin, items[low:high] - first, offsets):
+                yield Share(share.leaf, share.offsets, share.indexes + counts[share.leaf])
+            low = high
 
     def count(self, leaf: int, items: int) -> int:
         """Return how many of the first ``items`` go to a leaf."""
-        return self.counts_exactly(items)[leaf]
+        return self.counts(items)[leaf]
 
     def counts(self, items: int) -> list[int]:
-        """Return how many of the first ``items`` go to each leaf.
+        """Return how many of the first ``items`` go to each leaf, in closed form."""
+        stair = self._stair(items)
+        own = _counts(self._tree_of(stair), items - self._edges[stair], self._shares.shape[1])
+        return [a + b for a, b in zip(self._counts_before(stair), own, strict=True)]
 
-        Where ``is_long``, they are worked out from the mean shares, without dealing a step: off by
-        less than 2 for two leaves, else by less than ``2 * ceil(log2 leaves) + 1``.
-        """
-        step = int(self._step_of(np.array([items]))[0])
-        first = int(self._edges(np.array([step]))[0])
-        if self.is_long(items):
-            both = zip(self.parts(0, step - 1), self.parts(step, step), strict=True)
-            return _rounded([first * w + (items - first) * p for w, p in both], items)
-        return self.counts_exactly(items)
+    def parts(self, weights: Sequence[float]) -> list[float]:
+        """Return the mean share of every leaf, with a weight for each stair."""
+        of_stairs = np.array(self._shares / self._shares.sum(axis=1, keepdims=True), np.float64)
+        parts: list[float] = np.average(of_stairs, axis=0, weights=weights).tolist()
+        return parts
 
-    def is_long(self, items: int) -> bool:
-        """Return whether dealing so many items, to count them, would take a tenth of a second."""
-        return int(self._step_of(np.array([items]))[0]) * self._nodes > _AT_ONCE
+    def _stair(self, item: int) -> int:
+        return min(bisect_right(self._edges, item), len(self._edges) - 1) - 1
 
-    def parts(self, start: int, stop: int) -> list[float]:
-        """Return the mean share of every leaf over steps ``start … stop``, both ends included.
-
-        The shares add up to the same at every step, so each moves in a line.
-        """
-        way = (start + stop) / 2 / self._steps
-        parts = [low + (high - low) * way for low, high in self._weights]
-        return [part / sum(parts) for part in parts]
-
-    def _tree(self, leaves: tuple[int, ...], weights: dict[int, tuple[int, int]]) -> _RampNode:
-        total = [sum(weights[leaf][i] for leaf in leaves) for i in (0, 1)]
+    def _carried(self, leaves: tuple[int, ...], items: Any, purpose: int) -> _Carried:
+        """Return what comes to the leaves of a node in each stair, of so many items."""
+        before = np.concatenate([[0], np.cumsum(items)])
         if len(leaves) == 1:
-            return _RampNode(-1, leaves[0], None, None, total[0], total[1], total[0], total[1])
+            return _Carried(leaves, before, items, items, None, None)
         half = len(leaves) // 2
-        lower = [sum(weights[leaf][i] for leaf in leaves[:half]) for i in (0, 1)]
-        index, self._nodes = self._nodes, self._nodes + 1
-        left, right = self._tree(leaves[:half], weights), self._tree(leaves[half:], weights)
-        return _RampNode(index, -1, left, right, lower[0], lower[1], total[0], total[1])
+        lower, both = (self._shares[:, of].sum(axis=1) for of in (leaves[:half], leaves))
+        ratios = lower * _ONE // both
+        phase = key(purpose, "stairs", *leaves) * _ONE >> 64
+        sums = np.concatenate([[phase], phase + np.cumsum(items * ratios)])
+        lefts = np.diff(sums >> _BITS)
+        left = self._carried(leaves[:half], lefts, purpose)
+        right = self._carried(leaves[half:], items - lefts, purpose)
+        return _Carried(leaves, before, ratios, sums[:-1] & (_ONE - 1), left, right)
 
-    def _state(self, step: int) -> _State:
-        """Return the state at the begin of a step."""
-        with self._lock:
-            while (len(self._kept) - 1) * _STEPS + _STEPS <= step:
-                at = (len(self._kept) - 1) * _STEPS
-                self._kept.append(self._forward(self._kept[-1], at, at + _STEPS))
-            kept = step // _STEPS
-            return self._forward(self._kept[kept], kept * _STEPS, step)
+    def _tree_of(self, stair: int) -> _Node:
+        if stair not in self._trees:
+            self._trees[stair] = self._root.tree(stair)
+        return self._trees[stair]
 
-    def _forward(self, state: _State, start: int, stop: int) -> _State:
-        """Return the state some steps later: a row is a whole step here, not an item."""
-        state = state.copy()
-        steps = np.arange(start, stop, dtype=np.int64)
-        if len(steps) == 0:
-            return state
-        items = np.diff(self._edges(np.arange(start, stop + 1, dtype=np.int64)))
-        for leaf, _, taken in self._deal(self._root, steps, steps, items, state):
-            state.counts[leaf] += int(taken.sum())
-        return state
-
-    def _deal(
-        self, node: _RampNode, rows: Integers, steps: Integers, items: Integers, state: _State
-    ) -> Iterator[tuple[int, Integers, Integers]]:
-        """Yield (leaf, rows, items of each row); remainders in the state are brought forward."""
-        if len(rows) == 0:
-            return
-        if node.left is None or node.right is None:
-            yield node.leaf, rows, items
-            return
-        mass = items * _ratios(node, steps / self._steps)
-        low = np.cumsum(mass & (_ONE - 1)) + state.remainders[node.index]
-        got = np.cumsum(mass >> _BITS) + (low >> _BITS)
-        state.remainders[node.index] = int(low[-1]) & (_ONE - 1)
-        lefts = np.diff(got, prepend=0)
-        for side, taken in ((node.left, lefts), (node.right, items - lefts)):
-            some = taken > 0
-            yield from self._deal(side, rows[some], steps[some], taken[some], state)
+    def _counts_before(self, stair: int) -> list[int]:
+        found, waiting = [0] * self._shares.shape[1], [self._root]
+        while waiting:
+            node = waiting.pop()
+            if node.left is None or node.right is None:
+                found[node.leaves[0]] = node.before[stair]
+            else:
+                waiting += [node.left, node.right]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
-class _RampNode:
-    index: int
-    leaf: int
-    left: _RampNode | None
-    right: _RampNode | None
-    # Weight of the left side and of both at the first step, and how they change over the ramp.
-    left_from: int
-    left_by: int
-    total_from: int
-    total_by: int
+class _Carried:
+    """A node of all stairs: arrays of Python integers with an entry a stair."""
 
+    leaves: tuple[int, ...]
+    before: Any  # items that came in earlier stairs
+    ratios: Any  # of the left side, in units of 2^-44
+    phases: Any
+    left: _Carried | None
+    right: _Carried | None
 
-@dataclass(slots=True)
-class _State:
-    """What is left over at every node, and what every leaf has got so far."""
-
-    remainders: list[int]
-    counts: list[int]
-
-    def copy(self) -> _State:
-        return _State(self.remainders.copy(), self.counts.copy())
-
-
-def _ratios(node: _RampNode, way: Floats) -> Integers:
-    """Return the part of the left side, in units of 2^-40, at parts of the way (0 to 1).
-
-    Each operation is rounded as IEEE 754 says, one after the other, so the same everywhere.
-    """
-    left = node.left_from + node.left_by * way
-    total = node.total_from + node.total_by * way
-    parts = np.divide(left, total, out=np.zeros_like(way), where=total > 0)
-    return np.asarray(np.floor(np.clip(parts, 0, 1) * _ONE), np.int64)
-
-
-def _scaled(shares: Sequence[int]) -> list[int]:
-    """Return shares that add up to about 2^52, exact as floats; none that is positive becomes 0."""
-    total = sum(shares)
-    return [max(1, (share << 52) // total) if share else 0 for share in shares]
-
-
-def _rounded(parts: Sequence[float], total: int) -> list[int]:
-    """Return whole numbers near the parts that add up to their total."""
-    found = [int(part) for part in parts]
-    by_rest = sorted(range(len(parts)), key=lambda leaf: found[leaf] - parts[leaf])
-    for leaf in by_rest[: total - sum(found)]:
-        found[leaf] += 1
-    return found
+    def tree(self, stair: int) -> _Node:
+        """Return what deals the items of one stair."""
+        if self.left is None or self.right is None:
+            return _Node(self.leaves, 1, 1, 0, None, None)
+        left, right = self.left.tree(stair), self.right.tree(stair)
+        ratio, phase = self.ratios[stair], self.phases[stair]
+        return _Node(self.leaves, _ONE, ratio, phase, left, right)

@@ -47,9 +47,9 @@ class _Dealer:
 
     def counts(self, steps: int, batch: int) -> list[list[int]]:
         """Return what each source has got after so many steps of it, a list a bucket."""
-        batches = self.steps.counts_exactly(steps)
+        batches = self.steps.counts(steps)
         return [
-            base if dealt is None else _added(base, dealt.counts_exactly(count * batch))
+            base if dealt is None else _added(base, dealt.counts(count * batch))
             for base, dealt, count in zip(self.base, self.within, batches, strict=True)
         ]
 
@@ -94,9 +94,7 @@ class BucketSchedule(Schedule):
     def with_events(self, events: Events) -> BucketSchedule:
         """Return the schedule with these events instead of its own."""
         items = {name: [int(n) for n in self._items[i]] for i, name in enumerate(self.sources)}
-        return BucketSchedule(
-            self.mixture, items, seed=self._seed, batch=self._batch, events=events
-        )
+        return BucketSchedule(self.mixture, items, seed=self._seed, batch=self.batch, events=events)
 
     def deal(self, draws: Integers) -> Iterator[Share]:
         """Yield shares of positions, ascending, gaps or not; a leaf is a source in a bucket."""
@@ -107,7 +105,7 @@ class BucketSchedule(Schedule):
             if number + 1 < len(self._segments):
                 high = int(np.searchsorted(draws, self._segments[number + 1].start))
             dealer = self._dealer(number)
-            steps, within = np.divmod(draws[low:high] - dealer.segment.start, self._batch)
+            steps, within = np.divmod(draws[low:high] - dealer.segment.start, self.batch)
             first = np.diff(steps, prepend=-1) > 0
             of_step = np.cumsum(first) - 1
             for share in dealer.steps.deal(steps[first]):
@@ -119,7 +117,7 @@ class BucketSchedule(Schedule):
     ) -> Iterator[Share]:
         """Yield the shares of the positions in batches of one bucket."""
         begins = np.full(of_step[-1] + 1, -1)
-        begins[share.offsets] = share.indexes * self._batch
+        begins[share.offsets] = share.indexes * self.batch
         at = np.flatnonzero(begins[of_step] >= 0)
         dealt = dealer.within[share.leaf]
         if dealt is None:
@@ -132,15 +130,15 @@ class BucketSchedule(Schedule):
     def dealt(self, draws: int) -> list[int]:
         """Return how many of the first so many positions each leaf gets."""
         dealer = self._dealer(self._number_at(draws))
-        steps, rest = divmod(draws - dealer.segment.start, self._batch)
-        found = dealer.counts(steps, self._batch)
+        steps, rest = divmod(draws - dealer.segment.start, self.batch)
+        found = dealer.counts(steps, self.batch)
         if rest:
-            after = dealer.counts(steps + 1, self._batch)
+            after = dealer.counts(steps + 1, self.batch)
             bucket = next(b for b, of in enumerate(after) if sum(of) > sum(found[b]))
-            batches = dealer.steps.counts_exactly(steps)[bucket]
+            batches = dealer.steps.counts(steps)[bucket]
             dealt = dealer.within[bucket]
             if dealt is not None:
-                upto = dealt.counts_exactly(batches * self._batch + rest)
+                upto = dealt.counts(batches * self.batch + rest)
                 found[bucket] = _added(dealer.base[bucket], upto)
         return [count for of in found for count in of]
 
@@ -170,7 +168,7 @@ class BucketSchedule(Schedule):
         segment, size = self._segments[number], len(self.sources)
         base = [[0] * size for _ in range(self.buckets)]
         if before is not None:
-            base = before.counts(segment.step - before.segment.step, self._batch)
+            base = before.counts(segment.step - before.segment.step, self.batch)
         shares: Sequence[int] = segment.how[0]  # type: ignore[assignment]
         parts = [
             [

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
 
-_LONGEST_RAMP = 1 << 24  # steps: the end of one is reached in 9 seconds
-
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -86,11 +84,6 @@ class Anneal:
             raise MixtureError(
                 f"anneal: end_step={end} must be more than start_step={start}; leave it out to "
                 f"change the weights at once"
-            )
-        if end - start > _LONGEST_RAMP:
-            raise MixtureError(
-                f"anneal: end_step={end} lies {end - start:,} steps after start_step={start}; a "
-                f"gradual change takes at most {_LONGEST_RAMP:,}"
             )
         _set(self, end_step=end)
 
@@ -220,6 +213,13 @@ class Mixture:
         changes = [change.weights for change in self._changes()]
         return {name for names in (weights, *changes) for name in names}
 
+    @property
+    def weighed(self) -> set[str]:
+        """Names of the sources to which the weights, a phase or an anneal give more than 0."""
+        weights = [] if isinstance(self.weights, str) else [self.weights]
+        given = [*weights, *(change.weights for change in self._changes())]
+        return {name for of in given for name, weight in of.items() if weight > 0}
+
     def without(self, names: Collection[str]) -> Mixture:
         """Return the mixture in which some sources are never drawn."""
 
@@ -236,6 +236,22 @@ class Mixture:
             phases=[replace(phase, weights=never(phase.weights)) for phase in self.phases],
             anneal=self.anneal and replace(self.anneal, weights=never(self.anneal.weights)),
         )
+
+    def of_known(self, sources: Collection[str]) -> Mixture:
+        """Return what it says of some sources, without the changes that leave none of them."""
+
+        def known(weights: Mapping[str, float]) -> dict[str, float]:
+            return {name: weight for name, weight in weights.items() if name in sources}
+
+        weights = self.weights if isinstance(self.weights, str) else known(self.weights)
+        made = replace(self, weights=weights, phases=(), anneal=None)
+        declared = made.declared(sorted(sources))
+        phases = [replace(phase, weights=known(phase.weights)) for phase in self.phases]
+        phases = [phase for phase in phases if any({**declared, **phase.weights}.values())]
+        anneal = self.anneal and replace(self.anneal, weights=known(self.anneal.weights))
+        if anneal is not None and not any({**declared, **anneal.weights}.values()):
+            anneal = None
+        return replace(made, phases=phases, anneal=anneal)
 
     def declared(self, sources: Sequence[str]) -> dict[str, Weight]:
         """Return the weight of every source before any phase.

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Integers, Words
 
-ORDER_VERSION = 2
+ORDER_VERSION = 3
 
 _SMALL = 4096  # up to here an epoch is a sort by hash: exactly uniform, and cheap
 _SPAN = 1 << 16  # items permuted at once: they stay in the cache

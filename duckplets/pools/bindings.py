@@ -22,7 +22,7 @@ from duckplets.recipes.selectors import Selector
 if TYPE_CHECKING:
     from sqlglot import exp
 
-Labels = Literal["binary", "graded", "given", "structural"]
+Labels = Literal["binary", "graded", "given"]
 
 _ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
 _FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
@@ -170,7 +170,7 @@ def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
     A label judges anchor and positive of one record. Of grades only a condition over ``label``
     can tell which are good enough; where one of the two has it, that decides.
     """
-    if labels in ("given", "structural"):
+    if labels == "given":
         return labels
     one, other = recipe.anchor, recipe.positive
     alike = one.kind == other.kind == "role" and one.role == other.role
@@ -198,7 +198,7 @@ def label_flags(recipe: TripletRecipe, labels: Labels | None) -> set[str]:
 
     A pair that was judged comes as it stands, also one of equal texts.
     """
-    if labels in ("given", "structural"):
+    if labels == "given":
         return {"judged"}
     distinct = set() if recipe.allow_same_anchor_positive else {"distinct"}
     return distinct | ({labels} if labels else set())
@@ -241,7 +241,7 @@ def triplet_fills(
     guarded = ["section_key", "normalised_hash"] if recipe.mined else []
     families = ["family"] if recipe.mined else []
     label, classes = ["label"] if labels else [], ["class"] if law.compares else []
-    judged = labels in ("given", "structural")
+    judged = labels == "given"
     anchor, positive = (selector_condition(s, staged=staged) for s in recipe.selectors[:2])
     if judged:  # other sections are of no pair that the label judges
         anchor += " AND slot.role = 'anchor'" if recipe.anchor.role != "anchor" else ""

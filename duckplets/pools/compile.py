@@ -74,11 +74,6 @@ class CompiledPool:
         return self.labels == "given"
 
     @property
-    def is_judged(self) -> bool:
-        """Whether the pairs of its records come with their labels."""
-        return self.labels in ("given", "structural")
-
-    @property
     def forbids(self) -> bool:
         """Whether ``pairs`` lists what must not be drawn, rather than what may."""
         return isinstance(self.recipe, TextRecipe) or law_of(_meant(self.recipe)).forbids
@@ -192,7 +187,7 @@ def compile_pool(
         mining: Number of the mining whose dropped anchors are left out, of mined recipes; 0 for
             none.
         labels: ``binary`` or ``graded``, as the source's labels are; ``given`` for its pairs as
-            they were judged, ``structural`` for these with negatives of other records beside them.
+            they were judged.
 
     Raises:
         RecipeError: Selectors and strategy do not go together; or its pairs are none that were
@@ -203,7 +198,7 @@ def compile_pool(
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters)
     check_nearest(recipe)
-    if labels in ("given", "structural"):
+    if labels == "given":
         check_labels(recipe)
     return CompiledPool(recipe, parameters, set_apart_by(recipe, labels))
 

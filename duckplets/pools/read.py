@@ -148,9 +148,9 @@ class PoolReader:
         classes, index = classes_of(words_if_any(rows, "class"))
         anchors = anchors_of(rows, index, recipe.per)
         listed = self._rows(compiled, "positives")
-        distinct = not (recipe.allow_same_anchor_positive or compiled.is_judged)
+        distinct = not (recipe.allow_same_anchor_positive or compiled.is_given)
         positives = positives_of(anchors, listed, distinct=distinct)
-        labels = rows["label"][anchors.starts[:-1]] if compiled.is_judged else None
+        labels = rows["label"][anchors.starts[:-1]] if compiled.is_given else None
         made = partial(Pool, compiled, anchors, positives, labels=labels)
         if compiled.is_given:
             return made(None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from duckplets.base.sanitize import counted, listed, shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.db import migrate
 from duckplets.errors import DuckpletsError, SamplerError
 from duckplets.runs import state
@@ -38,30 +38,11 @@ def oddities(planner: Planner) -> Iterator[str]:
     """Yield what is odd about the streams of a run."""
     yield from rates_apart(planner)
     yield from mixed_labels(planner)
-    yield from left_behind(planner)
-
-
-def left_behind(planner: Planner) -> Iterator[str]:
-    """Yield which recipes draw nothing from the version that joined last, although others do."""
-    for stream in planner.courses.kept:
-        yield (
-            f"source {stream.source!r}, recipe {stream.recipe.name!r} finds no anchor in the "
-            f"version that joined last, and goes on with what it had before "
-            f"({counted(len(stream), 'anchor')}), records that were removed since among it; a new "
-            f"run would be without it"
-        )
-    for stream in planner.courses.unused:
-        yield (
-            f"source {stream.source!r}, recipe {stream.recipe.name!r} found no anchor when the run "
-            f"was opened, and stays out of it; a new run would draw by it, from "
-            f"{counted(len(stream), 'anchor')}"
-        )
 
 
 def rates_apart(planner: Planner) -> Iterator[str]:
     """Yield which streams of a source come to their anchors far more often than others of it."""
-    visited = [len(stream) / stream.anchors_a_draw for stream in planner.streams]
-    rates = planner.recipe_parts() / np.array(visited)
+    rates = planner.recipe_parts() / np.array([len(stream) for stream in planner.streams])
     sources = planner.sources
     for source in dict.fromkeys(sources.tolist()):
         of_source = np.flatnonzero((sources == source) & (rates > 0))

@@ -40,7 +40,7 @@ class Forecast:
 
     Attributes:
         table: Arrow. ``phase`` is that of the mixture, from 0, and ``start_step`` where these
-            shares set in: an anneal step by step and what follows it are two of one phase, and
+            shares set in: an anneal in stairs and what follows it are two of one phase, and
             weights that were set during the run begin rows of their own. ``share`` of all samples
             of these steps (of an anneal the mean). ``anchors`` of the stream; ``samples`` of all
             ranks, each pair one; ``tokens`` that all their texts are expected to have, without
@@ -52,8 +52,7 @@ class Forecast:
             run has taken later versions of the corpus, ``version``: a stream has a row of each.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
-        exact: Whether ``samples`` is what is served, to the sample. Not so where an anneal of
-            millions of steps is summed up instead of dealt, which is off by 2 or 3; and where
+        exact: Whether ``samples`` is what is served, to the sample. Not so where
             ``no_duplicates=True`` keeps more samples apart than are planned for a forecast.
     """
 

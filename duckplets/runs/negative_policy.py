@@ -19,7 +19,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.ingest import splits
 from duckplets.mining import store as mining_store
-from duckplets.order.mixture import mixture_of
+from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.defaults import USUAL
@@ -30,7 +30,7 @@ from duckplets.recipes.selectors import role
 if TYPE_CHECKING:
     from duckplets.pools.bindings import Labels
     from duckplets.recipes.store import Recipe, SourceRecipes
-    from duckplets.runs.settings import RunSettings
+    from duckplets.runs.settings import Pairs, RunSettings
 
 By: TypeAlias = Literal["random", "bm25"] | dict[str, float]
 Drawn: TypeAlias = Mapping[str, Sequence["Recipe"]]  # by source, what samples are drawn by
@@ -90,9 +90,7 @@ def is_open(recipe: Recipe) -> bool:
 
 def labels_for(settings: RunSettings, kind: Literal["binary", "graded"] | None) -> Labels | None:
     """Return what the labels of a source, of a kind, do to the pools of a run."""
-    if kind is None or settings.kind != "pairs":
-        return kind
-    return "structural" if settings.structural_negatives else "given"
+    return kind if kind is None or settings.pairs != "labelled" else "given"
 
 
 def resolved(
@@ -102,59 +100,87 @@ def resolved(
     version: int,
     **more: Any,
 ) -> list[SourceRecipes]:
-    """Return the recipes of every source for a run.
+    """Return the recipes of every source for a run; of labelled pairs of those with labels.
 
     Args:
         database: The corpus.
         recipes: Those given, or None.
-        run: Its ``kind``, ``split``, ``preset``, ``negatives`` and ``structural_negatives``.
+        run: Its ``kind``, ``split``, ``preset``, and ``pairs`` of a run of pairs.
         version: Of the corpus.
         more: Other arguments of ``recipes.store.resolve``.
 
     Raises:
         RecipeError: As ``resolve`` does.
-        SamplerError: Negatives are asked for that no pair has.
     """
-    kind, same = run["kind"], {name: run[name] for name in ("kind", "split", "preset")}
+    same = {name: run[name] for name in ("kind", "split", "preset")}
     found = recipe_store.resolve(database, recipes, version=version, **same, **more)
-    if kind != "pairs":
+    if run.get("pairs") != "labelled":
         return found
-    labelled, structural = labels_of(database, version), run["structural_negatives"]
-    if structural and not labelled:
-        raise SamplerError("structural_negatives=True: no source has labels; leave it out")
-    drawn = [of_source.source for of_source in found if of_source.recipes]
-    if run["negatives"] != 1 and not structural and drawn and labelled.keys() >= set(drawn):
-        raise SamplerError(
-            f"negatives={run['negatives']}: the pairs of sources with labels come as they were "
-            f"judged; give structural_negatives=True to have others with them, or leave it at 1"
-        )
-    return _as_judged(found, labelled, structural=structural)
+    labelled, judged = labels_of(database, version), []
+    for of_source in found:
+        if of_source.source in labelled:
+            # Two windows of a section are no pair that a label judges.
+            some = [r for r in of_source.recipes if r.name not in of_source.optional]
+            bare = tuple(_without_negatives(some))
+            judged.append(replace(of_source, recipes=bare, optional=frozenset()))
+    return judged
 
 
-def _as_judged(
-    resolved: Sequence[SourceRecipes], labelled: Collection[str], *, structural: bool
-) -> list[SourceRecipes]:
-    """Return the recipes of a run of pairs, of which some sources have labels.
+def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pairs:
+    """Return whether the pairs of some sources are those that were judged, or are drawn.
 
-    Two windows of a section are no pair that a label judges. Where nothing is drawn beside the
-    pairs, recipes that differ in their negatives only are one, by the name of the usual default
-    or else of the first.
+    Raises:
+        SamplerError: Some of them have labels and others have none.
     """
-    found = []
-    for of_source in resolved:
-        recipes = [r for r in of_source.recipes if r.name not in of_source.optional]
-        if of_source.source not in labelled:
-            found.append(of_source)
-        elif structural:
-            found.append(replace(of_source, recipes=tuple(recipes), optional=frozenset()))
-        else:
-            bare = tuple(_without_negatives(recipes))
-            found.append(replace(of_source, recipes=bare, optional=frozenset()))
-    return found
+    labelled = labels_of(database, version)
+    judged, others = (sorted(of) for of in ({*drawn} & labelled.keys(), {*drawn} - {*labelled}))
+    if judged and others:
+        raise SamplerError(
+            f"pairs: those of source {judged[0]!r} come with labels, and those of source "
+            f"{others[0]!r} have none; give pairs='labelled' to take only pairs that were judged, "
+            f"pairs='drawn' to draw pairs from all sources, or leave out sources with mixture="
+        )
+    return "labelled" if judged else "drawn"
+
+
+def check_labelled(
+    database: Database, run: Mapping[str, Any], mixture: Mixture | None, version: int
+) -> None:
+    """Refuse what a run of labelled pairs cannot have.
+
+    Args:
+        database: The corpus.
+        run: Its arguments.
+        mixture: The one that was given.
+        version: Of the corpus.
+
+    Raises:
+        SamplerError: Negatives are asked for, or sources that have no labels.
+        MixtureError: A name is no source.
+    """
+    labelled, sources = labels_of(database, version), recipe_store.sources_of(database, version)
+    if not labelled:
+        raise SamplerError("pairs='labelled': no source has labels; leave it out")
+    if mixture is not None:
+        mixture.check([*sources])
+        for name in mixture.weighed - labelled.keys():
+            raise SamplerError(
+                f"pairs='labelled': source {name!r} has no labels; give it no weight in mixture=, "
+                f"or pairs='drawn'"
+            )
+    if run["negatives"] != 1 or run["no_duplicates"] == "negatives":
+        what = "negatives" if run["negatives"] != 1 else "no_duplicates"
+        raise SamplerError(
+            f"{what}={run[what]!r}: pairs that were judged come with nothing drawn beside them; "
+            f"leave it out, or give pairs='drawn'"
+        )
 
 
 def _without_negatives(recipes: Sequence[Recipe]) -> list[Recipe]:
-    """Return recipes with nothing said of negatives; equal ones as one, with their weights."""
+    """Return recipes with nothing said of negatives; equal ones as one, with their weights.
+
+    That one has the name of the usual default, or else of the first.
+    """
     found: dict[Any, TripletRecipe] = {}
     for recipe in recipes:
         if not isinstance(recipe, TripletRecipe) or not recipe.weight:
@@ -257,7 +283,7 @@ def given_anew(
     sources: Sequence[str],
 ) -> dict[str, Any]:
     """Return what is given anew with recipes and mixture, of ``sources``, as settings hold them."""
-    anew = ("recipes", "mixture", "swap", "by")
+    anew = ("recipes", "mixture", "swap", "by", "pairs")
     given = {n: v for n, v in overrides.items() if not (n in anew and v is None)}
     if "split" in given:
         given["split"] = splits.checked_split(given["split"])

@@ -29,7 +29,7 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.runs import messages, mining_pins, negative_policy, state, versions
 from duckplets.runs.cautions import behind, left_alone, oddities, omitted, unsavable
-from duckplets.runs.default_mixture import shares
+from duckplets.runs.default_mixture import Shares, shares
 from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.negative_policy import Drawn
 from duckplets.runs.pool_loading import Left, Named, empty_pools, read_streams, without_empty
@@ -47,7 +47,7 @@ from duckplets.runs.settings import (
 )
 from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher, chunk_facts
-from duckplets.samples.plan import SINGLE, Planner
+from duckplets.samples.plan import SINGLE
 from duckplets.samples.prefixes.prefixing import Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors, checked_missing, pinned
@@ -101,21 +101,33 @@ def open_run(
         tokens = {"max_tokens": chunking["max_tokens"], "long_sections": long_sections}
         run = arguments | {"kind": kind}
         resolved = negative_policy.resolved(database, recipes, run, version, **tokens)
-    if not resolved:
+    if not resolved and arguments["pairs"] != "labelled":
         raise EmptyPoolError(
             f"{database.path} has no sources; ingest some text first: duckplets ingest "
             f"{database.path} FILE"
         )
-    sources = sorted(of_source.source for of_source in resolved)
     found = recipe_store.sources_of(database, version)
-    brought = {name: found[name] for name in sources}
-    if given is not None:
-        given.check(sources)
     usual = Mixture("equal" if preset == "crate" else "proportional")
-    drawn_by = shares(database, given, brought, split=split, version=version, usual=usual)
-    mixed = drawn_by.mixture
-    mixed.check(sources)
-    notes += [*drawn_by.notes, *omitted(mixed, sources)]
+
+    def mixed(given: Mixture | None) -> Shares:
+        brought = {of_source.source: found[of_source.source] for of_source in resolved}
+        if given is not None:
+            given.check(sorted(brought))
+        return shares(database, given, brought, split=split, version=version, usual=usual)
+
+    if kind == "pairs" and arguments["pairs"] is None:
+        drawn_from = Schedule(mixed(given).mixture, [*found], seed=0, batch=1).planned
+        run["pairs"] = arguments["pairs"] = negative_policy.which_pairs(
+            database, drawn_from, version
+        )
+        if run["pairs"] == "labelled":
+            resolved = negative_policy.resolved(database, recipes, run, version, **tokens)
+    if arguments["pairs"] == "labelled":
+        negative_policy.check_labelled(database, arguments, given, version)
+        given = given and given.of_known({of_source.source for of_source in resolved})
+    drawn_by, sources = mixed(given), sorted(of_source.source for of_source in resolved)
+    drawn_by.mixture.check(sources)
+    notes += [*drawn_by.notes, *omitted(drawn_by.mixture, sources)]
     negatives, padded = arguments["negatives"], arguments["remainder"] == "pad"
     rejected = kind == "messages" and messages.has_pairs(database, sources, version)
     served = checked_columns(columns, kind, negatives, padded=padded, rejected=rejected)
@@ -125,7 +137,7 @@ def open_run(
         recipes={s.source: [to_dict(r) for r in s.recipes] for s in resolved},
         optional={s.source: sorted(s.optional) for s in resolved if s.optional},
         sources=sources,
-        mixture=mixed.to_dict(),
+        mixture=drawn_by.mixture.to_dict(),
         columns=served,
         vectors=pinned(Path(str(database.path)), served, missing),
         corpus_version=version,
@@ -194,7 +206,7 @@ def resume_run(
     notes = unsavable(target, asked=asked)
     if joining is not None:
         recipes, position = overrides.get("recipes"), saved.position
-        now = versions.joined(
+        now = versions.with_version(
             database, now, joining, position=position, events=saved.events, recipes=recipes
         )
     also: set[str] = set()
@@ -212,7 +224,7 @@ def resume_run(
     )
     try:
         if was is not None:
-            old = versions.schedule_of(replace(was, eras=sampler.settings.eras), saved.events)
+            old = versions.schedule_of(replace(was, joins=sampler.settings.joins), saved.events)
             accept_edited(sampler, old, saved.position, edited["mixture"])
         if joining is not None:
             versions.tell(database, sampler, before)
@@ -271,13 +283,13 @@ def _opened(
         events: Weights that were set during it.
         state_path: Where it is saved.
         notes: What a user should know of it.
-        position: Where it stands; an era whose step is open begins as soon after as it may.
+        position: Where it stands; a join whose step is open begins as soon after as it may.
         also: Sources whose pools are needed although the schedule does not draw from them.
         named: What a user has named of a new run; all else that has no anchor is left out of it,
             and noted.
         snapshot: Whether it may be served from a snapshot.
     """
-    schedule, newest = versions.schedule_of(settings, events), settings.versions[-1]
+    newest = settings.versions[-1]
     is_messages, served = settings.kind == "messages", Served()
     vectors = RunVectors.of(database, newest, mapped=snapshot)
     if not is_messages:
@@ -293,35 +305,23 @@ def _opened(
 
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         reads = beside.submit(_texts, reading, newest, served)
-        needed = sorted(schedule.drawn | {*also})
-        streams, empty = versions.first_streams(settings, schedule, needed, read, skip=skip)
+        settings, planner, empty = versions.planned(
+            database, settings, events, read, position=position, skip=skip, also=also
+        )
     facts, texts = reads.result()
     if named is not None and empty:
-        if refused := named.refused(empty, streams):
+        if refused := named.refused(empty, planner.streams):
             raise empty_pools(refused)
-        settings, notes = without_empty(settings, streams, needed, notes, empty)
-        schedule = versions.schedule_of(settings, None)
-    planner = Planner(
-        streams,
-        schedule,
-        kind=settings.kind,
-        seed=settings.seed,
-        swap=settings.swap,
-        distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
-        apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
-    )
-    # Ignore steps here: samples past them may come before, so other steps alter no batch.
-    planner.end = replace(settings, steps=None).end(planner.epoch_length)
-    settings = versions.settled(settings, planner, events, position)
-    planner.join(versions.later_streams(settings, planner.schedule, needed, read))
-    settings = versions.in_shares(settings, planner, events)
+        needed = sorted(planner.schedule.drawn)
+        settings, notes = without_empty(settings, planner.streams, needed, notes, empty)
+        planner.schedule = versions.schedule_of(settings, None)
     # Refuse now what cannot be served at all.
     most, schedule = settings.global_batch, planner.schedule
     if settings.no_duplicates == "negatives":
         planner.plan(0, most if planner.end is None else min(planner.end, most))
     step = position // most
     later = (change for change, _ in schedule.changes if change > step)
-    planner.check(schedule, [step, *later], settings.end(planner.epoch_length))
+    planner.check(schedule, [step, *later], settings.end(planner.epoch_start))
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, versions.prefixes_of(database, settings), settings.seed)
@@ -335,16 +335,16 @@ def _opened(
         texts=texts,
         folder=kept.folder if kept else None,
         prefixes=prefixes,
-        vectors=versions.vectors_of(database, settings, vectors),
+        vectors=versions.vectors_of(settings, vectors),
     )
     if isinstance(fetcher, messages.MessageFetcher):
         fetcher.shape = messages.shape_of(database, newest.corpus_version)
-    fetcher.padded_from = settings.padded_from(planner.epoch_length)
-    end, prefetch = settings.end(planner.epoch_length), settings.prefetch
+    fetcher.padded_from = settings.padded_from(planner.epoch_start)
+    end, prefetch = settings.end(planner.epoch_start), settings.prefetch
     reader = BatchReader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
-    open_source = partial(versions.streams_of, settings, read)
+    open_source = partial(versions.add_source, settings, planner, read)
     sampler = Sampler(settings, reader, state_path, open_source)
-    sampler.unused = mining_pins.unused(database, settings, streams)
+    sampler.unused = mining_pins.unused(database, settings, planner.streams)
     odd = [*left_alone(sampler.unused), *oddities(planner)]
     odd += [] if vectors is None else vectors.notes
     if not settings.rank:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Floats, Integers
+from duckplets.base.arrays import Flags, Floats, Integers
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.runs.cautions import (
@@ -105,9 +105,8 @@ class Outlook:
             wanted = self._end
         else:
             planner = self._planner
-            last = max([planner.schedule.changes[-1][0], *planner.steps])
-            lengths = planner.lengths(planner.schedule.sources, len(planner.steps))
-            epoch = sum(lengths[name] for name in planner.schedule.planned)
+            last = max(step for step, _ in planner.schedule.changes)
+            epoch = sum(planner.length_of(name) for name in planner.schedule.planned)
             wanted = last * self._batch + epoch
         return min(wanted, MAX_POSITION if self._end is None else self._end)
 
@@ -121,7 +120,6 @@ class Outlook:
             planned, served, displaced = self._placed(dealt, positions)
         if exact := planned == positions:
             dealt = replace(dealt, samples=served)
-        exact &= planner.schedule.is_counted(-(-positions // planner.samples_per_draw))
         steps = -(-positions // self._batch)
         batches = counted(steps, "batch", "batches")
         epochs = figure(positions / planner.epoch_length)
@@ -172,7 +170,7 @@ class Outlook:
             return
         left = _PLANNED
         for low, high in sorted(
-            {self._planner.stretch(i * positions // _BLOCKS) for i in range(_BLOCKS)}
+            {self._planner.block(i * positions // _BLOCKS) for i in range(_BLOCKS)}
         ):
             if left > 0 and high - low <= _LARGEST_BLOCK:
                 yield 0, low, min(high, positions)
@@ -180,28 +178,24 @@ class Outlook:
 
     def _stretches(self, positions: int) -> _Stretches:
         """Return what is dealt of the first so many positions."""
-        planner, per_draw = self._planner, self._planner.samples_per_draw
-        whole, rest = divmod(positions, per_draw)
-        last = whole + (rest > 0)
-        changes = [change for change in planner.schedule.changes if change[1] < last]
-        if not changes:
-            return _Stretches([], [], np.zeros((0, len(self._streams)), np.int64))
-        steps = [step for step, _ in changes]
-        upto = planner.dealt([*(draw for _, draw in changes), whole, last])
-        samples = np.diff(upto[:-1], axis=0) * per_draw
-        samples[-1] += (upto[-1] - upto[-2]) * rest  # of a draw that is begun
-        stops = [*steps[1:], max(-(-positions // self._batch), steps[-1] + 1)]
+        planner = self._planner
+        begun = [change for change in planner.changes if change[1] < positions]
+        changes = [step for step, _ in begun]
+        upto = np.array([planner.samples(end) for end in (*(at for _, at in begun), positions)])
+        samples = np.diff(upto, axis=0)
+        stops = (
+            [*changes[1:], max(-(-positions // self._batch), changes[-1] + 1)] if changes else []
+        )
         some = np.flatnonzero(samples.any(axis=1)).tolist()
-        return _Stretches([steps[i] for i in some], [stops[i] for i in some], samples[some])
+        return _Stretches([changes[i] for i in some], [stops[i] for i in some], samples[some])
 
     def _table(self, dealt: _Stretches) -> pa.Table:
         streams, planner, count = self._streams, self._planner, len(dealt.steps)
         anchors = np.array([len(stream) for stream in streams])
-        a_draw = np.array([stream.anchors_a_draw for stream in streams])
-        visits = dealt.samples * a_draw / planner.samples_per_draw / anchors
+        visits = dealt.samples / planner.samples_per_draw / anchors
         phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
-        parts = [planner.schedule.parts(*s) for s in zip(dealt.steps, dealt.stops, strict=True)]
-        of_sources = np.array(parts).reshape(count, len(planner.schedule.sources))
+        parts = [planner.parts(*s) for s in zip(dealt.steps, dealt.stops, strict=True)]
+        shares = np.array(parts).reshape(count, len(streams))
 
         def each(values: list[Any]) -> list[Any]:
             return values * count
@@ -211,7 +205,7 @@ class Outlook:
             np.repeat(np.array(dealt.steps, np.int64), len(streams)),
             each([stream.source for stream in streams]),
             each([stream.recipe.name for stream in streams]),
-            (of_sources[:, planner.sources] * planner.courses.parts_of(dealt.samples)).reshape(-1),
+            shares.reshape(-1),
             each(anchors.tolist()),
             dealt.samples.reshape(-1),
             np.rint(visits * self._tokens()).astype(np.int64).reshape(-1),
@@ -222,12 +216,12 @@ class Outlook:
         ]
         arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
         table = pa.table(arrays, schema=SCHEMA)
-        if not planner.courses:
-            return table
-        versions = [stream.pool.compiled.parameters["version"] for stream in streams]
-        table = table.append_column("version", pa.array(each(versions), pa.int64()))
-        # A stream has a row of every version; of most stretches one of them has all samples.
-        return table.filter(pa.array(planner.courses.parts_of(dealt.samples).reshape(-1) > 0))
+        versions = [stream.version for stream in streams]
+        if len({*versions}) > 1:
+            table = table.append_column("version", pa.array(each(versions), pa.int64()))
+            # A stream has a row of every version; of each stretch one of them has all samples.
+            table = table.filter(pa.array((shares + dealt.samples).reshape(-1) > 0))
+        return table
 
     def _tokens(self) -> Floats:
         """Return the tokens of one visit to all anchors of every stream."""
@@ -247,11 +241,10 @@ class Outlook:
             f"batches of {self._batch:,}, epochs of {counted(planner.epoch_length, 'sample')}"
             f"{self._shares(step)}"
         )
-        there = np.flatnonzero(planner.recipe_parts(step)).tolist()
-        parts = planner.parts_at(step).tolist()
-        a_draw = np.array([stream.anchors_a_draw for stream in streams]) / planner.samples_per_draw
-        visits = np.array(parts) * planner.epoch_length * a_draw / [len(s) for s in streams]
-        drawn = [(streams[number], parts[number], visits[number]) for number in there]
+        parts = planner.parts(step, step + 1)
+        there = np.flatnonzero(self._are_at(step)).tolist()
+        visits = parts * planner.epoch_length / planner.samples_per_draw
+        drawn = [(streams[n], parts[n], visits[n] / len(streams[n])) for n in there]
         rows = [
             [
                 *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
@@ -266,15 +259,24 @@ class Outlook:
         if len(drawn) > _STREAMS:
             yield f"  and {len(drawn) - _STREAMS:,} more recipes of sources, in forecast()"
         yield from (
-            f"from step {era['step']:,} on corpus version {era['corpus_version']}, in each recipe "
-            f"of a source from the end of the epoch that is under way there"
-            for era in settings.eras
+            f"from step {join['step']:,} on corpus version {join['corpus_version']}, every recipe "
+            f"of a source in a new epoch"
+            for join in settings.joins
         )
         later = [f"{at:,}" for at, _ in planner.schedule.changes if at > step]
         if later:
             yield f"other shares from step {listed(later, TOLD)} on"
         if streams[0].negatives_from is not None:
             yield swap_words(planner.swaps)
+
+    def _are_at(self, step: int) -> Flags:
+        """Return which streams are of the version of the corpus that is drawn from at a step."""
+        settings = self._settings
+        if not settings.joins:
+            return np.ones(len(self._streams), dtype=bool)
+        begun = sum(join["step"] <= step for join in settings.joins)
+        version = settings.versions[begun].corpus_version
+        return np.array([stream.version == version for stream in self._streams])
 
     def _shares(self, step: int) -> str:
         """Return in which shares sources are drawn at a step; nothing for a single one."""

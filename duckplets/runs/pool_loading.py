@@ -181,11 +181,11 @@ def read_streams(
                 source,
                 Pool(compiled, **parts),
                 settings.seed,
-                settings.negatives,
+                0 if compiled.is_given else settings.negatives,
                 found_pool.candidates,
                 of_records=anchored.count(source) if by_anchors else None,
                 shares=negative_policy.shares_of(settings, source, recipe.name),
-                graded=compiled.is_judged and kinds.get(source) == "graded",
+                graded=compiled.is_given and kinds.get(source) == "graded",
             )
         )
     return streams
@@ -269,19 +269,19 @@ def without_empty(
         mixture = mixture.without(missing)
         mixture.check(settings.sources)
     every = {name: sorted(d["name"] for d in of) for name, of in settings.recipes.items()}
-    told = [*notes, f"what has no anchor is left out: {_told(empty)}"]
+    told = [*notes, f"what has no anchor is left out: {in_words(empty)}"]
     return replace(settings, mixture=mixture.to_dict(), optional=every), told
 
 
 def empty_pools(found: Sequence[Left]) -> EmptyPoolError:
     """Return the error for all that is empty."""
     return EmptyPoolError(
-        f"{_told(found)}. Limit a recipe with sources=(…), leave a source out of mixture=, change "
-        f"the recipe, or leave out what is empty with empty='skip'"
+        f"{in_words(found)}. Limit a recipe with sources=(…), leave a source out of mixture=, "
+        f"change the recipe, or leave out what is empty with empty='skip'"
     )
 
 
-def _told(found: Sequence[Left]) -> str:
+def in_words(found: Sequence[Left]) -> str:
     """Return all that is empty; of very many the first."""
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     return "; ".join(left.why for left in found[:_SHOWN]) + more

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from duckplets.order.schedule import Events, Schedule
     from duckplets.runs.forecast import Forecast
     from duckplets.runs.state import Counts
-    from duckplets.samples.version_switch import ByVersion
 
 log = logging.getLogger("duckplets")
 
@@ -71,7 +70,7 @@ class Sampler:
         settings: RunSettings,
         reader: BatchReader,
         state_path: Path,
-        open_source: Callable[[str], ByVersion],
+        open_source: Callable[[str], None],
     ) -> None:
         self._settings, self._reader, self._planner = settings, reader, reader.planner
         self._position = 0
@@ -145,7 +144,7 @@ class Sampler:
 
     @property
     def epoch_length(self) -> int:
-        """Samples of a nominal epoch: the anchors of all active streams."""
+        """Samples of a nominal epoch: the anchors of all active streams, in the newest version."""
         return self._planner.epoch_length
 
     @property
@@ -186,7 +185,7 @@ class Sampler:
     @property
     def epoch(self) -> int:
         """Nominal epoch of the position."""
-        return self._position // self.epoch_length
+        return self._planner.epoch_at(self._position)
 
     @property
     def lr_scale(self) -> float:
@@ -200,8 +199,9 @@ class Sampler:
         With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
         begins in it.
         """
-        most = MAX_POSITION // self.epoch_length
-        position = integer("epoch", epoch, 0, most, say_high=False) * self.epoch_length
+        most = self._planner.epoch_at(MAX_POSITION)
+        epoch = integer("epoch", epoch, 0, most, say_high=False)
+        position = self._planner.epoch_start(epoch)
         if self._settings.no_duplicates:
             position = -(-position // self._batch) * self._batch
         self.move(position)
@@ -449,7 +449,7 @@ class Sampler:
         """Read the pools of sources that nothing was to be drawn from so far."""
         known = {stream.source for stream in self._planner.streams}
         for name in sorted(schedule.drawn - known):
-            self._planner.join(self._open_source(name))
+            self._open_source(name)
 
     # -- state --------------------------------------------------------------------------------
 
@@ -538,10 +538,10 @@ class Sampler:
             order_version=ORDER_VERSION,
             settings=asdict(replace(settings, rank=0)),
             fingerprint=settings.fingerprint(),
-            joins=[[era["step"], era["corpus_version"]] for era in settings.eras],
+            joins=[[join["step"], join["corpus_version"]] for join in settings.joins],
             position=position,
             step=position // self._batch,
-            epoch=position // self.epoch_length,
+            epoch=self._planner.epoch_at(position),
             events=schedule.events,
             samples=dict(zip(schedule.sources, schedule.samples(position), strict=True)),
             counts=self._reader.counter.known(position),

@@ -6,7 +6,7 @@ recipes or mixtures gain later alter no fingerprint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -14,7 +14,7 @@ from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.plain import misfit
 from duckplets.base.sanitize import shown
 from duckplets.errors import SamplerError, StateMismatchError, nearest
-from duckplets.order.permute import ORDER_VERSION
+from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
 from duckplets.runs.fingerprint import Fingerprint, digest
@@ -27,8 +27,9 @@ from duckplets.samples.plan import SINGLE
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
 Empty = Literal["error", "skip"]
+Pairs = Literal["labelled", "drawn"]
 
-_MOST_SAMPLES = 1 << 22  # in a batch of all ranks: what a ramp of weights deals exactly in one step
+_MOST_SAMPLES = 1 << 22  # in a batch of all ranks: of what is planned at once
 _MOST_RANKS = 1 << 20
 _BOUNDS = {  # least and most
     "batch_size": (1, 1 << 20),
@@ -41,7 +42,7 @@ _BOUNDS = {  # least and most
 _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
     *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
-    *("columns", "by", "structural_negatives", "vectors"),
+    *("columns", "by", "pairs", "vectors"),
 )
 
 
@@ -100,13 +101,12 @@ class RunSettings:
         declared_prefixes: What identifies those of the pinned version: of ``sources`` the
             definitions, of ``records`` their number and lengths. Empty if there are none.
         by: Where negatives come from in recipes that leave it open; see ``choosing``.
-        structural_negatives: Of pairs, whether sources with labels have pairs with texts of other
-            records, too.
+        pairs: Of pairs, ``labelled`` if they come as they were judged, else ``drawn``.
         vectors: Where columns have vectors, ``columns``, the set of each; ``sets``, of each the
             commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
-        eras: What it takes of later versions of the corpus, in order: ``step``, from which on, and
-            those settings that are others then; of ``sources``, ``recipes``, ``optional`` and
-            ``index`` what came with them; ``lengths`` of the mixture from there on.
+        joins: What it takes of later versions of the corpus, in order: ``step``, from which on, and
+            those settings that are others then; of ``sources``, ``recipes`` and ``index`` what
+            came with them; ``lengths`` of the mixture from there on.
     """
 
     kind: Kind | Literal["tokens"]
@@ -138,22 +138,28 @@ class RunSettings:
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
     by: By | None = None
     preset: Preset | None = None
-    structural_negatives: bool = False
+    pairs: Pairs | None = None
     vectors: dict[str, Any] = field(default_factory=dict)
-    eras: list[dict[str, Any]] = field(default_factory=list)
+    joins: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def versions(self) -> list[RunSettings]:
-        """What it would be opened with at each version it is pinned to, without later ones."""
-        found = [replace(self, eras=[])]
-        for era in self.eras:
-            last = found[-1]
+        """What it would be opened with at each version it is pinned to, without later ones.
+
+        From a join on every recipe that finds no anchor is left out.
+        """
+        found = [replace(self, joins=[])]
+        for join in self.joins:
+            last, number = found[-1], join["corpus_version"]
             came: dict[str, Any] = {
-                name: {**getattr(last, name), **era[name]}
-                for name in ("recipes", "optional", "index")
+                n: {**getattr(last, n), **join[n]} for n in ("recipes", "index")
             }
-            came["sources"] = [*last.sources, *era["sources"]]
-            others = {n: v for n, v in era.items() if n not in (*came, "step", "lengths")}
+            came["sources"] = [*last.sources, *join["sources"]]
+            names = ((name, [d["name"] for d in of]) for name, of in came["recipes"].items())
+            came["optional"] = {name: sorted(of) for name, of in names}
+            came["mixture"] = {**last.mixture, "lengths": join["lengths"]}
+            came["seed"] = key(self.seed, "version", number)
+            others = {n: v for n, v in join.items() if n not in (*came, "step", "lengths")}
             found.append(replace(last, **others, **came))
         return found
 
@@ -180,8 +186,8 @@ class RunSettings:
             )
         if wants_mined(self.by):
             found["by"] = self.by
-        if self.structural_negatives:
-            found["structural_negatives"] = True
+        if self.pairs is not None:
+            found["pairs"] = self.pairs
         if self.prefixes and self.declared_prefixes and self.kind != "messages":
             found["prefixes"] = digest(self.declared_prefixes)
         if self.index:
@@ -190,14 +196,14 @@ class RunSettings:
             found["vectors"] = {"sets": self.vectors["sets"]}
             if self.vectors["missing"] == "drop":  # then they say which samples there are
                 found["vectors"]["missing"] = "drop"
-        if self.eras:
-            found["versions"] = [[e["step"], e["corpus_version"], digest(e)] for e in self.eras]
+        if self.joins:
+            found["versions"] = [[j["step"], j["corpus_version"], digest(j)] for j in self.joins]
         return found
 
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        declared = self.declared_prefixes or any(era["declared_prefixes"] for era in self.eras)
+        declared = self.declared_prefixes or any(join["declared_prefixes"] for join in self.joins)
         return self.prefixes and bool(declared) and self.kind != "messages"
 
     @property
@@ -209,18 +215,21 @@ class RunSettings:
         """Return what this rank takes."""
         return RankPart(self.batch_size, self.rank, self.world_size)
 
-    def padded_from(self, epoch_length: int) -> int | None:
+    def padded_from(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the position from which samples only fill up the last batch."""
         padded = self.remainder == "pad" and self.epochs is not None
-        return epoch_length * (self.epochs or 0) if padded else None
+        return epoch_start(self.epochs or 0) if padded else None
 
-    def end(self, epoch_length: int) -> int | None:
-        """Return the position a bounded run ends at; None if it is endless."""
+    def end(self, epoch_start: Callable[[int], int]) -> int | None:
+        """Return the position a bounded run ends at; None if it is endless.
+
+        ``epoch_start`` returns the first position of a nominal epoch.
+        """
         ends = []
         if self.steps is not None:
             ends.append(self.steps * self.global_batch)
         if self.epochs is not None:
-            end = self.epochs * epoch_length
+            end = epoch_start(self.epochs)
             if self.remainder == "drop":
                 end = end // self.global_batch * self.global_batch
             elif self.remainder == "pad":
@@ -271,10 +280,10 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
         raise SamplerError(f"negatives: {kind} have none; leave it at 1")
     if not isinstance(arguments.get("prefixes", True), bool):
         raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
-    structural = arguments.get("structural_negatives", False)
-    if not isinstance(structural, bool) or (structural and kind != "pairs"):
-        what = "give True or False" if kind == "pairs" else f"{kind} have no labels; leave it out"
-        raise SamplerError(f"structural_negatives={structural!r}: {what}")
+    pairs = arguments.get("pairs")
+    if pairs is not None and (kind != "pairs" or pairs not in get_args(Pairs)):
+        what = "give 'labelled' or 'drawn'" if kind == "pairs" else f"{kind} are no pairs"
+        raise SamplerError(f"pairs={pairs!r}: {what}; or leave it out")
     run = arguments["run"]
     checked_name(f"run={shown(repr(run))}", run, SamplerError, slash=True)
     preset = checked_preset(arguments.get("preset"))

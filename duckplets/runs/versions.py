@@ -1,35 +1,39 @@
-"""Let text that arrived since join a run: its settings, schedule and streams by corpus version.
+"""Open the parts of a run: the version it was opened with, and later ones that have joined it.
 
-    resume(version=) ─joining→ era ─settled→ RunSettings.eras ─┬→ Schedule
-                                                               └→ streams by version → Courses
+    resume(version=) ─join→ RunSettings.joins ─versions→ settings of a part ─→ Schedule, streams
+                                                            Planner, or several as a JoinedPlanner
 
-An era is what a run takes of a later version from a step on: what its settings say of records,
-minings, prefixes and vectors there, recipes of the sources that came with it, and what a mixture in
-proportion to anchors means there. All else stays as the run was opened: recipes of its sources and
-their shares, mixture, length of a nominal epoch.
+A join says what a run takes of a later version from a step on: records, minings, vectors, recipes
+of the sources that came with it, and what a mixture in proportion to anchors means there. All else
+stays as the run was opened. Each part is planned by itself: streams begin a new epoch where it
+begins, in an order of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from duckplets.base.checks import MAX_POSITION, integer
-from duckplets.base.sanitize import listed
+from duckplets.base.sanitize import counted, listed
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records
 from duckplets.order.mixture import Mixture
 from duckplets.order.schedule import Events, Schedule
+from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.runs import messages, mining_pins, negative_policy
 from duckplets.runs.default_mixture import shares
+from duckplets.runs.pool_loading import empty_pools
 from duckplets.runs.settings import RunSettings
-from duckplets.samples.pairs import samples_per_draw
+from duckplets.samples.joined import JoinedPlanner, JoinedSchedule
+from duckplets.samples.plan import Planner
+from duckplets.samples.planned import samples_per_draw
 from duckplets.samples.vector_columns import pinned, pinned_again
 from duckplets.serving.snapshot import fingerprint
 
@@ -38,28 +42,174 @@ if TYPE_CHECKING:
     from duckplets.recipes.store import Recipe, SourceRecipes
     from duckplets.runs.pool_loading import Left
     from duckplets.runs.sampler import Sampler
-    from duckplets.samples.plan import Planner
     from duckplets.samples.stream import Stream
     from duckplets.samples.vector_columns import Missing, RunVectors
-    from duckplets.samples.version_switch import ByVersion
 
 Version: TypeAlias = int | Literal["newest"] | None
 Found: TypeAlias = "tuple[list[Stream], list[Left]]"
 Read: TypeAlias = Callable[..., Found]
 
 
+# -- the parts of a run ---------------------------------------------------------------------------
+
+
 def schedule_of(settings: RunSettings, events: Events | None) -> Schedule:
     """Return the schedule of a run."""
+    parts = [_schedule(settings, number, events) for number in range(len(settings.joins) + 1)]
+    return parts[0] if len(parts) == 1 else JoinedSchedule(parts)
+
+
+def _schedule(settings: RunSettings, number: int, events: Events | None) -> Schedule:
+    """Return the schedule of a part of a run."""
+    begins = [0, *(join["step"] for join in settings.joins), None]
+    version, stop = settings.versions[number], begins[number + 1]
+    mixture, events = Mixture.from_dict(version.mixture), events or {}
+    if settings.joins:
+        mixture = mixture.of_known(version.sources)
+        # One that names a source which has not come yet is of a later part.
+        known = {s: e for s, e in events.items() if {*e.weights} <= {*version.sources}}
+        events = {s: e for s, e in known.items() if stop is None or s < stop}
     return Schedule(
-        Mixture.from_dict(settings.mixture),
-        settings.versions[-1].sources,
-        seed=settings.seed,
+        mixture,
+        version.sources,
+        seed=version.seed,
         batch=settings.global_batch,
-        samples_per_draw=samples_per_draw(settings.kind, settings.negatives),
+        samples_per_draw=samples_per_draw(settings.kind, settings.pairs, settings.negatives),
         events=events,
-        joined={name: era["step"] for era in settings.eras for name in era["sources"]},
-        lengths={era["step"]: era["lengths"] for era in settings.eras},
+        begin=begins[number] or 0,
     )
+
+
+def planned(
+    database: Database,
+    settings: RunSettings,
+    events: Events | None,
+    read: Read,
+    *,
+    position: int,
+    skip: bool = False,
+    also: Collection[str] = (),
+) -> tuple[RunSettings, Planner, list[Left]]:
+    """Plan a run: each of its parts, and the joins that are open begin where they may.
+
+    Args:
+        database: The corpus.
+        settings: Of the run.
+        events: Weights that were set during it.
+        read: Returns the streams of a version's settings and some sources; with ``skip`` those that
+            there are.
+        position: Where the run stands.
+        skip: Whether what has no anchor is left out of a run without joins.
+        also: Sources whose pools are needed although the schedule does not draw from them.
+
+    Returns:
+        The settings with what a mixture in proportion means, and the steps of joins; the planner;
+        and what was left out of the last version that somebody asked for, and why.
+
+    Raises:
+        EmptyPoolError: A source that is drawn from has no anchor.
+        SamplerError: Labels that join are numbers of any kind, and those of the run integers.
+    """
+    planners: list[Planner] = []
+    left: list[Left] = []
+    graded: list[bool] = []
+    for number in range(len(settings.joins) + 1):
+        if number and settings.joins[number - 1]["step"] == _open_step(settings):
+            step = _all_of(planners).next_change(position)
+            settings = _with_join(settings, number, step=step)
+        schedule, version = _schedule(settings, number, events), settings.versions[number]
+        if settings.joins:
+            stops = [*(join["step"] for join in settings.joins), None]
+            sure = schedule.drawn_in(schedule.begin, stops[number])
+            streams, left = read(version, sorted(schedule.drawn), skip=True)
+            there = {stream.source for stream in streams}
+            if sure - there:
+                raise empty_pools([of for of in left if of.source in sure - there])
+        else:
+            streams, left = read(version, sorted(schedule.drawn | {*also}), skip=skip)
+        if not streams:
+            raise empty_pools(left)
+        graded.append(_is_graded(database, version))
+        if graded[-1] and not graded[0]:
+            raise SamplerError(
+                f"corpus version {version.corpus_version} has grades, and the labels of run "
+                f"{settings.run!r} are integers: open another run"
+            )
+        planner = Planner(
+            streams,
+            schedule,
+            kind=settings.kind,
+            seed=version.seed,
+            swap=settings.swap,
+            graded=graded[0],
+            distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
+            apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
+        )
+        planners.append(planner)
+        settings = _in_shares(settings, number, planner, events)
+        whole = _all_of(planners)
+        # Ignore steps here: samples past them may come before, so other steps alter no batch.
+        whole.end = replace(settings, steps=None).end(whole.epoch_start)
+    return settings, _all_of(planners), left
+
+
+def _is_graded(database: Database, version: RunSettings) -> bool:
+    """Return whether some labels of a run of labelled pairs are neither 0 nor 1."""
+    if version.pairs != "labelled":
+        return False
+    kinds = labels_of(database, version.corpus_version)
+    return any(kinds.get(name) == "graded" for name in version.sources)
+
+
+def _all_of(planners: Sequence[Planner]) -> Planner:
+    return planners[0] if len(planners) == 1 else JoinedPlanner(planners)
+
+
+def _in_shares(
+    settings: RunSettings, number: int, planner: Planner, events: Events | None
+) -> RunSettings:
+    """Return settings that keep what the word of a mixture means for a version of the corpus.
+
+    The planner is told of it.
+    """
+    mixture = Mixture.from_dict(settings.mixture)
+    if not isinstance(mixture.weights, str):
+        return settings
+    lengths = planner.lengths(settings.versions[number].sources)
+    if not number:
+        mixture = replace(mixture, lengths=mixture.lengths or lengths)
+        settings = replace(settings, mixture=mixture.to_dict())
+    elif not settings.joins[number - 1]["lengths"]:
+        settings = _with_join(settings, number, lengths=lengths)
+    planner.schedule = _schedule(settings, number, events)
+    return settings
+
+
+def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSettings:
+    joins = list(settings.joins)
+    joins[number - 1] = {**joins[number - 1], **changes}
+    return replace(settings, joins=joins)
+
+
+def add_source(settings: RunSettings, planner: Planner, read: Read, source: str) -> None:
+    """Add the streams of a source from which a run was not drawn so far, of every version.
+
+    Raises:
+        EmptyPoolError: The last version has none.
+    """
+    planners = planner.planners if isinstance(planner, JoinedPlanner) else [planner]
+    versions = settings.versions
+    for number, (part, version) in enumerate(zip(planners, versions, strict=True)):
+        known = {stream.source for stream in part.streams}
+        if source in version.sources and source not in known:
+            streams, _ = read(version, [source], skip=number + 1 < len(versions))
+            if isinstance(planner, JoinedPlanner):
+                planner.add(streams, number)
+            else:
+                planner.add(streams)
+
+
+# -- a version that joins -------------------------------------------------------------------------
 
 
 def checked_version(
@@ -95,7 +245,7 @@ def sources_with(database: Database, settings: RunSettings, version: int | None)
     return [*names, *(n for n in recipe_store.sources_of(database, version) if n not in names)]
 
 
-def joined(
+def with_version(
     database: Database,
     settings: RunSettings,
     version: int,
@@ -106,7 +256,7 @@ def joined(
 ) -> RunSettings:
     """Return settings of a run that takes a later version, from a step on that is left open.
 
-    Eras of which nothing was served yet give way to it.
+    Joins of which nothing was served yet give way to it.
 
     Args:
         database: The corpus.
@@ -128,7 +278,7 @@ def joined(
     found = recipe_store.sources_of(database, version)
     came = {name: found[name] for name in names}
     limits = shares(database, Mixture(), came, split=settings.split, version=version)
-    era = {
+    join = {
         "step": _open_step(settings),
         "corpus_version": version,
         "records": fingerprint(database, version),
@@ -136,18 +286,18 @@ def joined(
         "candidates": {},
         "sources": names,
         "recipes": {s.source: [to_dict(recipe) for recipe in s.recipes] for s in fresh},
-        "optional": {s.source: sorted(s.optional) for s in fresh if s.optional},
         "index": limits.index,
         "vectors": _vectors(database, last),
         "lengths": {},
     }
-    made = replace(settings, eras=[*settings.eras, era])
+    made = replace(settings, joins=[*settings.joins, join])
     drawn = dict(negative_policy.drawn_by(last))
     of_fresh = {s.source: [r for r in s.recipes if r.weight] for s in fresh}
     drawn |= negative_policy.with_mined(database, made, of_fresh)
-    needed = schedule_of(made, events).drawn_in(position // settings.global_batch)
+    begins_here = _with_join(made, len(made.joins), step=position // settings.global_batch)
+    needed = _schedule(begins_here, len(made.joins), events).planned
     pins = mining_pins.pins(database, made.versions[-1], drawn, needed, allow_stale=False)
-    return replace(settings, eras=[*settings.eras, {**era, "candidates": pins}])
+    return _with_join(made, len(made.joins), candidates=pins)
 
 
 def _open_step(settings: RunSettings) -> int:
@@ -155,46 +305,9 @@ def _open_step(settings: RunSettings) -> int:
 
 
 def _begun(settings: RunSettings, position: int) -> RunSettings:
-    """Return settings without the eras of which nothing comes before a position."""
-    eras = [era for era in settings.eras if era["step"] * settings.global_batch < position]
-    return replace(settings, eras=eras)
-
-
-def settled(
-    settings: RunSettings, planner: Planner, events: Events | None, position: int
-) -> RunSettings:
-    """Return settings whose last era begins as soon after a position as it may, if it was open.
-
-    The planner is told of all steps.
-    """
-    if settings.eras and settings.eras[-1]["step"] == _open_step(settings):
-        *eras, last = settings.eras
-        last = {**last, "step": planner.next_change(position)}
-        settings = replace(settings, eras=[*eras, last])
-        planner.schedule = schedule_of(settings, events)
-    planner.steps = [era["step"] for era in settings.eras]
-    return settings
-
-
-def in_shares(settings: RunSettings, planner: Planner, events: Events | None) -> RunSettings:
-    """Return settings that keep what the words of a mixture mean, for each version of the corpus.
-
-    The planner, which has all streams, is told of it.
-    """
-    mixture = Mixture.from_dict(settings.mixture)
-    if not isinstance(mixture.weights, str):
-        return settings
-    lengths = mixture.lengths or planner.lengths(settings.sources)
-    eras = [
-        era if era["lengths"] else {**era, "lengths": planner.lengths(version.sources, number)}
-        for number, (era, version) in enumerate(
-            zip(settings.eras, settings.versions[1:], strict=True), 1
-        )
-    ]
-    mixture = replace(mixture, lengths=lengths)
-    settings = replace(settings, mixture=mixture.to_dict(), eras=eras)
-    planner.schedule = schedule_of(settings, events)
-    return settings
+    """Return settings without the joins of which nothing comes before a position."""
+    joins = [join for join in settings.joins if join["step"] * settings.global_batch < position]
+    return replace(settings, joins=joins)
 
 
 def _fresh(
@@ -233,9 +346,9 @@ def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, st
     """Return the id and prefix of every source that a run shows one of."""
     first, *later = settings.versions
     found = [(of[0], of[2]) for of in prefix_store.of_sources(database, first.corpus_version)]
-    for era, version in zip(settings.eras, later, strict=True):
+    for join, version in zip(settings.joins, later, strict=True):
         all_of = prefix_store.of_sources(database, version.corpus_version)
-        found += [(key, definition) for key, name, definition in all_of if name in era["sources"]]
+        found += [(key, definition) for key, name, definition in all_of if name in join["sources"]]
     return found
 
 
@@ -247,133 +360,25 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         records=fingerprint(database, first),
         declared_prefixes=prefix_store.digest(database, first),
         vectors=pinned_again(path, settings, missing),
-        eras=[],
+        joins=[],
     )
-    for era, version in zip(settings.eras, settings.versions[1:], strict=True):
-        number, names = version.corpus_version, era["sources"]
+    for join, version in zip(settings.joins, settings.versions[1:], strict=True):
+        number, names = version.corpus_version, join["sources"]
         found = {
             "records": fingerprint(database, number),
             "declared_prefixes": _prefixes(database, now.versions[-1], number, names),
             "vectors": pinned_again(path, version, missing),
         }
-        now = replace(now, eras=[*now.eras, {**era, **found}])
+        now = replace(now, joins=[*now.joins, {**join, **found}])
     return now
 
 
-def first_streams(
-    settings: RunSettings, schedule: Schedule, sources: Sequence[str], read: Read, *, skip: bool
-) -> Found:
-    """Return the streams of sources of the version that a run was opened with.
-
-    Those that are drawn from only after another version has joined need not have an anchor in it.
-
-    Args:
-        settings: Of the run.
-        schedule: Of the run.
-        sources: Which.
-        read: Returns the streams of a version's settings and some sources; with ``skip`` those that
-            there are.
-        skip: Whether what has no anchor is left out.
-
-    Returns:
-        The streams, and which recipes and sources were left out that somebody asked for, and why.
-    """
-    first, *_ = settings.versions
-    known = [name for name in sources if name in first.sources]
-    if not settings.eras:
-        return read(first, known, skip=skip)
-    sure = schedule.drawn_in(0, settings.eras[0]["step"])
-    streams, _ = read(first, [name for name in known if name in sure])
-    rest = [name for name in known if name not in sure]
-    return [*streams, *(read(first, rest, skip=True)[0] if rest else [])], []
-
-
-def later_streams(
-    settings: RunSettings, schedule: Schedule, sources: Sequence[str], read: Read
-) -> ByVersion:
-    """Return the streams of sources of all versions but the first, where they are drawn from."""
-    found: list[list[Stream]] = [[]]
-    for era, version in zip(settings.eras, settings.versions[1:], strict=True):
-        drawn = schedule.drawn_in(era["step"])
-        needed = [name for name in sources if name in drawn and name in version.sources]
-        found.append(read(version, needed)[0])
-    return found
-
-
-def streams_of(settings: RunSettings, read: Read, source: str) -> ByVersion:
-    """Return the streams of a source of every version, of which the last must have some."""
-    *earlier, last = settings.versions
-    found = [read(v, [source], skip=True)[0] for v in earlier if source in v.sources]
-    before: list[list[Stream]] = [[] for version in earlier if source not in version.sources]
-    return [*before, *found, read(last, [source])[0]]
-
-
-def vectors_of(
-    database: Database, settings: RunSettings, newest: RunVectors | None
-) -> RunVectors | None:
+def vectors_of(settings: RunSettings, newest: RunVectors | None) -> RunVectors | None:
     """Return the vectors of a run, those of the newest version, as it serves them at each step."""
     if newest is not None:
-        steps = [0, *(era["step"] for era in settings.eras)]
-        for version, step in zip(settings.versions, steps[1:], strict=False):
-            newest.before(version, step * settings.global_batch)
+        for version, join in zip(settings.versions, settings.joins, strict=False):
+            newest.before(version, join["step"] * settings.global_batch)
     return newest
-
-
-def tell(database: Database, sampler: Sampler, before: RunSettings) -> None:
-    """Note what has joined a run, and from which position on its samples may be others.
-
-    Args:
-        database: The corpus.
-        sampler: Of the run.
-        before: Its settings as they were.
-    """
-    settings = sampler.settings
-    for one, other in zip_longest(before.eras, settings.eras):
-        if one != other:
-            steps = [era["step"] for era in (one, other) if era is not None]
-            changed = min(steps) * settings.global_batch
-            known = sampler.changed_from
-            sampler.changed_from = changed if known is None else min(known, changed)
-            break
-    else:
-        number = settings.versions[-1].corpus_version
-        sampler.notes.append(f"run {settings.run!r} has corpus version {number} already")
-        return
-    if settings.eras and not settings.rank:
-        sampler.notes += _told(database, settings)
-
-
-def _told(database: Database, settings: RunSettings) -> list[str]:
-    """Return what a user should know of the version that has just joined."""
-    era = settings.eras[-1]
-    notes = [
-        f"from step {era['step']:,} on run {settings.run!r} draws from corpus version "
-        f"{era['corpus_version']}: each recipe of a source ends the epoch that is under way with "
-        f"the anchors it had, and takes the new ones from the next on"
-    ]
-    return [*notes, *_told_of_sources(database, settings, era)] if era["sources"] else notes
-
-
-def _told_of_sources(
-    database: Database, settings: RunSettings, era: dict[str, Any]
-) -> Iterator[str]:
-    """Yield what a user should know of the sources that came with a version."""
-    mixture, version = Mixture.from_dict(settings.mixture), era["corpus_version"]
-    weights = replace(mixture, lengths=era["lengths"]).declared(settings.versions[-1].sources)
-    weighed = listed(
-        f"{name!r} {float(weights[name]):g} ({listed(recipe['name'] for recipe in recipes)})"
-        for name, recipes in era["recipes"].items()
-    )
-    yield (
-        f"sources that came since, with their weights in the mixture and recipes: {weighed}; give "
-        f"other weights with mixture="
-    )
-    found = recipe_store.sources_of(database, version)
-    came = {name: found[name] for name in era["sources"]}
-    own = listed(f"{name} {of.weight:g}" for name, of in came.items() if of.weight is not None)
-    if own:
-        yield f"a saved run keeps its mixture, so weights declared with sources do not hold: {own}"
-    yield from shares(database, mixture, came, split=settings.split, version=version).notes
 
 
 def refuse_older(database: Database, settings: RunSettings) -> None:
@@ -388,3 +393,89 @@ def refuse_older(database: Database, settings: RunSettings) -> None:
             f"run {settings.run!r} is pinned to corpus version {pinned_to}, but "
             f"{database.path} is at {newest}: it is another file"
         )
+
+
+# -- what is said of it ---------------------------------------------------------------------------
+
+
+def tell(database: Database, sampler: Sampler, before: RunSettings) -> None:
+    """Note what has joined a run, and from which position on its samples may be others.
+
+    Args:
+        database: The corpus.
+        sampler: Of the run.
+        before: Its settings as they were.
+    """
+    settings = sampler.settings
+    for one, other in zip_longest(before.joins, settings.joins):
+        if one != other:
+            steps = [join["step"] for join in (one, other) if join is not None]
+            changed = min(steps) * settings.global_batch
+            known = sampler.changed_from
+            sampler.changed_from = changed if known is None else min(known, changed)
+            break
+    else:
+        number = settings.versions[-1].corpus_version
+        sampler.notes.append(f"run {settings.run!r} has corpus version {number} already")
+        return
+    if settings.joins and not settings.rank:
+        join = settings.joins[-1]
+        sampler.notes.append(
+            f"from step {join['step']:,} on run {settings.run!r} draws from corpus version "
+            f"{join['corpus_version']}, and every recipe of a source begins a new epoch there"
+            + "".join(f"; {said}" for said in unreached(sampler._planner))
+        )
+        sampler.notes += _left_out(settings.versions[-1], sampler._planner)
+        if join["sources"]:
+            sampler.notes += _told_of_sources(database, settings, join)
+
+
+def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
+    """Yield which recipes find no anchor in the version that has joined."""
+    last = planner.planners[-1] if isinstance(planner, JoinedPlanner) else planner
+    there = {(stream.source, stream.recipe.name) for stream in last.streams}
+    for source, recipes in negative_policy.drawn_by(version).items():
+        for recipe in recipes:
+            if source in last.schedule.drawn and (source, recipe.name) not in there:
+                yield (
+                    f"source {source!r}, recipe {recipe.name!r} finds no anchor in corpus version "
+                    f"{version.corpus_version}, and is left out of it"
+                )
+
+
+def unreached(planner: Planner) -> Iterator[str]:
+    """Yield at every join how many anchors of the epochs under way are not reached."""
+    if not isinstance(planner, JoinedPlanner):
+        return
+    for part, (start, stop) in zip(planner.planners, pairwise(planner.firsts), strict=False):
+        samples = part.samples(stop - start) // part.samples_per_draw
+        left = [(-int(n)) % len(s) for n, s in zip(samples, part.streams, strict=True)]
+        if some := sum(left):
+            step = stop // part.schedule.batch
+            yield (
+                f"of the epochs that end at step {step:,} {counted(some, 'anchor')} of "
+                f"{counted(sum(map(len, part.streams)), 'anchor')} are not reached"
+            )
+
+
+def _told_of_sources(
+    database: Database, settings: RunSettings, join: dict[str, Any]
+) -> Iterator[str]:
+    """Yield what a user should know of the sources that came with a version."""
+    version, last = join["corpus_version"], settings.versions[-1]
+    mixture = Mixture.from_dict(last.mixture)
+    weights = mixture.declared(last.sources)
+    weighed = listed(
+        f"{name!r} {float(weights[name]):g} ({listed(recipe['name'] for recipe in recipes)})"
+        for name, recipes in join["recipes"].items()
+    )
+    yield (
+        f"sources that came since, with their weights in the mixture and recipes: {weighed}; give "
+        f"other weights with mixture="
+    )
+    found = recipe_store.sources_of(database, version)
+    came = {name: found[name] for name in join["sources"]}
+    own = listed(f"{name} {of.weight:g}" for name, of in came.items() if of.weight is not None)
+    if own:
+        yield f"a saved run keeps its mixture, so weights declared with sources do not hold: {own}"
+    yield from shares(database, mixture, came, split=settings.split, version=version).notes

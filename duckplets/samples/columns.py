@@ -20,9 +20,8 @@ from duckplets.base.arrays import Flags, Integers
 from duckplets.errors import SamplerError, nearest
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.negative_request import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
-from duckplets.samples.pairs import without_negative
 from duckplets.samples.plan import SINGLE
-from duckplets.samples.planned import Plan
+from duckplets.samples.planned import Plan, without_negative
 from duckplets.samples.stream import Stream
 
 DETAILS = (

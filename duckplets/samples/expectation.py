@@ -39,10 +39,9 @@ def tokens(
     Args:
         stream: Whose anchors.
         tokens_of: Returns how many tokens chunks have, by their keys.
-        times: How often a visit shows anchor and positive: in pairs, one of them several times,
-            but for those that come as they were judged.
+        times: How often a visit shows anchor and positive: of drawn pairs one of them several
+            times.
     """
-    times = (1, 1) if stream.is_given else times
     pool = stream.pool
     anchors, positives, negatives = pool.anchors, pool.positives, pool.negatives
     own = tokens_of(anchors.chunks).astype(np.float64)

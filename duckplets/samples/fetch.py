@@ -28,7 +28,7 @@ from duckplets.errors import StateMismatchError
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.samples.batch import Block
 from duckplets.samples.columns import DETAILS, fallbacks, negative_values, slot_names
-from duckplets.samples.planned import Plan
+from duckplets.samples.planned import Plan, without_negative
 from duckplets.samples.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors
@@ -159,7 +159,7 @@ class Fetcher:
         """
         keys = np.concatenate(plan.chunks)
         basics = self._basics(plan, self._facts[keys])
-        versions = [stream.pool.compiled.parameters["version"] for stream in self._streams]
+        versions = [stream.version for stream in self._streams]
         basics["version"] = np.array(versions)[plan.streams]
         told = ["version"] if len({*versions}) > 1 else []
         if plan.displaced is not None:
@@ -291,10 +291,8 @@ class Fetcher:
             "swapped": plan.swapped,
         }
         if plan.labels is not None:
-            reasons = [None, *(_reason(r) for r in recipes), "given"]
-            which = np.where(plan.labels == 1, 0, plan.streams + 1)
-            if plan.given is not None:
-                which[plan.given] = len(reasons) - 1
+            reasons = [None, *("given" if plan.given else _reason(r) for r in recipes)]
+            which = np.where(without_negative(plan) & (not plan.given), 0, plan.streams + 1)
             basics["label"], basics["reason"] = plan.labels, _named(which, reasons)
         return basics
 

@@ -24,11 +24,9 @@ from duckplets.order.schedule import Schedule
 from duckplets.order.weights import exact_weights
 from duckplets.samples.negative_request import AT_RANDOM
 from duckplets.samples.no_duplicates import BLOCK_BATCHES, arranged
-from duckplets.samples.pairs import Judged, refuse_grades, samples_per_draw, spread
-from duckplets.samples.planned import Plan, joined
+from duckplets.samples.planned import Plan, joined, spread
 from duckplets.samples.redrawn import Asked, Drawn, OneBatch, one_batch, redraw, settle
 from duckplets.samples.stream import Stream
-from duckplets.samples.version_switch import ByVersion, Courses
 
 _KNOWN = 1 << 17  # samples of a block that is kept
 _FURTHER = 8  # times as many samples as before are drawn where those did not do
@@ -36,12 +34,14 @@ _FARTHEST = 1 << 20  # samples of a stream that are looked at, if it has no more
 
 SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
 
-# Of some draws: the number of the stream, of what it draws from, which they are, numbers there.
-_Share: TypeAlias = tuple[int, int, Integers, Integers]
+# Of some draws: the number of the stream, which they are, their numbers there.
+_Share: TypeAlias = tuple[int, Integers, Integers]
 
 
 class Planner:
-    """Plan the positions of one run.
+    """Plan the positions of one run over one version of the corpus.
+
+    Positions count from the step at which the schedule begins.
 
     Args:
         streams: All of them, grouped by source.
@@ -49,13 +49,13 @@ class Planner:
         kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
         seed: Of the run.
         swap: Whether anchor and positive change places on a hashed coin.
+        graded: Whether labels of pairs are numbers of any kind, rather than integers.
         distinct_batch: With a batch size, no text comes twice in a batch; 0 for no such rule.
         apart_batch: With a batch size, negatives differ from all other texts of their batch; 0 for
             no such rule.
 
     Attributes:
-        streams: Those, and of each what it draws from later versions.
-        steps: At which later versions of the corpus join, ascending.
+        streams: Those.
         sources: Number of the source of every stream.
         end: The position at which the last epoch of a run ends, or None.
     """
@@ -68,145 +68,102 @@ class Planner:
         kind: str,
         seed: int,
         swap: bool,
+        graded: bool = False,
         distinct_batch: int = 0,
         apart_batch: int = 0,
     ) -> None:
         self.streams: list[Stream] = []
-        self.steps: list[int] = []
         self.kind = kind
         self._known: tuple[Schedule, tuple[int, int], Plan] | None = None  # a block, arranged
-        self._spares: dict[tuple[tuple[int, int], ...], Drawn] = {}
+        self._spares: dict[tuple[int, ...], Drawn] = {}
         self._schedule = schedule
         self._seed = seed
         self._swap = swap and kind not in SINGLE
         self._swap_key = key(seed, "swap")
+        self.is_graded = graded
         self.distinct_batch = distinct_batch
         self._apart_batch = apart_batch
         self._ahead = False  # whether streams draw ahead: weights have changed under way
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
-        self.courses = Courses(self.streams, self._recipes)
         self._lengths: dict[str, int] = {}  # of each source
-        self._per_draw = samples_per_draw(kind, streams[0].negatives)
+        self._per_draw = schedule.samples_per_draw
         self.add(streams)
         self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
 
     def add(self, streams: Sequence[Stream]) -> None:
-        """Add the streams of a source that is drawn from later on.
-
-        Raises:
-            SamplerError: They have grades, and the labels of this run are integers.
-        """
+        """Add the streams of sources that are drawn from later on."""
         first = len(self.streams)
-        if first and not self.is_graded:
-            refuse_grades(streams)
         self.streams += streams
         by_source: dict[str, list[int]] = {}
         for i, stream in enumerate(streams, start=first):
             by_source.setdefault(stream.source, []).append(i)
+        numbers = self.schedule.numbers
         for source, indexes in by_source.items():
             streams_of = [self.streams[i] for i in indexes]
-            self._lengths[source] = sum(map(self._length, streams_of))
+            self._lengths[source] = sum(map(len, streams_of)) * self._per_draw
             weights = exact_weights([stream.share for stream in streams_of])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
-            self._recipes[self.schedule.numbers[source]] = indexes, recipes
-        self._number()
+            self._recipes[numbers[source]] = indexes, recipes
+        self.sources = np.array([numbers[stream.source] for stream in self.streams], np.int64)
 
-    def _number(self) -> None:
-        numbers = self.schedule.numbers
-        self.sources = np.array([numbers[stream.source] for stream in self.streams])
-
-    def join(self, versions: ByVersion) -> None:
-        """Add streams, and what later versions have of them and of sources that came with those.
-
-        Args:
-            versions: First those of the version that the run was opened with, then of every later
-                one in the order of its step.
-
-        Raises:
-            SamplerError: They have grades, and the labels of this run are integers.
-        """
-        for version, streams in enumerate(versions):
-            known = {stream.source for stream in self.streams}
-            self.add([stream for stream in streams if stream.source not in known])
-            if not self.is_graded:
-                refuse_grades(streams)
-            self.courses.join(version, [stream for stream in streams if stream.source in known])
-        self._number()
-        self._turn()
-
-    def _turn(self) -> None:
-        """Find where the streams of later versions set in, as weights were set before."""
-        if self.courses:
-            self.courses.turn(self._dealt([self._schedule.first_draw(s) for s in self.steps]))
-
-    def _length(self, stream: Stream) -> int:
-        return len(stream) * self._per_draw // stream.anchors_a_draw
-
-    def lengths(self, sources: Sequence[str], version: int = 0) -> dict[str, int]:
-        """Return in how many positions the anchors of sources come up once, after a join."""
-        found = dict.fromkeys(sources, 0)
-        for leaf, stream in self.courses.at(version):
-            if self.schedule.sources[leaf] in found:
-                found[self.schedule.sources[leaf]] += self._length(stream)
-        return found
+    def lengths(self, sources: Sequence[str]) -> dict[str, int]:
+        """Return in how many positions the anchors of each source come up once."""
+        return {name: self.length_of(name) for name in sources}
 
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes up once."""
         return self._lengths.get(source, 0)
 
-    def dealt(self, draws: Sequence[int]) -> Integers:
-        """Return how many of the first so many draws each stream gets.
-
-        Args:
-            draws: Ascending.
-
-        Returns:
-            Shape (numbers of draws, streams); see ``Schedule.totals``.
-        """
-        return self.courses.by_version(self._dealt(draws))
-
-    def _dealt(self, draws: Sequence[int]) -> Integers:
-        """Return the same with all versions of a stream as one."""
-        found = np.zeros((len(draws), len(self.streams)), dtype=np.int64)
-        for row, totals in enumerate(self.schedule.totals(draws)):
-            for leaf, (indexes, recipes) in self._recipes.items():
-                found[row, indexes] = recipes.counts(totals[leaf])
+    def samples(self, position: int) -> Integers:
+        """Return how many of the first so many positions each stream gets: shape (streams,)."""
+        whole, rest = divmod(position, self._per_draw)
+        before, after = (self._dealt(draws) for draws in (whole, whole + (rest > 0)))
+        found: Integers = before * self._per_draw + (after - before) * rest
         return found
 
-    def parts_at(self, step: int) -> Floats:
-        """Return the share of each stream at a step."""
-        of_sources = np.array(self.schedule.parts(step, step + 1))
-        parts: Floats = of_sources[self.sources] * self.recipe_parts(step)
+    def _dealt(self, draws: int) -> Integers:
+        """Return how many of the first so many draws each stream gets."""
+        found = np.zeros(len(self.streams), dtype=np.int64)
+        (totals,) = self.schedule.totals([draws])
+        for leaf, (indexes, recipes) in self._recipes.items():
+            found[indexes] = recipes.counts(totals[leaf])
+        return found
+
+    @property
+    def changes(self) -> list[tuple[int, int]]:
+        """Step of every change of shares, and the position from which on it holds."""
+        return [(step, draw * self._per_draw) for step, draw in self.schedule.changes]
+
+    def parts(self, start: int, stop: int) -> Floats:
+        """Return the mean share of each stream over steps in which no other weights set in."""
+        of_sources = np.array(self.schedule.parts(start, stop))
+        parts: Floats = of_sources[self.sources] * self.recipe_parts()
         return parts
 
-    def recipe_parts(self, step: int | None = None) -> Floats:
-        """Return the share of each stream within its source.
-
-        Where there are several versions of it, that of the one at a step has it all, by default
-        that of the newest.
-        """
-        drawn = None
-        if self.courses and step is not None:
-            drawn = self._dealt([self._schedule.first_draw(step)])[0]
-        return self.courses.parts(drawn)
+    def recipe_parts(self) -> Floats:
+        """Return the share of each stream within its source."""
+        found = np.zeros(len(self.streams))
+        for indexes, recipes in self._recipes.values():
+            found[indexes] = recipes.parts()
+        return found
 
     def epochs_of(self, source: str, samples: int) -> float:
         """Return how often the anchors of a source have come up in so many samples of it."""
-        if not self.courses:
-            return samples / self.length_of(source)
-        leaf = self._schedule.numbers[source]
-        return self.courses.epochs(leaf, samples // self._per_draw)
+        return samples / max(1, self.length_of(source))
+
+    def epoch_at(self, position: int) -> int:
+        """Return the nominal epoch of a position."""
+        return position // self.epoch_length
+
+    def epoch_start(self, epoch: int) -> int:
+        """Return the first position of a nominal epoch."""
+        return epoch * self.epoch_length
 
     @property
     def samples_per_draw(self) -> int:
         """How many positions one draw fills."""
         return self._per_draw
-
-    @property
-    def is_graded(self) -> bool:
-        """Whether labels of this run are numbers of any kind, rather than integers."""
-        return any(stream.graded for stream in self.streams)
 
     @property
     def swaps(self) -> bool:
@@ -251,7 +208,7 @@ class Planner:
             # At once: a call has a cost of its own.
             samples = self._samples(np.arange(first, last, dtype=np.int64), schedule)
         for low, high in blocks:
-            step = low // schedule.batch
+            step = schedule.begin + low // schedule.batch
             block = arranged(
                 samples.part(slice(low - first, high - first)),
                 self.distinct_batch,
@@ -282,7 +239,7 @@ class Planner:
         size = self.distinct_batch
         names = {schedule.names_at(step): step for step in sorted(steps, reverse=True)}
         for step in sorted(names.values()) if size else ():
-            room = size if end is None else min(size, end - step * size)
+            room = size if end is None else min(size, end - (step - schedule.begin) * size)
             if room > 0:
                 self._checked(schedule, step, room)
 
@@ -293,12 +250,10 @@ class Planner:
             RecipeError: There are fewer than ``room``.
         """
         reached = self._reached(schedule, step, schedule.first_draw(step))
-        starts = {first: self.courses.begin(first, draw) for first, draw in reached.items()}
-        at = tuple(sorted(starts.items()))
+        at = tuple(sorted(reached))
         if at not in self._spares:
-            self._spares[at] = one_batch(
-                self._turns_of(starts, self.distinct_batch), self.distinct_batch
-            )
+            turns = self._turns_of(dict.fromkeys(reached, 0), self.distinct_batch)
+            self._spares[at] = one_batch(turns, self.distinct_batch)
         found = self._spares[at]
         if len(found) >= room:
             return found
@@ -327,37 +282,34 @@ class Planner:
             starts: Of every stream, the draw to begin with.
             count: How many of each at first.
         """
-        most = {first: self._visits(first, start) for first, start in starts.items()}
+        most = {number: self._visits(number) for number in starts}
         low, high, before = 0, count, 0
         while low < max(most.values()):
-            turns = [np.arange(low, max(low, min(high, most[first]))) for first in starts]
+            turns = [np.arange(low, max(low, min(high, most[number]))) for number in starts]
             place = np.argsort(np.argsort(np.concatenate(turns), kind="stable"))
             shares, at = list[_Share](), 0
-            for (first, start), turn in zip(starts.items(), turns, strict=True):
-                for number, some in self.courses.cut(first, start + turn):
-                    mine = place[at : at + len(turn)][some]
-                    shares.append((first, number, mine, start + turn[some]))
+            for (number, start), turn in zip(starts.items(), turns, strict=True):
+                shares.append((number, place[at : at + len(turn)], start + turn))
                 at += len(turn)
             numbers = np.arange(before, before + len(place))
             yield self._drawn(numbers, [(numbers, shares)])
             before += len(place)
             low, high = high, high * _FURTHER
 
-    def _visits(self, first: int, draw: int) -> int:
-        """Return how many draws of a stream come to all that it has, from some draw on."""
-        stream = self.streams[self.courses.number_at(first, draw)]
+    def _visits(self, number: int) -> int:
+        """Return how many draws of a stream come to all that it has."""
+        stream = self.streams[number]
         pool, times = stream.pool, int(np.diff(stream.pool.anchors.starts).max())
         if pool.positives is not None and not pool.compiled.own_positive:
             times = max(times, int(pool.positives.counts.max()))
-        samples = min(len(stream) * times, max(len(stream), _FARTHEST))
-        return -(-samples // stream.anchors_a_draw)
+        return min(len(stream) * times, max(len(stream), _FARTHEST))
 
-    def stretch(self, position: int) -> tuple[int, int]:
+    def block(self, position: int) -> tuple[int, int]:
         """Return the block, among whose positions samples change places, of one of them."""
         return self._block(self._schedule, position)
 
     def _block(self, schedule: Schedule, position: int) -> tuple[int, int]:
-        return schedule.stretch(position, self.distinct_batch * BLOCK_BATCHES, self.end)
+        return schedule.block(position, self.distinct_batch * BLOCK_BATCHES, self.end)
 
     @property
     def schedule(self) -> Schedule:
@@ -367,7 +319,6 @@ class Planner:
     @schedule.setter
     def schedule(self, schedule: Schedule) -> None:
         self._schedule, self._known = schedule, None
-        self._turn()
 
     def go_on_with(self, schedule: Schedule, position: int) -> None:
         """Plan by a schedule that deals all before a position as the one so far."""
@@ -375,24 +326,25 @@ class Planner:
         self._schedule, self._known = schedule, None
         if known is not None and known[1][1] <= position:
             self._known = (schedule, *known[1:])
-        if self.steps and position < self.steps[-1] * schedule.batch:
-            self._turn()
 
     def next_change(self, position: int) -> int:
         """Return the first step from a position on at which what is drawn may change."""
         if self.distinct_batch:
-            low, high = self.stretch(position)
+            low, high = self.block(position)
             position = low if low == position else high
-        return -(-position // self._schedule.batch)
+        return self._schedule.begin + -(-position // self._schedule.batch)
 
-    def first_change(self, before: Schedule, end_of: Callable[[int], int | None]) -> int | None:
+    def first_change(
+        self, before: Schedule, end_of: Callable[[Callable[[int], int]], int | None]
+    ) -> int | None:
         """Return the first position whose sample differs from that by a schedule before.
 
         Args:
             before: Of the same sources, with the same events.
-            end_of: Returns where the last epoch ends, if an epoch has so many positions.
+            end_of: Returns where the last epoch ends, if epochs begin at these positions.
         """
-        end = end_of(sum(self.length_of(name) for name in before.planned))
+        length = sum(self.length_of(name) for name in before.planned)
+        end = end_of(lambda epoch: epoch * length)
         if not self.distinct_batch:
             changed = self.schedule.first_change(before)
             if self._apart_batch and end != self.end:  # the batch that it ends in is another
@@ -401,7 +353,7 @@ class Planner:
                 changed = least if changed is None else min(changed, least)
             return changed
         length = self.distinct_batch * BLOCK_BATCHES
-        return self.schedule.first_change_of_stretches(before, length, self.end, end)
+        return self.schedule.first_change_of_blocks(before, length, self.end, end)
 
     def _apart(self, start: int, stop: int) -> Plan:
         """Plan positions with whole batches around them, whose negatives differ within each."""
@@ -415,7 +367,7 @@ class Planner:
         for number in np.unique(batch[rows[drawn.free[columns, rows]]]).tolist():
             (members,) = np.nonzero(batch == number)
             if (lacking := settle(drawn, members)) is not None:
-                raise self._refused(drawn, number, members, *lacking)
+                raise self._refused(drawn, self.schedule.begin + number, members, *lacking)
         return plan.part(slice(start - low, stop - low))
 
     def _refused(
@@ -463,8 +415,8 @@ class Planner:
             parts.append(self._draws(some, shares, asked, offset))
             offset += len(some)
         plan, draws, per_draw = joined(parts), np.arange(len(numbers)), self._per_draw
-        if self.kind == "pairs":
-            plan, draws = spread(plan, per_draw, graded=self.is_graded), np.repeat(draws, per_draw)
+        if per_draw > 1:
+            plan, draws = spread(plan, per_draw), np.repeat(draws, per_draw)
         return Drawn(plan, draws, plan.positions % per_draw - 2, asked, len(numbers))
 
     def _draws(
@@ -474,38 +426,30 @@ class Planner:
 
         Where negatives may be drawn again, note in ``asked`` for whom: rows count from ``offset``.
         """
-        length = len(numbers)
-        slots = 1 if self.kind in SINGLE else 2 + self.streams[0].negatives
-        judged, drawn_slots = None, slots
-        if any(stream.pool.labels is not None for stream in self.streams):
-            judged, slots = Judged(length, self._per_draw), slots + self._per_draw - 1
+        length, first = len(numbers), self.streams[0]
+        slots = 1 if self.kind in SINGLE else 2 + first.negatives
         streams = np.zeros(length, dtype=np.int64)
         chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
         hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
         tells = any(stream.tells for stream in self.streams)
-        candidates = [np.full(length, AT_RANDOM) for _ in range(drawn_slots - 2)] if tells else None
-        for first, number, at, index in shares:
+        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if tells else None
+        labels: np.ndarray | None = None
+        if first.is_given:
+            labels = np.zeros(length, np.float64 if self.is_graded else np.int64)
+        for number, at, index in shares:
             streams[at] = number
             of = self.streams[number]
-            if judged is None:
-                draw = of.drawn_ahead(index) if self._ahead else of.draw_at(index)
-                keys, texts = draw.chunks, draw.hashes
-            else:
-                keys, texts, draw = judged.draw(of, index, at, self.courses.drawing(first))
+            draw = of.drawn_ahead(index) if self._ahead else of.draw_at(index)
             if self.needs_all and draw.wanting is not None:
                 asked.append(Asked(at + offset, of, draw.wanting))
             for slot in range(slots):
-                chunks[slot][at] = keys[slot]
-                hashes[slot][at] = texts[slot]
+                chunks[slot][at] = draw.chunks[slot]
+                hashes[slot][at] = draw.hashes[slot]
+            if labels is not None and draw.labels is not None:
+                labels[at] = draw.labels
             if candidates is not None and draw.candidates is not None:
                 for column, drawn in zip(candidates, draw.candidates, strict=True):
                     column[at] = drawn
-        if judged is not None:
-            coins = np.zeros_like(judged.given)
-            if self._swap:
-                coins = judged.swap(self._swap_key, numbers, (chunks, hashes))
-            told = judged.labels, candidates, judged.given
-            return Plan(numbers, streams, chunks, hashes, coins, *told)
         swapped = np.zeros(length, dtype=bool)
         if self._swap:
             coin = hashed(self._swap_key, numbers)
@@ -515,13 +459,13 @@ class Planner:
                     np.where(swapped, columns[1], columns[0]),
                     np.where(swapped, columns[0], columns[1]),
                 )
-        return Plan(numbers, streams, chunks, hashes, swapped, candidates=candidates)
+        return Plan(
+            numbers, streams, chunks, hashes, swapped, labels, candidates, given=first.is_given
+        )
 
     def _shares(self, schedule: Schedule, numbers: Integers) -> Iterator[_Share]:
         """Yield what each stream gets of some draws."""
         for share in schedule.deal(numbers):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.deal(share.indexes):
-                first, at = indexes[part.leaf], share.offsets[part.offsets]
-                for number, some in self.courses.cut(first, part.indexes):
-                    yield first, number, at[some], part.indexes[some]
+                yield indexes[part.leaf], share.offsets[part.offsets], part.indexes

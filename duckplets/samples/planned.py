@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.samples.negative_request import AT_RANDOM
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class Plan:
             numbers of any kind where the run has grades. Else None.
         candidates: Where some stream tells, where each negative is from (``wanting``), a column a
             negative. For pairs one column, with ``AT_RANDOM`` for positives. Else None.
-        given: Of pairs, which come as they were judged; None where none does.
         displaced: Where no text may come twice, the stream of the sample that gave its position to
             the one here; -1 for most. Else None.
+        given: Whether they are pairs as they were judged, with nothing drawn.
     """
 
     positions: Integers
@@ -38,8 +39,8 @@ class Plan:
     swapped: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     labels: np.ndarray[Any, np.dtype[Any]] | None = None
     candidates: list[Integers] | None = None
-    given: Flags | None = None
     displaced: Integers | None = None
+    given: bool = False
 
     def __len__(self) -> int:
         return len(self.streams)
@@ -54,8 +55,8 @@ class Plan:
             self.swapped[which],
             None if self.labels is None else self.labels[which],
             None if self.candidates is None else [column[which] for column in self.candidates],
-            None if self.given is None else self.given[which],
             None if self.displaced is None else self.displaced[which],
+            self.given,
         )
 
 
@@ -69,7 +70,6 @@ def joined(parts: Sequence[Plan]) -> Plan:
 
     labels = [p.labels for p in parts if p.labels is not None]
     candidates = [p.candidates for p in parts if p.candidates is not None]
-    given = [p.given for p in parts if p.given is not None]
     displaced = [p.displaced for p in parts if p.displaced is not None]
     return Plan(
         np.concatenate([p.positions for p in parts]),
@@ -79,6 +79,49 @@ def joined(parts: Sequence[Plan]) -> Plan:
         np.concatenate([p.swapped for p in parts]),
         np.concatenate(labels) if labels else None,
         columns(candidates) if candidates else None,
-        np.concatenate(given) if given else None,
         np.concatenate(displaced) if displaced else None,
+        parts[0].given,
     )
+
+
+# -- pairs ----------------------------------------------------------------------------------------
+
+
+def samples_per_draw(kind: str, pairs: str | None, negatives: int) -> int:
+    """Return how many positions one draw fills: more than one for drawn pairs only."""
+    return 1 + negatives if kind == "pairs" and pairs != "labelled" else 1
+
+
+def spread(draws: Plan, per_draw: int) -> Plan:
+    """Return every draw as its pairs: anchor and positive, then anchor and each negative."""
+    candidates = None
+    if draws.candidates is not None:
+        positives = np.full(len(draws), AT_RANDOM)
+        candidates = [_by_turns([positives, *draws.candidates])]
+
+    def pairs(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [np.repeat(columns[0], per_draw), _by_turns(columns[1:])]
+
+    within = np.arange(per_draw)
+    return replace(
+        draws,
+        positions=(draws.positions[:, None] * per_draw + within).reshape(-1),
+        streams=np.repeat(draws.streams, per_draw),
+        chunks=pairs(draws.chunks),
+        hashes=pairs(draws.hashes),
+        swapped=np.repeat(draws.swapped, per_draw),
+        labels=np.tile((within == 0).astype(np.int64), len(draws)),
+        candidates=candidates,
+    )
+
+
+def without_negative(plan: Plan) -> Flags:
+    """Return which samples have no negative that was drawn; of other kinds than pairs none."""
+    if plan.labels is None or plan.given:
+        return np.full(len(plan), plan.given)
+    found: Flags = plan.labels == 1
+    return found
+
+
+def _by_turns(columns: Sequence[np.ndarray]) -> np.ndarray:
+    return np.stack(columns, axis=1).reshape(-1)

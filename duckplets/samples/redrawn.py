@@ -20,8 +20,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.pools.arrays import pair_hashes
 from duckplets.samples.negative_request import FoundNegatives, Wanting, blank
-from duckplets.samples.pairs import without_negative
-from duckplets.samples.planned import joined
+from duckplets.samples.planned import joined, without_negative
 
 if TYPE_CHECKING:
     from duckplets.samples.planned import Plan

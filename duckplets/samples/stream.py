@@ -101,7 +101,6 @@ class Stream:
         of_records: Records of its source that anchors may be of, where its share goes by anchors.
         shares: Of the kinds of negatives, ``bm25`` and ``random``, where they are mixed.
         graded: Whether labels of its source are neither 0 nor 1, and its pairs come with them.
-        shift: Added to a sample's number for its place in the epochs: see ``courses``.
     """
 
     source: str
@@ -112,7 +111,6 @@ class Stream:
     of_records: int | None = None
     shares: Mapping[str, float] | None = None
     graded: bool = False
-    shift: int = 0
 
     @property
     def tells(self) -> bool:
@@ -125,9 +123,9 @@ class Stream:
         return self.pool.compiled.is_given
 
     @property
-    def anchors_a_draw(self) -> int:
-        """How many anchors a draw takes: of pairs as they were judged one for each pair."""
-        return 1 + self.negatives if self.is_given else 1
+    def version(self) -> int:
+        """The version of the corpus that it is drawn from."""
+        return int(self.pool.compiled.parameters["version"])
 
     @property
     def recipe(self) -> TripletRecipe | TextRecipe:
@@ -159,7 +157,7 @@ class Stream:
     def draw_at(self, index: Integers) -> Draw:
         """Return the chunks of some of the stream's samples; their numbers ascend, gaps or not."""
         anchors = self.pool.anchors
-        units, visits = ranks_at(self._keys["order"], len(anchors), index + self.shift)
+        units, visits = ranks_at(self._keys["order"], len(anchors), index)
         anchor_at = self._anchor_at(units, visits)
         draw = Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
         if self.pool.labels is not None:

@@ -237,10 +237,6 @@ class TokenShards:
         position: int = 0,
     ) -> TokenSampler:
         schedule = self.schedule(settings, events)
-
-        def open_source(name: str) -> list[Any]:
-            return self._streams(settings, [name])
-
         streams = self._streams(settings, sorted(schedule.drawn))
         planner = TokenPlanner(streams, schedule, seed=settings.seed)
         mixture = schedule.mixture
@@ -248,19 +244,23 @@ class TokenShards:
             mixture = replace(mixture, lengths=planner.lengths(settings.sources))
             settings = replace(settings, mixture=mixture.to_dict())
             planner.schedule = self.schedule(settings, events)
+
+        def open_source(name: str) -> None:
+            planner.add(self._streams(settings, [name]))
+
         fetcher = TokenFetcher(
             planner.rows,
             self.file,
             self.path,
             self.manifest,
-            padded_from=settings.padded_from(planner.epoch_length),
+            padded_from=settings.padded_from(planner.epoch_start),
             pads=settings.remainder == "pad",
         )
         reader = BatchReader(
             planner,
             cast(Any, fetcher),  # what a reader asks of one, of rows of tokens
             settings.rank_part(),
-            end=settings.end(planner.epoch_length),
+            end=settings.end(planner.epoch_start),
             prefetch=settings.prefetch,
             block_bytes=_BLOCK_BYTES,
         )

@@ -51,10 +51,10 @@ class TokenStream:
     recipe: RowRecipe
     seed: int
 
-    negatives = anchors_a_draw = 1
+    negatives = 1
     fallback_anchors = 0
     is_given = graded = tells = False
-    negatives_from = candidates = None
+    negatives_from = candidates = version = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -99,30 +99,27 @@ class TokenPlanner(Planner):
                 leaf += stream.bucket * len(self.schedule.sources)
             self._leaves[leaf] = number
 
-    def dealt(self, draws: Sequence[int]) -> Integers:
+    def _dealt(self, draws: int) -> Integers:
         """Return how many of the first so many positions each stream gets."""
         schedule = self.schedule
         if not isinstance(schedule, BucketSchedule):
-            return super().dealt(draws)
-        found = np.zeros((len(draws), len(self.streams)), np.int64)
-        for row, wanted in enumerate(draws):
-            counts = schedule.dealt(wanted)
-            for leaf, number in self._leaves.items():
-                found[row, number] = counts[leaf]
+            return super()._dealt(draws)
+        found, counts = np.zeros(len(self.streams), np.int64), schedule.dealt(draws)
+        for leaf, number in self._leaves.items():
+            found[number] = counts[leaf]
         return found
 
     def _shares(self, schedule: Schedule, numbers: Integers) -> Iterator[Any]:
         """Yield what each stream gets of some positions."""
         for share in schedule.deal(numbers):
-            number = self._leaves[share.leaf]
-            yield number, number, share.offsets, share.indexes
+            yield self._leaves[share.leaf], share.offsets, share.indexes
 
     def _draws(
         self, numbers: Integers, shares: Iterable[Any], asked: list[Asked], offset: int
     ) -> Plan:
         """Plan positions; nothing is asked for again."""
         streams, rows, epochs = (np.zeros(len(numbers), np.int64) for _ in range(3))
-        for _, number, at, index in shares:
+        for number, at, index in shares:
             streams[at] = number
             rows[at], epochs[at] = self.rows[number].draw(index)
         return Plan(numbers, streams, [rows, epochs], [], np.zeros(len(numbers), bool))

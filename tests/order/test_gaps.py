@@ -10,7 +10,6 @@ from effort import often, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckplets.base.arrays import Grown
 from duckplets.order import permute
 from duckplets.order.apportion import Apportionment
 from duckplets.order.changes import Event
@@ -112,18 +111,3 @@ def test_epochs_are_sorted_by_all_bits_of_their_hashes(monkeypatch: pytest.Monke
     orders = permute._orders(5, n, np.arange(3))
     cells = np.arange(3 * n).reshape(3, n)
     assert (orders == np.argsort(alike(5, cells), axis=1, kind="stable")).all()
-
-
-@settings(max_examples=often(100, less=25), deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.lists(st.integers(), max_size=3)), max_size=30),
-    st.randoms(),
-)
-def test_what_has_grown_leaves_what_it_grew_from(changes: Any, draw: Any) -> None:
-    made: list[tuple[Grown[int], list[int]]] = [(Grown([1, 2]), [1, 2])]
-    for back, last in changes:
-        grown, items = made[-1 if draw.random() < 0.8 else draw.randrange(len(made))]
-        kept = max(0, len(items) - back)
-        made.append((grown.changed(kept, last), items[:kept] + last))
-    for grown, items in made:
-        assert list(grown) == items == [grown[i] for i in range(len(grown))]

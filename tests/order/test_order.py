@@ -239,7 +239,7 @@ def test_the_first_thousand_draws_never_change(name: str, golden: Golden) -> Non
 
 
 def test_keys_and_hashes_never_change() -> None:
-    assert order.ORDER_VERSION == 2
+    assert order.ORDER_VERSION == 3
     purpose = key(7, "faq", "anchor_context", "order")
     assert purpose == 7957304198024520427
     assert hashed(purpose, np.arange(3)).tolist() == [

@@ -141,7 +141,7 @@ def bounded(**arguments: Any) -> RunSettings:
 
 def served(planner: Planner, run: RunSettings) -> list[list[list[tuple[str, int, int]]]]:
     """Return (source, row, position) of every sample of every batch of every rank."""
-    end = run.end(planner.epoch_length)
+    end = run.end(planner.epoch_start)
     assert end is not None
     planner.end = end
     plan = planner.plan(0, end)
@@ -194,12 +194,13 @@ def test_full_batches_differ_in_no_rank_and_rows_by_one_at_most(mixed: bool) -> 
                     rank=0,
                 )
                 total = epochs * sum(rows.values())
-                ranks = served(planner(rows, run.global_batch, n, mixture), run)
+                plan = planner(rows, run.global_batch, n, mixture)
+                ranks = served(plan, run)
                 batches = total / run.global_batch
                 expected = int(batches) if remainder == "drop" else int(-(-batches // 1))
                 assert {len(batches) for batches in ranks} == {expected}
                 assert {len(b) for batches in ranks for b in batches} <= {size}
-                padded = run.padded_from(total // epochs)
+                padded = run.padded_from(plan.epoch_start)
                 assert padded == (total if remainder == "pad" else None)
                 for name in rows:
                     counts = Counter(s[1] for r in ranks for b in r for s in b if s[0] == name)

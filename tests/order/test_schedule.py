@@ -80,7 +80,7 @@ class Case:
         here = self._normal(weights, begin)
         if ramp is None or ramp.end_step is None:
             return here
-        way = Fraction(step - begin, ramp.end_step - begin)
+        way = (step - begin + Fraction(1, 2)) / (ramp.end_step - begin)  # of the stair's middle
         there = self._normal(weights | dict(ramp.weights), begin)
         return [a + (b - a) * way for a, b in zip(here, there, strict=True)]
 
@@ -298,7 +298,7 @@ def assert_same(one: Schedule, other: Schedule) -> None:
         pairs = zip(*(walked(s, start, start + 400) for s in (one, other)), strict=True)
         assert all(a.tolist() == b.tolist() for a, b in pairs)
     for position in (0, 77, 1001):
-        assert one.stretch(position, 56) == other.stretch(position, 56)
+        assert one.block(position, 56) == other.block(position, 56)
 
 
 @EXAMPLES
@@ -364,41 +364,41 @@ def test_planned_and_drawn_name_what_is_drawn_from() -> None:
         assert told.drawn == planned | {"delta"}
 
 
-# -- stretches --------------------------------------------------------------------------------
+# -- blocks -----------------------------------------------------------------------------------
 
 
 @EXAMPLES
 @given(cases(), st.sampled_from([1, 2, 5, 64]), st.none() | st.integers(1, 300))
-def test_stretches_partition_the_positions_and_cross_no_change(
+def test_blocks_partition_the_positions_and_cross_no_change(
     case: Case, batches: int, end: int | None
 ) -> None:
     schedule, length = case.schedule(), batches * case.batch
     changes = {step * case.batch for step in case.changes()} | ({end} if end else set())
     at = 0
     while at < 80 * case.batch:
-        low, high = schedule.stretch(at, length, end)
+        low, high = schedule.block(at, length, end)
         assert low == at < high <= low + length
         assert not [change for change in changes if low < change < high]
         assert high % case.batch == 0 or high == end
         assert low % length == 0 or low in {end, *(step * case.batch for step in case.changes())}
         for place in (low, (low + high) // 2, high - 1):
-            assert schedule.stretch(place, length, end) == (low, high)
+            assert schedule.block(place, length, end) == (low, high)
         at = high
 
 
 @EXAMPLES
 @given(cases(), st.lists(st.integers(0, 90), max_size=6), st.integers(2, 9))
-def test_events_where_stretches_begin_move_no_stretch(
+def test_events_where_blocks_begin_move_no_block(
     case: Case, steps: list[int], batches: int
 ) -> None:
     case = replace(case, events={})
     schedule, length, end = case.schedule(), batches * case.batch, 77 * case.batch + 1
-    before = [schedule.stretch(at, length, end) for at in range(90 * case.batch)]
+    before = [schedule.block(at, length, end) for at in range(90 * case.batch)]
     for step in sorted(steps):
-        low, _ = schedule.stretch(step * case.batch, length, end)
+        low, _ = schedule.block(step * case.batch, length, end)
         if low % case.batch == 0:
             schedule = schedule.with_event(low // case.batch, Event({case.sources[0]: 1}))
-    assert [schedule.stretch(at, length, end) for at in range(90 * case.batch)] == before
+    assert [schedule.block(at, length, end) for at in range(90 * case.batch)] == before
 
 
 # -- threads ----------------------------------------------------------------------------------

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import operator
 import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -22,8 +20,6 @@ from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, writ
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.order.apportion import Ramp
-from duckplets.order.weights import exact_shares
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -172,45 +168,15 @@ def test_a_run_of_two_recipes_that_ends_within_a_block_is_counted(
         assert {row["recipe"]: row["samples"] for row in found.table.to_pylist()} == expected
 
 
-def floor_of(batch: int, draws: Any) -> Any:
-    return draws // batch
-
-
-def test_a_long_ramp_is_summed_up_within_three_of_what_is_dealt() -> None:
-    draw = random.Random(0)
-    for _ in range(often(200, less=5)):
-        weights = [[draw.choice([0, 1, draw.random()]) for _ in range(draw.randint(2, 20))]]
-        weights.append([draw.random() for _ in weights[0]])
-        batch, steps = draw.randint(1, 300), draw.randint(2, 3000)
-        weights[0][0] = 1.0
-        start, end = (exact_shares(w, 1) for w in weights)
-        ramp = Ramp(
-            start,
-            end,
-            steps,
-            purpose=draw.getrandbits(60),
-            edges=partial(operator.mul, batch),
-            step_of=partial(floor_of, batch),
-        )
-        items = draw.randrange(steps * batch)
-        dealt = [ramp.count(leaf, items) for leaf in range(len(start))]
-        assert ramp.counts(items) == dealt
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("duckplets.order.apportion._AT_ONCE", 0)
-            found = ramp.counts(items)
-        assert sum(found) == items
-        assert max(abs(a - b) for a, b in zip(found, dealt, strict=True)) <= 3
-
-
 def test_a_billion_samples_are_counted_not_drawn(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anneal = dp.Anneal(1000, {"a": 9}, end_step=3_000_000)
     sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, anneal=anneal), batch_size=256)
     monkeypatch.setattr("duckplets.samples.stream.Stream.draw", None)
-    monkeypatch.setattr("duckplets.order.apportion.Ramp._deal", None)
+    monkeypatch.setattr("duckplets.order.apportion._descend", None)
     found = sampler.forecast(4_000_000)
-    assert not found.exact
+    assert found.exact
     assert pc.sum(found.table["samples"]).as_py() == 4_000_000 * 256
     assert set(found.table["start_step"].to_pylist()) == {0, 1000, 3_000_000}
 

@@ -68,7 +68,7 @@ def test_judged_pairs_and_prefixes_of_both_versions(corpus: dp.Corpus) -> None:
     columns = ["anchor", "other", "label", "anchor_record_id", "other_record_id", "source"]
     how: dict[str, Any] = {"columns": [*columns, "anchor_prefix"], "batch_size": 7}
     steps, more = 3, 30
-    with corpus.sampler("pairs", **how) as sampler:
+    with corpus.sampler("pairs", mixture={"judged": 1}, **how) as sampler:
         before = rows_of(sampler, steps)
         sampler.save()
     grow(corpus)
@@ -82,19 +82,13 @@ def test_judged_pairs_and_prefixes_of_both_versions(corpus: dp.Corpus) -> None:
     for row in rows:
         assert row["anchor"].startswith(row["anchor_prefix"])
         assert f"from={row['source']}" in row["anchor_prefix"]
-    assert "new" in {row["source"] for row in after} - {row["source"] for row in before}
-    judged = [row for row in rows if row["source"] == "judged"]
-    for row in judged:
+    for row in rows:
         assert row["anchor_record_id"] == row["other_record_id"]
         assert row["label"] == int(row["anchor_record_id"].split("/")[1]) % 2
-    ids = [row["anchor_record_id"] for row in judged]
-    begun = next(i for i, name in enumerate(ids) if int(name.split("/")[1]) >= SIZES[0])
-    low = begun - begun % SIZES[0]  # the epoch in which the new ones come begins here
-    for start in range(0, low, SIZES[0]):
-        assert len({*ids[start : start + SIZES[0]]}) == SIZES[0]
-    assert low > 0
-    for start in range(low, len(ids) - SIZES[1], SIZES[1]):
-        assert len({*ids[start : start + SIZES[1]]}) == SIZES[1]
+    ids = [[row["anchor_record_id"] for row in of] for of in (before, after)]
+    for found, size in zip(ids, SIZES, strict=True):  # each begins with an epoch of its own
+        for start in range(0, len(found) - size, size):
+            assert len({*found[start : start + size]}) == size
 
 
 def embed(corpus: dp.Corpus, name: str, lacking: str = "no such text") -> None:
@@ -159,18 +153,19 @@ def test_a_recipe_that_finds_nothing_any_more_is_told(corpus: dp.Corpus) -> None
         sampler.save()
     grow(corpus)
     with corpus.resume(version="newest") as sampler:
-        assert any("'late' found no anchor when the run was opened" in n for n in sampler.notes)
         assert not any("finds no anchor" in note for note in sampler.notes)
+        assert {row["recipe"] for row in rows_of(sampler, 30)} >= {"few", "some", "late"}
     row = pa.table({"id": ["3"], "a": ["x"], "p": ["y"], "t": [0]})
     other = dp.MemorySource(row, anchor="a", positive="p", id="id", meta=["t"])
     corpus.ingest(other, name="plain", on_conflict="replace", progress=False)
     with corpus.resume(version="newest") as sampler:
-        told = [note for note in sampler.notes if "'few' finds no anchor in the version" in note]
-        assert "(1 anchor), records that were removed since among it" in told[0]
-        assert {row["recipe"] for row in rows_of(sampler, 20)} >= {"few", "some"}
+        told = [note for note in sampler.notes if "'few' finds no anchor in corpus version" in note]
+        assert "and is left out of it" in told[0]
+        assert {row["recipe"] for row in rows_of(sampler, 20)} == {"late", "some", "anchor_context"}
         sampler.save()
+        expected = rows_of(sampler, 5)
     with corpus.resume() as sampler:
-        assert told[0] in sampler.notes
+        assert rows_of(sampler, 5) == expected
 
 
 class Weighed(dp.MemorySource):

@@ -135,8 +135,9 @@ def test_every_step_is_drawn_by_its_weights(corpus: dp.Corpus, name: str) -> Non
         near(12, 0.5, 0.5, 0)
         near(13, 0, 0.5, 0.5)
     elif name == "ramp":
-        near(4, 0.9, 0.1, 0)
-        near(17, 0.45, (0.1 + 1 / 3) / 2, 1 / 3)
+        for step in (4, 17):  # of the stair's middle
+            way = (step + 0.5 - 4) / 26
+            near(step, 0.9 * (1 - way), 0.1 * (1 - way) + way / 3, 2 / 3 * way)
         near(30, 0, 1 / 3, 2 / 3)
     else:
         near(8, 100**0.25 / (100**0.25 + 1), 1 / (100**0.25 + 1), 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,30 +52,91 @@ def check(row: dict[str, Any]) -> bool:
     """Check the label of a pair; returns whether it is one that was judged."""
     source, number = row["anchor_record_id"].split("/")
     is_own = row["anchor_record_id"] == row["other_record_id"]
-    if source.startswith("plain") or not is_own:
+    if row["reason"] != "given":
         assert row["label"] == is_own
         assert (row["reason"], row["negative_by"]) == (
             (None, None) if is_own else ("other_record", "random")
         )
         return False
     assert row["label"] == label(source, int(number))
-    assert (row["reason"], row["negative_by"]) == ("given", None)
+    assert row["negative_by"] is None
     assert {row["anchor"], row["other"]} == {f"{source} asks {number}", f"{source} says {number}"}
     return True
 
 
-def test_no_pair_with_a_text_of_another_record_is_labelled_positive(tmp_path: Path) -> None:
-    with judged(tmp_path / "c.duckdb", binary=400) as corpus:
-        wide = corpus.sampler(
-            "pairs", batch_size=100, columns=COLUMNS, structural_negatives=True, seed=3
-        )
-        rows = rows_of(wide, 8)
-        made = [row for row in rows if not check(row)]
-        assert len(made) == 400
-        assert {row["label"] for row in made} == {0}
-        bare = rows_of(corpus.sampler("pairs", batch_size=100, columns=COLUMNS, run="bare"), 4)
-        assert all(map(check, bare))
-        assert Counter(row["label"] for row in bare) == {0: 200, 1: 200}
+SIZES = {"binary": 12, "graded": 15, "plain": 9}
+GOOD = dp.TripletRecipe("good", ANCHOR, dp.role("context", "label >= 1"), CONTEXT)
+# Which sources weigh anything, what is asked for, and which pairs these are; or what is refused.
+CASES: dict[str, tuple[set[str], dict[str, Any], str]] = {
+    "binary": ({"binary"}, {}, "labelled"),
+    "labels": ({"binary", "graded"}, {}, "labelled"),
+    "plain": ({"plain"}, {}, "drawn"),
+    "several": ({"plain"}, {"negatives": 3}, "drawn"),
+    "asked": ({"binary"}, {"pairs": "labelled"}, "labelled"),
+    "drawn": ({"binary", "plain"}, {"pairs": "drawn"}, "drawn"),
+    "graded": ({"graded"}, {"pairs": "drawn", "recipes": [GOOD]}, "drawn"),
+    "both": ({"binary", "plain"}, {}, "source 'binary' come with labels, and .*'plain' have none"),
+    "bare": ({"binary", "plain"}, {"pairs": "labelled"}, "source 'plain' has no labels"),
+    "none": ({"plain"}, {"pairs": "labelled"}, "source 'plain' has no labels"),
+    "negatives": ({"binary"}, {"negatives": 2}, "negatives=2: pairs that were judged come with"),
+    "apart": ({"graded"}, {"no_duplicates": "negatives"}, "no_duplicates='negatives': pairs that"),
+    "word": ({"plain"}, {"pairs": "both"}, "pairs='both': give 'labelled' or 'drawn'"),
+    "triplets": ({"plain"}, {"kind": "triplets", "pairs": "drawn"}, "triplets are no pairs"),
+    "simcse": (
+        {"binary"},
+        {"recipes": [dp.TripletRecipe("same", ANCHOR, ANCHOR, ANCHOR, allow_same_anchor_positive=True)]},  # noqa: E501
+        "its positive is the anchor itself",
+    ),
+    "near": (
+        {"binary"},
+        {"recipes": [dp.TripletRecipe("near", ANCHOR, dp.near_date(3), ANCHOR)]},
+        "its positive is of another record",
+    ),
+    "windows": (
+        {"binary"},
+        {"recipes": [dp.TripletRecipe("windows", CONTEXT, CONTEXT, CONTEXT)]},
+        "finds no anchor",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    """A corpus with labels of 0 and 1, with grades, and with none."""
+    with judged(tmp_path_factory.mktemp("pairs") / "c.duckdb", **SIZES) as corpus:
+        yield corpus
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_run_has_pairs_that_were_judged_or_pairs_that_are_drawn(
+    mixed: dp.Corpus, name: str
+) -> None:
+    sources, given, expected = CASES[name]
+    mixture = {source: float(source in sources) for source in SIZES}
+    run = {"kind": "pairs", "batch_size": 6, "columns": COLUMNS, "mixture": mixture, **given}
+    if given.get("kind"):
+        del run["columns"]
+    if expected not in ("labelled", "drawn"):
+        with pytest.raises(dp.DuckpletsError, match=expected):
+            mixed.sampler(**run)
+        return
+    with mixed.sampler(run=name, **run) as sampler:
+        rows = rows_of(sampler, 20)
+        assert {row["source"] for row in rows} == sources
+        assert {check(row) for row in rows} == {expected == "labelled"}
+        is_float = expected == "labelled"  # a source of the corpus that weighs 0 has grades
+        assert sampler.batch_at(0).table["label"].type == (pa.float64() if is_float else pa.int64())
+        assert sampler.settings.pairs == expected
+        told = {"labelled": "given", "drawn": "random"}[expected]
+        assert {*sampler.forecast().table["negatives"].to_pylist()} == {told}
+        assert sampler.served(0, 60)["label"].to_pylist() == [row["label"] for row in rows[:60]]
+        if expected == "drawn":  # no pair that was judged negative is called a positive
+            wrong = [r for r in rows if r["label"] and label(r["source"], number_of(r)) == 0]
+            assert not [row for row in wrong if row["source"] == "binary"]
+
+
+def number_of(row: dict[str, Any]) -> int:
+    return int(row["anchor_record_id"].split("/")[1])
 
 
 @pytest.mark.parametrize("seed", range(often(40, less=2)))
@@ -84,57 +146,44 @@ def test_every_judged_pair_comes_once_an_epoch_with_its_own_label(
     draw = random.Random(seed)
     kind = draw.choice(["binary", "graded"])
     size, batch = draw.choice([1, 2, 3, 7, 33, 64]), draw.choice([1, 3, 8])
-    swap = draw.random() < 0.5
-    apart: Any = draw.choice([False, True, "negatives"])
+    swap, apart = draw.random() < 0.5, draw.random() < 0.5 and size > batch
     with judged(tmp_path / "c.duckdb", **{kind: size}) as corpus:
         sampler = corpus.sampler(
             "pairs", batch_size=batch, columns=COLUMNS, epochs=3, seed=seed, swap=swap,
-            no_duplicates=apart if size > batch else False,
+            no_duplicates=apart,
         )  # fmt: skip
         rows = [row for each in sampler for row in each.to_pylist()]
         assert all(map(check, rows))
         for epoch in range(3):
             seen = Counter(r["anchor_record_id"] for r in rows[epoch * size : (epoch + 1) * size])
-            assert len(seen) == size or apart is True
+            assert len(seen) == size or apart
         assert set(Counter(row["anchor_record_id"] for row in rows).values()) == {3}
         if not swap:
             assert all("asks" in row["anchor"] for row in rows)
         table = sampler.forecast().table
         assert table["samples"].to_pylist() == [3 * size]
         assert table["visits"].to_pylist() == [3.0]
-        assert table["negatives"].to_pylist() == ["given"]
 
 
-def test_grades_make_all_labels_floats_and_the_run_says_so(tmp_path: Path) -> None:
-    with judged(tmp_path / "c.duckdb", binary=12, graded=15, plain=9) as corpus:
-        one = corpus.sampler(
-            "pairs", batch_size=6, mixture=dp.Mixture({"graded": 0, "plain": 0}, omitted=1)
-        )
-        assert one.batch_at(0).table["label"].type == pa.int64()
-        with pytest.raises(dp.SamplerError, match=r"'graded' has grades.*are integers"):
-            one.set_weights({"graded": 1})
-        columns = COLUMNS
-        options: dict[str, Any] = {"negatives": 2, "columns": columns, "mixture": "equal"}
-        every = corpus.sampler("pairs", batch_size=6, run="every", **options)
+def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> None:
+    options: dict[str, Any] = {"columns": COLUMNS, "mixture": "equal", "pairs": "labelled"}
+    with mixed.sampler("pairs", batch_size=6, run="every", **options) as every:
         assert every.batch_at(0).table["label"].type == pa.float64()
         assert any("labels are floats, for there are grades in 'graded'" in n for n in every.notes)
         rows = rows_of(every, 30)
-        assert Counter(row["source"] for row in rows if check(row)) == {"binary": 60, "graded": 60}
+        assert Counter(row["source"] for row in rows if check(row)) == {"binary": 90, "graded": 90}
         assert "grades as given" in every.describe()
-        assert any("labels are floats" in warning for warning in every.forecast().warnings)
         # By position alone, whatever the ranks and wherever it begins.
         for rank in range(2):
             options |= {"run": f"r{rank}", "rank": rank, "world_size": 2}
-            part = corpus.sampler("pairs", batch_size=3, **options)
-            for step in (0, 7, 29):
-                whole = every.batch_at(step).table
-                assert part.batch_at(step).table.equals(whole.slice(3 * rank, 3))
-        served = every.served(0, 60)
-        assert served["label"].to_pylist() == [row["label"] for row in rows[:60]]
+            with mixed.sampler("pairs", batch_size=3, **options) as part:
+                for step in (0, 7, 29):
+                    whole = every.batch_at(step).table
+                    assert part.batch_at(step).table.equals(whole.slice(3 * rank, 3))
 
 
 def test_a_run_goes_on_where_it_was_saved_with_and_without_a_snapshot(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"batch_size": 7, "columns": COLUMNS, "structural_negatives": True}
+    options: dict[str, Any] = {"batch_size": 7, "columns": COLUMNS}
     with judged(tmp_path / "c.duckdb", binary=20, graded=11) as corpus:
         held = corpus.sampler("pairs", **options, snapshot=False)
         expected = [held.batch_at(step).table for step in range(12)]
@@ -143,51 +192,10 @@ def test_a_run_goes_on_where_it_was_saved_with_and_without_a_snapshot(tmp_path: 
         for step in range(5):
             assert next(sampler).table.equals(expected[step])
         sampler.save()
-        with pytest.raises(dp.StateMismatchError, match="structural_negatives"):
-            corpus.resume(structural_negatives=False)
-        again = corpus.resume()
+        with pytest.raises(dp.StateMismatchError, match="pairs"):
+            corpus.resume(pairs="drawn")
+        again = corpus.resume(pairs="labelled")
         assert [next(again).table.equals(expected[step]) for step in range(5, 12)] == [True] * 7
-        kept = corpus.sampler("pairs", **options | {"structural_negatives": False}, run="given")
-        assert "structural_negatives" not in kept.settings.fingerprint()
-        assert all(check(row) for row in rows_of(kept, 4))
-
-
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "kind": ({"kind": "triplets", "structural_negatives": True}, "triplets have no labels"),
-    "bool": ({"structural_negatives": 1}, "give True or False"),
-    "none": ({"negatives": 2}, "come as they were judged; give structural_negatives=True"),
-    "simcse": (
-        {"recipes": [dp.TripletRecipe("same", ANCHOR, ANCHOR, ANCHOR, allow_same_anchor_positive=True)]},  # noqa: E501
-        "its positive is the anchor itself",
-    ),
-    "near": (
-        {"recipes": [dp.TripletRecipe("near", ANCHOR, dp.near_date(3), ANCHOR)]},
-        "its positive is of another record",
-    ),
-    "windows": (
-        {"recipes": [dp.TripletRecipe("windows", CONTEXT, CONTEXT, CONTEXT)]},
-        "finds no anchor",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_no_label_judges_is_refused(tmp_path: Path, name: str) -> None:
-    given, message = REFUSED[name]
-    arguments = {"kind": "pairs", "batch_size": 2, **given}
-    with (
-        judged(tmp_path / "c.duckdb", binary=6) as corpus,
-        pytest.raises(dp.DuckpletsError, match=message),
-    ):
-        corpus.sampler(**arguments)
-
-
-def test_without_labels_there_are_no_structural_negatives(tmp_path: Path) -> None:
-    with judged(tmp_path / "c.duckdb", plain=6) as corpus:
-        with pytest.raises(dp.SamplerError, match="no source has labels"):
-            corpus.sampler("pairs", structural_negatives=True)
-        labels = corpus.sampler("pairs", batch_size=4).batch_at(0).table["label"]
-        assert labels.type == pa.int64()
 
 
 # ---- triplets

@@ -166,8 +166,8 @@ def test_labels_in_lists_of_the_hub_and_on_the_command_line(tmp_path: Path) -> N
     ok("split", path, "--train", "1")
     run = ["sample", path, "--kind", "pairs", "--batch-size", "2", "--steps", "1"]
     assert sorted(row["label"] for row in lines(ok(*run))) == [0, 1]
-    told = ok(*run, "--structural-negatives")
-    assert {row["reason"] for row in lines(told)} == {"given", "other_record"}
+    told = ok(*run[:-1], "2", "--pairs", "drawn")
+    assert {row["reason"] for row in lines(told)} == {None, "other_record"}
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {

@@ -122,8 +122,7 @@ class RunStates:
     @classmethod
     def of(cls, sampler: Sampler) -> RunStates:
         """Return that of a sampler at its start."""
-        end = sampler.settings.end(sampler.epoch_length)
-        settings = sampler.settings
+        settings, end = sampler.settings, sampler._reader.end
         sources = settings.versions[-1].sources
         start = standing(sampler, 0, 1)
         return cls(start, settings.global_batch, end, settings.mixture, sources)
