@@ -30,7 +30,7 @@ from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
 from duckplets.text.denoiser import Denoiser
 from duckplets.text.normaliser import Normaliser
-from duckplets.text.preprocessors import Preprocessor, registered
+from duckplets.text.preprocessors import REGISTRY, Preprocessor
 from duckplets.text.windows import Windows, windows, windows_of
 
 _SECTIONS = 16_384  # sections a batch
@@ -155,13 +155,13 @@ def _chunked(database: Database, chunking: Chunking) -> int:
     before, after = fingerprint(database), chunking.fingerprint()
     if before == after and chunking.tokenizer is None:
         return 0
-    if isinstance(chunking.chunker, Chunker):
-        chunkers.registered(chunking.chunker)  # refuses what is not
+    if isinstance(chunking.chunker, Chunker):  # what is not registered is refused here
+        chunkers.REGISTRY.find(chunking.chunker.name, chunking.chunker.version)
     anew = before.get("preprocessors") != after.get("preprocessors")
     if anew:
         for preprocessor in chunking.preprocessors:
             if isinstance(preprocessor, Preprocessor):
-                registered(preprocessor)  # refuses what is not
+                REGISTRY.find(preprocessor.name, preprocessor.version)
         _refuse_unfinished(database)
         _refuse_placed(database)
     recount = chunking.tokenizer is not None or before["tokenizer"] is not None

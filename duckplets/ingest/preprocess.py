@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 from duckplets.errors import ChunkingError
 from duckplets.text.chunking import Chunking
 from duckplets.text.preprocessors import (
+    REGISTRY,
     AnyPreprocessor,
     Cleaner,
     Preprocessor,
     name_of,
-    registered,
 )
 
 __all__ = ["NOTHING_LEFT", "Cleaned", "clean", "preprocess"]
@@ -142,7 +142,8 @@ def clean(
 
 def _called(texts: pa.Array, preprocessor: Preprocessor, label: Callable[[int], str]) -> pa.Array:
     """Call a function on every text; what is blank after that is dropped."""
-    function, name = registered(preprocessor), preprocessor.name
+    name = preprocessor.name
+    function = REGISTRY.find(name, preprocessor.version)
     given = texts.to_pylist()
     cleaned = [
         None if text is None else _call(function, text, name, label, at)

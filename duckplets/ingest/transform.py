@@ -18,13 +18,7 @@ from duckplets.ingest.preprocess import preprocess
 from duckplets.ingest.streams import Item
 from duckplets.sources import Mark
 from duckplets.text.chunking import Chunking
-from duckplets.text.preprocessors import (
-    AnyPreprocessor,
-    Cleaner,
-    Preprocessor,
-    register_preprocessor,
-    registered,
-)
+from duckplets.text.preprocessors import REGISTRY, AnyPreprocessor, Cleaner, Preprocessor
 
 ROWS = 4_096  # that are made ready at once
 
@@ -46,14 +40,14 @@ class Transform(NamedTuple):
     def of(cls, chunking: Chunking, gates: Gates | None) -> Transform | None:
         """Return what there is to do; None for nothing."""
         own = (each for each in chunking.preprocessors if isinstance(each, Preprocessor))
-        functions = tuple((each, registered(each)) for each in own)
+        functions = tuple((each, REGISTRY.find(each.name, each.version)) for each in own)
         found = cls(chunking.preprocessors, functions, gates.measuring if gates else None)
         return found if found.preprocessors or found.measuring is not None else None
 
     def done(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows that are clean and measured, some at a time."""
         for each, function in self.functions:
-            register_preprocessor(each.name, function, each.version)
+            REGISTRY.add(each.name, each.version, function)
         chunking = Chunking(preprocessors=self.preprocessors)
         for batch in batches:
             for start in range(0, batch.num_rows, ROWS):

@@ -1,11 +1,9 @@
 """Name and find what cuts texts into spans of its own: sentences, headings, code, a function.
 
-    name ─checked→ settings of the chunking ─registered→ function(text) ─spans_of→ Spans
+    name ─checked→ settings of the chunking ─REGISTRY→ function(text) ─spans_of→ ChunkSpans
 
-The decision that matters: a chunker gives spans and nothing else. Tokens, hashes and numbers of
-windows follow from spans as they do without one, block by block, so that identity stays what it is
-and only the call itself goes text by text. As with preprocessors, a corpus stores name and version
-of a function, never the function: whoever draws samples needs no such code.
+A chunker gives spans and nothing else. Tokens, hashes and numbers of windows follow from spans as
+they do without one, block by block; only the call itself goes text by text.
 """
 
 from __future__ import annotations
@@ -21,18 +19,10 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Integers
 from duckplets.base.checks import checked_name
+from duckplets.base.registry import Registry
 from duckplets.base.sanitize import shown
-from duckplets.errors import ChunkingError, nearest
-
-__all__ = [
-    "WINDOWS",
-    "ChunkSpans",
-    "Chunker",
-    "checked",
-    "register_chunker",
-    "registered",
-    "spans_of",
-]
+from duckplets.base.settings import from_plain
+from duckplets.errors import ChunkingError
 
 WINDOWS = "windows"  # what the command line calls having no chunker
 Cutter = Callable[[str], Iterable[Sequence[Any]]]
@@ -61,10 +51,6 @@ class Chunker:
             raise ChunkingError(f"chunker name {WINDOWS!r} is taken: it stands for chunker=None")
         for what, text in (("name", self.name), ("version", self.version)):
             checked_name(f"chunker {what} {text!r}", text, ChunkingError, slash=True)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values."""
-        return {"name": self.name, "version": self.version}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,91 +99,40 @@ def register_chunker(name: str, function: Cutter, version: int | str = 1) -> Chu
     Raises:
         ChunkingError: A wrong name or version, or not a function.
     """
-    if not isinstance(version, int | str) or isinstance(version, bool):
-        raise ChunkingError(f"chunker version {version!r}: expected a number or a text")
-    chunker = Chunker(name=name, version=str(version))
-    if any(name == built_in for built_in, _ in _BUILT_IN):
-        raise ChunkingError(f"chunker name {name!r} is taken: it is built in")
-    if not callable(function):
-        raise ChunkingError(
-            f"chunker {name!r} is {function!r}: expected a function of a text that returns spans"
-        )
-    _REGISTERED.pop((name, chunker.version), None)
-    _REGISTERED[name, chunker.version] = function
+    chunker = Chunker(name=name, version=REGISTRY.version_of(version))
+    REGISTRY.add(name, chunker.version, function)
     return chunker
-
-
-def registered(chunker: Chunker) -> Cutter:
-    """Return the function of a chunker.
-
-    Raises:
-        ChunkingError: It is not registered in this process.
-    """
-    name, version = chunker.name, chunker.version
-    if function := _REGISTERED.get((name, version)):
-        return function
-    if versions := [other for known, other in _REGISTERED if known == name]:
-        raise ChunkingError(
-            f"chunker {name!r} is asked for in version {version!r}, and registered in "
-            f"{', '.join(map(repr, versions))}: register that version, or chunk the corpus with "
-            f"the other"
-        )
-    raise _unknown(name, f", version={version!r}")
 
 
 def checked(given: Any) -> Chunker | None:
     """Return the chunker a user named, or a corpus stored, as a value that can be stored.
 
-    Args:
-        given: A name, which stands for the version that was registered last; a ``Chunker``, or an
-            object of its ``name`` and ``version``, which need not be registered; or None.
-
-    Raises:
-        ChunkingError: It is none of these, or a name that is not registered.
+    A name stands for the version registered last; a ``Chunker``, or an object of its fields, need
+    not be registered.
     """
     if given is None or isinstance(given, Chunker):
         return given
     if isinstance(given, Mapping) and "name" in given:
-        for key in given:
-            if key not in ("name", "version"):
-                raise ChunkingError(f"chunker: unknown key {key!r}; known: name, version")
-        return Chunker(**given)
+        return from_plain(Chunker, given, ChunkingError, "chunker")
     if not isinstance(given, str):
         raise ChunkingError(
             f"chunker={given!r}: expected a name, such as 'sentences', or one that "
             f"dp.register_chunker has given a function, or None for windows"
         )
-    for name, version in reversed(_REGISTERED):
-        if name == given:
-            return Chunker(name=name, version=version)
-    raise _unknown(given)
-
-
-def _unknown(name: str, version: str = "") -> ChunkingError:
-    known = dict.fromkeys(known for known, _ in _REGISTERED)
-    return ChunkingError(
-        f"chunker {name!r} is not registered{nearest(name, known)}; there are {', '.join(known)}; "
-        f"another is made known, before ingest or chunk, by: "
-        f"dp.register_chunker({name!r}, function{version})"
-    )
+    return Chunker(name=given, version=REGISTRY.newest(given))
 
 
 # ---- what a function gives
 
 
 def spans_of(texts: pa.Array, chunker: Chunker, place: Place) -> ChunkSpans:
-    """Call a chunker on texts and check what it gives, but for what it leaves out.
-
-    Args:
-        texts: Strings; blank ones have no span.
-        chunker: What to call.
-        place: Names a text by its index, for errors.
+    """Call a chunker on texts and check its spans; ``place`` names a text by its index, for errors.
 
     Raises:
         ChunkingError: The function is not registered or raises an error, or gives what is no span
             inside its text, in another order, or of another kind.
     """
-    function = registered(chunker)
+    function = REGISTRY.find(chunker.name, chunker.version)
     rows: list[tuple[int, int, int, bool]] = []
     for at, text in enumerate(texts.to_pylist()):
         if text and not text.isspace():
@@ -348,7 +283,9 @@ def _between(text: str, cuts: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield first, first + len(inner)
 
 
-_BUILT_IN: dict[tuple[str, str], Cutter] = {
-    (function.__name__, "1"): function for function in (sentences, markdown, code)
-}
-_REGISTERED = dict(_BUILT_IN)  # by name and version, the newest last
+REGISTRY: Registry[Cutter] = Registry(
+    "chunker",
+    ChunkingError,
+    "a function of a text that returns spans",
+    {function.__name__: function for function in (sentences, markdown, code)},
+)

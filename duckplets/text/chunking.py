@@ -2,9 +2,9 @@
 
     Chunking(max_tokens=512) ─to_json→ settings table ─from_json→ Chunking ─windows()→ chunks
 
-The decision that matters: a tokenizer is stored as path and SHA-256. Windows are exact in its
-tokens, so a file that has changed in place would cut new sections otherwise than the old ones;
-``from_json`` refuses it. ``fingerprint`` leaves the path out: a moved file cuts the same.
+A tokenizer is stored as path and SHA-256. Windows are exact in its tokens, so a file that has
+changed in place would cut new sections otherwise than the old ones; ``from_json`` refuses it.
+``fingerprint`` leaves the path out: a moved file cuts the same.
 """
 
 from __future__ import annotations
@@ -14,21 +14,30 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from duckplets.errors import ChunkingError, nearest
-from duckplets.text import chunkers
+from duckplets.base.settings import Bounds, check, from_plain, to_plain
+from duckplets.errors import ChunkingError
+from duckplets.text import chunkers, preprocessors
 from duckplets.text.chunkers import Chunker
-from duckplets.text.preprocessors import AnyPreprocessor, checked, from_json
+from duckplets.text.preprocessors import AnyPreprocessor
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["Chunking", "open_tokenizer"]
-
 MOST = 2**31 - 1  # positions and counts are INTEGER in the corpus file
 _SUMMARY = 512  # tokens
-POSITION_WEIGHTS = ("window", "start_ratio")
+
+Count = Annotated[int, Bounds(0, MOST)]
+Part = Annotated[float, Bounds(0, 1)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TokenizerFile:
+    """A tokenizer as a corpus stores it."""
+
+    path: Any
+    sha256: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,42 +64,41 @@ class Chunking:
             ``Normaliser``, or functions that were given a name by ``register_preprocessor``.
     """
 
-    max_tokens: int = 1024
-    overlap: tuple[int, ...] = (64,)
-    summary_tokens: int | None = None
+    max_tokens: Annotated[int, Bounds(1, MOST)] = 1024
+    overlap: tuple[Count, ...] = (64,)
+    summary_tokens: Count | None = None
     chunker: str | Chunker | None = None
-    summary_weight: float = 0.35
-    weight_floor: float = 0.1
-    position_weight: str = "window"
+    summary_weight: Part = 0.35
+    weight_floor: Part = 0.1
+    position_weight: Literal["window", "start_ratio"] = "window"
     tokenizer: str | None = None
     preprocessors: tuple[AnyPreprocessor, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check every field, and bring overlap, weights and the path into one form."""
-        _check_int("max_tokens", self.max_tokens, 1)
-        object.__setattr__(self, "chunker", chunkers.checked(self.chunker))
+        """Bring chunker, overlap, tokenizer and preprocessors into one form; check every field."""
+
+        def set_to(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        set_to("chunker", chunkers.checked(self.chunker))
+        set_to("preprocessors", preprocessors.checked(self.preprocessors))
+        if self.tokenizer is not None:
+            set_to("tokenizer", _absolute(self.tokenizer))
+        if not isinstance(self.overlap, list | tuple):
+            set_to("overlap", (self.overlap,))
+        check(self, ChunkingError)
+        if not self.overlap or len(set(self.overlap)) < len(self.overlap):
+            raise ChunkingError(f"overlap={self.overlap!r}: give at least one number, each once")
         if self.summary_tokens is None:
             usual = self.summary_of(self.max_tokens) if self.chunker is None else 0
-            object.__setattr__(self, "summary_tokens", usual)
-        _check_int("summary_tokens", self.summary_tokens, 0)
+            set_to("summary_tokens", usual)
         if self.chunker is not None and self.summary_tokens:
             raise ChunkingError(
                 f"summary_tokens={self.summary_tokens}: a chunker gives its own summaries; leave "
                 f"it out, or set it to 0"
             )
-        object.__setattr__(self, "overlap", _overlaps(self.overlap))
-        for name in ("summary_weight", "weight_floor"):
-            object.__setattr__(self, name, _weight(name, getattr(self, name)))
-        if self.position_weight not in POSITION_WEIGHTS:
-            close = nearest(str(self.position_weight), POSITION_WEIGHTS)
-            raise ChunkingError(
-                f"position_weight={self.position_weight!r}: expected 'window' or "
-                f"'start_ratio'{close}"
-            )
         if self.tokenizer is not None:
-            object.__setattr__(self, "tokenizer", _absolute(self.tokenizer))
-            open_tokenizer(str(self.tokenizer))
-        object.__setattr__(self, "preprocessors", checked(self.preprocessors))
+            open_tokenizer(self.tokenizer)
 
     @staticmethod
     def summary_of(max_tokens: int) -> int:
@@ -109,12 +117,12 @@ class Chunking:
         """
         settings: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         settings["overlap"] = list(self.overlap)
-        if isinstance(chunker := settings.pop("chunker"), Chunker):
-            settings["chunker"] = chunker.to_json()
+        if (chunker := settings.pop("chunker")) is not None:
+            settings["chunker"] = to_plain(chunker)
         if self.tokenizer is not None:
             settings["tokenizer"] = {"path": self.tokenizer, "sha256": _sha256(self.tokenizer)}
-        if found := [preprocessor.to_json() for preprocessor in settings.pop("preprocessors")]:
-            settings["preprocessors"] = found
+        if cleaners := settings.pop("preprocessors"):
+            settings["preprocessors"] = [preprocessors.to_json(cleaner) for cleaner in cleaners]
         return settings
 
     @classmethod
@@ -130,21 +138,17 @@ class Chunking:
             ChunkingError: An unknown field, a wrong value, or a tokenizer file that has changed.
         """
         if not isinstance(settings, Mapping):
-            raise ChunkingError(f"chunking={settings!r}: expected an object of settings")
-        _refuse_unknown(settings, [field.name for field in fields(cls)], "chunking setting")
+            raise ChunkingError(f"chunking={settings!r}: give an object of settings")
+        settings, stored = dict(settings), None
         if isinstance(cleaners := settings.get("preprocessors"), list | tuple):
-            settings = {**settings, "preprocessors": [from_json(one) for one in cleaners]}
-        tokenizer = settings.get("tokenizer")
-        if not isinstance(tokenizer, Mapping):
-            return cls(**settings)
-        _refuse_unknown(tokenizer, ["path", "sha256"], "key of tokenizer")
-        if "path" not in tokenizer:
-            raise ChunkingError(f"tokenizer={dict(tokenizer)!r}: expected a 'path' in it")
-        chunking = cls(**{**settings, "tokenizer": tokenizer["path"]})
-        stored, found = tokenizer.get("sha256"), chunking.fingerprint()["tokenizer"]
-        if stored is not None and stored != found:
+            settings["preprocessors"] = [preprocessors.from_json(one) for one in cleaners]
+        if isinstance(settings.get("tokenizer"), Mapping):
+            found = from_plain(_TokenizerFile, settings["tokenizer"], ChunkingError, "tokenizer")
+            settings["tokenizer"], stored = found.path, found.sha256
+        chunking = from_plain(cls, settings, ChunkingError, "chunking")
+        if stored is not None and stored != (now := _sha256(str(chunking.tokenizer))):
             raise ChunkingError(
-                f"tokenizer={chunking.tokenizer!r}: the file has changed, its SHA-256 is {found} "
+                f"tokenizer={chunking.tokenizer!r}: the file has changed, its SHA-256 is {now} "
                 f"and was {stored}; put the old file back, or chunk the corpus anew"
             )
         return chunking
@@ -211,32 +215,3 @@ def _absolute(path: object) -> str:
     if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
         raise ChunkingError(f"tokenizer={path!r}: expected the path of a file, or None for words")
     return str(Path(path).absolute())
-
-
-def _check_int(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MOST:
-        raise ChunkingError(f"{name}={value!r}: expected an integer from {least} to {MOST}")
-
-
-def _overlaps(value: object) -> tuple[int, ...]:
-    overlaps = tuple(value) if isinstance(value, list | tuple) else (value,)
-    if not overlaps:
-        raise ChunkingError(f"overlap={value!r}: expected at least one number, such as (64,)")
-    for overlap in overlaps:
-        _check_int("overlap", overlap, 0)
-    if len(set(overlaps)) < len(overlaps):
-        raise ChunkingError(f"overlap={value!r}: expected every number once")
-    return overlaps
-
-
-def _weight(name: str, value: object) -> float:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= 1:
-        raise ChunkingError(f"{name}={value!r}: expected a number from 0 to 1")
-    return float(value)
-
-
-def _refuse_unknown(given: Mapping[str, Any], known: list[str], what: str) -> None:
-    for name in given:
-        if name not in known:
-            close = nearest(str(name), known)
-            raise ChunkingError(f"unknown {what} {name!r}{close}; known: {', '.join(known)}")

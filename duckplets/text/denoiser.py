@@ -15,18 +15,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
+from duckplets.base.settings import Bounds, check
 from duckplets.errors import ChunkingError
 from duckplets.text.characters import DIGIT, LETTER, PIPE, SPACE, bytes_of, classes
-
-__all__ = ["NAME", "Denoiser"]
-
-NAME = "denoiser"
 
 _BLOCK = 1 << 18  # bytes that passes go over: they stay in the cache
 _NEWLINE, _RETURN = 10, 13
@@ -58,17 +55,12 @@ class Denoiser:
         strip_markdown: Whether tables are taken apart.
     """
 
-    max_digit_ratio: float = 0.35
+    max_digit_ratio: Annotated[float, Bounds(0, 1)] = 0.35
     strip_markdown: bool = True
 
     def __post_init__(self) -> None:
         """Check both fields."""
-        ratio = self.max_digit_ratio
-        if not isinstance(ratio, int | float) or isinstance(ratio, bool) or not 0 <= ratio <= 1:
-            raise ChunkingError(f"max_digit_ratio={ratio!r}: expected a number from 0 to 1")
-        object.__setattr__(self, "max_digit_ratio", float(ratio))
-        if not isinstance(self.strip_markdown, bool):
-            raise ChunkingError(f"strip_markdown={self.strip_markdown!r}: expected True or False")
+        check(self, ChunkingError)
 
     def __call__(self, text: str) -> str | None:
         """Return a text without its noise, or None if no line is left."""
@@ -95,14 +87,6 @@ class Denoiser:
         if texts.type not in (pa.string(), pa.large_string()):
             raise ChunkingError(f"texts to clean are {texts.type}: expected an array of strings")
         return _without_noise(texts, self.max_digit_ratio, tables=self.strip_markdown)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values, with the name."""
-        return {
-            "name": NAME,
-            "max_digit_ratio": self.max_digit_ratio,
-            "strip_markdown": self.strip_markdown,
-        }
 
 
 def _without_noise(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:

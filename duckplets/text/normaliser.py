@@ -15,15 +15,12 @@ import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass, fields
 from functools import cache, partial
-from typing import Any, Literal, get_args
+from typing import Literal
 
 import pyarrow as pa
 
+from duckplets.base.settings import check
 from duckplets.errors import ChunkingError
-
-__all__ = ["NORMALISER", "Normaliser"]
-
-NORMALISER = "normaliser"
 
 WhiteSpace = Literal["lines", "all"]
 
@@ -100,16 +97,11 @@ class Normaliser:
 
     def __post_init__(self) -> None:
         """Check every field."""
+        check(self, ChunkingError)
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name != "white_space" and not isinstance(value, bool):
-                raise ChunkingError(f"{each.name}={value!r}: expected True or False")
             if self.code and each.name != "code" and value != each.default:
                 raise ChunkingError(f"{each.name}={value!r}: with code=True leave it out")
-        if self.white_space not in (None, *get_args(WhiteSpace)):
-            raise ChunkingError(
-                f"white_space={self.white_space!r}: expected 'lines', 'all' or None"
-            )
 
     def __call__(self, text: str) -> str | None:
         """Return a text in normal form, or None if nothing is left of it."""
@@ -129,13 +121,6 @@ class Normaliser:
         """
         done = [None if text is None else self(text) for text in texts.to_pylist()]
         return pa.array(done, texts.type)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values, with the name."""
-        if self.code:
-            return {"name": NORMALISER, "code": True}
-        settings = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {"name": NORMALISER, **settings}
 
     def _prose(self, text: str) -> str:
         if self.controls:

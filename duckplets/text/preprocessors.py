@@ -1,9 +1,6 @@
 """Name and find what cleans texts before they are cut: what is built in, and a user's functions.
 
-    Denoiser, Normaliser, function ─checked→ settings of the chunking ─cleaner→ texts to texts
-
-The decision that matters: a corpus stores the name and version of a function, never the function.
-So whoever draws samples from it needs no such code; only what cleans text anew looks it up.
+Denoiser, Normaliser, function ─checked→ settings of the chunking ─REGISTRY→ texts to texts
 """
 
 from __future__ import annotations
@@ -13,27 +10,21 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from duckplets.base.checks import checked_name
-from duckplets.errors import ChunkingError, nearest
-from duckplets.text.denoiser import NAME, Denoiser
-from duckplets.text.normaliser import NORMALISER, Normaliser
-
-__all__ = [
-    "AnyPreprocessor",
-    "Cleaner",
-    "Preprocessor",
-    "checked",
-    "from_json",
-    "name_of",
-    "register_preprocessor",
-    "registered",
-]
+from duckplets.base.registry import Registry
+from duckplets.base.settings import from_plain, to_plain
+from duckplets.errors import ChunkingError
+from duckplets.text.denoiser import Denoiser
+from duckplets.text.normaliser import Normaliser
 
 Cleaner = Callable[[str], str | None]
 
-_REGISTERED: dict[tuple[str, str], Cleaner] = {}  # by name and version, the newest last
-
-
-_BUILT_IN: dict[str, type[Denoiser] | type[Normaliser]] = {NAME: Denoiser, NORMALISER: Normaliser}
+NAMES: dict[type[Denoiser] | type[Normaliser], str] = {
+    Denoiser: "denoiser",
+    Normaliser: "normaliser",
+}
+REGISTRY: Registry[Cleaner] = Registry(
+    "preprocessor", ChunkingError, "a function of a text that returns a text or None"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,14 +41,13 @@ class Preprocessor:
 
     def __post_init__(self) -> None:
         """Check both fields."""
-        if self.name == NAME:
-            raise ChunkingError(f"preprocessor name {NAME!r} is taken: that is dp.Denoiser()")
+        for made, built_in in NAMES.items():
+            if self.name == built_in:
+                raise ChunkingError(
+                    f"preprocessor name {built_in!r} is taken: that is dp.{made.__name__}()"
+                )
         for what, text in (("name", self.name), ("version", self.version)):
             checked_name(f"preprocessor {what} {text!r}", text, ChunkingError, slash=True)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values."""
-        return {"name": self.name, "version": self.version}
 
 
 AnyPreprocessor = Denoiser | Normaliser | Preprocessor
@@ -81,88 +71,49 @@ def register_preprocessor(name: str, function: Cleaner, version: int | str = 1) 
     Raises:
         ChunkingError: A wrong name or version, or not a function.
     """
-    if not isinstance(version, int | str) or isinstance(version, bool):
-        raise ChunkingError(f"preprocessor version {version!r}: expected a number or a text")
-    preprocessor = Preprocessor(name=name, version=str(version))
-    if not callable(function):
-        raise ChunkingError(
-            f"preprocessor {name!r} is {function!r}: expected a function of a text that returns "
-            f"a text or None"
-        )
-    _REGISTERED.pop((name, preprocessor.version), None)
-    _REGISTERED[name, preprocessor.version] = function
+    preprocessor = Preprocessor(name=name, version=REGISTRY.version_of(version))
+    REGISTRY.add(name, preprocessor.version, function)
     return preprocessor
-
-
-def registered(preprocessor: Preprocessor) -> Cleaner:
-    """Return the function of a preprocessor.
-
-    Raises:
-        ChunkingError: It is not registered in this process.
-    """
-    name, version = preprocessor.name, preprocessor.version
-    if function := _REGISTERED.get((name, version)):
-        return function
-    if versions := [other for known, other in _REGISTERED if known == name]:
-        raise ChunkingError(
-            f"preprocessor {name!r} is asked for in version {version!r}, and registered in "
-            f"{', '.join(map(repr, versions))}: register that version, or chunk the corpus with "
-            f"the other"
-        )
-    close = nearest(name, {known for known, _ in _REGISTERED})
-    raise ChunkingError(
-        f"preprocessor {name!r} is not registered{close}; before ingest or chunk call: "
-        f"dp.register_preprocessor({name!r}, function, version={version!r})"
-    )
 
 
 def name_of(preprocessor: AnyPreprocessor) -> str:
     """Return the name that reports show."""
+    return str(to_json(preprocessor)["name"])
+
+
+def to_json(preprocessor: AnyPreprocessor) -> dict[str, Any]:
+    """Return a preprocessor as plain JSON values, with its name."""
     if isinstance(preprocessor, Preprocessor):
-        return preprocessor.name
-    return NAME if isinstance(preprocessor, Denoiser) else NORMALISER
+        return dict(to_plain(preprocessor))
+    name = NAMES[type(preprocessor)]
+    if isinstance(preprocessor, Normaliser) and preprocessor.code:
+        return {"name": name, "code": True}
+    return {"name": name} | {f.name: getattr(preprocessor, f.name) for f in fields(preprocessor)}
+
+
+def from_json(settings: Any) -> AnyPreprocessor:
+    """Return a preprocessor from what ``to_json`` gave, or a user put in a file."""
+    if not isinstance(settings, Mapping) or "name" not in settings:
+        raise ChunkingError(
+            f"preprocessors: {settings!r} has no name; expected an object such as "
+            f'{{"name": "denoiser"}} or {{"name": "…", "version": "1"}}'
+        )
+    name = settings["name"]
+    for made, built_in in NAMES.items():
+        if built_in == name:
+            own = {key: value for key, value in settings.items() if key != "name"}
+            return from_plain(made, own, ChunkingError, f"preprocessor {name!r}")
+    return from_plain(Preprocessor, settings, ChunkingError, f"preprocessor {name!r}")
 
 
 def checked(given: Any) -> tuple[AnyPreprocessor, ...]:
-    """Return the preprocessors a user gave as values that a corpus can store.
-
-    Raises:
-        ChunkingError: One of them is neither built in nor a registered function.
-    """
+    """Return the preprocessors a user gave as values that a corpus can store."""
     if not isinstance(given, list | tuple):
         raise ChunkingError(
             f"preprocessors={given!r}: expected several, such as (dp.Denoiser(),), each a "
             f"Denoiser, Normaliser or a registered function"
         )
     return tuple(_checked(one) for one in given)
-
-
-def from_json(settings: Any) -> AnyPreprocessor:
-    """Return a preprocessor from what ``to_json`` gave, or a user put in a file.
-
-    Raises:
-        ChunkingError: It has no name, or a key or value that it cannot have.
-    """
-    if not isinstance(settings, Mapping) or "name" not in settings:
-        raise ChunkingError(
-            f"preprocessors: {settings!r} has no name; expected an object such as "
-            f'{{"name": "denoiser"}} or {{"name": "…", "version": "1"}}'
-        )
-    built_in = _BUILT_IN.get(settings["name"])
-    if "version" in settings and settings["name"] != NAME:
-        built_in = None  # a user's function, which had the name before there was one of ours
-    known = ["name", "version"]
-    if built_in is not None:
-        known = ["name", *(each.name for each in fields(built_in))]
-    for key in settings:
-        if key not in known:
-            raise ChunkingError(
-                f"unknown setting {key!r} of preprocessor {settings['name']!r}"
-                f"{nearest(str(key), known)}; known: {', '.join(known)}"
-            )
-    if built_in is None:
-        return Preprocessor(**settings)
-    return built_in(**{key: value for key, value in settings.items() if key != "name"})
 
 
 def _checked(given: Any) -> AnyPreprocessor:
@@ -176,11 +127,10 @@ def _checked(given: Any) -> AnyPreprocessor:
             f"preprocessors: {given!r} is no preprocessor; expected dp.Denoiser(), dp.Normaliser() "
             f"or a function that dp.register_preprocessor has given a name"
         )
-    for (name, version), function in reversed(_REGISTERED.items()):
-        if function == given:
-            return Preprocessor(name=name, version=version)
-    shown = getattr(given, "__name__", None) or type(given).__name__
+    if place := REGISTRY.name_of(given):
+        return Preprocessor(name=place[0], version=place[1])
+    called = getattr(given, "__name__", None) or type(given).__name__
     raise ChunkingError(
-        f"preprocessors: the function {shown} has no name that a corpus could store; first call: "
-        f"dp.register_preprocessor({shown!r}, {shown}, version=1)"
+        f"preprocessors: the function {called} has no name that a corpus could store; first call: "
+        f"dp.register_preprocessor({called!r}, {called}, version=1)"
     )

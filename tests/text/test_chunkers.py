@@ -34,10 +34,8 @@ WHOLE = "One two three.  Four five? \n"
 @pytest.fixture(autouse=True)
 def registry() -> Iterator[None]:
     """Leave no function behind that a test has registered."""
-    before = dict(chunkers._REGISTERED)
     yield
-    chunkers._REGISTERED.clear()
-    chunkers._REGISTERED.update(before)
+    chunkers.REGISTRY.clear()
 
 
 def named(at: int) -> str:
@@ -78,17 +76,17 @@ def test_settings_keep_name_and_version_of_a_chunker() -> None:
         stored["chunker"] == {"name": "mine", "version": "2"} == chunking.fingerprint()["chunker"]
     )
     assert Chunking(chunker=Chunker(name="mine")) != chunking
-    chunkers._REGISTERED.clear()  # reading settings needs no function
+    chunkers.REGISTRY.clear()  # reading settings needs no function
     assert Chunking.from_json(json.loads(json.dumps(stored))) == chunking
     with pytest.raises(ChunkingError, match=r"'mine' is not registered; .*version='2'\)"):
-        chunkers.registered(newest)
+        chunkers.REGISTRY.find(newest.name, newest.version)
 
 
 WRONG: list[tuple[Any, str]] = [
     ({"chunker": "sentence"}, "'sentence' is not registered.*'sentences'.*markdown"),
     ({"chunker": 3}, "chunker=3: expected a name, such as 'sentences'"),
-    ({"chunker": {"name": "mine", "size": 2}}, "unknown key 'size'; known: name, version"),
-    ({"chunker": {"version": "2"}}, "expected a name"),
+    ({"chunker": {"name": "mine", "size": 2}}, "unknown key 'size'; keys: name, version"),
+    ({"chunker": {"version": "2"}}, "chunker: name is missing"),
     ({"chunker": {"name": "windows"}}, "stands for chunker=None"),
     ({"chunker": "code", "summary_tokens": 9}, "summary_tokens=9: a chunker gives its own"),
 ]
@@ -441,7 +439,7 @@ def test_a_failure_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(ChunkingError, match="record again/2, section 0: the chunker left out"):
             corpus.ingest(source, name="again")
         assert (chunks_of(corpus), corpus.status()) == before
-        chunkers._REGISTERED.pop(("mine", "1"))
+        chunkers.REGISTRY.clear()
         register_chunker("mine", failing, version=2)
         told = r"chunker 'mine' is asked for in version '1', and registered in '2'"
         with pytest.raises(ChunkingError, match=told):

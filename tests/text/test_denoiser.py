@@ -374,12 +374,12 @@ def test_flags_are_those_of_the_character_at_its_first_byte() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"max_digit_ratio": -0.1}, r"max_digit_ratio=-0\.1: expected a number from 0 to 1"),
+        ({"max_digit_ratio": -0.1}, r"max_digit_ratio=-0\.1: give a finite number from 0 to 1"),
         ({"max_digit_ratio": 1.1}, "max_digit_ratio"),
         ({"max_digit_ratio": float("nan")}, "max_digit_ratio=nan"),
         ({"max_digit_ratio": True}, "max_digit_ratio=True"),
         ({"max_digit_ratio": "0.3"}, "max_digit_ratio='0.3'"),
-        ({"strip_markdown": 1}, "strip_markdown=1: expected True or False"),
+        ({"strip_markdown": 1}, "strip_markdown=1: give True or False"),
     ],
 )
 def test_wrong_settings_are_refused(given: dict[str, Any], told: str) -> None:

@@ -1,0 +1,88 @@
+"""Keep the user's functions by name and version.
+
+Settings and corpora store the name and version, never the function. So whoever only draws samples
+needs no such code, and what is stored says by which version it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from duckplets.errors import DuckpletsError, nearest
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Registry(Generic[Function]):
+    """Functions of one kind, in the order in which they were registered.
+
+    Args:
+        kind: What one is called, as in ``chunker`` and ``dp.register_chunker``.
+        error: What is raised.
+        wanted: What a function takes and returns, for messages.
+        built_in: Functions by name that cannot be replaced.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        error: type[DuckpletsError],
+        wanted: str,
+        built_in: Mapping[str, Function] | None = None,
+    ) -> None:
+        self.kind, self.error, self.wanted = kind, error, wanted
+        self._built_in = dict(built_in or {})
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all but what is built in."""
+        self._functions = {(name, "1"): of for name, of in self._built_in.items()}
+
+    def version_of(self, version: Any) -> str:
+        """Return a version as text."""
+        if not isinstance(version, int | str) or isinstance(version, bool):
+            raise self.error(f"{self.kind} version {version!r}: expected a number or a text")
+        return str(version)
+
+    def add(self, name: str, version: str, function: Any) -> None:
+        """Register a function in the place of one of the same name and version."""
+        if name in self._built_in:
+            raise self.error(f"{self.kind} name {name!r} is taken: it is built in")
+        if not callable(function):
+            raise self.error(f"{self.kind} {name!r} is {function!r}: expected {self.wanted}")
+        self._functions.pop((name, version), None)
+        self._functions[name, version] = function
+
+    def find(self, name: str, version: str) -> Function:
+        """Return a function, or raise an error that says how to register it."""
+        if function := self._functions.get((name, version)):
+            return function
+        if versions := [other for known, other in self._functions if known == name]:
+            raise self.error(
+                f"{self.kind} {name!r} is asked for in version {version!r}, and registered in "
+                f"{', '.join(map(repr, versions))}: register that version, or chunk the corpus "
+                f"with the other"
+            )
+        raise self.unknown(name, f", version={version!r}")
+
+    def newest(self, name: str) -> str:
+        """Return the version of a name that was registered last."""
+        versions = [version for known, version in self._functions if known == name]
+        if not versions:
+            raise self.unknown(name)
+        return versions[-1]
+
+    def name_of(self, function: Any) -> tuple[str, str] | None:
+        """Return the name and version under which a function was registered last, if it was."""
+        found = [place for place, known in self._functions.items() if known == function]
+        return found[-1] if found else None
+
+    def unknown(self, name: str, version: str = "") -> DuckpletsError:
+        """Return the error for a name that is not registered."""
+        known = dict.fromkeys(known for known, _ in self._functions)
+        there = f"there are {', '.join(known)}; " if known else ""
+        return self.error(
+            f"{self.kind} {name!r} is not registered{nearest(name, known)}; {there}before ingest "
+            f"or chunk call: dp.register_{self.kind}({name!r}, function{version})"
+        )
