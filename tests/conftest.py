@@ -162,7 +162,8 @@ def new_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def _make_of_small_blocks(path: Path) -> None:
     with duckdb.connect(config={"default_block_size": "16384"}) as connection:
-        connection.execute(f"ATTACH '{path}' AS file (STORAGE_VERSION '{sessions._STORAGE}')")
+        storage = sessions._WRITTEN["storage_compatibility_version"]
+        connection.execute(f"ATTACH '{path}' AS file (STORAGE_VERSION '{storage}')")
 
 
 @pytest.fixture(scope="session", autouse=not THOROUGH)

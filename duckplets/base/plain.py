@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from duckplets.base.documents import SURROGATE, DocumentLimits, Unreadable, check_nesting
+from duckplets.base.documents import SURROGATE, Unreadable
 from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, DuckpletsError
 
@@ -22,11 +22,6 @@ Shape = Any
 None, a range of integers, a frozenset of the texts it may be, a tuple of shapes of which one fits,
 a list of the shape of all elements, ``{str: shape}`` of the shape of all values, or ``{"name":
 shape, "other?": shape}``, of which the second may be missing. Other keys are let be."""
-
-# What settings grow to follows from the corpus, so size is no sign of damage. A cursor is a
-# user's own, and nests as deep as json.dumps lets it.
-_STORED = DocumentLimits(max_bytes=1 << 40, max_depth=100, max_values=1 << 40)
-
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a pair, or alone
 
@@ -80,17 +75,16 @@ class StoredJson:
         return DamagedFileError(f"{self._where}: {column} is damaged: it {what}. {self._way}")
 
 
-def from_json(text: str, limits: DocumentLimits = _STORED) -> Any:
+def from_json(text: str) -> Any:
     """Return what a JSON text says.
 
     Raises:
-        Unreadable: It is no JSON, or exceeds a limit.
+        Unreadable: It is no JSON, or nested too deeply.
     """
     try:
-        check_nesting(text, "JSON", limits)
         value = json.loads(text)
-    except Unreadable:
-        raise
+    except RecursionError as error:
+        raise Unreadable("is nested too deeply") from error
     except ValueError as error:
         raise Unreadable(f"is not JSON: {error}") from error
     if _HALF.search(text) and SURROGATE.search(json.dumps(value, ensure_ascii=False)):

@@ -15,9 +15,10 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ from duckplets.base.sanitize import shown
 from duckplets.db import files, sessions
 from duckplets.db.foreign import CLOSED, translated
 from duckplets.db.queries import query
-from duckplets.db.sessions import Feed, OfThread, Session
+from duckplets.db.sessions import Session
 from duckplets.errors import CorpusLockedError, DeadlineError, QueryError, ReadOnlyError
 
 # DuckDB 2.0 advises con.sql(), which takes no statement but a query and plans it twice.
@@ -53,15 +54,13 @@ _CHANGED: ContextVar[tuple[files.FileId, ...]] = ContextVar("_CHANGED", default=
 
 
 class Database:
-    """Connections to a DuckDB file (or to memory).
+    """Connections to a DuckDB file, or to memory: one for each thread that uses it.
 
-    Args:
-        session: An open connection; use ``open`` or ``reader``.
-        path: The file, for messages; None in memory.
-        reopen: Opens the file anew: in a forked process, or when another takes its place.
-        is_shared: Whether every thread is to have a connection of its own.
+    Made by ``open``, ``reader`` or ``scratch``.
 
     Attributes:
+        path: The file; None in memory.
+        read_only: Whether it was opened so.
         statement_timeout: Seconds that what runs under a ``deadline`` may take, or None.
         kept: What others keep for as long as this is.
     """
@@ -69,24 +68,25 @@ class Database:
     def __init__(
         self,
         session: Session,
-        path: Path | None,
+        path: Path | None = None,
         *,
         reopen: Callable[..., Session] | None = None,
-        is_shared: bool = False,
     ) -> None:
         self.path = path
         self.read_only = session.read_only
         self.statement_timeout: float | None = STATEMENT_TIMEOUT
         self.kept: dict[str, Any] = {}
         self._home = Home()
-        self._first = session
-        self._reopen = reopen
-        self._threads = OfThread() if is_shared else None
+        self._reopen = reopen  # opens the file again; None where all threads share a connection
         self._memory_limit: str | None = None  # that the user gave; while there is none:
         self._frugal = DEFAULT_MEMORY_LIMIT
         self._is_closed = False
-        if self._threads is not None:
-            self._threads.session = session
+        self._begin(session)
+
+    def _begin(self, session: Session) -> None:
+        self._first = session
+        self._of_thread = threading.local()  # lets go of a connection with its thread
+        self._of_thread.session = session
         self._others: LiveSet[Session] = LiveSet()
 
     @classmethod
@@ -106,7 +106,7 @@ class Database:
         """
         settings, real = _settings(memory_limit, threads), files.real_path(path)
         open_real = partial(sessions.open_session, real, shown(path), settings)
-        opened = cls(open_real(read_only=read_only), path, reopen=open_real, is_shared=True)
+        opened = cls(open_real(read_only=read_only), path, reopen=open_real)
         opened._memory_limit = memory_limit
         return opened
 
@@ -115,7 +115,7 @@ class Database:
         """Open an in-memory instance that may read files: for sources only."""
         with translated():
             config = _settings(memory_limit or _READER_MEMORY, None)
-            return cls(Session(duckdb.connect(config=config)), None)
+            return cls(Session(duckdb.connect(config=config)))
 
     @classmethod
     def scratch(cls, threads: int | None = None) -> Database:
@@ -125,7 +125,7 @@ class Database:
             "temp_directory": str(Path(tempfile.gettempdir()) / f"duckplets.{os.getpid()}.tmp"),
         }
         with translated():
-            return cls(Session(duckdb.connect(config=config)), None)
+            return cls(Session(duckdb.connect(config=config)))
 
     def load_extension(self, name: str) -> None:
         """Load an installed extension by its name, or by the path of its file."""
@@ -181,8 +181,7 @@ class Database:
         before(files.real_path(self.path))
         for session in own:
             session.close()
-        self._first, self._threads = self._reopen(read_only=False, **asked), OfThread()
-        self._threads.session, self._others = self._first, LiveSet()
+        self._begin(self._reopen(read_only=False, **asked))
 
     def interrupt(self) -> None:
         """Stop the statement that another thread is running here, on the first connection."""
@@ -191,39 +190,30 @@ class Database:
 
     @property
     def _session(self) -> Session:
-        """What this thread has of the file, in a forked process to read only."""
-        if self._home.is_left:
-            self._begin_anew()
-        if self._threads is None:
+        """What this thread has of the file; a forked process has its own, to read only."""
+        if self._home.is_left and not self._is_closed:
+            if self._reopen is None or not self.read_only:
+                self._home.need(str(self.path or "what reads a file"), _OPEN_HERE)
+            else:
+                self._begin(self._reopen(read_only=True))
+                self._home = Home()
+        if self._reopen is None:
             return self._first
-        if self._threads.session is None:
+        session: Session | None = getattr(self._of_thread, "session", None)
+        if session is None or self._is_closed:
             if self._is_closed:
                 raise QueryError(CLOSED)
-            self._threads.session = self._first.another()
-            self._others.add(self._threads.session)
-        return self._threads.session
+            session = self._of_thread.session = self._first.another()
+            self._others.add(session)
+        return session
 
     @property
     def _connection(self) -> duckdb.DuckDBPyConnection:
         return self._session.connection
 
-    def _begin_anew(self) -> None:
-        """Open the file anew in a forked process; what the parent has stays as it is."""
-        if self._is_closed:
-            raise QueryError(CLOSED)
-        if self._reopen is None or not self.read_only:
-            self._home.need(str(self.path or "what reads a file"), _OPEN_HERE)
-        else:
-            self._first, self._home = self._reopen(read_only=True), Home()
-            self._threads, self._others = OfThread(), LiveSet()
-            self._threads.session = self._first
-
     @contextmanager
     def changing(self, verb: str) -> Iterator[None]:
-        """Hold the right to change the file, which one thread has at a time.
-
-        Args:
-            verb: What is done to the corpus, for messages.
+        """Hold the right to change the file, which one thread has at a time; ``verb`` says what.
 
         Raises:
             ReadOnlyError: It is open read-only.
@@ -300,30 +290,13 @@ class Database:
         with translated():
             return [str(s.type.name) for s in self._connection.extract_statements(sql)]
 
-    @contextmanager
-    def registered(self, **tables: pa.Table) -> Iterator[None]:
+    def registered(self, **tables: pa.Table) -> AbstractContextManager[None]:
         """Make Arrow tables visible to statements under the given names, for a while."""
-        session = self._session
-        for name, table in tables.items():
-            feed = session.feeds.get(name)
-            if feed is None or feed.schema != table.schema:
-                feed = session.feeds[name] = Feed(table)
-                with translated():
-                    session.connection.register(name, feed)
-            feed.show(table)
-        try:
-            with session.scanning(tables.values()):
-                yield
-        finally:
-            for name in tables.keys() & session.feeds.keys():
-                session.feeds[name].show(None)
+        return self._session.registered(tables)
 
     @contextmanager
     def deadline(self, what: str) -> Iterator[None]:
-        """Stop a statement that is run inside and takes longer than ``statement_timeout``.
-
-        Args:
-            what: What the statement is of, for the message.
+        """Stop a statement of ``what`` that takes longer than ``statement_timeout``.
 
         Raises:
             DeadlineError: It was stopped.

@@ -1,12 +1,12 @@
-"""Open DuckDB files and keep account of who in this process has which, and of forks.
+"""Open DuckDB files, and know which of them this process has open, who changes them, and forks.
 
 DuckDB gives all who open a file in one process the same instance. So a second one with other
 settings, to read, gets an instance of its own; and the right to change a file is one thread's at a
 time, whichever connection it uses.
 
-A forked process has its parent's connections but not DuckDB's threads, without which they wait for
-ever, even to be closed. So nothing here touches them: they are kept for good, and a file that the
-parent only reads is opened anew.
+A forked process has its parent's connections but not DuckDB's threads, without which even closing
+them waits for ever. So they are kept for good and never touched, and a file that the parent only
+reads is opened anew.
 """
 
 from __future__ import annotations
@@ -37,22 +37,18 @@ from duckplets.errors import (
 
 Settings = Mapping[str, Any]
 
-# The oldest format in which a file and its WAL know each other; DuckDB 1.5 and 2.0 write it.
-_STORAGE = "v1.4.0"
-# Every commit goes into the file at once, and into the WAL before: DuckDB would leave it out where
-# a commit is of 100 kB or more, and then a kill in the middle could not be told from damage.
-_COMMITS = {"wal_autocheckpoint": "0B", "auto_checkpoint_skip_wal_threshold": str(1 << 62)}
+_WRITTEN = {
+    # The oldest format in which a file and its WAL know each other; DuckDB 1.5 and 2.0 write it.
+    "storage_compatibility_version": "v1.4.0",
+    # Every commit goes into the file at once, and into the WAL before: DuckDB would leave it out
+    # where one is of 100 kB or more, and then a kill in the middle could not be told from damage.
+    "wal_autocheckpoint": "0B",
+    "auto_checkpoint_skip_wal_threshold": str(1 << 62),
+}
 
 
 class Session:
-    """A connection, and the Arrow tables that it scans by name.
-
-    Attributes:
-        connection: Of DuckDB.
-        feeds: What stands behind each name.
-        file: The file, as the system names it; None in memory.
-        read_only: Whether it was opened so.
-    """
+    """A connection, and the Arrow tables that it scans by name."""
 
     __slots__ = (
         *("__weakref__", "_folder", "_hashed", "_is_attached"),
@@ -68,20 +64,19 @@ class Session:
         is_attached: bool = False,
         folder: str | None = None,
     ) -> None:
-        connection.execute(query("db/sessions/no_bar"))
-        connection.execute(query("db/sessions/utc"))
+        connection.execute(query("db/sessions/begin"))
         if is_attached:
             connection.execute(query("db/sessions/use"))
         if file is not None:
-            name = "names_attached" if is_attached else "names"
+            names = "db/sessions/names_attached" if is_attached else "db/sessions/names"
             with suppress(duckdb.CatalogException):  # a file that is still empty, or not ours
-                connection.execute(query(f"db/sessions/{name}"))
+                connection.execute(query(names))
         if folder is not None:
             external_files.use_folder(connection, folder)
         self._is_attached, self._folder = is_attached, folder
         self._hashed = 0
         self.connection = connection
-        self.feeds: dict[str, Any] = {}
+        self.feeds: dict[str, Feed] = {}
         self.file = file
         self.read_only = read_only
         with _GATE:
@@ -98,26 +93,32 @@ class Session:
         )
 
     @contextmanager
-    def scanning(self, tables: Iterable[pa.Table]) -> Iterator[None]:
-        """Let no join hand Arrow tables of hashes a list of those it wants, while they are scanned.
-
-        DuckDB 1.5 makes such lists of 50 values and less, and PyArrow takes no 2^63 in them. They
-        are left on elsewhere: few keys of a stored table are found four times as fast by them.
-        """
-        if not any(pa.types.is_uint64(field.type) for table in tables for field in table.schema):
-            yield
-            return
-        if self._hashed == 0:
-            with translated():
-                self.connection.execute(query("db/sessions/no_lists"))
-        self._hashed += 1
+    def registered(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
+        """Make Arrow tables visible to statements by their names, for a while."""
+        for name, table in tables.items():
+            feed = self.feeds.get(name)
+            if feed is None or feed.schema != table.schema:
+                feed = self.feeds[name] = Feed(table)
+                with translated():
+                    self.connection.register(name, feed)
+            feed.show(table)
+        # DuckDB 1.5 hands scans lists of 50 values and less that a join wants, and PyArrow takes
+        # no 2^63 in them. Elsewhere lists stay on: by them few keys of a stored table are found
+        # four times as fast.
+        has_hashes = any(pa.types.is_uint64(f.type) for t in tables.values() for f in t.schema)
         try:
+            if has_hashes and not self._hashed:
+                with translated():
+                    self.connection.execute(query("db/sessions/no_lists"))
+            self._hashed += has_hashes
             yield
         finally:
-            self._hashed -= 1
-            if self._hashed == 0:
+            self._hashed -= has_hashes
+            if has_hashes and not self._hashed:
                 with suppress(duckdb.Error):  # a transaction has failed; joins are only slower
                     self.connection.execute(query("db/sessions/lists"))
+            for name in tables.keys() & self.feeds.keys():
+                self.feeds[name].show(None)
 
     def close(self) -> None:
         """Close the connection, also while another thread uses it: that ends in an error."""
@@ -125,12 +126,6 @@ class Session:
             _SESSIONS.discard(self)
             self.connection.interrupt()
             self.connection.close()
-
-
-class OfThread(threading.local):
-    """The connection of each thread, let go with the thread."""
-
-    session: Session | None = None
 
 
 class Feed:
@@ -155,7 +150,6 @@ class Feed:
 
 _GATE = threading.RLock()  # held while connections are made or closed, and by who forks
 _SESSIONS: LiveSet[Session] = LiveSet()  # of this process
-_FORKING: list[Session] = []  # the same, while this process is being forked
 _INHERITED: list[Session] = []  # of those it was forked from, never to be touched
 _CHANGERS: dict[FileId, int | None] = {}  # the thread that does
 _CHANGING: dict[FileId, threading.RLock] = {}  # held by the thread that changes a file
@@ -169,10 +163,10 @@ def open_session(
     read_only: bool,
     allowed: Collection[str] = (),
 ) -> Session:
-    """Open a file; a missing one is made unless ``read_only``.
+    """Open a file by its ``real_path``; a missing one is made unless ``read_only``.
 
     Args:
-        path: From ``real_path``: DuckDB looks for the WAL beside the path it is given.
+        path: DuckDB looks for the WAL beside the path it is given.
         name: Of the file, for messages.
         settings: Of DuckDB.
         read_only: Whether nothing may be changed.
@@ -187,9 +181,9 @@ def open_session(
     settle()
     with _GATE:
         try:
-            files.check_place(path, name, read_only=read_only, is_open=_is_open_here(path))
+            files.check_place(path, name, read_only=read_only, is_open=_is_among(path, _SESSIONS))
             mend(path, name)
-            if read_only and _is_inherited(path):
+            if read_only and _is_among(path, _INHERITED):
                 return _attached(path, config)
             return _connected(path, config, allowed, read_only=read_only)
         except DuckpletsError:  # one is an OSError, too
@@ -207,16 +201,14 @@ def mend(path: Path, name: str) -> None:
         DamagedFileError: It may not be written here.
     """
     with _GATE:
-        if not _is_open_here(path):
+        if not _is_among(path, _SESSIONS):
             torn_write_repair.mend(path, name)
 
 
 def _connected(
     path: Path, config: dict[str, Any], allowed: Collection[str], *, read_only: bool
 ) -> Session:
-    given = config
-    if not read_only:
-        given = {"storage_compatibility_version": _STORAGE, **_COMMITS, **config}
+    given = config if read_only else {**_WRITTEN, **config}
     try:
         connection = duckdb.connect(str(path), read_only=read_only, config=given)
     except duckdb.ConnectionException:
@@ -241,12 +233,9 @@ def _sealed(
     try:
         folder = external_files.open_to(connection, path, allowed)
         connection.execute(query("db/sessions/seal"))
+        file = file_id(path)
         return Session(
-            connection,
-            file_id(path),
-            read_only=read_only,
-            is_attached=is_attached,
-            folder=folder,
+            connection, file, read_only=read_only, is_attached=is_attached, folder=folder
         )
     except BaseException:
         connection.close()
@@ -275,14 +264,9 @@ def _attached(path: Path, config: dict[str, Any]) -> Session:
     return _sealed(connection, path, is_attached=True)
 
 
-def _is_inherited(path: Path) -> bool:
+def _is_among(path: Path, sessions: Iterable[Session]) -> bool:
     file = file_id(path)
-    return any(session.file == file for session in _INHERITED)
-
-
-def _is_open_here(path: Path) -> bool:
-    file = file_id(path)
-    return file is not None and any(session.file == file for session in _SESSIONS)
+    return file is not None and any(session.file == file for session in sessions)
 
 
 def refuse_shared(session: Session, own: Collection[Session], name: str) -> None:
@@ -353,7 +337,7 @@ def _opening_error(error: duckdb.Error, path: Path, name: str) -> DuckpletsError
 
 
 def _open_here(path: Path, name: str) -> CorpusLockedError:
-    if _is_inherited(path):
+    if _is_among(path, _INHERITED):
         return CorpusLockedError(
             f"{name} was open for writing in the process from which this one was forked; close it "
             f"there before forking, or open it with read_only=True"
@@ -368,32 +352,23 @@ def _open_here(path: Path, name: str) -> CorpusLockedError:
 # -- forks --------------------------------------------------------------------------------------
 
 
-def _before_fork() -> None:
-    """Wait until no connection is being made, and hold on to those there are."""
-    _GATE.acquire()
-    _FORKING.extend(_SESSIONS)
-
-
-def _after_in_parent() -> None:
-    _FORKING.clear()
-    _GATE.release()
-
-
 def _after_in_child() -> None:
     """Keep what was inherited from ever being closed: that would wait for threads left behind."""
     import ctypes
 
-    global _GATE
+    _INHERITED.extend(_SESSIONS)
     # The module's own connection is closed when Python ends, and comes to be by itself.
-    for connection in (*(session.connection for session in _FORKING), duckdb.default_connection()):
+    for connection in (
+        *(session.connection for session in _INHERITED),
+        duckdb.default_connection(),
+    ):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
-    _INHERITED.extend(_FORKING)
-    for inherited in (_FORKING, _SESSIONS, _CHANGING, _CHANGERS):
+    for inherited in (_SESSIONS, _CHANGING, _CHANGERS):
         inherited.clear()
-    _GATE = threading.RLock()
+    _GATE.release()  # this thread has it since before the fork
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+        before=_GATE.acquire, after_in_parent=_GATE.release, after_in_child=_after_in_child
     )

@@ -68,7 +68,7 @@ def read_terms(file: str | Path) -> WordFile:
     if form is None:
         raise QualityError(f"{shown(file)}: a vocabulary is a file that ends in .json or .toml")
     try:
-        table = parse(_text_of(file), form, DocumentLimits())
+        table = parse(_text_of(file), form)
     except Unreadable as error:
         raise QualityError(f"{shown(file)}: it {error}") from error
     if not isinstance(table, Mapping) or not table:

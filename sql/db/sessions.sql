@@ -20,12 +20,11 @@ SET search_path = 'corpus.main,corpus._internal'
 -- From here on no statement reaches any other file.
 SET enable_external_access = FALSE
 
--- name: no_bar
--- DuckDB 2.0 shows a progress bar even without a terminal.
-SET enable_progress_bar = FALSE
+-- name: begin
+-- DuckDB 2.0 shows a progress bar even without a terminal; dates and times do not depend on the
+-- machine.
+SET enable_progress_bar = FALSE;
 
--- name: utc
--- Dates and times do not depend on the machine.
 SET TimeZone = 'UTC'
 
 -- name: no_lists

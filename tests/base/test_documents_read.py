@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,46 +17,28 @@ from duckplets.errors import SamplerError
 from duckplets.sources.remote.card import parse_card
 
 
-def doubled(mark: str, times: int) -> str:
-    """Return YAML of which every line stands for nine times the line before."""
-    names = [f"a{i}" for i in range(times)]
-    lines = ["a: &a0 {k: x}"]
-    for before, name in pairwise(names):
-        lines.append(f"{name}: &{name} {mark % ', '.join([f'*{before}'] * 9)}")
-    return "\n".join(lines)
-
-
 # Form, text, what is said, of files as small as they may be.
 TOO_MUCH: dict[str, tuple[Form, str, str]] = {
-    "aliases": ("YAML", doubled("[%s]", 9), "holds more than 500,000 values, reached at line"),
-    "merges": ("YAML", doubled("{<<: [%s]}", 9), "holds more than 500,000 values"),
-    "chain": (
-        "YAML",
-        "\n".join(["a0: &a0 [x]", *(f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 60))]),
-        "nested too deeply: line",
-    ),
-    "an alias within itself": ("YAML", "a: &a [1, *a]", r"line 1: \*a stands within &a"),
-    "lists": ("YAML", "[" * 100_000, "nested too deeply: line 1"),
-    "dashes": ("YAML", "- " * 100_000, "nested too deeply: line 1"),
+    "aliases": ("YAML", "a: &a [x, x]\nb: &b [*a, *a]", "has an alias: line 2"),
+    "merges": ("YAML", "a: &a {k: x}\nb: {<<: *a}", r"has an alias: line 2: write out what \*a is"),
+    "an alias within itself": ("YAML", "a: &a [1, *a]", "has an alias: line 1"),
+    "lists": ("YAML", "[" * 100_000, "nested too deeply"),
+    "dashes": ("YAML", "- " * 100_000, "nested too deeply"),
     "a number of base 60": ("YAML", "a: 1" + ":1" * 100_000, "a number of 200,001 characters"),
     "a hexadecimal number": ("YAML", "0x" + "f" * 500, "a number of 502 characters"),
     "no int": ("YAML", "a:\n  b: !!int ''", "line 2: this is no int"),
     "no bool": ("YAML", "!!bool x", "line 1: this is no bool"),
     "no time": ("YAML", "!!timestamp x", "line 1: this is no timestamp"),
     "no day": ("YAML", "2001-99-99", "line 1: this is no timestamp: month must be in 1..12"),
+    "a key twice": ("YAML", "a: 1\na: 2", "line 2: 'a' comes twice"),
     "half a pair": ("YAML", r'"\ud800"', "holds half of a pair of characters"),
-    "a dotted key": ("TOML", "a." * 100_000 + "b = 1", "nested too deeply: line 1"),
-    "many dotted keys": (
-        "TOML",
-        "".join(f"a{i}{'.a' * 30} = 1\n" for i in range(20_000)),
-        "holds more than 500,000 values",
-    ),
-    "brackets": ("TOML", "\nx = " + "[" * 100_000, "nested too deeply: line 2"),
+    "a dotted key": ("TOML", "a." * 200 + "b = 1", "nested too deeply"),
+    "brackets": ("TOML", "\nx = " + "[" * 100_000, "nested too deeply"),
     "a text without end": ("TOML", '"' + '\\"' * 500_000, "is not TOML: Unterminated"),
     "a large number": ("TOML", "a = 0x" + "f" * 500, "a number of more than 100 digits"),
-    "JSON": ("JSON", "[" * 100_000, "nested too deeply: line 1"),
-    "objects": ("JSON", '{"a":' * 50_000, "nested too deeply: line 1"),
-    "values": ("JSON", "[" + "0," * 500_001 + "0]", "holds more than 500,000 values"),
+    "JSON": ("JSON", "[" * 100_000, "nested too deeply"),
+    "objects": ("JSON", '{"a":' * 50_000, "nested too deeply"),
+    "levels": ("JSON", "[" * 101 + "]" * 101, "nested too deeply: more than 100 levels"),
     "half in JSON": ("JSON", r'["\udc00"]', "holds half of a pair of characters"),
 }
 
@@ -76,38 +57,32 @@ def test_what_is_nested_or_dotted_within_the_limits_is_read() -> None:
     assert list(parse("a." * 31 + "b = 1", "TOML")) == ["a"]
     texts = "a = '''[[[[.' '''\n'b.c' = \"]]{{\\\"\" # [[[[\n"
     assert parse(texts, "TOML") == {"a": "[[[[.' ", "b.c": ']]{{"'}
-    merged = "base: &b {x: 1, z: 0}\na: {b: &m {<<: *b, x: 2}}\ntop: {<<: *m, y: 1}\nalso: *b\n"
-    found = parse(merged, "YAML")
-    assert found["top"] == {"x": 2, "y": 1, "z": 0}
-    assert found["a"]["b"] == {"x": 2, "z": 0}
-    assert found["also"] == {"x": 1, "z": 0}
 
 
 FILES: dict[str, tuple[Callable[..., Any], str]] = {
-    "sets.yaml": (dp.load_data_sets, doubled("[%s]", 9)),
-    "sets.toml": (dp.load_data_sets, "a." * 40 + "b = 1"),
-    "mixture.toml": (dp.Mixture.from_toml, "a." * 40 + "b = 1"),
-    "recipes.toml": (dp.load_recipes, "a." * 40 + "b = 1"),
-    "recipes.json": (dp.load_recipes, "[" * 40 + "]" * 40),
+    "sets.yaml": (dp.load_data_sets, "a: &a [x]\nb: *a"),
+    "sets.toml": (dp.load_data_sets, "a." * 120 + "b = 1"),
+    "mixture.toml": (dp.Mixture.from_toml, "a." * 120 + "b = 1"),
+    "recipes.toml": (dp.load_recipes, "a." * 120 + "b = 1"),
+    "recipes.json": (dp.load_recipes, "[" * 120 + "]" * 120),
 }
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_has_limits_that_can_be_set(name: str, tmp_path: Path) -> None:
+def test_every_file_has_a_limit_that_can_be_set(name: str, tmp_path: Path) -> None:
     load, content = FILES[name]
     file = tmp_path / name
     file.write_text(content)
-    with pytest.raises(
-        dp.DuckpletsError, match=r"give limits=DocumentLimits\(max_\w+=…\)"
-    ) as caught:
+    with pytest.raises(dp.DuckpletsError, match="alias|nested too deeply") as caught:
         load(file)
     assert str(caught.value).startswith(f"{file}: it ")
     file.write_text("# " + "x" * 100)
-    with pytest.raises(dp.DuckpletsError, match="is longer than 100 bytes"):
+    with pytest.raises(
+        dp.DuckpletsError, match=r"is longer than 100 bytes.*give limits=DocumentLimits\(max_bytes"
+    ):
         load(file, limits=dp.DocumentLimits(max_bytes=100))
-    for wrong in ({"max_bytes": 0}, {"max_depth": 101}, {"max_values": 1.5}):
-        with pytest.raises(SamplerError, match=f"{next(iter(wrong))}="):
-            dp.DocumentLimits(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(SamplerError, match="max_bytes="):
+        dp.DocumentLimits(max_bytes=0)
 
 
 def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -118,8 +93,8 @@ def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_card_has_limits_too() -> None:
-    with pytest.raises(dp.SourceError, match=r"hf://o/n: .*holds more than .*max_values"):
-        parse_card(f"---\n{doubled('[%s]', 9)}\n---\n", "hf://o/n")
+    with pytest.raises(dp.SourceError, match=r"hf://o/n: .*broken YAML: it has an alias"):
+        parse_card("---\na: &a [x]\nb: *a\n---\n", "hf://o/n")
     with pytest.raises(dp.SourceError, match=r"does not end within 4,194,304 bytes"):
         parse_card("---\na: b\n", "hf://o/n", whole=False)
 

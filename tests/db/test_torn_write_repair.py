@@ -56,7 +56,8 @@ def commit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path = tmp_path_factory.mktemp("commit") / "c.duckdb"
     records, size = request.param
     with duckdb.connect(config={"default_block_size": str(size)}) as connection:
-        connection.execute(f"ATTACH '{path}' AS file (STORAGE_VERSION '{sessions._STORAGE}')")
+        storage = sessions._WRITTEN["storage_compatibility_version"]
+        connection.execute(f"ATTACH '{path}' AS file (STORAGE_VERSION '{storage}')")
     database = Database.open(path)
     migrate.migrate(database, "corpus")
     database.close()

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from duckplets.base.documents import DocumentLimits, Unreadable, parse
+from duckplets.base.documents import Unreadable, parse
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -121,7 +121,6 @@ _SIMPLE = re.compile(  # the same in YAML and, quoted, in TOML
     r"|title:[ \t]+((?!(?:true|false|yes|no|on|off|null|y|n)\s*$)[A-Za-z][\w .()/-]*)",
     re.IGNORECASE,
 )
-_OF_A_TITLE = DocumentLimits(max_bytes=1 << 16, max_depth=4, max_values=16)
 
 
 def _value(entry: str, form: Any) -> str | None:
@@ -129,7 +128,7 @@ def _value(entry: str, form: Any) -> str | None:
     if simple is not None:
         return _clean(next(filter(None, simple.groups())))
     try:
-        found = parse(entry, form, _OF_A_TITLE)
+        found = parse(entry, form)
     except Unreadable:
         return None
     value = found.get("title") if isinstance(found, dict) else None

@@ -88,11 +88,10 @@ def parse_card(
     if not front:
         return Card()
     try:
-        data = parse(front[1], "YAML", limits)
+        data = parse(front[1], "YAML")
     except Unreadable as error:
-        way = f"; see limits=DocumentLimits({error.limit}=…)" if error.limit else ""
         raise SourceError(
-            f"{where}: the card in its README.md is broken YAML: it {error}{way}"
+            f"{where}: the card in its README.md is broken YAML: it {error}"
         ) from error
     if not isinstance(data, Mapping):
         return Card()
