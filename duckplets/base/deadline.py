@@ -1,16 +1,10 @@
-"""Stop what takes too long, from a thread of its own.
-
-with deadline(60, connection.interrupt) as running:   # called after a minute
-…
-running.passed                                        # whether it was
-"""
+"""Stop what takes too long, from a thread of its own."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
@@ -21,32 +15,30 @@ STATEMENT_TIMEOUT = 60.0  # seconds, of one statement over a pool
 _AGAIN = 0.05  # seconds: a statement that had not yet begun does not notice it was stopped
 
 
-@dataclass(slots=True)
-class Deadline:
-    """Whether the time was over before what is done inside had ended."""
-
-    passed: bool = False
-
-
 @contextmanager
-def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[Deadline]:
-    """Call ``stop`` again and again if what is done inside takes longer; None: never."""
-    running, ended = Deadline(), threading.Event()
+def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[threading.Event]:
+    """Call ``stop`` again and again if what is done inside takes longer; None: never.
+
+    Yields:
+        What is set once the time is over.
+    """
+    passed, ended = threading.Event(), threading.Event()
 
     def watch() -> None:
         rest = seconds
         while not ended.wait(rest):
-            running.passed, rest = True, _AGAIN
+            passed.set()
+            rest = _AGAIN
             with suppress(Exception):  # a connection that was closed meanwhile
                 stop()
 
     if seconds is None:
-        yield running
+        yield passed
         return
     thread = threading.Thread(target=watch, name="duckplets-deadline", daemon=True)
     thread.start()
     try:
-        yield running
+        yield passed
     finally:
         ended.set()
         thread.join()  # else it might stop the next statement

@@ -153,7 +153,7 @@ def _loader() -> type[yaml.SafeLoader]:
         def compose_node(self, parent: Any, index: Any) -> Any:
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]
             if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1
+                line = event.start_mark.line + 1  # type: ignore[union-attr]
                 raise Unreadable(f"has an alias: line {line}: write out what *{event.anchor} is")
             return super().compose_node(parent, index)
 

@@ -33,11 +33,7 @@ class Home:
         return os.getpid() != self.process
 
     def need(self, what: str, instead: str) -> None:
-        """Refuse to go on in another process.
-
-        Args:
-            what: What was made, as the subject of a sentence.
-            instead: What to do instead.
+        """Refuse to use ``what`` in another process, and say what to do instead.
 
         Raises:
             CorpusLockedError: This process was forked from that one.
@@ -50,12 +46,7 @@ class Home:
 
 
 class HomeLock:
-    """Lets one thread at a time in, and no other process.
-
-    Args:
-        what: What it guards, as the subject of a sentence.
-        instead: What to do in a forked process instead.
-    """
+    """Lets one thread at a time in, and no other process; says what, and what to do instead."""
 
     __slots__ = ("_instead", "_lock", "_what", "home")
 

@@ -1,4 +1,7 @@
-"""Lock a file among processes, until it is closed; the system does so when a process dies."""
+"""Lock a file among processes, until it is closed; the system does so when a process dies.
+
+``filelock`` was tried: it cannot lock one shared, and importing it takes as long as duckplets.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import BinaryIO
 
 
 def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
-    """Lock an open file; returns whether it could be.
+    """Lock an open file until it is closed; returns whether it could be.
 
     Args:
         file: Unlocked when it is closed.
@@ -30,16 +33,26 @@ def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[bool]:
-    """Hold a lock file for a while, and remove it then; yields whether nobody else holds it.
+def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
+    """Hold a lock file for a while, and remove it then.
 
     What a killed process leaves behind holds nobody up, and goes with the next one.
+
+    Args:
+        path: Of the lock file.
+        waiting: Called where somebody else holds it, before waiting for that.
+
+    Yields:
+        Whether nobody else holds it; without ``waiting`` it may be False.
     """
     while True:
         with path.open("ab") as file:
             if not lock(file, wait=False):
-                yield False
-                return
+                if waiting is None:
+                    yield False
+                    return
+                waiting()
+                lock(file, wait=True)
             if not _is_at(file, path):  # who held it has removed it since it was opened
                 continue
             try:
@@ -55,24 +68,3 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:
         return False
-
-
-@contextmanager
-def in_turn(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold a lock file for a while, after all who hold it now; ``waiting`` says so if some do.
-
-    Its file is removed at the end, and whoever waited for it makes another.
-    """
-    while True:
-        with path.open("ab") as file:
-            if not lock(file, wait=False):
-                waiting()
-                lock(file, wait=True)
-            if not _is_at(file, path):  # who held it has removed it
-                continue
-            try:
-                yield
-            finally:
-                with suppress(OSError):
-                    path.unlink(missing_ok=True)
-            return

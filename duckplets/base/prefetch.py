@@ -5,6 +5,9 @@
 What waits is bounded by number and by bytes, and comes in the order of the calls, whichever thread
 made it. An error surfaces where its item would have come, and ends the items. Closing tells the
 call that is being made to stop, if it can be told, and waits for it.
+
+The threads are no ``concurrent.futures``: those make all that waits before Python ends, and Ctrl-C
+at the exit of one of their conditions leaves it held for good.
 """
 
 from __future__ import annotations
@@ -67,8 +70,7 @@ class Lookahead(Iterator[T]):
     ) -> None:
         self._calls = iter(calls)
         self._most = most
-        self._work = _PrefetchQueue(most_bytes, weigh, stop, finish, patience)
-        self._names = [name] * threads if most else []  # of the threads that are still to begin
+        self._work = _PrefetchQueue(name, threads, most_bytes, weigh, stop, finish, patience)
         self._last: Exception | None = None  # what ended the calls
         self._ended = False
         # The threads know the work only, so whoever drops the items ends them.
@@ -81,7 +83,11 @@ class Lookahead(Iterator[T]):
         if self._work.stopped:
             raise StoppedError
         if not self._most:
-            return self._made_now()
+            try:
+                return next(self._calls)()
+            except BaseException:
+                self._end()
+                raise
         self.begin()
         error: BaseException | None = self._last
         if self._work.items:
@@ -98,35 +104,23 @@ class Lookahead(Iterator[T]):
     @property
     def made(self) -> int:
         """How many items are made and wait to be taken."""
-        return self._work.made()
+        return sum(item.made for item in list(self._work.items))
 
     def begin(self) -> None:
         """Have the next items made, before the first of them is asked for."""
         while self._last is None and len(self._work.items) <= self._most:
-            self._draw()
-
-    def _made_now(self) -> T:
-        try:
-            return next(self._calls)()
-        except BaseException:
-            self._end()
-            raise
+            try:
+                call = next(self._calls)
+            except Exception as error:  # StopIteration too: it comes after the items before it
+                # This frame, and so whoever iterates, is not to be held by what waits here.
+                inner = error.__traceback__ and error.__traceback__.tb_next
+                self._last = error.with_traceback(inner)
+            else:
+                self._work.add(call)
 
     def _end(self) -> None:
         self._ended, self._last = True, None
         self.close()
-
-    def _draw(self) -> None:
-        try:
-            call = next(self._calls)
-        except Exception as error:  # StopIteration too: it comes after the items before it
-            # This frame, and so whoever iterates, is not to be held by what waits here.
-            inner = error.__traceback__ and error.__traceback__.tb_next
-            self._last = error.with_traceback(inner)
-            return
-        self._work.add(call)
-        if self._names:
-            self._work.begin_thread(self._names.pop())
 
     def stop(self) -> None:
         """Tell the threads to end, without waiting for them."""
@@ -140,22 +134,15 @@ class Lookahead(Iterator[T]):
 
 
 def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> Lookahead[T]:
-    """Return the items of an iterator, each made in one thread while those before it are used.
+    """Return the items of an iterator, all made in one thread while those before them are used.
 
-    Closing tells the iterator to ``stop()``, or else closes it in that thread, if it can.
-
-    Args:
-        items: All of them are made in that thread.
-        name: Of the thread.
-        bounds: As ``Lookahead`` takes them: one item ahead if nothing is said.
+    Closing tells the iterator to ``stop()``, or else closes it in that thread, if it can. Bounds
+    are those of ``Lookahead``: one item ahead if nothing is said.
     """
     stop = getattr(items, "stop", lambda: None)
     finish = items.close if isinstance(items, Generator) else lambda: None
     calls = repeat(partial(next, items))
     return Lookahead(calls, name, stop=stop, finish=finish, **bounds)
-
-
-Follow = Callable[[int], tuple[int, int] | None]
 
 
 class BlocksAhead(Generic[T]):
@@ -171,7 +158,12 @@ class BlocksAhead(Generic[T]):
     """
 
     def __init__(
-        self, prepare: Callable[[int, int], T], follow: Follow, most: int, *, alone: int = 0
+        self,
+        prepare: Callable[[int, int], T],
+        follow: Callable[[int], tuple[int, int] | None],
+        most: int,
+        *,
+        alone: int = 0,
     ) -> None:
         self._prepare, self._follow, self._most = prepare, follow, most
         self._alone = alone
@@ -185,14 +177,21 @@ class BlocksAhead(Generic[T]):
             return self._prepare(*span)
         if self._coming is None or self._next != position:  # the cursor has jumped
             self.close()
-            calls = _preparations(self._prepare, self._follow, position)
-            self._coming = Lookahead(calls, "duckplets-prefetch", most=self._most)
+            self._coming = Lookahead(
+                self._blocks_from(position), "duckplets-prefetch", most=self._most
+            )
         self._next = None  # Ctrl-C may come before the block does
         found = next(self._coming, None)
         if found is None:
             return None
         self._next, block = found
         return block
+
+    def _blocks_from(self, position: int) -> Iterator[Call[tuple[int, T]]]:
+        prepare = self._prepare  # the thread is not to hold whoever takes
+        while span := self._follow(position):
+            yield partial(lambda start, stop: (stop, prepare(start, stop)), *span)
+            position = span[1]
 
     @property
     def ready(self) -> int:
@@ -215,18 +214,6 @@ class BlocksAhead(Generic[T]):
             coming.close()
 
 
-def _preparations(
-    prepare: Callable[[int, int], T], follow: Follow, position: int
-) -> Iterator[Callable[[], tuple[int, T]]]:
-    while span := follow(position):
-        yield partial(_prepared, prepare, *span)
-        position = span[1]
-
-
-def _prepared(prepare: Callable[[int, int], T], start: int, stop: int) -> tuple[int, T]:
-    return stop, prepare(start, stop)
-
-
 class _Item(Generic[T]):
     """One item: what makes it, and what became of that."""
 
@@ -245,6 +232,8 @@ class _PrefetchQueue(Generic[T]):
 
     def __init__(
         self,
+        name: str,
+        threads: int,
         most_bytes: int,
         weigh: Callable[[T], int],
         stop: Callable[[], None],
@@ -255,6 +244,7 @@ class _PrefetchQueue(Generic[T]):
         self.items: deque[_Item[T]] = deque()  # drawn and not taken, in order
         self.stopped = False
         self._left: deque[_Item[T]] = deque()  # those among them that no thread has begun
+        self._name, self._most_threads = name, threads
         self._most_bytes, self._weigh = most_bytes, weigh
         self._stop, self._finish, self._patience = stop, finish, patience
         self._bytes = self._running = 0
@@ -269,18 +259,16 @@ class _PrefetchQueue(Generic[T]):
     # -- on the side of who takes
 
     def add(self, call: Call[T]) -> None:
-        """Have an item made."""
+        """Have an item made, in another thread if there may be one more."""
         with self._lock:
             self.items.append(_Item(call))
             self._left.append(self.items[-1])
             self._wanted.notify()
-
-    def begin_thread(self, name: str) -> None:
-        """Begin a thread that makes items."""
-        inside = copy_context().run  # what the caller is about is known in the thread as well
-        thread = threading.Thread(target=inside, args=(self._make_items,), name=name, daemon=True)
-        with self._lock:
-            if not self.stopped:
+            if len(self._threads) < self._most_threads and not self.stopped:
+                inside = copy_context().run  # what the caller is about is known in the thread
+                thread = threading.Thread(
+                    target=inside, args=(self._make_items,), name=self._name, daemon=True
+                )
                 _AT_WORK.add(self)
                 self._threads.append(thread)
                 self._running += 1
@@ -301,11 +289,6 @@ class _PrefetchQueue(Generic[T]):
             if item.size:
                 self._wanted.notify_all()
             return item
-
-    def made(self) -> int:
-        """Return how many items are made and not taken."""
-        with self._lock:
-            return sum(item.made for item in self.items)
 
     def stop(self) -> None:
         """Say that no item is wanted any more; from any thread, and without waiting."""
@@ -340,7 +323,12 @@ class _PrefetchQueue(Generic[T]):
                 item.size = self._weigh(item.result)
             except BaseException as error:
                 item.error = error
-            self._end(item)
+            with self._lock:
+                item.call, item.made = None, True
+                self._bytes += item.size
+                self._failed |= item.error is not None  # nothing is begun behind an error
+                self._wanted.notify_all()
+                self._made.notify_all()
             del item  # it would be held until the next one is wanted
         with self._lock:
             self._running -= 1
@@ -359,15 +347,6 @@ class _PrefetchQueue(Generic[T]):
         with self._lock:
             self._wanted.wait_for(is_ready)
             return None if self.stopped or self._failed else self._left.popleft()
-
-    def _end(self, item: _Item[T]) -> None:
-        with self._lock:
-            item.call, item.made = None, True
-            self._bytes += item.size
-            if item.error is not None:
-                self._failed = True  # nothing is begun behind an error
-                self._wanted.notify_all()
-            self._made.notify_all()
 
 
 _AT_WORK: LiveSet[_PrefetchQueue[Any]] = LiveSet()

@@ -36,22 +36,19 @@ def stage(
         @functools.wraps(verb)
         def logged(*arguments: P.args, **named: P.kwargs) -> R:
             first = getattr(arguments[0], "path", arguments[0]) if arguments else None
-            of = [shown(first)] if isinstance(first, str | PathLike) else []
-            what, begun = " ".join([name, *of]), time.monotonic()
-
-            def say(how: str) -> None:
-                log.info("%s: %s", what, how, stacklevel=3)  # where the verb was called
-
-            say("begins")
+            what = f"{name} {shown(first)}" if isinstance(first, str | PathLike) else name
+            begun = time.monotonic()
+            log.info("%s: begins", what, stacklevel=2)  # where the verb was called, as below
             try:
                 with nullcontext() if within is None else within(arguments[0]):
                     found = verb(*arguments, **named)
             except BaseException as error:
-                say(f"ended by {type(error).__name__} after {time.monotonic() - begun:.3f} s")
+                seconds, kind = time.monotonic() - begun, type(error).__name__
+                log.info("%s: ended by %s after %.3f s", what, kind, seconds, stacklevel=2)
                 raise
             told = ", ".join(f"{key} {count:,}".strip() for key, count in counts(found).items())
-            seconds = time.monotonic() - begun
-            say(f"done in {seconds:.3f} s{': ' * bool(told)}{told}")
+            seconds, told = time.monotonic() - begun, f": {told}" if told else ""
+            log.info("%s: done in %.3f s%s", what, seconds, told, stacklevel=2)
             return found
 
         return logged

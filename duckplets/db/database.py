@@ -301,13 +301,13 @@ class Database:
         Raises:
             DeadlineError: It was stopped.
         """
-        with deadline(self.statement_timeout, self._connection.interrupt) as running:
+        with deadline(self.statement_timeout, self._connection.interrupt) as passed:
             try:
                 yield
             except (QueryError, KeyboardInterrupt) as error:
                 # A KeyboardInterrupt without a cause is of the user's own Ctrl-C.
                 own = isinstance(error, KeyboardInterrupt) and error.__cause__ is None
-                if own or not running.passed:
+                if own or not passed.is_set():
                     raise
                 raise DeadlineError(
                     f"{what}: its statement ran longer than statement_timeout="

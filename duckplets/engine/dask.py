@@ -34,6 +34,7 @@ from duckplets.engine.protocol import (
     run_part,
     said,
     versions,
+    windowed,
 )
 from duckplets.engine.serialization import packed, unpacked
 from duckplets.errors import EngineError, ExtensionError
@@ -51,10 +52,7 @@ _MISSING = "engine= needs the package distributed: pip install 'duckplets[dask]'
 
 @contextmanager
 def connected(address: str) -> Iterator[DaskEngine]:
-    """Connect to a scheduler that runs.
-
-    Args:
-        address: ``dask://HOST:PORT``.
+    """Connect to a scheduler that runs at ``dask://HOST:PORT``.
 
     Raises:
         EngineError: Nobody answers there, or no worker.
@@ -99,15 +97,11 @@ class _Sent:
 
 
 class DaskEngine:
-    """Runs parts on the workers of a cluster.
-
-    Args:
-        client: Connected to its scheduler.
-        allowed: With how many lost workers the scheduler gives up a part of its own accord.
-    """
+    """Runs parts on the workers of a cluster."""
 
     def __init__(self, client: Client, allowed: int) -> None:
-        self.client, self._allowed = client, allowed
+        self.client = client
+        self._allowed = allowed  # lost workers with which the scheduler gives up a part by itself
 
     @property
     def workers(self) -> int:
@@ -119,13 +113,7 @@ class DaskEngine:
     ) -> Generator[Any, None, None]:
         """Yield what a function makes of every part, in their order; see ``Engine.map``."""
         with closing(_DaskJob(self.client, self._allowed, function, job)) as work:
-            most = self.workers * (1 + AHEAD)
-            for part in parts:
-                work.send(part)
-                if len(work.sent) >= most:
-                    yield work.take()
-            while work.sent:
-                yield work.take()
+            yield from windowed(parts, self.workers * (1 + AHEAD), work.send, work.take)
 
 
 class _DaskJob:

@@ -24,7 +24,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
@@ -46,6 +45,7 @@ from duckplets.engine.protocol import (
     run_part,
     said,
     versions,
+    windowed,
 )
 from duckplets.engine.serialization import packed, unpacked
 from duckplets.errors import DuckpletsError, EngineError
@@ -65,12 +65,7 @@ _LOST = (EOFError, OSError, pickle.UnpicklingError)  # what a pipe raises whose 
 
 @contextmanager
 def local(workers: int, *, most_losses: int = MOST_LOSSES) -> Iterator[LocalEngine]:
-    """Run parts in processes of this machine, each started when there is a part for it.
-
-    Args:
-        workers: How many processes there are at most.
-        most_losses: How many of them may be lost with one part.
-    """
+    """Run parts in so many processes of this machine, each started when there is a part for it."""
     engine = LocalEngine(workers, most_losses)
     try:
         yield engine
@@ -80,33 +75,21 @@ def local(workers: int, *, most_losses: int = MOST_LOSSES) -> Iterator[LocalEngi
 
 
 class _LocalJob:
-    """One function over some parts.
-
-    Attributes:
-        function: By its name.
-        job: Pickled.
-        is_over: Whether nobody wants its results any more.
-        running: The processes that are at a part of it.
-    """
+    """One function, by its name, over some parts, which have a pickled job in common."""
 
     def __init__(self, function: str, job: bytes) -> None:
         self.function, self.job = function, job
-        self.is_over = False
-        self.running: set[_Process] = set()
+        self.is_over = False  # nobody wants its results any more
+        self.running: set[_Process] = set()  # those that are at a part of it
 
 
 class LocalEngine:
-    """Runs parts in processes of this machine; see ``local``.
-
-    Attributes:
-        workers: How many parts run at the same time.
-    """
+    """Runs parts in processes of this machine; see ``local``."""
 
     def __init__(self, workers: int, most_losses: int = MOST_LOSSES) -> None:
         self.workers = workers
         self._name = f"engine='local:{workers}'"
         self._most_losses = most_losses
-        self._versions = versions()
         self._own = threading.local()  # the process of each thread
         self._processes: set[_Process] = set()
         self._lock = threading.Lock()
@@ -119,17 +102,27 @@ class LocalEngine:
     ) -> Generator[Any, None, None]:
         """Yield what a function makes of every part, in their order; see ``Engine.map``."""
         work = _LocalJob(name_of(function), self._sent(job))
-        coming: deque[Future[bytes]] = deque()
+        coming: list[Future[bytes]] = []
+
+        def send(part: Part) -> None:
+            data = self._sent(packed(part.input))
+            coming.append(self._threads.submit(self._made, work, part.label, data))
+
+        def take() -> Any:
+            found = coming[0].result()  # it stays there meanwhile: Ctrl-C may end the waiting
+            del coming[0]
+            return unpacked(pickle.loads(found))
+
         try:
-            for part in parts:
-                data = self._sent(packed(part.input))
-                coming.append(self._threads.submit(self._made, work, part.label, data))
-                if len(coming) >= self.workers * (1 + AHEAD):
-                    yield self._taken(coming)
-            while coming:
-                yield self._taken(coming)
+            yield from windowed(parts, self.workers * (1 + AHEAD), send, take)
         finally:
-            self._end(work, coming)
+            # What is done for nobody is stopped: after this it writes no file any more.
+            running = [each for each in coming if not each.cancel()]
+            with self._lock:
+                work.is_over = True
+                for process in work.running:
+                    process.kill()
+            wait(running)
 
     def close(self) -> None:
         """End the processes."""
@@ -153,20 +146,6 @@ class LocalEngine:
                 self._worked,
             )
 
-    def _taken(self, coming: deque[Future[bytes]]) -> Any:
-        found = coming[0].result()  # it stays there meanwhile: Ctrl-C may end the waiting
-        coming.popleft()
-        return unpacked(pickle.loads(found))
-
-    def _end(self, work: _LocalJob, coming: Iterable[Future[bytes]]) -> None:
-        """Stop what is done for nobody: when this returns it writes no file any more."""
-        running = [each for each in coming if not each.cancel()]
-        with self._lock:
-            work.is_over = True
-            for process in work.running:
-                process.kill()
-        wait(running)
-
     def _sent(self, value: Any) -> bytes:
         """Return a value as it is sent."""
         try:
@@ -185,35 +164,28 @@ class LocalEngine:
         raised = lost = 0
         while True:
             process = self._process()
+            with self._lock:
+                if work.is_over or self._is_closed:
+                    raise CancelledError
+                work.running.add(process)
+            begun = time.monotonic()
             try:
-                with self._at(work, process):
-                    is_made, answer = process.ask(work, self._versions, data)
+                is_made, answer = process.ask(work, data)
             except _LOST:
                 self._drop(process)
                 lost += 1
                 if lost > self._most_losses:
                     raise lethal(label, lost) from None
                 continue
+            finally:
+                with self._lock:
+                    work.running.discard(process)
+                    self._worked += time.monotonic() - begun
             if is_made:
                 return answer
             raised += 1
             if raised == TRIES:
                 raise failed(label, pickle.loads(answer))
-
-    @contextmanager
-    def _at(self, work: _LocalJob, process: _Process) -> Iterator[None]:
-        """Let others know what a process is at, unless nobody wants it any more."""
-        with self._lock:
-            if work.is_over or self._is_closed:
-                raise CancelledError
-            work.running.add(process)
-        begun = time.monotonic()
-        try:
-            yield
-        finally:
-            with self._lock:
-                work.running.discard(process)
-                self._worked += time.monotonic() - begun
 
     def _process(self) -> _Process:
         """Return the process of this thread, started if there is none."""
@@ -267,13 +239,15 @@ class _Process:
             stdout=subprocess.PIPE,
             env=dict.fromkeys(_THREADS, "1") | os.environ,
         )
+        self._asked: IO[bytes] = self._popen.stdin  # type: ignore[assignment] # it was asked for
+        self._answers: IO[bytes] = self._popen.stdout  # type: ignore[assignment]
         self._has: _LocalJob | None = None  # the work whose job it has
 
     def begin(self) -> None:
         """Wait until it has begun."""
         pickle.load(self._answers)
 
-    def ask(self, work: _LocalJob, wanted: dict[str, str], part: bytes) -> tuple[bool, bytes]:
+    def ask(self, work: _LocalJob, part: bytes) -> tuple[bool, bytes]:
         """Return whether it has made a part of a work, and the result or the error.
 
         Raises:
@@ -282,7 +256,7 @@ class _Process:
         job = None if self._has is work else work.job
         self._has = None
         try:
-            request = job, work.function, wanted, part
+            request = job, work.function, versions(), part
             pickle.dump(request, self._asked, pickle.HIGHEST_PROTOCOL)
             self._asked.flush()
             is_made, answer = pickle.load(self._answers)
@@ -309,14 +283,6 @@ class _Process:
         self.leave()
         self._answers.close()
         return self._popen.wait()
-
-    @property
-    def _asked(self) -> IO[bytes]:
-        return self._popen.stdin  # type: ignore[return-value] # it was asked for
-
-    @property
-    def _answers(self) -> IO[bytes]:
-        return self._popen.stdout  # type: ignore[return-value]
 
 
 def _leave_ctrl_c() -> None:

@@ -23,22 +23,6 @@ from duckplets.base.sanitize import counted, shown
 from duckplets.engine.serialization import packed, unpacked
 from duckplets.errors import DuckpletsError, EngineError
 
-__all__ = [
-    "AHEAD",
-    "MOST_LOSSES",
-    "TRIES",
-    "Engine",
-    "Part",
-    "PartError",
-    "failed",
-    "lethal",
-    "mapped",
-    "name_of",
-    "run_part",
-    "said",
-    "versions",
-]
-
 AHEAD = 2  # parts for each worker, besides the one it is at
 TRIES = 3  # of a part that raises
 MOST_LOSSES = 20  # of workers that a part may be lost with
@@ -49,12 +33,9 @@ R = TypeVar("R")
 
 
 class Part(NamedTuple):
-    """A part of a work.
+    """A part of a work: what it is, for messages, and what the function is called with.
 
-    Attributes:
-        label: What it is, for messages: a file, or some rows.
-        input: What the function is called with; bytes, arrays, Arrow, or the name of a file that
-            workers can read.
+    That is bytes, arrays, Arrow, or the name of a file that workers can read.
     """
 
     label: str
@@ -91,15 +72,7 @@ def mapped(
     items: Iterable[T],
     part_of: Callable[[T], Part],
 ) -> Generator[tuple[T, R], None, None]:
-    """Yield items with what a function makes of the part that each is of a work.
-
-    Args:
-        engine: What runs it.
-        function: As for ``Engine.map``.
-        job: As for ``Engine.map``.
-        items: Kept here until their results come.
-        part_of: Returns the part of an item.
-    """
+    """Yield items, kept here meanwhile, with what an engine's ``map`` makes of the part of each."""
     waiting: deque[T] = deque()
 
     def parts() -> Iterator[Part]:
@@ -110,6 +83,21 @@ def mapped(
     with closing(engine.map(function, job, parts())) as results:
         for result in results:
             yield waiting.popleft(), result
+
+
+def windowed(
+    parts: Iterable[Part], most: int, send: Callable[[Part], None], take: Callable[[], R]
+) -> Iterator[R]:
+    """Send parts, so many of them ahead of those whose results are taken, and yield these."""
+    sent = 0
+    for part in parts:
+        send(part)
+        sent += 1
+        if sent == most:
+            yield take()
+            sent -= 1
+    for _ in range(sent):
+        yield take()
 
 
 def failed(label: str, error: BaseException) -> DuckpletsError:

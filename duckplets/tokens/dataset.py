@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from duckplets.base.dropped import LiveSet
-from duckplets.base.locks import in_turn
+from duckplets.base.locks import alone
 from duckplets.base.object_store import is_address
 from duckplets.base.sanitize import counted, listed
 from duckplets.db.writes import CorpusFile
@@ -387,7 +387,7 @@ def token_sampler(
     folder = corpus.path.with_name(name)
     waiting = f"waiting for another process, which makes {folder}"
     with (
-        in_turn(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)),
+        alone(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)),
         working(None, None, "records") as work,
     ):
         # A run compares what it reads.

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from duckplets.base.atomic import aside_of, remove, sweep
-from duckplets.base.locks import in_turn
+from duckplets.base.locks import alone
 from duckplets.base.names import inside, quoted
 from duckplets.base.object_store import Store, StoredObject, address_of, is_address
 from duckplets.errors import DamagedFileError, ShardError
@@ -190,7 +190,7 @@ def mirror(address: str, cache: str | Path | None) -> Path:
         waiting = f"waiting for another process, which brings {place.address}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with in_turn(folder.with_name(".lock"), lambda: log.warning(waiting)):
+            with alone(folder.with_name(".lock"), lambda: log.warning(waiting)):
                 is_of_it = _fingerprint(folder) == manifest.fingerprint
                 for shard in manifest.shards:
                     file = files[shard.path]

@@ -27,7 +27,7 @@ import numpy as np
 
 from duckplets.base.arrays import Integers, Integers32
 from duckplets.base.atomic import aside_of, sweep
-from duckplets.base.locks import in_turn
+from duckplets.base.locks import alone
 from duckplets.base.plain import from_json, misfit
 from duckplets.base.progress import bar
 from duckplets.base.sanitize import shown
@@ -84,7 +84,7 @@ class TokenFile:
         with _writable(path, manifest):
             path.parent.mkdir(parents=True, exist_ok=True)
             waiting = f"waiting for another process, which makes {shown(path)}"
-            with in_turn(path.with_name(f".{path.name}.lock"), lambda: log.warning(waiting)):
+            with alone(path.with_name(f".{path.name}.lock"), lambda: log.warning(waiting)):
                 found = cls._opened(path, manifest)  # by who held the lock
                 if found is None:
                     _write(path, folder, manifest)

@@ -16,7 +16,6 @@ from duckplets.base.plain import misfit
 from duckplets.errors import SamplerError
 from duckplets.sources.remote.card import parse_card
 
-
 # Form, text, what is said, of files as small as they may be.
 TOO_MUCH: dict[str, tuple[Form, str, str]] = {
     "aliases": ("YAML", "a: &a [x, x]\nb: &b [*a, *a]", "has an alias: line 2"),
@@ -73,7 +72,7 @@ def test_every_file_has_a_limit_that_can_be_set(name: str, tmp_path: Path) -> No
     load, content = FILES[name]
     file = tmp_path / name
     file.write_text(content)
-    with pytest.raises(dp.DuckpletsError, match="alias|nested too deeply") as caught:
+    with pytest.raises(dp.DuckpletsError, match=r"alias|nested too deeply") as caught:
         load(file)
     assert str(caught.value).startswith(f"{file}: it ")
     file.write_text("# " + "x" * 100)

@@ -77,7 +77,7 @@ def test_deadlines_pass_in_their_order_and_only_those_that_are_over() -> None:
         assert len(stopped) == before  # what has ended is left alone
     assert stopped.index("first") < stopped.index("second")
     assert {"late", "never"}.isdisjoint(stopped)
-    assert [d.passed for d in (first, second, late, never)] == [True, True, False, False]
+    assert [d.is_set() for d in (first, second, late, never)] == [True, True, False, False]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
