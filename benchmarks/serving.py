@@ -107,10 +107,6 @@ def one_of_eight(folder: Path, records: int) -> Found:
     return _ours(path, 256, rank=1, world_size=8)
 
 
-def without_snapshot(folder: Path, records: int) -> Found:
-    return _ours(corpora.plain(folder, records), 256, snapshot=False)
-
-
 def held(folder: Path, records: int) -> Found:
     """Batches of 256 with memory for a tenth of the snapshot, pages of its files counted."""
     path = corpora.plain(folder, records)
@@ -208,7 +204,7 @@ MEASUREMENTS: dict[str, Callable[[Path, int], Found]] = {
     f.__name__: f
     for f in (
         *(lists_256, arrow_256, lists_32, no_duplicates, ten_sources, mined, one_of_eight),
-        *(eight_processes, without_snapshot, held, set_weights_one, set_weights_ten),
+        *(eight_processes, held, set_weights_one, set_weights_ten),
         *serving_opening.MEASUREMENTS,
         *serving_snapshots.MEASUREMENTS,
     )

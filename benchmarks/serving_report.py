@@ -19,7 +19,6 @@ TITLES = {
     "ten_sources": "ten sources, weights changing every 500 steps",
     "mined": "with mined negatives",
     "one_of_eight": "what one of eight ranks takes, batches of 256 a rank",
-    "without_snapshot": "without a snapshot, `snapshot=False`",
     "held": "with memory for a tenth of the snapshot",
     "eight_processes": "eight ranks at the same time, all of them",
     "set_weights_one": "`set_weights`, then a batch: one source",

@@ -1,1 +1,1 @@
-"""Files that can always be made anew: arrays that are mapped into memory."""
+"""Files that can always be made anew: mapped arrays, and the manifests that name them."""

@@ -117,8 +117,13 @@ PAIRS = Annotated[
         help="Of pairs: as they were judged, of sources with labels, or drawn.",
     ),
 ]
-NO_SNAPSHOT = Annotated[
-    bool, typer.Option("--no-snapshot", help="Read from the corpus file, as if there were none.")
+SNAPSHOT = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Folder of the snapshot that a large corpus is served from. [default: NAME.snapshot "
+        "beside it]",
+    ),
 ]
 SWAP = Annotated[
     bool | None,
@@ -263,7 +268,7 @@ def opening(
     swap: SWAP = None,
     preset: PRESET = None,
     allow_stale: ALLOW_STALE = False,
-    no_snapshot: NO_SNAPSHOT = False,
+    snapshot: SNAPSHOT = None,
     world_size: WORLD_SIZE = None,
     run: RUN = "default",
     resume: RESUME = False,
@@ -314,7 +319,7 @@ def opening(
         swap=swap,
         preset=preset,
         allow_stale=True if allow_stale else None,
-        snapshot=False if no_snapshot else None,
+        snapshot=snapshot,
         world_size=world_size,
         version=int(version) if version is not None and version.isdecimal() else version,
     )

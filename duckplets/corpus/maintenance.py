@@ -113,8 +113,7 @@ def _prepare(
 ) -> PrepareReport:
     """Make or complete the snapshot of a corpus; see ``Corpus.prepare``."""
     from duckplets.serving import snapshot
-    from duckplets.vectors import mapped_index
-    from duckplets.vectors.store import VectorStore
+    from duckplets.vectors import opened as vectors
 
     started = time.monotonic()
     folder = snapshot.folder_of(corpus.path)
@@ -125,30 +124,31 @@ def _prepare(
     before = _sizes(folder)
     try:
         if clean and folder.exists():
-            snapshot.forget_gone(database)
+            snapshot.clean(database, None)
         snapshot.prepare(database, version, chunking, progress=progress, engine=engine)
-        kept, left_out = _pools(corpus, database)
+        with database.frugal(snapshot.BUILDING):
+            kept, left_out = _pools(corpus, database)
         pinned = {
             version for path in states for run in states_of.runs(path) for version in run.versions
         }
         if clean:
-            snapshot.clean(folder, pinned)
-            mapped_index.clean(corpus.path, VectorStore(corpus.path).sets())
+            snapshot.clean(database, pinned)
+            vectors.clean(corpus.path)
         made = snapshot.prepare(database, version, chunking, progress=False)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ReadOnlyError(
             f"no snapshot can be written to {folder}: {reason}; make room or let this user write "
-            f"there, or open samplers with snapshot=False"
+            f"there, or open samplers with snapshot=FOLDER"
         ) from error
     return PrepareReport(
         folder=folder,
         version=version,
-        sections=sum(segment.sections for segment in made.manifest.segments),
-        chunks=sum(segment.count for segment in made.manifest.segments),
+        sections=sum(segment["sections"] for segment in made.manifest.segments["chunks"]),
+        chunks=sum(segment["chunks"] for segment in made.manifest.segments["chunks"]),
         splits=tuple(kept),
         left_out=left_out,
-        bytes=sum(file.size for file in made.manifest.files),
+        bytes=made.manifest.size,
         freed=sum(before[path] for path in before.keys() - _sizes(folder).keys()) if clean else 0,
         seconds=round(time.monotonic() - started, 3),
     )

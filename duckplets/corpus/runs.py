@@ -62,7 +62,7 @@ def sampler(
     long_sections: bool = True,
     allow_stale: bool = False,
     empty: Empty | None = None,
-    snapshot: bool = True,
+    snapshot: str | Path | None = None,
     tokenizer: str | Path | None = None,
     seq_length: int = 1024,
     pack: bool = False,
@@ -116,7 +116,8 @@ def sampler(
         allow_stale: Draw mined negatives even if records or the recipe have changed since.
         empty: Whether recipes and sources that find no anchor are an ``error`` or left out
             (``skip``), which is noted. By default those are an error that were named.
-        snapshot: Whether to serve from a snapshot, and to make one of a large corpus.
+        snapshot: Folder of the snapshot that a large corpus is served from; by default
+            ``NAME.snapshot`` beside it, where ``prepare`` makes it.
         tokenizer: Of ``texts``: serve records as tokens by this file; see ``token_sampler``.
         seq_length: Tokens a row.
         pack: Whether rows of tokens are cut from texts laid end to end.
@@ -147,7 +148,7 @@ def sampler(
         long_sections=long_sections,
         allow_stale=allow_stale,
         empty=empty,
-        snapshot=bool(snapshot),
+        snapshot=None if snapshot is None else Path(snapshot),
         state_path=corpus.state_path(state),
         beside=state is None,
         arguments=arguments,
@@ -192,7 +193,7 @@ def resume(
     *,
     version: Version = None,
     allow_drift: Collection[str] = (),
-    snapshot: bool = True,
+    snapshot: str | Path | None = None,
     **overrides: Any,
 ) -> Sampler:
     """Open a saved run of this corpus where it was saved; see ``duckplets.resume``."""
@@ -207,7 +208,7 @@ def resume(
         allow_drift=allow_drift,
         overrides=overrides,
         version=version,
-        snapshot=bool(snapshot),
+        snapshot=None if snapshot is None else Path(snapshot),
     )
     corpus.owns(sampler)
     return sampler

@@ -36,8 +36,7 @@ from duckplets.records.data_index import DataIndex
 from duckplets.records.order_reader import Order, OrderPart, Take, elements_of, indexed_elements
 from duckplets.runs.messages import shape_of, type_of
 from duckplets.samples.batch import Batch
-from duckplets.serving.manifest import sound
-from duckplets.serving.snapshot import folder_of, mapped_texts
+from duckplets.serving.snapshot import folder_of, mapped_texts, sound
 from duckplets.serving.texts import ROLES, ChunkTexts
 
 _PLACES = ("index", "record_key")

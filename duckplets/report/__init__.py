@@ -176,7 +176,7 @@ def _opened(
     if is_large and not served:
         yield f"No samples were drawn: run duckplets prepare {shown(corpus.path)} first."
         return
-    how: dict[str, Any] = {"prefetch": 0, "snapshot": served}
+    how: dict[str, Any] = {"prefetch": 0}
     try:
         if run is None:
             columns = drawn.columns_of("triplets", 1)

@@ -8,17 +8,15 @@ is taken apart by DuckDB, so that no row passes through Python.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.artifacts.array_bundle import key_of
+from duckplets.artifacts.arrays import key_of
 from duckplets.base.arrays import Integers
-from duckplets.errors import EmptyPoolError, StateMismatchError
-from duckplets.ingest.checkpoint import UNPUBLISHED
+from duckplets.errors import EmptyPoolError
 from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import TextRecipe
@@ -27,10 +25,8 @@ from duckplets.recipes.store import SourceRecipes
 from duckplets.runs.pool_loading import AnchorRecords, Left
 from duckplets.samples.batch import Block
 from duckplets.samples.columns import OF_MESSAGES
-from duckplets.samples.fetch import Fetcher, as_array, facts_of
+from duckplets.samples.fetch import NEEDED, Fetcher, as_array
 from duckplets.samples.stream import Stream
-from duckplets.serving.facts import ChunkFacts, FactSlice
-from duckplets.serving.texts import ChunkTexts, Segment
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -47,9 +43,6 @@ _TOOLS: dict[str, Any] = {
 }
 _TEXTS, _DETAILS = OF_MESSAGES[:4], OF_MESSAGES[4:]
 _RECIPE = TextRecipe("messages", any_section())
-# Record keys of a range that a snapshot keeps at once, and that is held in memory then. A record is
-# never changed, so a range that is full stays as it is; the last one is kept anew with what comes.
-_RANGE = 65_536
 
 
 def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRecipes]:
@@ -113,18 +106,6 @@ def open_streams(
     return streams, empty
 
 
-def conversations(
-    database: Database, settings: RunSettings, snapshot: Snapshot | None
-) -> tuple[ChunkFacts, ChunkTexts | None]:
-    """Return what every conversation of a corpus is, and their messages if a snapshot has them."""
-    version, chunking = settings.corpus_version, settings.chunking
-    texts = _mapped(database, snapshot, version, chunking) if snapshot else None
-    if texts is not None:
-        return texts.facts, texts
-    everything = {"low": 0, "high": 1 << 62, "weight_floor": chunking["weight_floor"]}
-    return facts_of(database.table("serving/conversation_facts", everything)), None
-
-
 class MessageFetcher(Fetcher):
     """Turn plans of messages into blocks; its arguments are those of ``Fetcher``."""
 
@@ -133,14 +114,12 @@ class MessageFetcher(Fetcher):
     def fetch(self, plan: Plan, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         keys = plan.chunks[0]
-        rows = self._messages(plan, keys)
+        rows, chunks = self._messages(keys), self._texts.columns(NEEDED, keys)
+        found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
         place = np.empty(len(keys), dtype=np.int64)
-        place[rows["request"].to_numpy()] = np.arange(len(keys), dtype=np.int64)
-        found = self._basics(plan, self._facts[keys]) | self._details(plan, keys, self._columns)
-        order = pa.array(place)
-        for name in _TEXTS[1:]:
-            if name in self._columns:
-                found[name] = rows[name].combine_chunks().take(order)
+        place[rows["request"].to_numpy()] = np.arange(len(keys))
+        for name in set(_TEXTS[1:]).intersection(self._columns):
+            found[name] = rows[name].combine_chunks().take(pa.array(place))
         columns = {c: None if c in self.slots else as_array(found[c]) for c in self._columns}
         texts = rows["messages"].combine_chunks()
         return Block(start, stop, columns, texts, {"messages": place})
@@ -149,23 +128,16 @@ class MessageFetcher(Fetcher):
     def _identifying(self) -> list[str]:
         return ["record_id"]
 
-    def _messages(self, plan: Plan, keys: Integers) -> pa.Table:
+    def _messages(self, keys: Integers) -> pa.Table:
+        """Return conversations taken apart, in any order; ``request`` says which is which."""
         which = ("chosen", "rejected", "chosen_json", "rejected_json")
         wanted: dict[str, Any] = {"shape": json.dumps(self.shape)}
         wanted |= {w: name in self._columns for w, name in zip(which, _TEXTS, strict=True)}
-        if self._mapped is None:
-            stored = self._of_records("stored", keys)
-        else:
-            with self._lock:  # refuses a forked process, as reading from the corpus does
-                stored = _gathered(self._mapped, keys)
-        if stored.num_rows != len(keys):
-            raise StateMismatchError(
-                f"{len(keys) - stored.num_rows} conversations of positions "
-                f"{int(plan.positions[0])} to {int(plan.positions[-1])} are not in the corpus any "
-                f"more; it is another file"
-            )
-        with self._lock, self._database.registered(stored_messages=stored):
-            return self._database.table("runs/messages/parsed", wanted)
+        request = np.arange(len(keys), dtype=np.int64)
+        with self._lock:  # refuses a forked process, as reading from the corpus does
+            stored = pa.table({"request": request, "text": self._texts.spans(keys).take(request)})
+            with self._database.registered(stored_messages=stored):
+                return self._database.table("runs/messages/parsed", wanted)
 
     def _details(self, plan: Plan, keys: Integers, columns: Sequence[str]) -> dict[str, Any]:
         """Return those of the columns that tell of the record."""
@@ -180,18 +152,6 @@ class MessageFetcher(Fetcher):
         asked = pa.table({"request": np.arange(len(keys), dtype=np.int64), "record_key": keys})
         with self._lock, self._database.registered(asked_messages=asked):
             return self._database.table(f"runs/messages/{name}")
-
-
-def _gathered(texts: ChunkTexts, keys: Integers) -> pa.Table:
-    """Return the messages of conversations as they are stored, from a snapshot."""
-    request = np.arange(len(keys), dtype=np.int64)
-    spans = texts.spans(keys, "rejected_")
-    there = np.flatnonzero(spans.lengths >= 0)
-    places = np.full(len(keys), -1, dtype=np.int64)
-    places[there] = np.arange(len(there))
-    rejected = spans.take(there).take(pa.array(places, mask=places < 0))
-    chosen = texts.spans(keys).take(request)
-    return pa.table({"request": request, "messages": chosen, "rejected_messages": rejected})
 
 
 def _pool(
@@ -218,98 +178,3 @@ def _pool(
     if snapshot is not None:
         snapshot.keep(version, {key: anchors})
     return Pool(compiled, anchors, None, None)
-
-
-# -- in a snapshot, by ranges of record keys -------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Conversations:
-    """The messages of a range of records, as JSON.
-
-    Attributes:
-        keys: Of the records, ascending.
-        tokens: Of the sections of each.
-        weight: Of each as a sample.
-        span: First byte in ``data`` of the messages of each.
-        bytes: How many they are.
-        rejected_span: The same of the rejected messages of a preference pair.
-        rejected_bytes: The same; -1 where there are none.
-        data: The bytes of all.
-    """
-
-    keys: Integers
-    tokens: Integers
-    weight: np.ndarray[Any, np.dtype[np.float64]]
-    span: Integers
-    bytes: Integers
-    rejected_span: Integers
-    rejected_bytes: Integers
-    data: np.ndarray[Any, np.dtype[np.uint8]]
-
-    @classmethod
-    def read(cls, database: Database, low: int, high: int, weight_floor: float) -> Conversations:
-        """Read those of a range of records."""
-        where = {"low": low, "high": high}
-        rows = database.table("serving/conversations", where)
-        facts = database.table("serving/conversation_facts", where | {"weight_floor": weight_floor})
-        chosen, rejected = (_bytes(rows[n]) for n in ("messages", "rejected_messages"))
-        return cls(
-            keys=facts["record_key"].to_numpy(),
-            tokens=facts["tokens"].to_numpy(),
-            weight=facts["weight"].to_numpy(),
-            span=chosen[0][:-1],
-            bytes=np.diff(chosen[0]),
-            rejected_span=rejected[0][:-1] + len(chosen[1]),
-            rejected_bytes=np.where(
-                rows["rejected_messages"].is_null().to_numpy(), -1, np.diff(rejected[0])
-            ),
-            data=np.concatenate([chosen[1], rejected[1]]),
-        )
-
-    def segment(self) -> Segment:
-        """Return them as what texts are gathered from."""
-        names = ("tokens", "weight", "span", "bytes", "rejected_span", "rejected_bytes")
-        columns = {name: getattr(self, name) for name in names}
-        return Segment(FactSlice(self.keys, columns), pa.py_buffer(self.data))
-
-
-def _bytes(texts: pa.ChunkedArray) -> tuple[Integers, np.ndarray[Any, np.dtype[np.uint8]]]:
-    """Return where in their bytes texts begin, and the end; and the bytes."""
-    whole = texts.combine_chunks().cast(pa.large_string())
-    if not len(whole):
-        return np.zeros(1, np.int64), np.zeros(0, np.uint8)
-    ends = np.frombuffer(whole.buffers()[1], np.int64)[whole.offset :][: len(whole) + 1]
-    data = np.frombuffer(whole.buffers()[2] or b"", np.uint8)[int(ends[0]) : int(ends[-1])]
-    return ends - ends[0], data
-
-
-def _mapped(
-    database: Database, snapshot: Snapshot, version: int, chunking: Mapping[str, Any]
-) -> ChunkTexts | None:
-    """Return the messages of all conversations, with what else is known of them.
-
-    What the snapshot does not keep yet is added to it.
-
-    Args:
-        database: The corpus.
-        snapshot: Valid for the version.
-        version: Of the run.
-        chunking: Fingerprint of its chunks.
-
-    Returns:
-        None where they cannot be kept.
-    """
-    floor = chunking["weight_floor"]
-    ranges = database.run(
-        "serving/conversation_ranges", {"size": _RANGE, "unpublished": UNPUBLISHED}
-    )
-    keys = {part: key_of("conversations", _RANGE, floor, part, last) for part, last in ranges}
-    there = snapshot.find([*keys.values()])
-    for part, last in ranges:
-        if keys[part] not in there:
-            found = Conversations.read(database, part * _RANGE, last, floor)
-            if snapshot.keep(version, {keys[part]: found}):
-                return None
-    there = snapshot.find([*keys.values()])
-    return ChunkTexts([there[key].get(key, Conversations).segment() for key in keys.values()])

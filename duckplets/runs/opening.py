@@ -46,14 +46,13 @@ from duckplets.runs.settings import (
     saved_settings,
 )
 from duckplets.samples.columns import checked_columns
-from duckplets.samples.fetch import Fetcher, chunk_facts
+from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE
 from duckplets.samples.prefixes.prefixing import Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors, checked_missing, pinned
-from duckplets.serving.facts import ChunkFacts
-from duckplets.serving.snapshot import Served, Snapshot, fingerprint, serve
-from duckplets.serving.texts import ChunkTexts
+from duckplets.serving.segments import Contents
+from duckplets.serving.snapshot import Snapshot, fingerprint, serve
 
 Recipe = recipe_store.Recipe
 Found = tuple[list[Stream], list[Left]]
@@ -77,7 +76,7 @@ def open_run(
     arguments: Mapping[str, Any],
     allow_stale: bool = False,
     empty: Empty | None = None,
-    snapshot: bool = True,
+    snapshot: Path | None = None,
 ) -> Sampler:
     """Open a new run at its first position; see ``Corpus.sampler``.
 
@@ -170,7 +169,7 @@ def resume_run(
     allow_drift: Collection[str],
     overrides: Mapping[str, Any],
     version: versions.Version = None,
-    snapshot: bool = True,
+    snapshot: Path | None = None,
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
     check_overrides(overrides)
@@ -273,7 +272,7 @@ def _opened(
     position: int = 0,
     also: Collection[str] = (),
     named: Named | None = None,
-    snapshot: bool = True,
+    snapshot: Path | None = None,
 ) -> Sampler:
     """Open a run of given settings at its first position, to be saved at ``state_path``.
 
@@ -287,28 +286,27 @@ def _opened(
         also: Sources whose pools are needed although the schedule does not draw from them.
         named: What a user has named of a new run; all else that has no anchor is left out of it,
             and noted.
-        snapshot: Whether it may be served from a snapshot.
+        snapshot: Folder of the snapshot, where it is not to lie beside the corpus.
     """
     newest = settings.versions[-1]
-    is_messages, served = settings.kind == "messages", Served()
-    vectors = RunVectors.of(database, newest, mapped=snapshot)
-    if not is_messages:
-        served = serve(database, newest.corpus_version, settings.chunking, snapshot=snapshot)
+    contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
+    vectors = RunVectors.of(database, newest, folder=snapshot)
+    served = serve(database, newest.corpus_version, contents, settings.chunking, snapshot)
     kept, skip = served.snapshot, named is not None and named.empty != "error"
 
     def read(of: RunSettings, sources: Sequence[str], *, skip: bool = False) -> Found:
         own = vectors
         if of.vectors != newest.vectors:
-            own = RunVectors.of(database, of, mapped=snapshot)
+            own = RunVectors.of(database, of, folder=snapshot)
         drawn = negative_policy.drawn_by(of)
         return _streams(database, own, of, drawn, sources, skip=skip, snapshot=kept)
 
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
-        reads = beside.submit(_texts, reading, newest, served)
+        reads = beside.submit(served.texts, reading, contents, settings.chunking)
         settings, planner, empty = versions.planned(
             database, settings, events, read, position=position, skip=skip, also=also
         )
-    facts, texts = reads.result()
+    texts = reads.result()
     if named is not None and empty:
         if refused := named.refused(empty, planner.streams):
             raise empty_pools(refused)
@@ -325,13 +323,12 @@ def _opened(
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, versions.prefixes_of(database, settings), settings.seed)
-    fetcher = (messages.MessageFetcher if is_messages else Fetcher)(
+    fetcher = (messages.MessageFetcher if contents == "conversations" else Fetcher)(
         database,
         planner.streams,
         kind=settings.kind,
         negatives=settings.negatives,
         columns=settings.columns,
-        facts=facts,
         texts=texts,
         folder=kept.folder if kept else None,
         prefixes=prefixes,
@@ -361,16 +358,6 @@ def _streams(database: Database, vectors: RunVectors | None, *of_run: Any, **how
     if vectors is not None:
         vectors.check(database, streams)
     return streams, empty
-
-
-def _texts(
-    database: Database, settings: RunSettings, served: Served
-) -> tuple[ChunkFacts, ChunkTexts | None]:
-    """Return what all chunks are, or all conversations, and their texts, if they are at hand."""
-    if settings.kind == "messages":
-        return messages.conversations(database, settings, served.snapshot)
-    texts = served.texts(database, settings.chunking)
-    return (chunk_facts(database, settings.chunking) if texts is None else texts.facts), texts
 
 
 def open_streams(

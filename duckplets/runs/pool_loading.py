@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from duckplets.artifacts.array_bundle import key_of
+from duckplets.artifacts.arrays import key_of
 from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.errors import EmptyPoolError
 from duckplets.mining import store as mining_store

@@ -1,16 +1,12 @@
-"""Fetch the texts and details of a plan as a block: from mapped or held texts, or the corpus.
+"""Fetch the texts and details of a plan as a block.
 
-    plan (chunk keys) ─Facts→ spans ─Texts─────────────────────┬→ columns ─→ Block
-                         └──→ requests ─sql/samples/fetch/texts┘
-
-Mapped texts are gathered batch by batch, when they are asked for. Where there are none, one
-statement a block reads them. It joins the sections alone, for what else a chunk is lies in arrays:
-with chunks and records joined as well it took 1.6 times the processor time.
+plan (chunk keys) ─ChunkTexts→ columns, spans ─→ Block ─slices→ texts, when they are asked for
+                      └─sql/samples/fetch/details→ what else a user wants to know of a record
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.artifacts.mapped_arrays import damaged
+from duckplets.artifacts.folder import damaged
 from duckplets.base.arrays import Integers
 from duckplets.base.columns import column, text_column
 from duckplets.base.fork_guard import HomeLock
@@ -32,21 +28,10 @@ from duckplets.samples.planned import Plan, without_negative
 from duckplets.samples.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors
-from duckplets.serving.facts import ChunkFacts, FactSlice, decided_by
-from duckplets.serving.manifest import MANIFEST, is_of, sound
+from duckplets.serving.snapshot import MANIFEST, is_of, sound
 from duckplets.serving.texts import ChunkTexts, TextSpans
 
-
-def chunk_facts(database: Database, chunking: Mapping[str, Any]) -> ChunkFacts:
-    """Read what every chunk of a corpus is, 40 bytes a chunk; ``chunking`` is their fingerprint."""
-    how = decided_by(chunking) | {"low": 0, "high": 1 << 62}
-    return facts_of(database.table("serving/chunks", how))
-
-
-def facts_of(rows: pa.Table) -> ChunkFacts:
-    """Return facts that were read: keys, ascending, in the first column."""
-    keys, *columns = (column.to_numpy() for column in rows.columns)
-    return ChunkFacts([FactSlice(keys, dict(zip(rows.column_names[1:], columns, strict=True)))])
+NEEDED = ("weight", "section_key", "window_index")
 
 
 class Fetcher:
@@ -58,8 +43,7 @@ class Fetcher:
         kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
         negatives: How many a triplet has.
         columns: From ``checked_columns``.
-        facts: Of the corpus.
-        texts: Of the corpus, mapped or in memory; None to read them block by block.
+        texts: Of all chunks of the corpus.
         folder: Of the snapshot that texts and pools are of, if they are of one.
         prefixes: What stands before texts; None where the version has no prefixes.
         vectors: Of the run; None where no column has any.
@@ -77,8 +61,7 @@ class Fetcher:
         kind: str,
         negatives: int,
         columns: Sequence[str],
-        facts: ChunkFacts,
-        texts: ChunkTexts | None = None,
+        texts: ChunkTexts,
         folder: Path | None = None,
         prefixes: Prefixes | None = None,
         vectors: RunVectors | None = None,
@@ -88,10 +71,7 @@ class Fetcher:
         self._streams = streams
         self.slots = slot_names(kind, negatives)
         self._columns = list(columns)
-        self._facts = facts
-        self._mapped = texts
-        where = ("start", "length") if texts is None else ()
-        self._needed = ("weight", "section_key", "window_index", *where)
+        self._texts = texts
         self._folder = folder
         self._prefixes = prefixes
         self._vectors = vectors
@@ -115,16 +95,22 @@ class Fetcher:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         size = len(plan)
         keys = np.concatenate(plan.chunks)
-        chunks = self._facts.columns(self._needed, keys)
+        chunks = self._texts.columns(NEEDED, keys)
         prefixed = self._prefixed(plan, keys)
-        texts, places = self._texts(plan, keys, chunks, prefixed)
+        order = np.arange(len(keys), dtype=np.int64)
+        with self._lock:  # refuses a forked process, as reading from the corpus does
+            texts: TextSpans | pa.Array = self._texts.spans(keys)
+        if prefixed is not None:
+            bare = texts.take(order)
+            lines = pc.binary_join_element_wise(prefixed.lines, bare, "\n")
+            texts = prefixed.fitted(order, pc.coalesce(lines, bare))
         found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
         found |= negative_values(plan, self._streams, self._columns)
         found |= self._prefix_columns(prefixed, len(keys))
         vectors = {} if self._vectors is None else self._vectors.rows_of(plan, self.slots)
         lazy = {*self.slots, *vectors}
         columns = {c: None if c in lazy else as_array(found[c]) for c in self._columns}
-        parts = {slot: places[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
+        parts = {slot: order[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
         return Block(start, stop, columns, texts, parts, vectors, self._folder)
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
@@ -138,7 +124,7 @@ class Fetcher:
         found, of_samples = np.zeros((size, 3), np.int64), sources[plan.streams]
         # As integers: bincount adds weights up as floats.
         for chunks in plan.chunks:
-            np.add.at(found[:, 0], of_samples, self._facts.tokens(chunks))
+            np.add.at(found[:, 0], of_samples, self._texts.tokens(chunks))
         np.add.at(found[:, 1], of_samples, fallbacks(plan, self._streams))
         if plan.displaced is not None:
             gave = plan.displaced[plan.displaced >= 0]
@@ -147,7 +133,7 @@ class Fetcher:
 
     def tokens(self, keys: Integers) -> Integers:
         """Return how many tokens chunks have, prefixes not counted."""
-        return self._facts.tokens(keys)
+        return self._texts.tokens(keys)
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
@@ -158,7 +144,7 @@ class Fetcher:
         and ``SLOT_window``; of messages ``record_id``.
         """
         keys = np.concatenate(plan.chunks)
-        basics = self._basics(plan, self._facts[keys])
+        basics = self._basics(plan, self._texts.columns(NEEDED, keys))
         versions = [stream.version for stream in self._streams]
         basics["version"] = np.array(versions)[plan.streams]
         told = ["version"] if len({*versions}) > 1 else []
@@ -183,37 +169,6 @@ class Fetcher:
         """The columns that say what a sample is."""
         return [f"{slot}_{d}" for slot in self.slots for d in ("record_id", "section", "window")]
 
-    def _texts(
-        self,
-        plan: Plan,
-        keys: Integers,
-        chunks: dict[str, np.ndarray[Any, Any]],
-        prefixed: Prefixed | None,
-    ) -> tuple[pa.Array | TextSpans, Integers]:
-        """Return the texts of all slots, and where in them that of each key is."""
-        order = np.arange(len(keys), dtype=np.int64)
-        if self._mapped is not None:
-            with self._lock:  # refuses a forked process, as reading from the corpus does
-                spans = self._mapped.spans(keys)
-            if prefixed is None:
-                return spans, order
-            bare = spans.take(order)
-            lines = pc.binary_join_element_wise(prefixed.lines, bare, "\n")
-            return prefixed.fitted(order, pc.coalesce(lines, bare)), order
-        places = {name: chunks[name] for name in ("section_key", "start", "length")}
-        requests = pa.table({"request": order} | places)
-        if prefixed is None:
-            texts = self._table("texts", requests=requests)
-        else:
-            requests = requests.append_column("line", prefixed.lines)
-            texts = self._table("prefixed_texts", prefixed=requests)
-        found = texts["request"].to_numpy()
-        if len(found) != len(keys):
-            self._refuse(plan, keys, np.setdiff1d(order, found))
-        served = texts["text"].combine_chunks()
-        order[found] = np.arange(len(keys), dtype=np.int64)
-        return served if prefixed is None else prefixed.fitted(found, served), order
-
     def _table(self, name: str, **asked: pa.Table) -> pa.Table:
         """Run a statement of ``sql/samples/fetch`` over requests that are given to it."""
         with self._lock, self._database.registered(**asked):
@@ -223,9 +178,9 @@ class Fetcher:
         """Return what stands before the texts of all slots."""
         if self._prefixes is None or len(plan) == 0:
             return None
-        tokens, meta = self._facts.tokens(keys), self._shows_meta
+        columns, meta = self._texts.columns(["record_key", "tokens"], keys), self._shows_meta
         with self._lock:
-            return self._prefixes.of(self._database, keys, plan.positions, tokens, meta=meta)
+            return self._prefixes.of(self._database, plan.positions, meta=meta, **columns)
 
     @property
     def _shows_meta(self) -> bool:
@@ -261,7 +216,7 @@ class Fetcher:
     def _refuse(self, plan: Plan, keys: Integers, missing: Integers) -> NoReturn:
         slot, row = divmod(int(missing[0]), len(plan))
         stream = self._streams[int(plan.streams[row])]
-        section = int(self._facts[keys[missing[:1]]]["section_key"][0])
+        section = int(self._texts.columns(["section_key"], keys[missing[:1]])["section_key"][0])
         with self._lock:
             found = self._database.run("samples/fetch/record_of", {"section_key": section})
             if self._folder is not None and is_of(self._database, self._folder):
@@ -300,7 +255,9 @@ class Fetcher:
         """Return 1/distance of the windows of anchor and positive, None for other sections."""
         if len(self.slots) == 1:
             return [None] * len(plan)
-        near, factor = self._proximity(self._facts[np.concatenate(plan.chunks)], len(plan))
+        near, factor = self._proximity(
+            self._texts.columns(NEEDED, np.concatenate(plan.chunks)), len(plan)
+        )
         return [f if is_near else None for f, is_near in zip(factor, near, strict=True)]
 
     def _weights(self, plan: Plan, chunks: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:

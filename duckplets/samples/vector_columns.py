@@ -188,33 +188,33 @@ class RunVectors:
     Args:
         corpus_path: The corpus.
         settings: Of the run; some column of it has vectors.
-        mapped: Whether large sets may be read from files that are mapped.
+        folder: Of the snapshot, beside which large sets are mapped; None for the usual one.
 
     Attributes:
         notes: What a user should know of how they are opened.
     """
 
-    def __init__(self, corpus_path: Path, settings: RunSettings, *, mapped: bool) -> None:
+    def __init__(self, corpus_path: Path, settings: RunSettings, folder: Path | None) -> None:
         self._path = corpus_path
         self._settings = settings
         self.missing: Missing = settings.vectors["missing"]
         self._columns: dict[str, str] = settings.vectors["columns"]
         self._sets = {
-            name: opened(corpus_path, name, number, mapped=mapped)
+            name: opened(corpus_path, name, number, folder)
             for name, (number, _) in settings.vectors["sets"].items()
         }
         self.notes = [note for found in self._sets.values() for note in found.notes]
-        self._mapped = mapped
+        self._folder = folder
         self._before: list[tuple[int, dict[str, OpenedVectors]]] = []
 
     @classmethod
     def of(
-        cls, database: Database, settings: RunSettings, *, mapped: bool = True
+        cls, database: Database, settings: RunSettings, *, folder: Path | None = None
     ) -> RunVectors | None:
         """Return those of a run; None where no column has any."""
         if not settings.vectors or database.path is None:
             return None
-        return cls(Path(str(database.path)), settings, mapped=mapped)
+        return cls(Path(str(database.path)), settings, folder)
 
     def before(self, settings: RunSettings, position: int) -> None:
         """Let samples before a position have the vectors of an earlier version, else null.
@@ -228,7 +228,7 @@ class RunVectors:
         """
         if self.missing == "null" and settings.vectors["sets"] != self._settings.vectors["sets"]:
             found = {
-                name: opened(self._path, name, number, mapped=self._mapped)
+                name: opened(self._path, name, number, self._folder)
                 for name, (number, _) in settings.vectors["sets"].items()
             }
             self._before.append((position, found))

@@ -1,1 +1,1 @@
-"""Serve texts and pools from files that are mapped into memory, made once for all processes."""
+"""Serve texts and pools as arrays: of a small corpus in memory, of a larger one in mapped files."""

@@ -1,142 +1,181 @@
-"""Write the texts and chunks of a range of sections, or hold those of a small corpus in memory.
+"""Lay down the sections of a range of keys and their chunks: in memory, or in a new file.
 
-    sections, chunks ─by stretches of some characters→ texts.arrow, sections.arrow, chunks.arrow
+    sections, chunks ─by stretches of some characters→ columns of chunks and sections, bytes
 
-Memory is bounded by a stretch: columns wait in files of their own until all are known.
+How many there are is counted first, so each column has its place from the beginning and memory is
+bounded by a stretch. The statements of both, ``chunks`` and ``conversations``, have the same
+columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.artifacts.mapped_arrays import (
-    FileEntry,
-    IpcWriter,
-    MappedFile,
-    Place,
-    buffers_of,
-    damaged,
-    entry_of,
-    new_name,
-)
+from duckplets.artifacts.arrays import ArrayFile, ArrayWriter, repeated
+from duckplets.artifacts.folder import FileEntry, damaged
+from duckplets.base.arrays import Bytes
 from duckplets.db.database import Database
-from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine, Part, mapped
-from duckplets.engine.work import Work
-from duckplets.serving.facts import FactSlice, decided_by
-from duckplets.serving.texts import ROLES, Segment, SegmentSections, byte_spans
+from duckplets.engine.work import QUIET, Work
+from duckplets.errors import StateMismatchError
+from duckplets.serving.texts import ROLES, Segment, byte_spans
+
+Contents = Literal["chunks", "conversations"]
+Array = np.ndarray[Any, Any]
+Told = dict[str, Any]
 
 _CHARACTERS = 16_000_000  # of the texts of a stretch
 _SECTIONS = 65_536  # of a stretch
-_TEXTS = pa.schema([("section_key", pa.int64()), ("text", pa.string())])
-_COLUMNS = {  # of chunks
+_DENSE = "dense"  # keys without gaps
+_CHANGED = "the corpus was changed while its texts were read; open the run again"
+_OF_CHUNKS = {
     "chunk_key": np.int64,
     "section_key": np.int64,
+    "record_key": np.int64,
     "tokens": np.int32,
-    "start": np.int32,
-    "length": np.int32,
     "window_index": np.int32,
     "weight": np.float64,
     "span": np.int64,
     "bytes": np.int32,
 }
 _OF_SECTIONS = {"record_key": np.int64, "role": np.int8, "span": np.int64, "bytes": np.int32}
-_SAME = "same"
-_Stretch = tuple[pa.Table, dict[str, np.ndarray[Any, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentEntry:
-    """The files of a segment, as a manifest names them.
+class _InMemory:
+    """Has the arrays of a segment, as ``ArrayWriter`` has those of a file."""
 
-    Attributes:
+    def __init__(self) -> None:
+        self.parts: list[Bytes] = []
+        self._size = 0
+
+    def reserve(self, dtype: Any, count: int) -> tuple[list[Any], Array]:
+        return [], np.empty(count, dtype)
+
+    def append(self, data: Bytes) -> int:
+        self.parts.append(data)
+        self._size += len(data)
+        return self._size - len(data)
+
+
+def held(database: Database, contents: Contents, chunking: Mapping[str, Any]) -> Segment:
+    """Return all texts of a corpus in memory."""
+    made = _InMemory()
+    low, high = 0, 1 << 62
+    laid = _laid(database, contents, chunking, made, low, high, QUIET)
+    data = np.concatenate([np.zeros(0, np.uint8), *made.parts])
+    arrays = [{name: array for name, (_, array) in of.items()} for of in laid]
+    return Segment(arrays[0], arrays[1], pa.py_buffer(data))
+
+
+def written(
+    database: Database,
+    contents: Contents,
+    chunking: Mapping[str, Any],
+    folder: Path,
+    low: int,
+    high: int,
+    work: Work,
+) -> Told:
+    """Write the sections of a range of keys, with their chunks, to a new file.
+
+    Args:
+        database: The corpus.
+        contents: What of it.
+        chunking: Fingerprint of its chunks.
+        folder: For the file.
         low: First section key.
-        high: Last section key there may be in it.
-        sections: How many it has.
-        texts: Their texts.
-        records: Of which record each section is, and in which role.
-        chunks: What is known of their chunks.
-        of_records: Where in ``records`` each column is, or the value that all have.
-        columns: The same of ``chunks``.
-        count: How many chunks there are.
-    """
+        high: Last section key.
+        work: Finds chunks in texts; told of sections done.
 
-    low: int
-    high: int
-    sections: int
-    texts: FileEntry
-    records: FileEntry
-    chunks: FileEntry
-    of_records: dict[str, Any]
-    columns: dict[str, Any]
-    count: int
-
-    @classmethod
-    def of(cls, value: Mapping[str, Any]) -> SegmentEntry:
-        """Return one as a manifest tells of it."""
-        files = {name: entry_of(value[name]) for name in ("texts", "records", "chunks")}
-        return cls(**{**value, **files})
-
-    @property
-    def files(self) -> tuple[FileEntry, ...]:
-        """All its files."""
-        return self.texts, self.records, self.chunks
-
-
-def opened(folder: Path, entry: SegmentEntry) -> Segment:
-    """Map the files of a segment.
+    Returns:
+        What a manifest tells of the segment, as ``opened`` takes it.
 
     Raises:
-        DamagedFileError: They are not there, or not as they were written.
+        OSError: It cannot be written.
     """
-    texts, records, chunks = (MappedFile(folder, file) for file in entry.files)
-    columns = {n: _column(chunks, entry.columns[n], entry.count) for n in _COLUMNS}
-    of_sections = {n: _column(records, entry.of_records[n], entry.sections) for n in _OF_SECTIONS}
-    return Segment(_part(columns), texts.buffer, texts.path, SegmentSections(*of_sections.values()))
+    with ArrayWriter(folder, "texts") as writer:
+        laid = _laid(database, contents, chunking, writer, low, high, work)
+        told: Told = {"low": low, "high": high}
+        for what, columns in zip(("chunks", "sections"), laid, strict=True):
+            told[what] = len(columns["span"][1])
+            told[f"of_{what}"] = {n: repeated(a) or at for n, (at, a) in columns.items()}
+        keys = laid[0]["chunk_key"][1]
+        if len(keys) and keys[-1] - keys[0] == len(keys) - 1:
+            told["of_chunks"]["chunk_key"] = [_DENSE, int(keys[0])]
+        return told | {"file": asdict(writer.finish())}
 
 
-def _column(file: MappedFile, told: Any, count: int) -> np.ndarray[Any, Any]:
-    if told[0] == _SAME:
-        return np.broadcast_to(np.array(told[2], np.dtype(told[1])), count)
-    kind, start, there = told
-    if there != count:
-        raise damaged(file.path, f"a column has {there:,} values instead of {count:,}")
-    place: Place = (kind, start, count)
-    return file.view(place)
+def opened(folder: Path, told: Told) -> Segment:
+    """Map the file of a segment.
+
+    Raises:
+        DamagedFileError: It is not there, or not as it was written.
+    """
+    file = ArrayFile(folder, FileEntry(**told["file"]))
+    found = []
+    for what, kinds in (("chunks", _OF_CHUNKS), ("sections", _OF_SECTIONS)):
+        columns: dict[str, Any] = {}
+        for name in kinds:
+            kind, begin, *_ = at = told[f"of_{what}"][name]
+            dense = range(begin, begin + told[what]) if kind == _DENSE else None
+            columns[name] = dense or file.array(at)
+        if {len(values) for values in columns.values()} != {told[what]}:
+            raise damaged(file.path, f"columns of {what} have other lengths than {told[what]:,}")
+        found.append(columns)
+    return Segment(found[0], found[1], file.buffer, file.path)
 
 
-def _part(columns: dict[str, np.ndarray[Any, Any]]) -> FactSlice:
-    keys = columns.pop("chunk_key")
-    return FactSlice(keys, columns)
+def _laid(
+    database: Database,
+    contents: Contents,
+    chunking: Mapping[str, Any],
+    made: ArrayWriter | _InMemory,
+    low: int,
+    high: int,
+    work: Work,
+) -> list[dict[str, tuple[list[Any], Array]]]:
+    """Fill the columns of chunks and sections, and append all texts."""
+    ((sections, chunks),) = database.run(f"serving/{contents}/count", {"low": low, "high": high})
+    laid = [
+        {name: made.reserve(dtype, count) for name, dtype in kinds.items()}
+        for kinds, count in ((_OF_CHUNKS, chunks), (_OF_SECTIONS, sections))
+    ]
+    at = [0, 0]
+    for texts, rows, (starts, sizes) in _stretches(
+        database, contents, chunking, low, high, work.engine
+    ):
+        text = texts["text"].combine_chunks()
+        begin = made.append(_data_of(text))
+        every = np.arange(len(text))
+        spans, lengths = byte_spans(text, every, np.zeros_like(every), np.full_like(every, -1))
+        found = (
+            _arrays(rows) | {"span": starts + begin, "bytes": sizes},
+            _arrays(texts) | {"span": spans + begin, "bytes": lengths},
+        )
+        for number, (columns, values) in enumerate(zip(laid, found, strict=True)):
+            size = len(values["span"])
+            for name, (_, array) in columns.items():
+                if at[number] + size > len(array):
+                    raise StateMismatchError(_CHANGED)
+                array[at[number] : at[number] + size] = values[name]
+            at[number] += size
+        work.tell(at[1], sections)
+    if at != [chunks, sections]:
+        raise StateMismatchError(_CHANGED)
+    return laid
 
 
-def held(database: Database, chunking: Mapping[str, Any]) -> Segment:
-    """Return all texts and chunks of a corpus in memory."""
-    found: dict[str, list[np.ndarray[Any, Any]]] = {name: [] for name in _COLUMNS}
-    parts, done = [], 0
-    for texts, columns in _stretches(database, chunking, 0, (1 << 62)):
-        data = _data_of(texts["text"].combine_chunks())
-        columns["span"] += done
-        parts.append(data)
-        done += len(data)
-        for name, values in columns.items():
-            found[name].append(values)
-    columns = {
-        name: np.concatenate(values) if values else np.zeros(0, _COLUMNS[name])
-        for name, values in found.items()
-    }
-    data = np.concatenate(parts) if parts else np.zeros(0, np.uint8)
-    return Segment(_part(columns), pa.py_buffer(data))
+def _arrays(table: pa.Table) -> dict[str, Array]:
+    return {name: table[name].to_numpy() for name in table.column_names if name != "text"}
 
 
-def _data_of(texts: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _data_of(texts: pa.Array) -> Bytes:
     """Return the bytes of texts."""
     if not len(texts):
         return np.zeros(0, np.uint8)
@@ -144,87 +183,39 @@ def _data_of(texts: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.frombuffer(texts.buffers()[2] or b"", np.uint8)[int(ends[0]) : int(ends[-1])]
 
 
-def written(
-    database: Database,
-    chunking: Mapping[str, Any],
-    folder: Path,
-    low: int,
-    high: int,
-    work: Work,
-) -> SegmentEntry:
-    """Write the sections of a range of keys, with their chunks, to new files.
-
-    Args:
-        database: The corpus.
-        chunking: Fingerprint of its chunks.
-        folder: For the files.
-        low: First section key.
-        high: Last section key.
-        work: Finds chunks in texts; told of sections done.
-
-    Raises:
-        OSError: They cannot be written.
-    """
-    with ExitStack() as stack:
-        texts_file = stack.enter_context(IpcWriter(folder, "texts", _TEXTS))
-        of_records = stack.enter_context(_Columns(folder, "sections", _OF_SECTIONS))
-        columns = stack.enter_context(_Columns(folder, "chunks", _COLUMNS))
-        sections, chunks, done = [], [], 0
-        for texts, found in _stretches(database, chunking, low, high, work.engine):
-            table = texts.combine_chunks()
-            for batch in table.select(_TEXTS.names).to_batches():
-                texts_file.write(batch)
-            sections.append(table.num_rows)
-            chunks.append(len(found["span"]))
-            of_records.add(_of_sections(table))
-            columns.add(found)
-            done += table.num_rows
-            work.tell(done)
-        entry = texts_file.finish()
-        begins = [of["text"][-1] for of in buffers_of(folder / entry.name)]
-        of_records.shift("span", np.array(begins, np.int64), np.array(sections, np.int64))
-        columns.shift("span", np.array(begins, np.int64), np.array(chunks, np.int64))
-        records_entry, of_sections = of_records.finish()
-        chunks_entry, of_chunks = columns.finish()
-        files = entry, records_entry, chunks_entry
-        return SegmentEntry(low, high, done, *files, of_sections, of_chunks, sum(chunks))
-
-
-def _of_sections(texts: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the record, the role and the span of sections; spans count from the first text."""
-    text = texts["text"].combine_chunks()
-    rows = np.arange(len(text), dtype=np.int64)
-    spans = byte_spans(text, rows, np.zeros_like(rows), np.full_like(rows, -1))
-    found = {name: texts[name].to_numpy() for name in ("record_key", "role")}
-    found |= {"span": spans[0], "bytes": spans[1]}
-    return {name: values.astype(_OF_SECTIONS[name]) for name, values in found.items()}
-
-
 def _stretches(
     database: Database,
+    contents: Contents,
     chunking: Mapping[str, Any],
     low: int,
     high: int,
-    engine: Engine = INLINE,
-) -> Iterator[_Stretch]:
-    """Yield sections by key with columns of their chunks, whose spans count from the first text."""
+    engine: Engine,
+) -> Iterator[tuple[pa.Table, pa.Table, tuple[Any, Any]]]:
+    """Yield sections by key, their chunks, and where these lie in the texts; see ``byte_spans``."""
 
-    def part_of(stretch: _Stretch) -> Part:
-        keys = stretch[0]["section_key"]
-        label = f"snapshot: sections {keys[0].as_py()} to {keys[-1].as_py()}"
-        return Part(label, _asked(stretch))
+    def tables() -> Iterator[tuple[pa.Table, pa.Table]]:
+        how = {"floor": chunking["weight_floor"]}
+        if contents == "chunks":
+            how |= {"summary_weight": chunking["summary_weight"]}
+            how |= {"by_start": chunking["position_weight"] == "start_ratio"}
+            how |= {"by_chunker": chunking.get("chunker") is not None}
+        roles = {"roles": ROLES} if contents == "chunks" else {}
+        for first, last in _ranges(database, contents, low, high):
+            where = {"low": first, "high": last}
+            texts = database.table(f"serving/{contents}/sections", where | roles)
+            if texts.num_rows:
+                yield texts, database.table(f"serving/{contents}/chunks", where | how)
 
-    stretches = _read(database, chunking, low, high)
-    for (texts, columns), spans in mapped(engine, spans_part, None, stretches, part_of):
-        columns["span"], columns["bytes"] = spans[0], spans[1].astype(np.int32)
-        yield texts, columns
+    def part_of(stretch: tuple[pa.Table, pa.Table]) -> Part:
+        texts, chunks = stretch
+        keys = texts["section_key"].to_numpy()
+        rows = np.searchsorted(keys, chunks["section_key"].to_numpy())
+        spans = (rows, chunks["start"].to_numpy(), chunks["length"].to_numpy())
+        label = f"snapshot: sections {keys[0]} to {keys[-1]}"
+        return Part(label, (texts["text"].combine_chunks(), *spans))
 
-
-def _asked(stretch: _Stretch) -> tuple[pa.Array, Any, Any, Any]:
-    """Return what ``byte_spans`` is asked of a stretch."""
-    texts, columns = stretch
-    of = np.searchsorted(texts["section_key"].to_numpy(), columns["section_key"])
-    return texts["text"].combine_chunks(), of, columns["start"], columns["length"]
+    for (texts, chunks), spans in mapped(engine, spans_part, None, tables(), part_of):
+        yield texts, chunks, spans
 
 
 def spans_part(_: None, asked: tuple[pa.Array, Any, Any, Any]) -> tuple[Any, Any]:
@@ -232,26 +223,13 @@ def spans_part(_: None, asked: tuple[pa.Array, Any, Any, Any]) -> tuple[Any, Any
     return byte_spans(*asked)
 
 
-def _read(
-    database: Database, chunking: Mapping[str, Any], low: int, high: int
-) -> Iterator[_Stretch]:
-    """Yield sections by key with columns of their chunks, but where these lie in texts."""
-    how = decided_by(chunking)
-    for first, last in _ranges(database, low, high):
-        where = {"low": first, "high": last}
-        texts = database.table("serving/sections", where | {"roles": ROLES})
-        rows = database.table("serving/chunks", where | how)
-        columns = {n: rows[n].to_numpy().astype(_COLUMNS[n]) for n in rows.column_names}
-        if texts.num_rows == 0:
-            continue
-        yield texts, columns
-
-
-def _ranges(database: Database, low: int, high: int) -> Iterator[tuple[int, int]]:
+def _ranges(
+    database: Database, contents: Contents, low: int, high: int
+) -> Iterator[tuple[int, int]]:
     """Yield ranges of section keys that have about so many characters."""
     first, characters = None, 0
     last = low
-    for part, size in database.run("serving/sizes", {"low": low, "high": high}):
+    for part, size in database.run(f"serving/{contents}/sizes", {"low": low, "high": high}):
         begin, last = max(low, part * 64), min(high, part * 64 + 63)
         if size > 8 * _CHARACTERS:
             if first is not None:
@@ -267,78 +245,3 @@ def _ranges(database: Database, low: int, high: int) -> Iterator[tuple[int, int]
         characters += size
     if first is not None:
         yield first, last
-
-
-class _Columns:
-    """Columns on their way to a file, each in a file of its own."""
-
-    def __init__(self, folder: Path, what: str, kinds: Mapping[str, Any]) -> None:
-        self._folder, self._what, self._kinds = folder, what, kinds
-        self._paths = {name: folder / f"{new_name('column')}.new" for name in kinds}
-        self._files: dict[str, BinaryIO] = {}
-        self._same: dict[str, Any] = {}
-        self._count = 0
-
-    def __enter__(self) -> _Columns:
-        self._files = {name: path.open("w+b") for name, path in self._paths.items()}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-        for path in self._paths.values():
-            with suppress(OSError):
-                path.unlink()
-
-    def add(self, columns: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Add some rows."""
-        size = len(columns["span"])
-        for name, values in columns.items():
-            values.tofile(self._files[name])
-            if size and name not in ("span", "chunk_key"):
-                value = self._same.setdefault(name, values[0])
-                if value is not None and np.any(values != value):
-                    self._same[name] = None
-        self._count += size
-
-    def shift(self, name: str, by: np.ndarray[Any, Any], counts: np.ndarray[Any, Any]) -> None:
-        """Add to the values of a column, so many of them the same."""
-        at = 0
-        values = self._mapped(name, "r+")
-        for value, count in zip(by.tolist(), counts.tolist(), strict=True):
-            values[at : at + count] += value
-            at += count
-
-    def _mapped(self, name: str, mode: str = "r") -> np.ndarray[Any, Any]:
-        self._files[name].flush()
-        if self._count == 0:
-            return np.zeros(0, self._kinds[name])
-        return np.memmap(self._paths[name], self._kinds[name], mode, shape=(self._count,))  # type: ignore[call-overload,no-any-return]
-
-    def finish(self) -> tuple[FileEntry, dict[str, Any]]:
-        """Write all columns that differ as one table; return the file, and where each column is."""
-        same = {name: value for name, value in self._same.items() if value is not None}
-        stored = {name: self._mapped(name) for name in self._kinds if name not in same}
-        arrays = {}
-        for name, values in stored.items():
-            kind = pa.from_numpy_dtype(values.dtype)
-            arrays[name] = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
-        batch = pa.RecordBatch.from_pydict(arrays)
-        with IpcWriter(self._folder, self._what, batch.schema) as file:
-            file.write(batch)
-            entry = file.finish()
-        (places,) = buffers_of(self._folder / entry.name)
-        columns: dict[str, Any] = {
-            name: [values.dtype.str, places[name][-1] if places[name] else 0, self._count]
-            for name, values in stored.items()
-        }
-        columns |= {
-            name: [_SAME, np.dtype(self._kinds[name]).str, value.item()]
-            for name, value in same.items()
-        }
-        return entry, columns
-
-
-def plain(entry: SegmentEntry) -> dict[str, Any]:
-    """Return what a manifest tells of a segment."""
-    return asdict(entry)

@@ -1,29 +1,27 @@
 """Derive from a corpus, once for all processes, what sampling reads: ``NAME.snapshot/`` beside it.
 
     corpus ─segments─→ texts and chunks  ─┐
-    opened runs ─kept─→ pools, candidates ┴─ manifest.json ─checked, mapped→ Served
+    opened runs ─kept─→ pools, candidates ┴─ manifest.json ─checked, mapped→ Snapshot
 
-The corpus stays the only truth. A manifest names the files that belong together, and takes the
-place of the one before in one step, so a snapshot is complete or absent whatever happens. It is
-valid for a version if it was made at that version or a later one of the same history, and neither
-splits nor chunks were made anew since. One process writes at a time; the others wait.
+The corpus stays the only truth. A snapshot is valid for a version if it was made at that version or
+a later one of the same history, and neither splits nor chunks were made anew since. A small corpus
+has none unless one is asked for: its texts are held in memory.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from duckplets.artifacts import array_bundle
-from duckplets.artifacts.mapped_arrays import damaged, digest_of, need_own, remove_unnamed
-from duckplets.base.atomic import sweep
-from duckplets.base.locks import lock
-from duckplets.base.names import inside
+import numpy as np
+
+from duckplets.artifacts.arrays import Bundle, write_bundle
+from duckplets.artifacts.folder import ArtifactFolder, damaged, files_of
 from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files
@@ -31,23 +29,90 @@ from duckplets.db.database import Database
 from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.engine.work import Work
-from duckplets.errors import DamagedFileError, ReadOnlyError
+from duckplets.errors import DamagedFileError, DuckpletsError, EmptyPoolError, ReadOnlyError
 from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.serving import segments
-from duckplets.serving.manifest import MANIFEST, CorpusState, SnapshotManifest
+from duckplets.serving.segments import Contents, Told
 from duckplets.serving.texts import ChunkTexts
 
 log = logging.getLogger("duckplets")
 
 LARGE = 200_000  # chunks: corpora with more are served from a snapshot
 _HELD = 100_000_000  # characters: smaller ones with more as well
-_LOCK, VECTORS = "lock", "vectors"
+BUILDING = "500MB"  # of DuckDB, and some 300 MB beside it
+_FORMAT = 3
+MANIFEST, VECTORS = "manifest.json", "vectors"
 
 
 def folder_of(path: Path) -> Path:
     """Return where the snapshot of a corpus lies."""
     return path.with_suffix(files.SNAPSHOT)
+
+
+def _folder(path: Path) -> ArtifactFolder:
+    return ArtifactFolder(path, "a snapshot", r"manifest\.json", _FORMAT, (VECTORS,))
+
+
+def check_own(path: Path) -> None:
+    """Refuse a folder that holds somebody else's files, and no manifest."""
+    _folder(path).check_own()
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotManifest:
+    """What a snapshot consists of.
+
+    Attributes:
+        version: Of the corpus, at which it was made.
+        history: Digest of the versions up to that one.
+        settings: Digest of how the corpus is split and chunked.
+        records: Fingerprint of the records of that version.
+        segments: Of both contents what ``segments.opened`` takes, by ascending keys.
+        bundles: Pools that were kept, the newest last: files, and the ``version`` of each.
+    """
+
+    version: int
+    history: str
+    settings: str
+    records: list[int]
+    segments: dict[Contents, list[Told]] = field(default_factory=dict)
+    bundles: list[Told] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, folder: Path) -> SnapshotManifest | None:
+        """Return that of a folder; None where there is no snapshot, or an outdated one.
+
+        Raises:
+            DamagedFileError: It is not as it was written, or of a later version of duckplets.
+        """
+        told = _folder(folder).read(MANIFEST)
+        try:
+            return None if told is None else cls(**told)
+        except TypeError as error:
+            raise damaged(folder / MANIFEST, "it is not as it was written") from error
+
+    def write(self, folder: Path) -> None:
+        """Let this manifest take the place of the one in a folder, and sweep what it leaves out."""
+        _folder(folder).write(MANIFEST, {name: getattr(self, name) for name in self.__slots__})
+        _folder(folder).sweep()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.size for file in files_of([self.segments, self.bundles]))
+
+
+class CorpusState(NamedTuple):
+    """What of a corpus a snapshot is checked against: digests of its history and its settings."""
+
+    history: str
+    settings: str
+
+    @classmethod
+    def of(cls, database: Database, version: int) -> CorpusState:
+        """Return that of a corpus, as of a version."""
+        return cls(*database.run("serving/state", {"version": version})[0])
 
 
 class Snapshot:
@@ -56,27 +121,34 @@ class Snapshot:
     Args:
         folder: Where it lies.
         manifest: What it consists of.
+        contents: What of it is served.
 
     Attributes:
-        texts: Of all chunks and sections.
+        texts: Of all chunks, or conversations.
     """
 
-    def __init__(self, folder: Path, manifest: SnapshotManifest) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self.texts = ChunkTexts([segments.opened(folder, entry) for entry in manifest.segments])
-        self._opened: list[array_bundle.Opened] = []
+    def __init__(self, folder: Path, manifest: SnapshotManifest, contents: Contents) -> None:
+        self.folder, self.manifest = folder, manifest
+        try:
+            self.texts = ChunkTexts(
+                [segments.opened(folder, s) for s in manifest.segments[contents]]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, DuckpletsError):
+                raise
+            raise damaged(folder / MANIFEST, "it is not as it was written") from error
+        self._opened: list[Bundle] = []
         self._left = list(manifest.bundles)
 
-    def find(self, keys: Collection[str]) -> dict[str, array_bundle.Opened]:
+    def find(self, keys: Collection[str]) -> dict[str, Bundle]:
         """Return of those of the keys that are kept, from where to get each."""
-        wanted, found = set(keys), {}
+        wanted, found = set(keys), dict[str, Bundle]()
         for number in range(len(self._opened) + len(self._left)):
             if not wanted:
                 break
             if number == len(self._opened):
-                self._opened.append(array_bundle.Opened(self.folder, self._left.pop()))
-            there = wanted & self._opened[number].keys
+                self._opened.append(Bundle(self.folder, self._left.pop()))
+            there = wanted.intersection(self._opened[number].keys)
             found.update(dict.fromkeys(there, self._opened[number]))
             wanted -= there
         return found
@@ -84,47 +156,41 @@ class Snapshot:
     def keep(self, version: int, objects: Mapping[str, Any]) -> str | None:
         """Keep objects by their keys; return why they could not be, or None."""
         try:
-            with _alone(self.folder):
+            with _folder(self.folder).locked():
                 now = SnapshotManifest.read(self.folder)
-                if now is None or not _goes_on(now, self.manifest):
+                is_same = now and now.settings == self.manifest.settings
+                if now is None or not is_same or now.version < self.manifest.version:
                     return "the snapshot was made anew meanwhile"
-                bundle = array_bundle.write(self.folder, version, objects)
-                now.bundles.append(bundle)
+                told = write_bundle(self.folder, objects) | {"version": version}
+                now.bundles.append(told)
                 now.write(self.folder)
-                _sweep(self.folder, now)
         except (OSError, DamagedFileError, ReadOnlyError) as error:
             return getattr(error, "strerror", None) or str(error)
-        self._opened.insert(0, array_bundle.Opened(self.folder, bundle))
+        self._opened.insert(0, Bundle(self.folder, told))
         return None
 
 
-def _goes_on(now: SnapshotManifest, before: SnapshotManifest) -> bool:
-    return now.settings == before.settings and now.version >= before.version
+class Served(NamedTuple):
+    """From where a run is served: its snapshot, or None for memory; and what a user should know."""
 
+    snapshot: Snapshot | None
+    notes: list[str]
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """From where a run is served: a snapshot, texts held in memory, or the corpus itself.
-
-    Attributes:
-        snapshot: The one that it is served from, or None.
-        held: Whether all texts are to be held in memory.
-        notes: What a user should know of that.
-    """
-
-    snapshot: Snapshot | None = None
-    held: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    def texts(self, database: Database, chunking: Mapping[str, Any]) -> ChunkTexts | None:
-        """Return the texts of all chunks; None where they are read block by block."""
+    def texts(
+        self, database: Database, contents: Contents, chunking: Mapping[str, Any]
+    ) -> ChunkTexts:
+        """Return the texts of all chunks, or conversations."""
         if self.snapshot is not None:
             return self.snapshot.texts
-        return ChunkTexts([segments.held(database, chunking)]) if self.held else None
+        return ChunkTexts([segments.held(database, contents, chunking)])
 
 
 def serve(
-    database: Database, version: int, chunking: Mapping[str, Any], *, snapshot: bool = True
+    database: Database,
+    version: int,
+    contents: Contents,
+    chunking: Mapping[str, Any],
+    folder: Path | None = None,
 ) -> Served:
     """Return from where a run of a version is served.
 
@@ -134,62 +200,67 @@ def serve(
     Args:
         database: The corpus.
         version: That of the run.
+        contents: What of it is drawn.
         chunking: Fingerprint of the chunks.
-        snapshot: Whether a snapshot may be used and made.
+        folder: Of the snapshot; by default it lies beside the corpus.
 
     Raises:
+        ReadOnlyError: A snapshot is needed, and cannot be written.
         ChangedFileError: A file that texts were left in is not as it was.
     """
     external_files.check(database)
-    state = CorpusState.of(database, version)
-    is_small = state.chunks <= LARGE and database.run("serving/characters")[0][0] <= _HELD
-    if not snapshot or database.path is None:
-        return Served(held=is_small)
+    path = folder or folder_of(Path(str(database.path)))
+    notes = []
     try:
-        found, notes = opened(database, version, state), []
-        if found is None and not is_small:
-            found = prepare(database, version, chunking)
-            size = sum(file.size for file in found.manifest.files)
-            notes.append(
-                f"the snapshot {shown(found.folder)} was brought up to date ({size:,} bytes), from "
-                f"which later runs open at once; it may be deleted"
-            )
-    except (OSError, DamagedFileError, ReadOnlyError) as error:
-        if is_small:
-            return Served(held=True)
+        found = opened(database, version, contents, path)
+    except (OSError, DamagedFileError) as error:
+        found = None
+        notes.append(f"the snapshot is made anew: {shown(error, 400)}")
+    if found is not None:
+        return Served(found, [])
+    chunks, characters = database.run(f"serving/{contents}/size")[0]
+    if chunks <= LARGE and characters <= _HELD:
+        return Served(None, [])
+    try:
+        found = prepare(database, version, chunking, contents=contents, folder=path)
+    except (OSError, ReadOnlyError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        note = (
-            f"no snapshot can be used, so texts are read from the corpus itself, which takes "
-            f"longer: {shown(why, 400)}"
-        )
-        return Served(notes=[note])
-    return Served(found, held=found is None, notes=notes)
+        raise ReadOnlyError(
+            f"the snapshot that a corpus of this size is served from cannot be written to "
+            f"{shown(path)}: {shown(why, 400)}. It takes about {characters * 1.2 / 1e6:,.0f} MB: "
+            f"name a folder that has the room with snapshot=, or with --snapshot"
+        ) from error
+    notes.append(
+        f"the snapshot {shown(path)} was brought up to date ({found.manifest.size:,} bytes), from "
+        f"which later runs open at once; it may be deleted"
+    )
+    return Served(found, notes)
 
 
-def opened(database: Database, version: int, state: CorpusState | None = None) -> Snapshot | None:
+def opened(
+    database: Database, version: int, contents: Contents = "chunks", folder: Path | None = None
+) -> Snapshot | None:
     """Open the snapshot of a corpus for a version; None if none is there that is valid for it.
 
     Raises:
         DamagedFileError: It is there, and not as it was written.
     """
-    folder = folder_of(Path(str(database.path)))
+    path = folder or folder_of(Path(str(database.path)))
     for again in (True, False):
-        manifest = SnapshotManifest.read(folder)
-        if manifest is None or not _is_valid(database, manifest, version, state):
+        manifest = SnapshotManifest.read(path)
+        if manifest is None or not _is_valid(database, manifest, version, contents):
             return None
         try:
-            return Snapshot(folder, manifest)
+            return Snapshot(path, manifest, contents)
         except DamagedFileError:
             # Who made the next one may have removed a file that this one names.
-            if not again or SnapshotManifest.read(folder) == manifest:
+            if not again or SnapshotManifest.read(path) == manifest:
                 raise
     return None
 
 
 def mapped_texts(database: Database, version: int) -> ChunkTexts | None:
     """Return the texts of a snapshot that is there and valid for a version, or None."""
-    if database.path is None:
-        return None
     try:
         found = opened(database, version)
     except DamagedFileError as error:
@@ -199,23 +270,34 @@ def mapped_texts(database: Database, version: int) -> ChunkTexts | None:
 
 
 def _is_valid(
-    database: Database, manifest: SnapshotManifest, version: int, state: CorpusState | None = None
+    database: Database, manifest: SnapshotManifest, version: int, contents: Contents
 ) -> bool:
     """Whether a snapshot holds all of a version."""
-    if manifest.version < version:
+    if manifest.version < version or contents not in manifest.segments:
         return False
-    if state is None or manifest.version != version:
-        state = CorpusState.of(database, manifest.version)
-    return manifest.settings == state.settings and manifest.history == state.history
+    state = CorpusState.of(database, manifest.version)
+    return (manifest.history, manifest.settings) == state
 
 
 def fingerprint(database: Database, version: int) -> list[int]:
     """Return what tells the records of a version from others, from a snapshot if one has it."""
     with suppress(DamagedFileError):
         manifest = SnapshotManifest.read(folder_of(Path(str(database.path))))
-        if manifest and manifest.version == version and _is_valid(database, manifest, version):
+        state = CorpusState.of(database, version)
+        if manifest and (manifest.version, manifest.history, manifest.settings) == (
+            version,
+            *state,
+        ):
             return manifest.records
     return records.fingerprint(database, version)
+
+
+def is_of(database: Database, folder: Path) -> bool:
+    """Whether a snapshot was made of a corpus as it is split and chunked now."""
+    manifest = SnapshotManifest.read(folder)
+    if manifest is None:
+        return False
+    return manifest.settings == CorpusState.of(database, manifest.version).settings
 
 
 def prepare(
@@ -223,6 +305,8 @@ def prepare(
     version: int,
     chunking: Mapping[str, Any],
     *,
+    contents: Contents = "chunks",
+    folder: Path | None = None,
     progress: Progress | bool | None = None,
     engine: Engine = INLINE,
 ) -> Snapshot:
@@ -232,6 +316,8 @@ def prepare(
         database: The corpus.
         version: The newest.
         chunking: Fingerprint of the chunks.
+        contents: What it must have; what it has besides is brought up to date too.
+        folder: Where it lies; by default beside the corpus.
         progress: Called with sections done; True for a bar, None for one on a terminal.
         engine: What finds chunks in texts.
 
@@ -242,18 +328,18 @@ def prepare(
         ChangedFileError: A file that texts were left in is not as it was.
     """
     external_files.check(database)
-    folder = folder_of(Path(str(database.path)))
-    folder.mkdir(exist_ok=True)
-    with _alone(folder):
+    path = folder or folder_of(Path(str(database.path)))
+    with _folder(path).locked():
         try:
-            before = SnapshotManifest.read(folder)
+            found, before = opened(database, version, contents, path), SnapshotManifest.read(path)
         except DamagedFileError:
-            before = None
-        if before is None or not _is_valid(database, before, version):
-            _build(database, folder, before, version, chunking, progress, engine)
-    found = opened(database, version)
+            found = before = None
+        if found is None:
+            with database.frugal(BUILDING):
+                _build(database, path, before, version, contents, chunking, progress, engine)
+    found = opened(database, version, contents, path)
     if found is None:
-        raise damaged(folder / MANIFEST, "the corpus was changed meanwhile")
+        raise damaged(path / MANIFEST, "the corpus was changed meanwhile")
     return found
 
 
@@ -262,104 +348,67 @@ def _build(
     folder: Path,
     before: SnapshotManifest | None,
     version: int,
+    contents: Contents,
     chunking: Mapping[str, Any],
     progress: Progress | bool | None,
     engine: Engine,
 ) -> None:
     state = CorpusState.of(database, version)
-    found = records.fingerprint(database, version)
-    manifest = SnapshotManifest(version, state.history, state.settings, found)
-    if before is not None and before.version <= version:
-        then = CorpusState.of(database, before.version)
-        if before.settings == then.settings and before.history == then.history:
-            manifest.segments.extend(_unchanged(database, before.segments))
-            manifest.bundles.extend(before.bundles)
-    high = int(database.run("serving/ends", {"unpublished": UNPUBLISHED})[0][0])
-    low = manifest.segments[-1].high + 1 if manifest.segments else 0
-    count = _sections(database, low, high)
-    # A segment takes in its neighbours while they are small, so there are never many.
-    while manifest.segments and manifest.segments[-1].sections <= 2 * count:
-        neighbour = manifest.segments.pop()
-        low, count = neighbour.low, count + neighbour.sections
-    if count:
-        with bar(progress, sys.stderr, "sections of the snapshot") as call:
-            told = None if call is None else _of_all(call, count)
-            entry = segments.written(database, chunking, folder, low, high, Work(engine, told))
-        manifest.segments.append(entry)
-    manifest.write(folder)
-    _sweep(folder, manifest)
+    made = SnapshotManifest(version, *state, records.fingerprint(database, version))
+    if before is not None and (
+        before.version > version
+        or (before.history, before.settings) != CorpusState.of(database, before.version)
+    ):
+        before = None
+    if before is not None:
+        made.bundles.extend(before.bundles)
+    for each in {contents, *(before.segments if before else ())}:
+        of = made.segments[each] = _unchanged(database, before, each) if before else []
+        high = int(database.run(f"serving/{each}/last", {"unpublished": UNPUBLISHED})[0][0])
+        low = of[-1]["high"] + 1 if of else 0
+        count = _sections(database, each, low, high)
+        # A segment takes in its neighbours while they are small, so there are never many.
+        while of and of[-1]["sections"] <= 2 * count:
+            neighbour = of.pop()
+            low, count = neighbour["low"], count + neighbour["sections"]
+        if count:
+            with bar(progress, sys.stderr, "sections of the snapshot") as call:
+                work = Work(engine, call)
+                of.append(segments.written(database, each, chunking, folder, low, high, work))
+    made.write(folder)
 
 
-def _of_all(call: Progress, count: int) -> Callable[[int, int | None], None]:
-    return lambda done, _: call(done, count)
+def _unchanged(database: Database, before: SnapshotManifest, contents: Contents) -> list[Told]:
+    """Return the segments up to one of which sections are gone."""
+    found: list[Told] = []
+    for segment in before.segments.get(contents, []):
+        if _sections(database, contents, segment["low"], segment["high"]) != segment["sections"]:
+            break
+        found.append(segment)
+    return found
 
 
-def _unchanged(
-    database: Database, before: list[segments.SegmentEntry]
-) -> Iterator[segments.SegmentEntry]:
-    """Yield the segments up to one of which sections are gone."""
-    for segment in before:
-        if _sections(database, segment.low, segment.high) != segment.sections:
-            return
-        yield segment
+def _sections(database: Database, contents: Contents, low: int, high: int) -> int:
+    return int(database.run(f"serving/{contents}/count", {"low": low, "high": high})[0][0])
 
 
-def _sections(database: Database, low: int, high: int) -> int:
-    return int(database.run("serving/count_sections", {"low": low, "high": high})[0][0])
+def clean(database: Database, pinned: Collection[int] | None) -> None:
+    """Remove the pools that neither the newest version needs nor one that runs are pinned to.
 
-
-def forget_gone(database: Database) -> None:
-    """Let a snapshot be made anew that has sections which are in the corpus no more."""
-    folder = folder_of(Path(str(database.path)))
-    with _alone(folder), suppress(DamagedFileError):
-        manifest = SnapshotManifest.read(folder)
-        if manifest and list(_unchanged(database, manifest.segments)) != manifest.segments:
-            (folder / MANIFEST).unlink()
-
-
-def clean(folder: Path, pinned: Collection[int]) -> None:
-    """Remove what neither the newest version needs nor one that runs are pinned to."""
-    with _alone(folder):
-        manifest = SnapshotManifest.read(folder)
+    A snapshot with sections that are in the corpus no more is to be made anew; with None for
+    ``pinned`` that is all.
+    """
+    path = folder_of(Path(str(database.path)))
+    with _folder(path).locked(), suppress(DamagedFileError):
+        manifest = SnapshotManifest.read(path)
         if manifest is None:
             return
-        needed = {manifest.version, *pinned}
-        kept_on = [bundle for bundle in manifest.bundles if bundle.version in needed]
-        if len(kept_on) < len(manifest.bundles):
-            manifest.bundles[:] = kept_on
-            manifest.write(folder)
-        _sweep(folder, manifest)
-
-
-def _sweep(folder: Path, manifest: SnapshotManifest) -> None:
-    """Remove the files of a folder that its manifest does not name, and nobody else's."""
-    sweep(folder / MANIFEST)
-    remove_unnamed(folder, {file.name for file in manifest.files})
-
-
-def check_own(folder: Path) -> None:
-    """Refuse a folder that holds somebody else's files, and no manifest.
-
-    Raises:
-        ReadOnlyError: It does.
-    """
-    if not (folder / MANIFEST).exists():
-        need_own(folder, (_LOCK, VECTORS), "a snapshot")
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Wait until no other process writes in a folder, and let none do so meanwhile.
-
-    Raises:
-        ReadOnlyError: It holds somebody else's files, and no manifest.
-    """
-    check_own(folder)
-    with (folder / _LOCK).open("ab") as file:
-        if not lock(file, wait=False):
-            log.warning("waiting for another process, which makes the snapshot in %s", folder)
-            lock(file, wait=True)
-        yield
+        if any(_unchanged(database, manifest, of) != had for of, had in manifest.segments.items()):
+            (path / MANIFEST).unlink()
+        elif pinned is not None:
+            needed = {manifest.version, *pinned}
+            manifest.bundles[:] = [kept for kept in manifest.bundles if kept["version"] in needed]
+            manifest.write(path)
 
 
 def overview(database: Database, version: int) -> dict[str, Any] | None:
@@ -369,34 +418,42 @@ def overview(database: Database, version: int) -> dict[str, Any] | None:
         manifest = SnapshotManifest.read(folder)
         if manifest is None:
             return None
-        valid = _is_valid(database, manifest, version)
+        kinds = manifest.segments
+        valid = all(_is_valid(database, manifest, version, contents) for contents in kinds)
     except DamagedFileError as error:
         return {"folder": str(folder), "damaged": str(error)}
-    size = sum(file.size for file in manifest.files)
-    files = sum(1 for _ in manifest.files)
     return {
         "folder": str(folder),
         "version": manifest.version,
         "current": valid,
-        "files": files,
-        "bytes": size,
+        "files": len(list(files_of([kinds, manifest.bundles]))),
+        "bytes": manifest.size,
     }
 
 
 def verify(folder: Path) -> Iterator[str]:
-    """Yield what is wrong with the bytes of a snapshot.
+    """Yield what is wrong with the bytes of a snapshot."""
+    return _folder(folder).verify()
+
+
+@contextmanager
+def sound(folder: Path | None) -> Iterator[None]:
+    """Say that a snapshot is damaged where its numbers lead nowhere; None stands for memory.
 
     Raises:
-        DamagedFileError: Its manifest is not as it was written.
+        DamagedFileError: They do.
     """
-    manifest = SnapshotManifest.read(folder)
-    for file in () if manifest is None else manifest.files:
-        path = folder / file.name
-        try:
-            inside(folder, file.name, DamagedFileError)
-            if path.stat().st_size != file.size or digest_of(path) != file.digest:
-                yield f"{path} is not as it was written"
-        except DamagedFileError as error:
-            yield str(error)
-        except OSError as error:
-            yield f"{path}: {error.strerror or error}"
+    if folder is None:
+        yield
+        return
+    try:
+        with np.errstate(divide="raise", invalid="raise"):
+            yield
+    except EmptyPoolError as error:  # what is in a pool can be drawn
+        raise damaged(
+            folder / MANIFEST, "the pools of the snapshot are of other records"
+        ) from error
+    except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
+        if isinstance(error, DuckpletsError):
+            raise
+        raise damaged(folder / MANIFEST, "numbers of the snapshot lead nowhere") from error

@@ -1,12 +1,15 @@
-"""Gather the texts of chunks and sections: spans of bytes in memory, or in mapped files.
+"""Look up what chunks are, and gather their texts: from arrays in memory, or in mapped files.
 
-chunk keys ─Facts→ spans ─within bounds→ one copy → Arrow texts
-record keys ─Sections→ spans
+chunk keys ─columns→ spans of bytes ─within bounds→ one copy → Arrow texts
+record keys ─sections→ spans
+
+Conversations are served alike: of a run of messages a chunk is a whole conversation, its key is
+that of its record, and its text is JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,46 +17,38 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.artifacts.mapped_arrays import damaged
+from duckplets.artifacts.folder import damaged
 from duckplets.base.arrays import Integers
 from duckplets.base.columns import column
-from duckplets.serving.facts import ChunkFacts, FactSlice
 
 ROLES = ["anchor", "context", "rejected"]
 
-
-@dataclass(frozen=True, slots=True)
-class SegmentSections:
-    """Of which record the sections of a segment are, and where their texts lie.
-
-    Attributes:
-        records: Key of the record of each, ascending.
-        roles: Number of its role in ``ROLES``.
-        starts: First byte of its text.
-        lengths: Bytes of its text.
-    """
-
-    records: Integers
-    roles: np.ndarray[Any, np.dtype[np.int8]]
-    starts: Integers
-    lengths: np.ndarray[Any, np.dtype[np.int32]]
+Columns = Mapping[str, Any]  # arrays; keys without gaps may be a range
 
 
-@dataclass(frozen=True, slots=True)
 class Segment:
     """The sections and chunks of a range of keys.
 
-    Attributes:
-        part: What is known of its chunks; ``span`` and ``bytes`` say where in ``data`` each is.
+    Args:
+        chunks: Columns of the chunks: ``chunk_key`` ascending, ``span`` and ``bytes`` where in
+            ``data`` the text of each lies, ``tokens``, ``weight`` and others.
+        sections: Columns of the sections, by record: ``record_key``, ``role`` as its number in
+            ``ROLES``, ``span`` and ``bytes``.
         data: Bytes of all texts, and maybe others between them.
         path: The file that holds them, for messages; None in memory.
-        sections: What is known of its sections; None in memory.
     """
 
-    part: FactSlice
-    data: pa.Buffer
-    path: Path | None = None
-    sections: SegmentSections | None = None
+    def __init__(
+        self, chunks: Columns, sections: Columns, data: pa.Buffer, path: Path | None = None
+    ) -> None:
+        self.columns, self.sections, self.data, self.path = chunks, sections, data, path
+        keys = chunks["chunk_key"]
+        self.first, self.last = (int(keys[0]), int(keys[-1])) if len(keys) else (0, -1)
+        self._keys = None if self.last - self.first + 1 == len(keys) else keys
+
+    def rows(self, keys: Integers) -> Integers:
+        """Return where chunks stand in the columns."""
+        return keys - self.first if self._keys is None else np.searchsorted(self._keys, keys)
 
     def gather(self, starts: Integers, lengths: Integers) -> pa.Array:
         """Return the texts of some spans; whether they are UTF-8 is seen where lists are made.
@@ -64,7 +59,7 @@ class Segment:
         size = self.data.size
         ends = starts + lengths
         if len(starts) and (starts.min() < 0 or lengths.min() < 0 or ends.max() > size):
-            raise damaged(self.path or Path("memory"), "a text would end beyond it")
+            raise damaged(self.path, "a text would end beyond it")
         # Every second stretch of these offsets is a text; those between are never looked at.
         offsets = np.empty(2 * len(starts) + 2, np.int64)
         offsets[0], offsets[-1] = 0, size
@@ -75,35 +70,56 @@ class Segment:
             found = between.take(column(np.arange(1, len(offsets) - 1, 2)))
             return found.cast(pa.string())
         except (pa.ArrowException, MemoryError) as error:
-            raise damaged(
-                self.path or Path("memory"), "texts are longer than all there is"
-            ) from error
+            raise damaged(self.path, "texts are longer than all there is") from error
 
 
 class ChunkTexts:
-    """The texts of all chunks of a corpus.
+    """All chunks of a corpus, or all conversations: their texts, and what else they are.
 
     Args:
         segments: By ascending keys.
-
-    Attributes:
-        facts: What else is known of the chunks.
     """
 
     def __init__(self, segments: Sequence[Segment]) -> None:
-        self._segments = [s for s in segments if s.part.last >= s.part.first]
-        self.facts = ChunkFacts([segment.part for segment in self._segments])
+        self._segments = [s for s in segments if s.last >= s.first]
+        self._firsts = np.array([segment.first for segment in self._segments], np.int64)
 
-    def spans(self, keys: Integers, kind: str = "") -> TextSpans:
-        """Return the texts of some chunks, to be gathered when they are asked for.
+    def columns(self, names: Sequence[str], keys: Integers) -> dict[str, np.ndarray[Any, Any]]:
+        """Return some columns of some chunks: shape (keys,) each.
 
-        Args:
-            keys: Of the chunks; or of conversations.
-            kind: Which of several texts of each, as its columns begin.
+        There are ``tokens`` (of a conversation those of its record's sections), ``weight``,
+        ``section_key``, ``record_key`` and ``window_index``; ``span`` and ``bytes`` of the text.
         """
-        starts, lengths = self.facts.columns([f"{kind}span", f"{kind}bytes"], keys).values()
-        numbers = self.facts.parts_of(keys)
-        return TextSpans(self._segments, numbers, starts, lengths.astype(np.int64))
+        if not self._segments:
+            return {name: np.zeros(0, np.int64) for name in names}
+        numbers = self._numbers(keys)
+        if numbers is None:
+            of, rows = self._segments[0].columns, self._segments[0].rows(keys)
+            return {name: of[name][rows] for name in names}
+        kinds = {name: self._segments[0].columns[name].dtype for name in names}
+        found = {name: np.empty(len(keys), kind) for name, kind in kinds.items()}
+        for number, segment in enumerate(self._segments):
+            at = np.flatnonzero(numbers == number)
+            if len(at):
+                rows = segment.rows(keys[at])
+                for name in names:
+                    found[name][at] = segment.columns[name][rows]
+        return found
+
+    def tokens(self, keys: Integers) -> Integers:
+        """Return how many tokens each has."""
+        return np.asarray(self.columns(["tokens"], keys)["tokens"], np.int64)
+
+    def spans(self, keys: Integers) -> TextSpans:
+        """Return the texts of some chunks, to be gathered when they are asked for."""
+        starts, lengths = self.columns(["span", "bytes"], keys).values()
+        return TextSpans(self._segments, self._numbers(keys), starts, lengths.astype(np.int64))
+
+    def _numbers(self, keys: Integers) -> Integers | None:
+        """Return in which segment each is; None where there is one segment only."""
+        if len(self._segments) < 2:
+            return None
+        return np.asarray(np.searchsorted(self._firsts, keys, side="right") - 1, np.int64)
 
     def of_records(self, keys: Integers) -> tuple[Integers, Integers, TextSpans]:
         """Return the sections of some records, by record as asked and in their order within it.
@@ -112,24 +128,20 @@ class ChunkTexts:
             Which of the records each section is of, the number of its role in ``ROLES``, and the
             texts.
         """
-        found: list[tuple[np.ndarray[Any, Any], ...]] = []
+        found = []
         for number, segment in enumerate(self._segments):
-            if segment.sections is None:
-                continue
-            records = segment.sections.records
+            records = segment.sections["record_key"]
             first = np.searchsorted(records, keys)
             counts = np.searchsorted(records, keys, side="right") - first
             request = np.repeat(np.arange(len(keys)), counts)
-            begin = np.repeat(first - (np.cumsum(counts) - counts), counts)
-            rows = begin + np.arange(len(request))
-            of = segment.sections
-            part = np.full(len(rows), number)
-            found.append((request, part, of.roles[rows], of.starts[rows], of.lengths[rows]))
+            rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(request))
+            of = [segment.sections[name][rows] for name in ("role", "span", "bytes")]
+            found.append((request, np.full(len(rows), number), *of))
         columns = [np.concatenate(c) for c in zip(*found, strict=True)] or [np.zeros(0, int)] * 5
         order = np.argsort(columns[0], kind="stable")
-        request, parts, roles, starts, lengths = (column[order] for column in columns)
-        numbers = parts if len(self._segments) > 1 else None
-        return request, roles, TextSpans(self._segments, numbers, starts, lengths.astype(np.int64))
+        request, numbers, roles, starts, lengths = (column[order] for column in columns)
+        spans = TextSpans(self._segments, numbers, starts, lengths.astype(np.int64))
+        return request, roles, spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +175,13 @@ class TextSpans:
         numbers, parts = self.numbers[places], []
         place = np.empty(len(places), np.int64)
         done = 0
-        for number, segment in enumerate(self.segments):
+        for number in np.unique(numbers).tolist():
             at = np.flatnonzero(numbers == number)
-            if len(at):
-                parts.append(segment.gather(starts[at], lengths[at]))
-                place[at] = np.arange(done, done + len(at))
-                done += len(at)
+            parts.append(self.segments[number].gather(starts[at], lengths[at]))
+            place[at] = np.arange(done, done + len(at))
+            done += len(at)
+        if not parts:
+            return pa.nulls(0, pa.string())
         return pa.concat_arrays(parts).take(column(place)) if len(parts) > 1 else parts[0]
 
 

@@ -26,7 +26,7 @@ from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.quality.live_texts import combined, portions
 from duckplets.quality.texts import joined
-from duckplets.serving.manifest import CorpusState
+from duckplets.serving.snapshot import CorpusState
 
 __all__ = ["SplitTexts", "TextBlock", "plain"]
 

@@ -231,7 +231,7 @@ class _Compared:
         vectors = opened(path, state.name)
         if vectors.of.made_by.get("normalised", False):
             return cls(vectors.of, vectors, None)
-        lengths = np.empty(_rows(vectors), np.float32)
+        lengths = np.empty(sum(map(len, vectors.parts)), np.float32)
         for first, matrix in _blocks(vectors):
             found = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
             lengths[first : first + len(matrix)] = np.where(found > 0, found, 1)
@@ -239,7 +239,7 @@ class _Compared:
 
     def cosines(self, query: Singles) -> Singles:
         """Return the cosine of a vector of length 1 and each of the set, by ``vectors.hashes``."""
-        found = np.empty(_rows(self.vectors), np.float32)
+        found = np.empty(sum(map(len, self.vectors.parts)), np.float32)
         for first, matrix in _blocks(self.vectors):
             np.matmul(matrix, query, out=found[first : first + len(matrix)])
         if self.lengths is not None:
@@ -256,21 +256,13 @@ def _opened(database: Database, of: VectorSet) -> _Compared:
     return found
 
 
-def _rows(vectors: OpenedVectors) -> int:
-    return max((each.first + each.rows for each in vectors.stretches), default=0)
-
-
 def _blocks(vectors: OpenedVectors) -> Iterator[tuple[int, Singles]]:
     """Yield the vectors in blocks with the number of the first row, in single precision."""
-    for each in vectors.stretches:
-        ends = np.append(each.firsts[1:], each.rows)
-        step = max(1, _AT_ONCE // each.dimension)
-        for first, end, start in zip(each.firsts, ends, each.starts, strict=True):
-            run = each.flat[start : start + (end - first) * each.dimension]
-            matrix = run.reshape(-1, each.dimension)
-            for low in range(0, len(matrix), step):
-                part = matrix[low : low + step].astype(np.float32, copy=False)
-                yield int(each.first + first + low), part
+    first, step = 0, max(1, _AT_ONCE // vectors.of.dimension)
+    for part in vectors.parts:
+        for low in range(0, len(part), step):
+            yield first + low, part[low : low + step].astype(np.float32, copy=False)
+        first += len(part)
 
 
 def _best(scores: Singles, count: int) -> Integers:

@@ -1,75 +1,36 @@
-"""Open a set of vectors to look texts up in: in memory, or large ones from files mapped into it.
+"""Open a set of vectors to look texts up in: in memory, or a large one in files that are mapped.
 
-    text hashes ─Lookup→ rows ─one copy→ (n, dimension)
+    packed_vectors_N ─commits that are new→ vectors-*.npy ┐
+                      hashes, ascending   → index-*.npy   ┴─ N.json ─mapped→ OpenedVectors
+    text hashes ─among the ascending ones→ rows ─one copy→ (n, dimension)
 
-A large set is written once into the folder of the snapshot (``mapped_sets``), so that opening it
-reads no vector, and processes share its pages.
+The vector file is the truth. Mapped copies lie in the folder of the snapshot: new commits become a
+file of their own, which takes in its neighbours while they are small. What is not there, or of
+another state of the set, is made anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from duckplets.base.arrays import Integers, Words
+from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
+from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged
+from duckplets.base.arrays import Flags, Integers, Integers32, Words, places
 from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, ReadOnlyError, VectorError
-from duckplets.vectors import mapped_index
-from duckplets.vectors.mapped_index import Stretch
+from duckplets.serving import snapshot
 from duckplets.vectors.sets import Matrix, VectorSet
 from duckplets.vectors.store import VectorStore
 
 _HELD = 64 << 20  # bytes of vectors: smaller sets are read into memory
 _BLOCK = 16 << 20  # bytes that ``blocks`` yields at once
-_CROWDED = 24  # hashes with the same first bits, of which there are about two: these are no hashes
-
-
-class HashLookup:
-    """Places of hashes among ascending ones.
-
-    Hashes are spread evenly, so a table of where each beginning of a hash begins leads to about
-    two of them. Among a million that takes a fifth of the time of a binary search.
-
-    Args:
-        ascending: No two equal: shape (n,).
-    """
-
-    def __init__(self, ascending: Words) -> None:
-        self._hashes = ascending
-        bits = min(max(len(ascending).bit_length() - 1, 1), 28)
-        self._shift = np.uint64(64 - bits)
-        counts = np.bincount((ascending >> self._shift).astype(np.int64), minlength=1 << bits)
-        self._starts = np.zeros(len(counts) + 1, np.int64)
-        np.cumsum(counts, out=self._starts[1:])
-        self._most = int(counts.max()) if len(ascending) else 0
-
-    def places(self, hashes: Words) -> Integers:
-        """Return where each hash stands, or -1: shape (m,)."""
-        if not len(self._hashes):
-            return np.full(len(hashes), -1, np.int64)
-        if self._most > _CROWDED:
-            at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-            return cast(Integers, np.where(self._hashes[at] == hashes, at, -1))
-        bucket = (hashes >> self._shift).astype(np.int64)
-        at, end = self._starts[bucket], self._starts[bucket + 1]
-        last = len(self._hashes) - 1
-        found = np.where(self._hashes[np.minimum(at, last)] == hashes, at, -1)
-        found[at >= end] = -1
-        left = np.flatnonzero((found < 0) & (at + 1 < end))
-        for step in range(1, self._most):
-            if not len(left):
-                break
-            further = at[left] + step
-            same = self._hashes[further] == hashes[left]
-            found[left[same]] = further[same]
-            left = left[~same & (further + 1 < end[left])]
-        return found
+_FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,29 +41,23 @@ class OpenedVectors:
         of: The set, as of that commit.
         hashes: Of the texts that have one: ascending, shape (n,).
         order: Row of each of the hashes: shape (n,).
-        stretches: Where the rows lie.
+        parts: The vectors, row after row; a set that is mapped may have rows of later commits.
         notes: What a user should know of how it is opened.
     """
 
     of: VectorSet
     hashes: Words
     order: Integers
-    stretches: list[Stretch]
+    parts: list[Matrix]
     notes: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    @cached_property
-    def _lookup(self) -> HashLookup:
-        return HashLookup(self.hashes)
 
     def rows(self, hashes: Words) -> Integers:
         """Return the row of each text, or -1 where it has no vector: shape (m,)."""
-        at = self._lookup.places(hashes)
-        if not len(self.order):
-            return at
-        return cast(Integers, np.where(at < 0, -1, self.order[at]))
+        ascending = np.argsort(hashes)  # so that neighbours are found near each other
+        at = places(cast(Integers, self.hashes), cast(Integers, hashes[ascending]))
+        rows = np.empty(len(hashes), np.int64)
+        rows[ascending] = np.where(at < 0, -1, self.order[at]) if len(self.order) else at
+        return rows
 
     def take(self, rows: Integers) -> Matrix:
         """Return the vectors of some rows, copied once: shape (m, dimension).
@@ -110,15 +65,16 @@ class OpenedVectors:
         Raises:
             DamagedFileError: A row lies beyond what there is.
         """
-        if len(self.stretches) == 1:
-            return self.stretches[0].take(rows)
+        if len(rows) and (rows.min() < 0 or rows.max() >= sum(map(len, self.parts))):
+            raise damaged(None, f"a vector of {self.of.name!r} would lie beyond its files")
+        if len(self.parts) == 1:
+            return self.parts[0].take(rows, axis=0)
         made = np.empty((len(rows), self.of.dimension), self.of.numpy_type)
-        firsts = np.array([stretch.first for stretch in self.stretches], np.int64)
-        numbers = np.searchsorted(firsts, rows, side="right") - 1
-        for number, stretch in enumerate(self.stretches):
-            at = np.flatnonzero(numbers == number)
-            if len(at):
-                made[at] = stretch.take(rows[at])
+        first = 0
+        for part in self.parts:
+            at = np.flatnonzero((rows >= first) & (rows < first + len(part)))
+            made[at] = part.take(rows[at] - first, axis=0)
+            first += len(part)
         return made
 
     def blocks(self) -> Iterator[tuple[Words, Matrix]]:
@@ -131,14 +87,14 @@ class OpenedVectors:
             yield self.hashes[at], self.take(self.order[at])
 
     @cached_property
-    def norms(self) -> npt.NDArray[np.float32]:
+    def norms(self) -> np.ndarray[Any, np.dtype[np.float32]]:
         """The length of each vector, in the order of ``blocks``: shape (n,)."""
         found = [np.linalg.norm(m.astype(np.float32, copy=False), axis=1) for _, m in self.blocks()]
         return np.concatenate(found) if found else np.zeros(0, np.float32)
 
 
 def opened(
-    corpus_path: Path, name: str, number: int | None = None, *, mapped: bool = True
+    corpus_path: Path, name: str, number: int | None = None, folder: Path | None = None
 ) -> OpenedVectors:
     """Open the vectors of a corpus.
 
@@ -146,7 +102,7 @@ def opened(
         corpus_path: The corpus.
         name: Of the set.
         number: The commit up to which they are wanted; by default the last.
-        mapped: Whether a large set may be read from, and written to, files that are mapped.
+        folder: Of the snapshot, for a large set; by default it lies beside the corpus.
 
     Raises:
         VectorError: There is no such set or commit, or the file is not as it was written.
@@ -156,13 +112,13 @@ def opened(
     of = now if number is None else as_of(store, now, number)
     size = of.vectors * of.dimension * of.numpy_type.itemsize
     notes: tuple[str, ...] = ()
-    if mapped and size > _HELD:
+    if size > _HELD:
         try:
-            found = mapped_index.opened(store, now, corpus_path)
-            keep = found.numbers <= of.number
-            if keep.all():
-                return OpenedVectors(of, found.hashes, found.order, found.stretches)
-            return OpenedVectors(of, found.hashes[keep], found.order[keep], found.stretches)
+            hashes, order, numbers, parts = _mapped(store, now, _folder(corpus_path, folder))
+            keep: Flags = numbers <= of.number
+            if not keep.all():
+                hashes, order = hashes[keep], order[keep]
+            return OpenedVectors(of, hashes, order, parts)
         except (OSError, DamagedFileError, ReadOnlyError) as error:
             why = getattr(error, "strerror", None) or str(error)
             notes = (
@@ -193,20 +149,150 @@ def as_of(store: VectorStore, now: VectorSet, number: int) -> VectorSet:
 
 def _held(store: VectorStore, of: VectorSet, notes: tuple[str, ...]) -> OpenedVectors:
     """Read a set into memory, in the order of its hashes."""
-    hashes = np.empty(of.vectors, np.uint64)
-    matrix = np.empty((of.vectors, of.dimension), of.numpy_type)
-    low = 0
+    hashes = np.zeros(of.vectors, np.uint64)
+    matrix = np.zeros((of.vectors, of.dimension), of.numpy_type)
+    count = 0
     for some, vectors in store.read(of):
-        high = low + len(some)
-        if high > of.vectors:
-            break
-        hashes[low:high], matrix[low:high] = some, vectors
-        low = high
-    if low != of.vectors:
+        if count + len(some) <= of.vectors:
+            hashes[count : count + len(some)], matrix[count : count + len(some)] = some, vectors
+        count += len(some)
+    if count != of.vectors:
         raise VectorError(
             f"{store.path} is damaged: vectors {of.name!r} should be {of.vectors:,} up to commit "
             f"{of.number}, and others are there; put a copy of the file in its place"
         )
-    ascending = np.argsort(hashes, kind="stable")
-    order = ascending.astype(np.int64)
-    return OpenedVectors(of, hashes[ascending], order, [Stretch.of(matrix)], notes)
+    order = np.argsort(hashes, kind="stable")
+    return OpenedVectors(of, hashes[order], order, [matrix], notes)
+
+
+# -- in files that are mapped --------------------------------------------------------------------
+
+
+def _folder(corpus_path: Path, folder: Path | None = None) -> ArtifactFolder:
+    within = folder or snapshot.folder_of(corpus_path)
+    snapshot.check_own(within)
+    path = within / snapshot.VECTORS
+    return ArtifactFolder(path, "the vectors of a snapshot", r"(0|[1-9][0-9]{0,18})\.json", _FORMAT)
+
+
+def _mapped(
+    store: VectorStore, of: VectorSet, folder: ArtifactFolder
+) -> tuple[Words, Integers, Integers32, list[Matrix]]:
+    """Return hashes, their rows and commits, and the vectors; what is new is written first."""
+    for again in (True, False):
+        manifest = _of_set(folder, store, of)
+        if manifest is None:
+            with folder.locked():
+                manifest = _of_set(folder, store, of) or _write(folder, store, of)
+        try:
+            return _arrays(folder.path, manifest)
+        except DamagedFileError:
+            # Who wrote the next one may have removed a file that this one names.
+            if not again or _read(folder, of.set_id) == manifest:
+                raise
+    raise AssertionError
+
+
+def _read(folder: ArtifactFolder, set_id: int) -> dict[str, Any] | None:
+    """Return the manifest of a set; None where there is none, or none that can be read."""
+    try:
+        return folder.read(f"{set_id}.json")
+    except DamagedFileError:
+        return None
+
+
+def _of_set(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[str, Any] | None:
+    """Return the manifest of a set if it has all of it."""
+    found = _read(folder, of.set_id)
+    if found is None or found["number"] < of.number or not _goes_on(found, store, of):
+        return None
+    return found
+
+
+def _goes_on(found: dict[str, Any], store: VectorStore, of: VectorSet) -> bool:
+    """Whether files are of a set as it was at a commit that it still has, with all it had then."""
+    if found["of"] != [of.name, of.dimension, of.dtype]:
+        return False
+    commits = store.commits(of)
+    there = sum(added - gone for number, _, added, gone in commits if number <= found["number"])
+    return there == found["vectors"] and any(
+        (number, digest) == (found["number"], found["digest"]) for number, digest, _, _ in commits
+    )
+
+
+def _arrays(
+    folder: Path, manifest: dict[str, Any]
+) -> tuple[Words, Integers, Integers32, list[Matrix]]:
+    index = ArrayFile(folder, FileEntry(**manifest["index"]))
+    hashes, order, numbers = (index.array(told) for told in manifest["columns"])
+    parts = []
+    for part in manifest["parts"]:
+        flat = ArrayFile(folder, FileEntry(**part["file"])).array(part["numbers"])
+        parts.append(flat.reshape(part["rows"], manifest["of"][1]))
+    return hashes, order, numbers, parts
+
+
+def _write(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[str, Any]:
+    """Write what is new of a set, and a manifest that names all of it."""
+    before = _read(folder, of.set_id)
+    if before is not None and (before["number"] > of.number or not _goes_on(before, store, of)):
+        before = None
+    parts = list(before["parts"]) if before else []
+    low = before["number"] if before else 0
+    count = sum(new - gone for at, _, new, gone in store.commits(of) if low < at <= of.number)
+    while parts and parts[-1]["rows"] <= 2 * count:
+        low, count = parts[-1]["after"], count + parts.pop()["rows"]
+    kept = sum(part["rows"] for part in parts)
+    found, begin = [(np.zeros(0, np.uint64), np.zeros(0, np.int32))], 0
+    with ArrayWriter(folder.path, "vectors") as writer:
+        for hashes, commits, matrix in store.numbered(of, after=low):
+            begin = begin or writer.append(b"")
+            writer.append(np.ascontiguousarray(matrix).reshape(-1).view(np.uint8).data)
+            found.append((hashes.copy(), commits.astype(np.int32)))
+        hashes, numbers = map(np.concatenate, zip(*found, strict=True))
+        told = [of.numpy_type.str, begin, len(hashes) * of.dimension]
+        file = asdict(writer.finish())
+    parts.append({"after": low, "rows": len(hashes), "numbers": told, "file": file})
+    rows = np.arange(kept, kept + len(hashes), dtype=np.int64)
+    if kept and before is not None:
+        old_hashes, old_rows, old_numbers, _ = _arrays(folder.path, before)
+        stay = old_rows < kept
+        hashes = np.concatenate([old_hashes[stay], hashes])
+        rows = np.concatenate([old_rows[stay], rows])
+        numbers = np.concatenate([old_numbers[stay], numbers])
+    order = np.argsort(hashes, kind="stable")
+    with ArrayWriter(folder.path, "index") as writer:
+        columns = [writer.add(array[order]) for array in (hashes, rows, numbers)]
+        index = asdict(writer.finish())
+    manifest = {
+        "of": [of.name, of.dimension, of.dtype],
+        "number": of.number,
+        "digest": of.digest,
+        "vectors": len(hashes),
+        "parts": parts,
+        "index": index,
+        "columns": columns,
+    }
+    folder.write(f"{of.set_id}.json", manifest)
+    folder.sweep()
+    return manifest
+
+
+def clean(corpus_path: Path) -> None:
+    """Remove mapped copies of sets that are there no more."""
+    folder = _folder(corpus_path)
+    if not folder.path.is_dir():
+        return
+    store = VectorStore(corpus_path)
+    there = {of.set_id: of for of in store.sets()}
+    with folder.locked():
+        for name in list(folder.manifests()):
+            found, of = _read(folder, int(Path(name).stem)), there.get(int(Path(name).stem))
+            if found is None or of is None or not _goes_on(found, store, of):
+                (folder.path / name).unlink(missing_ok=True)
+        folder.sweep()
+
+
+def verify_mapped(corpus_path: Path) -> Iterator[str]:
+    """Yield what is wrong with the bytes of mapped vectors."""
+    return _folder(corpus_path).verify()

@@ -18,8 +18,8 @@ from duckplets.db import migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError
-from duckplets.vectors import mapped_index
 from duckplets.vectors.commits import chained
+from duckplets.vectors.opened import verify_mapped
 from duckplets.vectors.sets import Matrix, VectorSet, contains, of_set
 from duckplets.vectors.store import VectorStore, create_tables
 
@@ -82,7 +82,7 @@ def verify(corpus_path: Path) -> Iterator[str]:
     store = VectorStore(corpus_path)
     for of in store.sets():
         yield from _wrong(store, of)
-    yield from mapped_index.verify(corpus_path)
+    yield from verify_mapped(corpus_path)
 
 
 def _wrong(store: VectorStore, of: VectorSet) -> Iterator[str]:

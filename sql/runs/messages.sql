@@ -54,28 +54,28 @@ FROM asked_messages AS asked
 JOIN records ON records.record_key = asked.record_key
 ORDER BY asked.request
 
--- name: stored
--- The messages of requests as they are stored (Arrow asked_messages: request, record_key).
--- Rows: in any order; request says which is which.
-SELECT asked.request, conversations.messages, conversations.rejected_messages
-FROM asked_messages AS asked
-JOIN conversations ON conversations.record_key = asked.record_key
-
 -- name: parsed
--- Messages taken apart (Arrow stored_messages: request, messages, rejected_messages, both JSON).
+-- Messages taken apart (Arrow stored_messages: request, text; see serving/conversations/sections).
 -- Parameters: $chosen, $rejected (which to return as lists), $chosen_json, $rejected_json (which as
 -- they are stored), $shape (of the lists, as from_json takes it).
 -- Rows: in any order; request says which is which.
+WITH stored AS (
+    SELECT
+        request,
+        split_part(text, chr(30), 1) AS messages,
+        nullif(split_part(text, chr(30), 2), '') AS rejected_messages
+    FROM stored_messages
+)
 SELECT
-    stored.request,
+    request,
     CASE
         WHEN $chosen
-            THEN from_json(stored.messages, $shape)
+            THEN from_json(messages, $shape)
     END AS messages,
     CASE
         WHEN $rejected
-            THEN from_json(stored.rejected_messages, $shape)
+            THEN from_json(rejected_messages, $shape)
     END AS rejected_messages,
-    CASE WHEN $chosen_json THEN stored.messages END AS messages_json,
-    CASE WHEN $rejected_json THEN stored.rejected_messages END AS rejected_messages_json
-FROM stored_messages AS stored
+    CASE WHEN $chosen_json THEN messages END AS messages_json,
+    CASE WHEN $rejected_json THEN rejected_messages END AS rejected_messages_json
+FROM stored

@@ -23,13 +23,6 @@ FROM wanted
 JOIN record_prefixes ON record_prefixes.record_key = wanted.record_key
 ORDER BY wanted.record_key
 
--- name: owners
--- The record of every chunk.
--- Rows: by chunk_key.
-SELECT chunk_key, record_key
-FROM chunks
-ORDER BY chunk_key
-
 -- name: holders
 -- The source of every record, and whether it has a prefix of its own.
 -- Rows: in any order.

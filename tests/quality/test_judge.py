@@ -86,7 +86,7 @@ def test_rows_become_records_and_records_go(corpus: dp.Corpus) -> None:
         ("s/1", {"license": "mit"}),
         ("s/5", {"license": "mit"}),
     ]
-    with corpus.resume(snapshot=False) as sampler:  # pinned to what it saw
+    with corpus.resume() as sampler:  # pinned to what it saw
         again = [text for step in range(sampler.step) for text in sampler.batch_at(step)["text"]]
     assert again == pinned
 

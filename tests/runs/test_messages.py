@@ -190,7 +190,7 @@ def test_a_snapshot_serves_the_same_messages(corpus: dp.Corpus) -> None:
             source = dp.MemorySource(rows, anchor="q", positive="a", id="id")
             corpus.ingest(source, name="late", progress=False)
             tell(corpus, "late", every=2)
-        before = [served(snapshot=False), served(snapshot=False, no_duplicates=True)]
+        before = [served(), served(no_duplicates=True)]
         corpus.prepare(progress=False)
         for _ in range(2):  # the second finds what the first one kept
             assert [served(), served(no_duplicates=True)] == before

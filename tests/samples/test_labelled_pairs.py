@@ -185,7 +185,7 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> 
 def test_a_run_goes_on_where_it_was_saved_with_and_without_a_snapshot(tmp_path: Path) -> None:
     options: dict[str, Any] = {"batch_size": 7, "columns": COLUMNS}
     with judged(tmp_path / "c.duckdb", binary=20, graded=11) as corpus:
-        held = corpus.sampler("pairs", **options, snapshot=False)
+        held = corpus.sampler("pairs", **options)
         expected = [held.batch_at(step).table for step in range(12)]
         corpus.prepare()
         sampler = corpus.sampler("pairs", **options)

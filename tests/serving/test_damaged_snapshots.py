@@ -126,20 +126,17 @@ def arrays(folder: Path) -> Iterator[tuple[str, int, int]]:
     """Yield of every array of a snapshot its file, its first byte and its bytes."""
     manifest = snapshot.SnapshotManifest.read(folder)
     assert manifest is not None
-    for segment in manifest.segments:
-        for file, columns in (
-            (segment.records, segment.of_records),
-            (segment.chunks, segment.columns),
+    for segment in manifest.segments["chunks"]:
+        for kind, first, *count in (
+            *segment["of_chunks"].values(),
+            *segment["of_sections"].values(),
         ):
-            for kind, first, count in columns.values():
-                if kind != "same":
-                    yield file.name, first, count * np.dtype(kind).itemsize
+            if kind not in ("same", "counted", "dense"):
+                yield segment["file"]["name"], first, count[0] * np.dtype(kind).itemsize
     for bundle in manifest.bundles:
-        index = json.loads((folder / bundle.index.name).read_bytes())
-        for kind, *rest in arrays_in(index["entries"]):
+        for kind, *rest in arrays_in(json.loads((folder / bundle["index"]["name"]).read_bytes())):
             if kind not in ("same", "counted"):
-                first = index["starts"][rest[0]]
-                yield bundle.arrays.name, first, rest[1] * np.dtype(kind).itemsize
+                yield bundle["arrays"]["name"], rest[0], rest[1] * np.dtype(kind).itemsize
 
 
 def arrays_in(told: Any) -> Iterator[list[Any]]:
@@ -182,10 +179,11 @@ def test_texts_that_are_none_are_damage_however_they_are_asked_for(
     if take == "to_pandas":
         pytest.importorskip("pandas")
     folder = snapshot.folder_of(prepared)
-    for texts in folder.glob("texts-*"):
-        data = np.fromfile(texts, np.uint8)
-        data[data >= 0x20] |= 0x80  # letters, and no numbers of the file itself worth a thought
-        data.tofile(texts)
+    (segment,) = snapshot.SnapshotManifest.read(folder).segments["chunks"]
+    texts, (_, at, _) = folder / segment["file"]["name"], segment["of_sections"]["span"]
+    data = np.fromfile(texts, np.uint8)
+    data[data[at : at + 8].view(np.int64)[0] :] |= 0x80  # all letters, and no columns
+    data.tofile(texts)
     with (
         dp.Corpus(prepared, read_only=True) as corpus,
         corpus.sampler(batch_size=16) as sampler,

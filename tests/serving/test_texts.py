@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckplets as dp
-from duckplets.artifacts import array_bundle
-from duckplets.serving.facts import ChunkFacts, FactSlice
+from duckplets.artifacts.arrays import ArrayFile, ArrayWriter, Bundle, write_bundle
 from duckplets.serving.texts import ChunkTexts, Segment, TextSpans, byte_spans
 
 TEXTS = st.lists(st.text(max_size=12), min_size=1, max_size=8)
+NONE: dict[str, Any] = {"chunk_key": range(0)}
 
 
 @settings(max_examples=often(500, less=60), deadline=None)
@@ -40,46 +41,44 @@ def test_spans_of_bytes_are_those_of_characters(
     first, size = byte_spans(array, *(np.array(x, np.int64) for x in (rows, starts, lengths)))
     data = "".join(texts).encode()
     assert [data[a : a + n].decode() for a, n in zip(first, size, strict=True)] == expected
-    found = Segment(FactSlice(range(0), {}), pa.py_buffer(data)).gather(first, size)
+    found = Segment(NONE, {}, pa.py_buffer(data)).gather(first, size)
     assert found.type == pa.string()
     assert found.to_pylist() == expected
 
 
 def two_segments() -> ChunkTexts:
-    def segment(first: int, texts: list[bytes]) -> Segment:
+    def segment(keys: Any, texts: list[bytes]) -> Segment:
         size = np.array([len(text) for text in texts], np.int32)
-        columns = {"span": np.cumsum(size) - size, "bytes": size, "tokens": size}
-        keys = range(first, first + len(texts))
-        return Segment(FactSlice(keys, columns), pa.py_buffer(b"".join(texts)))
+        columns = {"chunk_key": keys, "span": np.cumsum(size) - size, "bytes": size, "tokens": size}
+        return Segment(columns, {}, pa.py_buffer(b"".join(texts)))
 
-    return ChunkTexts([segment(1, [b"a", b"bb", "ä".encode()]), segment(7, [b"seven", b"", b"9"])])
+    texts = [b"a", b"bb", "ä".encode()], [b"seven", b"", b"9"]
+    with_gaps = segment(np.array([7, 8, 12]), texts[1])
+    return ChunkTexts(
+        [segment(range(1, 4), texts[0]), Segment(NONE, {}, pa.py_buffer(b"")), with_gaps]
+    )
 
 
 def test_texts_are_gathered_from_several_segments_in_the_order_asked_for() -> None:
-    spans = two_segments().spans(np.array([9, 1, 7, 3, 8, 2, 9]))
+    spans = two_segments().spans(np.array([12, 1, 7, 3, 8, 2, 12]))
     assert spans.nbytes == 1 + 1 + 5 + 2 + 0 + 2 + 1
     order = np.array([6, 0, 3, 1, 2, 5, 4, 4])
     assert spans.take(order).to_pylist() == ["9", "9", "ä", "a", "seven", "bb", "", ""]
-    assert two_segments().facts.tokens(np.array([8, 3])).tolist() == [0, 2]
+    assert spans.take(np.zeros(0, np.int64)).to_pylist() == []
+    assert two_segments().tokens(np.array([8, 3, 12])).tolist() == [0, 2, 1]
 
 
 @pytest.mark.parametrize(
     ("start", "length"), [(-1, 1), (0, -1), (0, 7), (6, 1), (1 << 62, 1), (3, 1 << 40)]
 )
 def test_nothing_outside_the_data_is_read(start: int, length: int) -> None:
-    segment = Segment(FactSlice(range(0), {}), pa.py_buffer(b"abcdef"), Path("c.snapshot/t.arrow"))
+    segment = Segment(NONE, {}, pa.py_buffer(b"abcdef"), Path("c.snapshot/t.npy"))
     spans = TextSpans([segment], None, np.array([0, start]), np.array([2, length]))
     with pytest.raises(dp.DamagedFileError, match=r"delete the folder c\.snapshot"):
         spans.take(np.array([0, 1]))
 
 
-def test_facts_of_keys_with_gaps() -> None:
-    keys = np.array([2, 5, 9])
-    facts = ChunkFacts(
-        [FactSlice(keys, {"tokens": keys * 10, "weight": keys / 2}), FactSlice(range(0), {})]
-    )
-    assert facts[np.array([9, 2])]["weight"].tolist() == [4.5, 1.0]
-    assert facts.tokens(np.array([5])).tolist() == [50]
+# ---- files of arrays
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,7 @@ ARRAYS = [
     np.array([7], np.int32),
     np.arange(100_000) * 3,
     np.arange(3, dtype=np.int32),
+    np.array([0, 2, 1, 3]),
 ]
 
 
@@ -117,11 +117,11 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
         for a, one in enumerate(ARRAYS)
         for b, other in enumerate(ARRAYS)
     }
-    bundle = array_bundle.write(tmp_path, 1, objects)
-    opened = array_bundle.Opened(tmp_path, bundle)
-    assert opened.keys == objects.keys()
+    told = write_bundle(tmp_path, objects)
+    bundle = Bundle(tmp_path, told)
+    assert set(bundle.keys) == objects.keys()
     for key, expected in objects.items():
-        found = opened.get(key, Outer)
+        found = bundle.get(key, Outer)
         assert (found.number, found.other is None) == (expected.number, expected.other is None)
         for one, other in ((found.inner, expected.inner), (found.other, expected.other)):
             if one is not None and other is not None:
@@ -130,4 +130,28 @@ def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
                 assert one.values.tolist() == other.values.tolist()
         assert found.flags.tolist() == expected.flags.tolist()
     # Equal arrays lie there once.
-    assert bundle.arrays.size < 2 * sum(array.nbytes for array in ARRAYS)
+    assert told["arrays"]["size"] < 2 * sum(array.nbytes for array in ARRAYS)
+
+
+def test_a_file_of_arrays_is_one_of_numpy_and_is_filled_in_any_order(tmp_path: Path) -> None:
+    with ArrayWriter(tmp_path, "texts") as writer:
+        (one, first), (other, second) = writer.reserve("<i4", 3), writer.reserve("<f8", 2)
+        begin = writer.append(b"abc")
+        second[:], first[:] = [0.5, 0.25], [1, 2, 3]
+        added = writer.add(np.array([7, 9]))
+        entry = writer.finish()
+    with ArrayWriter(tmp_path, "texts") as writer:
+        writer.append(b"left")
+    file = ArrayFile(tmp_path, entry)
+    assert [path.name for path in tmp_path.iterdir()] == [entry.name]
+    assert [file.array(told).tolist() for told in (one, other, added)] == [
+        [1, 2, 3],
+        [0.5, 0.25],
+        [7, 9],
+    ]
+    assert file.buffer[begin : begin + 3].to_pybytes() == b"abc"
+    whole = np.load(tmp_path / entry.name, mmap_mode="r")
+    assert whole.tobytes() == file.buffer.to_pybytes()[128:]
+    for told in (["<i8", 0, 1], ["<i8", 129, 1], ["<i8", 128, 1 << 40], ["|O", 128, 1]):
+        with pytest.raises(dp.DamagedFileError):
+            file.array(told)

@@ -19,8 +19,7 @@ from text_vectors import DIMENSION, filled, texts_of, vectors, windowed
 import duckplets as dp
 from duckplets.corpus import doctor
 from duckplets.db.database import Database
-from duckplets.vectors import mapped_index, opened
-from duckplets.vectors.opened import HashLookup
+from duckplets.vectors import opened
 from duckplets.vectors.store import VectorStore
 
 made = prebuilt(windowed)
@@ -188,20 +187,7 @@ def test_a_set_is_read_as_of_any_of_its_commits(
         assert np.allclose(
             found.norms, np.concatenate([np.linalg.norm(block, axis=1) for _, block in parts])
         )
-    assert list(mapped_index.verify(tmp_path / "c.duckdb")) == []
-
-
-def test_hashes_are_found_wherever_they_crowd() -> None:
-    draw = np.random.default_rng(2)
-    for size in (0, 1, 2, 17, 1000):
-        spread = np.unique(draw.integers(0, 1 << 64, size, np.uint64))
-        for ascending in (spread, np.arange(size, dtype=np.uint64), spread | np.uint64(1 << 63)):
-            known = np.unique(ascending)
-            asked = np.concatenate([known, known + np.uint64(1), draw.integers(0, 9, 5, np.uint64)])
-            at = HashLookup(known).places(asked)
-            for value, place in zip(asked.tolist(), at.tolist(), strict=True):
-                assert (value in set(known.tolist())) == (place >= 0)
-                assert place < 0 or known[place] == value
+    assert list(opened.verify_mapped(tmp_path / "c.duckdb")) == []
 
 
 # ---- upkeep

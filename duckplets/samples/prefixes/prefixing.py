@@ -1,6 +1,6 @@
 """Prefixing: from the chunks of a block, the lines in front of their texts, which give way.
 
-    chunk ─owners→ record ─holders→ definition ─Draws→ line ─fetch→ line + newline + text
+    record of a chunk ─holders→ definition ─Draws→ line ─fetch→ line + newline + text
 
 Opened only where the pinned version has prefixes, so that other runs pay nothing. What a record
 has of its own, and the columns a prefix shows, are read for each block, for the texts that need
@@ -22,7 +22,6 @@ from duckplets.base.arrays import Integers
 from duckplets.ingest.chunks import current_chunking
 from duckplets.samples.prefixes.draws import Catalog, Draws, catalog_of, own_catalog
 from duckplets.samples.prefixes.values import Columns, TextLists
-from duckplets.serving.facts import ChunkFacts, FactSlice
 from duckplets.text.chunking import Chunking
 from duckplets.text.windows import windows
 
@@ -102,11 +101,6 @@ class Prefixes:
     def __init__(self, database: Database, sources: Sequence[tuple[int, str]], seed: int) -> None:
         self._catalog = catalog_of(database, [definition for _, definition in sources])
         self._definitions = _by_record(database, [source for source, _ in sources])
-        rows = database.table("samples/prefixes/owners")
-        owners, keys = rows["record_key"].to_numpy(), rows["chunk_key"].to_numpy()
-        # 4 bytes a chunk and 4 a record, while there are not 2^31 records.
-        small = np.int32 if owners.max(initial=0) < 1 << 31 else np.int64
-        self._owners = ChunkFacts([FactSlice(keys, {"record": owners.astype(small)})])
         self._draws = Draws(seed)
         self._columns = Columns(database, self._catalog.names)
         self._chunking = current_chunking(database)
@@ -114,26 +108,26 @@ class Prefixes:
     def of(
         self,
         database: Database,
-        keys: Integers,
         positions: Integers,
-        tokens: Integers,
         *,
+        record_key: Integers,
+        tokens: Integers,
         meta: bool,
     ) -> Prefixed:
         """Return the prefixes of the texts of a block.
 
         Args:
             database: The corpus, on the connection to read with.
-            keys: Of every chunk, slot by slot.
             positions: Of the samples.
+            record_key: Of every chunk, slot by slot.
             tokens: Of every chunk.
             meta: Whether keys and values are asked for.
         """
-        records = self._owners[keys]["record"].astype(np.int64)
+        records = record_key
         definitions = self._definitions[records].astype(np.int64)
         having = np.flatnonzero(definitions != _NONE)
         catalog, definitions = self._own(database, records[having], definitions[having])
-        slots = len(keys) // max(1, len(positions))
+        slots = len(records) // max(1, len(positions))
         slot, sample = np.divmod(having, max(1, len(positions)))
         cells = positions[sample] * slots + slot
         shown = self._draws.shown(catalog, definitions, cells)
@@ -147,8 +141,8 @@ class Prefixes:
         declared = None
         if meta:
             found = _declared(catalog, definitions, records[having], columns)
-            declared = _spread(found, having, len(keys), pa.array([[]], META_TYPE))
-        lines = _spread(drawn, texts, len(keys))
+            declared = _spread(found, having, len(records), pa.array([[]], META_TYPE))
+        lines = _spread(drawn, texts, len(records))
         return Prefixed(lines, declared, exceeding, self._chunking)
 
     def _own(

@@ -1,0 +1,245 @@
+"""Write arrays into files, map such files, and keep whole objects of arrays by keys.
+
+    arrays ─ArrayWriter→ KIND-XXXX.npy, where each lies ─ArrayFile→ arrays without a copy
+    objects ─taken apart→ a file of arrays, and one of JSON ─Bundle→ the objects
+
+A file is one NumPy array of bytes, in which arrays lie end to end. Where each lies is kept outside
+of it, and is checked against its size, so nothing that is damaged leads outside of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, is_dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.artifacts.folder import FileEntry, damaged, new_path
+from duckplets.base.arrays import Integers
+from duckplets.base.names import inside
+from duckplets.errors import DamagedFileError
+
+T = TypeVar("T")
+Array = np.ndarray[Any, Any]
+
+_HEAD = 128  # bytes, all of the header of the file
+_WORD = 8  # where arrays begin
+_STEP = 1 << 20  # values that are compared at once
+_SAME, _COUNTED = "same", "counted"
+_counted: Integers = np.arange(0)
+
+
+class ArrayWriter:
+    """Writes arrays end to end into a new file.
+
+    Used with ``with``: a file that is not finished is removed.
+
+    Args:
+        folder: Where it is to lie.
+        kind: The first part of its name, a word of small letters.
+    """
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self._path = new_path(folder, kind, ".npy")
+        self._file = self._path.open("w+b")
+        self._size = _HEAD
+        self._known: dict[bytes, list[Any]] = {}  # what was told of an array, by its digest
+        self._done = False
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        if not self._done:
+            self._path.unlink(missing_ok=True)
+
+    def append(self, data: Any) -> int:
+        """Write bytes at the end of the file; return where they begin."""
+        begin = self._size
+        self._file.seek(begin)
+        self._file.write(data)
+        self._size += memoryview(data).nbytes
+        return begin
+
+    def reserve(self, dtype: Any, count: int) -> tuple[list[Any], Array]:
+        """Make room for an array; return what to tell of it, and the array, to be filled."""
+        self._size += -self._size % _WORD
+        begin, dtype = self._size, np.dtype(dtype)
+        self._size += count * dtype.itemsize
+        self._file.truncate(self._size)
+        told = [dtype.str, begin, count]
+        if count == 0:
+            return told, np.zeros(0, dtype)
+        return told, np.memmap(self._path, dtype, "r+", begin, (count,))
+
+    def add(self, array: Array) -> list[Any]:
+        """Write an array, unless an equal one is there; return what to tell of it."""
+        if told := repeated(array):
+            return told
+        array = np.ascontiguousarray(array)
+        data = array.reshape(-1).view(np.uint8).data
+        digest = hashlib.blake2b(data, digest_size=16).digest() + array.dtype.str.encode()
+        if digest not in self._known:
+            self.append(bytes(-self._size % _WORD))
+            self._known[digest] = [array.dtype.str, self.append(data), len(array)]
+        return self._known[digest]
+
+    def finish(self) -> FileEntry:
+        """Bring the file to the disk; return how a manifest names it."""
+        size = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({self._size - _HEAD},), }}"
+        self._file.seek(0)
+        self._file.write(b"\x93NUMPY\x01\x00\x76\x00" + size.ljust(_HEAD - 11).encode() + b"\n")
+        self._file.truncate(self._size)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        entry = FileEntry.of(self._path)
+        self._done = True
+        return entry
+
+
+def repeated(array: Array) -> list[Any] | None:
+    """Return what tells of an array of one value, or one that counts from 0; None for others."""
+    if array.ndim != 1 or len(array) < 2:
+        return None
+    first, last, steps = array[0], array[-1], range(0, len(array), _STEP)
+    if last == first and all(np.all(array[at : at + _STEP] == first) for at in steps):
+        return [_SAME, array.dtype.str, first.item(), len(array)]
+    counts = array.dtype == np.int64 and first == 0 and last == len(array) - 1
+    if counts and all(np.all(np.diff(array[at : at + _STEP + 1]) == 1) for at in steps):
+        return [_COUNTED, len(array)]
+    return None
+
+
+class ArrayFile:
+    """A file of arrays that is mapped to be read.
+
+    Args:
+        folder: Where it lies.
+        entry: What it should be.
+
+    Raises:
+        DamagedFileError: It is not there, or has another size.
+    """
+
+    def __init__(self, folder: Path, entry: FileEntry) -> None:
+        self.path = inside(folder, entry.name, DamagedFileError)
+        try:
+            with pa.memory_map(str(self.path)) as file:
+                self.buffer: pa.Buffer = file.read_buffer()
+        except OSError as error:
+            raise damaged(self.path, error.strerror or str(error)) from error
+        if self.buffer.size != entry.size:
+            raise damaged(self.path, f"it has {self.buffer.size:,} bytes instead of {entry.size:,}")
+
+    def array(self, told: list[Any]) -> Array:
+        """Return an array as it was told of; it cannot be written to."""
+        if told[0] == _SAME:
+            _, kind, value, count = told
+            return np.broadcast_to(np.array(value, np.dtype(kind)), count)
+        if told[0] == _COUNTED:
+            return _counting(told[1])
+        kind, begin, count = told
+        dtype = np.dtype(kind)
+        if count == 0:
+            return np.zeros(0, dtype)
+        if dtype.hasobject or begin < _HEAD or count < 0 or begin % dtype.itemsize:
+            raise damaged(self.path, f"no array can lie at {told!r}")
+        if begin + count * dtype.itemsize > self.buffer.size:
+            raise damaged(self.path, f"an array would end beyond it, at {told!r}")
+        return np.frombuffer(self.buffer, dtype, count, begin)
+
+
+def _counting(count: int) -> Integers:
+    """Return whole numbers from 0 on, which a process has once."""
+    global _counted
+    if count > len(_counted):
+        _counted = np.arange(max(count, 2 * len(_counted)))
+        _counted.flags.writeable = False
+    return _counted[:count]
+
+
+# -- objects by keys ----------------------------------------------------------------------------
+
+
+def key_of(*what: Any) -> str:
+    """Return a short name of plain values: equal ones have equal names."""
+    text = json.dumps(what, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def write_bundle(folder: Path, objects: Mapping[str, Any]) -> dict[str, Any]:
+    """Write objects by their keys: dataclasses, arrays, plain values, lists and dicts of these.
+
+    Returns:
+        How a manifest tells of both files, as ``Bundle`` takes it.
+    """
+    with ArrayWriter(folder, "arrays") as writer:
+        entries = {key: _apart(value, writer) for key, value in objects.items()}
+        arrays = writer.finish()
+    path = new_path(folder, "arrays", ".json")
+    path.write_text(json.dumps(entries), encoding="utf-8")
+    return {"arrays": asdict(arrays), "index": asdict(FileEntry.of(path))}
+
+
+def _apart(value: Any, writer: ArrayWriter) -> Any:
+    if isinstance(value, np.ndarray):
+        return {"array": writer.add(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"of": {f.name: _apart(getattr(value, f.name), writer) for f in fields(value)}}
+    if isinstance(value, list | tuple):
+        return {"list": [_apart(item, writer) for item in value]}
+    return {"plain": value}
+
+
+class Bundle:
+    """Objects that ``write_bundle`` has written, mapped.
+
+    Raises:
+        DamagedFileError: Its files are not there, or not as they were written.
+    """
+
+    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
+        index = FileEntry(**told["index"])
+        path = inside(folder, index.name, DamagedFileError)
+        self._file = ArrayFile(folder, FileEntry(**told["arrays"]))
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise damaged(path, error.strerror or str(error)) from error
+        if hashlib.blake2b(data, digest_size=16).hexdigest() != index.digest:
+            raise damaged(path, "it is not as it was written")
+        self._entries: dict[str, Any] = json.loads(data)
+
+    @property
+    def keys(self) -> Iterable[str]:
+        """Of all it holds."""
+        return self._entries.keys()
+
+    def get(self, key: str, of: type[T]) -> T:
+        """Return the object of a key, of a type."""
+        found: T = self._together(self._entries[key], of)
+        return found
+
+    def _together(self, told: Mapping[str, Any], of: Any) -> Any:
+        if "plain" in told:
+            return told["plain"]
+        if "array" in told:
+            return self._file.array(told["array"])
+        if "list" in told:
+            return [self._together(item, object) for item in told["list"]]
+        kind: Any = next((k for k in get_args(of) if is_dataclass(k)), of)  # of ``Kind | None``
+        hints = _hints(kind)
+        return kind(**{n: self._together(value, hints[n]) for n, value in told["of"].items()})
+
+
+@lru_cache
+def _hints(of: type) -> dict[str, Any]:
+    return get_type_hints(of)

@@ -1,0 +1,88 @@
+-- name: size
+-- How many chunks there are, and the characters of all.
+SELECT count(*) AS chunks, coalesce(sum(length), 0)::BIGINT AS characters
+FROM chunks
+
+-- name: last
+-- The last section of a published record: keys above it may be given out again.
+-- Parameters: $unpublished.
+SELECT coalesce(max(section_key), 0)
+FROM stored_sections AS sections
+WHERE
+    record_key <= (
+        SELECT max(record_key) FROM records WHERE removed_version IS DISTINCT FROM $unpublished
+    )
+
+-- name: count
+-- How many sections and chunks there are of a range of keys.
+-- Parameters: $low, $high (section keys, both included).
+SELECT
+    (
+        SELECT count(*) FROM stored_sections WHERE section_key BETWEEN $low AND $high
+    ) AS sections,
+    (SELECT count(*) FROM chunks WHERE section_key BETWEEN $low AND $high) AS chunks
+
+-- name: sizes
+-- How many characters the chunks of every 64 sections have.
+-- Parameters: $low, $high (section keys, both included).
+-- Rows: by key.
+WITH lengths AS (
+    SELECT section_key, length FROM chunks
+    UNION ALL
+    SELECT section_key, 0 AS length FROM stored_sections
+)
+SELECT section_key // 64 AS part, sum(length)::BIGINT AS characters
+FROM lengths
+WHERE section_key BETWEEN $low AND $high
+GROUP BY part
+ORDER BY part
+
+-- name: sections
+-- The texts of sections, each with its record and role.
+-- Parameters: $low, $high (section keys, both included), $roles (their names).
+-- Rows: by section_key.
+SELECT section_key, text, record_key, list_position($roles::VARCHAR[], role) - 1 AS role
+FROM sections
+WHERE section_key BETWEEN $low AND $high
+ORDER BY section_key
+
+-- name: chunks
+-- What serving needs to know of every chunk, apart from its text. A length of -1 stands for the
+-- whole section, which needs no cutting.
+-- Parameters: $low, $high (section keys, both included), $summary_weight, $floor (of weights),
+-- $by_start (weigh by start_ratio, not by index), $by_chunker (spans of a chunker: one that has all
+-- tokens of its section may still leave white space out, or begin within a token).
+-- Rows: by chunk_key.
+SELECT
+    chunks.chunk_key,
+    chunks.section_key,
+    chunks.record_key,
+    chunks.token_count AS tokens,
+    chunks.start,
+    CASE
+        WHEN
+            NOT $by_chunker
+            AND chunks.kind = 'window'
+            AND chunks.token_count = sections.token_count
+            THEN -1
+        ELSE chunks.length
+    END::INTEGER AS length,
+    CASE WHEN chunks.kind = 'window' THEN chunks.window_index ELSE -1 END::INTEGER
+        AS window_index,
+    greatest(
+        $floor,
+        least(
+            1,
+            records.trust * CASE
+                WHEN chunks.kind = 'summary' THEN $summary_weight
+                WHEN $by_start THEN 1 - chunks.start_token / sections.token_count
+                ELSE 1 / (chunks.window_index + 1)
+            END
+        )
+    )::DOUBLE AS weight
+FROM chunks
+JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
+JOIN records ON records.record_key = chunks.record_key
+WHERE
+    chunks.section_key BETWEEN $low AND $high AND sections.section_key BETWEEN $low AND $high
+ORDER BY chunks.chunk_key

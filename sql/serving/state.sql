@@ -1,0 +1,21 @@
+-- What a snapshot is checked against; it costs the same at any size.
+-- Parameters: $version (of the corpus; history is that up to it).
+SELECT
+    (
+        SELECT coalesce(
+            md5(
+                string_agg(
+                    version || ' ' || committed_at || ' ' || what || ' ' || coalesce(source, ''),
+                    chr(31) ORDER BY version
+                )
+            ),
+            ''
+        )
+        FROM corpus_versions
+        WHERE version <= $version
+    ) AS history,
+    (
+        SELECT coalesce(md5(string_agg(name || ' ' || value, chr(31) ORDER BY name)), '')
+        FROM settings
+        WHERE name IN ('chunking', 'splits', 'rearranged')
+    ) AS settings
