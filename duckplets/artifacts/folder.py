@@ -81,21 +81,21 @@ class ArtifactFolder:
         except OSError as error:
             raise damaged(path, error.strerror or str(error)) from error
         try:
-            told: dict[str, Any] = json.loads(written)
-            if told.pop("digest") != _digest(told):
+            whole = json.loads(written)
+            version, told = whole["format"], whole["content"]
+            if whole["digest"] != _digest(version, told):
                 raise ValueError
-            version = told.pop("format")
-        except (ValueError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise damaged(path, "it is not as it was written") from error
         if version > self._version:
             raise damaged(path, "a later version of duckplets has made it")
-        return told if version == self._version else None
+        return dict(told) if version == self._version else None
 
     def write(self, name: str, told: Mapping[str, Any]) -> None:
         """Put a manifest in the place of the one before; files in it are dicts of ``FileEntry``."""
-        told = {"format": self._version, **told}
+        whole = {"format": self._version, "digest": _digest(self._version, told), "content": told}
         with written_aside(self.path / name) as file:
-            file.write(json.dumps({"digest": _digest(told), **told}).encode())
+            file.write(json.dumps(whole).encode())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -169,8 +169,8 @@ def files_of(told: Any) -> Iterator[FileEntry]:
             yield from files_of(part)
 
 
-def _digest(told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+def _digest(version: int, told: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps([version, told], sort_keys=True).encode()).hexdigest()
 
 
 def new_path(folder: Path, kind: str, suffix: str) -> Path:
