@@ -304,9 +304,8 @@ class _Fetcher:
         with self.database.registered(asked_messages=asked):
             stored = self.database.table("runs/messages/stored")
         if "value" in self._shape[0]["content"][0]:
-            for i, name in enumerate(_MESSAGES, 1):
-                text = pc.replace_substring(stored[name], '"type":"text","text":', _OF_INDEX)
-                stored = stored.set_column(i, name, text)
+            text = pc.replace_substring(stored["text"], '"type":"text","text":', _OF_INDEX)
+            stored = stored.set_column(1, "text", text)
         with self.database.registered(stored_messages=stored):
             rows = self.database.table("runs/messages/parsed", which).combine_chunks()
         places = np.full(len(keys), -1, dtype=np.int64)

@@ -24,12 +24,17 @@ from duckplets.db.database import Database
 from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import StateMismatchError
+from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.serving.texts import ROLES, Segment, byte_spans
 
 Contents = Literal["chunks", "conversations"]
 Array = np.ndarray[Any, Any]
 Told = dict[str, Any]
 
+_FROM: dict[Contents, str] = {  # statements, of the same names and columns
+    "chunks": "serving/chunks/",
+    "conversations": "serving/conversations/",
+}
 _CHARACTERS = 16_000_000  # of the texts of a stretch
 _SECTIONS = 65_536  # of a stretch
 _DENSE = "dense"  # keys without gaps
@@ -45,6 +50,24 @@ _OF_CHUNKS = {
     "bytes": np.int32,
 }
 _OF_SECTIONS = {"record_key": np.int64, "role": np.int8, "span": np.int64, "bytes": np.int32}
+
+
+def size(database: Database, contents: Contents) -> tuple[int, int]:
+    """Return how many chunks there are of a corpus, and their characters."""
+    ((chunks, characters),) = database.run(_FROM[contents] + "size")
+    return int(chunks), int(characters)
+
+
+def last(database: Database, contents: Contents) -> int:
+    """Return the last section key that may be laid down: later ones may be given out again."""
+    rows = database.run(_FROM[contents] + "last", {"unpublished": UNPUBLISHED})
+    return int(rows[0][0])
+
+
+def counted(database: Database, contents: Contents, low: int, high: int) -> tuple[int, int]:
+    """Return how many sections and chunks there are of a range of section keys."""
+    ((sections, chunks),) = database.run(_FROM[contents] + "count", {"low": low, "high": high})
+    return int(sections), int(chunks)
 
 
 class _InMemory:
@@ -141,7 +164,7 @@ def _laid(
     work: Work,
 ) -> list[dict[str, tuple[list[Any], Array]]]:
     """Fill the columns of chunks and sections, and append all texts."""
-    ((sections, chunks),) = database.run(f"serving/{contents}/count", {"low": low, "high": high})
+    sections, chunks = counted(database, contents, low, high)
     laid = [
         {name: made.reserve(dtype, count) for name, dtype in kinds.items()}
         for kinds, count in ((_OF_CHUNKS, chunks), (_OF_SECTIONS, sections))
@@ -202,9 +225,9 @@ def _stretches(
         roles = {"roles": ROLES} if contents == "chunks" else {}
         for first, last in _ranges(database, contents, low, high):
             where = {"low": first, "high": last}
-            texts = database.table(f"serving/{contents}/sections", where | roles)
+            texts = database.table(_FROM[contents] + "sections", where | roles)
             if texts.num_rows:
-                yield texts, database.table(f"serving/{contents}/chunks", where | how)
+                yield texts, database.table(_FROM[contents] + "chunks", where | how)
 
     def part_of(stretch: tuple[pa.Table, pa.Table]) -> Part:
         texts, chunks = stretch
@@ -229,7 +252,7 @@ def _ranges(
     """Yield ranges of section keys that have about so many characters."""
     first, characters = None, 0
     last = low
-    for part, size in database.run(f"serving/{contents}/sizes", {"low": low, "high": high}):
+    for part, size in database.run(_FROM[contents] + "sizes", {"low": low, "high": high}):
         begin, last = max(low, part * 64), min(high, part * 64 + 63)
         if size > 8 * _CHARACTERS:
             if first is not None:

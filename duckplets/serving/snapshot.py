@@ -31,7 +31,6 @@ from duckplets.engine.protocol import Engine
 from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError, DuckpletsError, EmptyPoolError, ReadOnlyError
 from duckplets.ingest import records
-from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.serving import segments
 from duckplets.serving.segments import Contents, Told
 from duckplets.serving.texts import ChunkTexts
@@ -218,7 +217,7 @@ def serve(
         notes.append(f"the snapshot is made anew: {shown(error, 400)}")
     if found is not None:
         return Served(found, [])
-    chunks, characters = database.run(f"serving/{contents}/size")[0]
+    chunks, characters = segments.size(database, contents)
     if chunks <= LARGE and characters <= _HELD:
         return Served(None, [])
     try:
@@ -364,9 +363,9 @@ def _build(
         made.bundles.extend(before.bundles)
     for each in {contents, *(before.segments if before else ())}:
         of = made.segments[each] = _unchanged(database, before, each) if before else []
-        high = int(database.run(f"serving/{each}/last", {"unpublished": UNPUBLISHED})[0][0])
+        high = segments.last(database, each)
         low = of[-1]["high"] + 1 if of else 0
-        count = _sections(database, each, low, high)
+        count, _ = segments.counted(database, each, low, high)
         # A segment takes in its neighbours while they are small, so there are never many.
         while of and of[-1]["sections"] <= 2 * count:
             neighbour = of.pop()
@@ -382,14 +381,11 @@ def _unchanged(database: Database, before: SnapshotManifest, contents: Contents)
     """Return the segments up to one of which sections are gone."""
     found: list[Told] = []
     for segment in before.segments.get(contents, []):
-        if _sections(database, contents, segment["low"], segment["high"]) != segment["sections"]:
+        there, _ = segments.counted(database, contents, segment["low"], segment["high"])
+        if there != segment["sections"]:
             break
         found.append(segment)
     return found
-
-
-def _sections(database: Database, contents: Contents, low: int, high: int) -> int:
-    return int(database.run(f"serving/{contents}/count", {"low": low, "high": high})[0][0])
 
 
 def clean(database: Database, pinned: Collection[int] | None) -> None:

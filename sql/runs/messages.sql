@@ -54,6 +54,16 @@ FROM asked_messages AS asked
 JOIN records ON records.record_key = asked.record_key
 ORDER BY asked.request
 
+-- name: stored
+-- The messages of requests as they are served (Arrow asked_messages: request, record_key); see
+-- serving/conversations/sections.
+-- Rows: in any order; request says which is which.
+SELECT
+    asked.request,
+    conversations.messages || coalesce(chr(30) || conversations.rejected_messages, '') AS text
+FROM asked_messages AS asked
+JOIN conversations ON conversations.record_key = asked.record_key
+
 -- name: parsed
 -- Messages taken apart (Arrow stored_messages: request, text; see serving/conversations/sections).
 -- Parameters: $chosen, $rejected (which to return as lists), $chosen_json, $rejected_json (which as
