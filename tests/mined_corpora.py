@@ -17,6 +17,7 @@ import pyarrow as pa
 from prebuilt import prebuilt
 
 import duckplets as dp
+from duckplets.base.settings import to_plain
 from duckplets.ingest.chunks import content_of
 from duckplets.mining.store import definition_of
 from duckplets.recipes.bm25 import Bm25
@@ -258,7 +259,7 @@ def write_mining(
     version = corpus.version
     latest = database.rows("SELECT coalesce(max(mining_key), 0) + 1 FROM minings")[0][0]
     settings = settings or (recipe.by if isinstance(recipe.by, Bm25) else Bm25())
-    plain = json.dumps({"bm25": settings.to_dict(), "terms": {}})
+    plain = json.dumps({"bm25": to_plain(settings, defaults=False), "terms": {}})
     where = {"recipe": recipe.name, "source": source, "split": split}
     database.rows(
         "UPDATE minings SET superseded_at = TIMESTAMP '2024-01-02' FROM sources WHERE "

@@ -20,12 +20,12 @@
     checked("k", 3.5, Annotated[int, Bounds(1)], SamplerError)  # one argument, without a class
 
 A kind is ``int``, ``float`` (finite), ``bool``, ``str``, ``Path``, ``None``, ``Any``, a
-``Literal`` of texts, a class, ``tuple[kind, ...]``, ``Mapping[str, kind]``, a union of these, or
-``Annotated[kind, …]`` with rules (``Bounds``, ``Name``) or a text that says in a message what is
-wanted. A class of settings is read from a table of its fields wherever it is a kind; one with a
-class method ``from_text`` also from a text. Kinds are looked up when the class is first used, so
-their names must not be imported for type checkers only. What is checked comes back uniform:
-Python's own numbers, tuples, mappings that cannot change and have a hash.
+``Literal``, a class, ``tuple[kind, ...]`` or ``Sequence[kind]``, ``Mapping[str, kind]``, a union
+of these, or ``Annotated[kind, …]`` with rules (``Bounds``, ``Name``) or a text that says in a
+message what is wanted. A class of settings is read from a table of its fields wherever it is a
+kind; one with a class method ``from_text`` also from a text. Kinds are looked up when the class is
+first used, so their names must not be imported for type checkers only. What is checked comes back
+uniform: Python's own numbers, tuples, mappings that cannot change and have a hash.
 
 For options of commands ``kinds_of`` has the kind of each field or argument, and ``bounds_of`` the
 bounds in it.
@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from numbers import Integral, Real
@@ -50,6 +50,15 @@ __all__ = ["Bounds", "Name", "bounds_of", "check", "checked", "from_plain", "kin
 Made = TypeVar("Made")
 
 _WIDEST = 256  # bits of a number that a message shows: Python refuses to write thousands of digits
+_WORDS: dict[Any, str] = {
+    int: "an integer",
+    float: "a finite number",
+    bool: "True or False",
+    str: "text",
+    Path: "a path",
+    None: "None",
+    types.NoneType: "None",
+}
 _PLURALS = {"int": "integers", "float": "finite numbers", "str": "texts"}
 
 
@@ -232,11 +241,13 @@ def _fitted(value: Any, kind: Any) -> Any:
     if origin in (Union, types.UnionType):
         return _of_several(value, kind)
     if origin is Literal:
-        if value in parts and isinstance(value, str):
-            return value
-        close = nearest(value, parts) if isinstance(value, str) else ""
+        for part in parts:
+            if isinstance(value, type(part)) and value == part:
+                return part
+        texts = [part for part in parts if isinstance(part, str)]
+        close = nearest(value, texts) if isinstance(value, str) else ""
         raise _Misfit(value, _wanted(kind) + close)
-    if origin is tuple and isinstance(value, list | tuple):
+    if origin in (tuple, Sequence) and isinstance(value, list | tuple):
         return tuple(_within(i, part, parts[0]) for i, part in enumerate(value))
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
         names = [_within(name, name, parts[0]) for name in value]
@@ -309,6 +320,12 @@ def _has_half(text: str) -> bool:
 
 def _wanted(kind: Any) -> str:
     """Return in words what is of a kind."""
+    *first, last = dict.fromkeys(_choices(kind))
+    return f"{', '.join(first)} or {last}" if first else str(last)
+
+
+def _choices(kind: Any) -> list[str]:
+    """Return in words each of the kinds that a kind is one of."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         words = _wanted(parts[0])
@@ -317,29 +334,18 @@ def _wanted(kind: Any) -> str:
                 words = rule
             elif isinstance(rule, Bounds | Name):
                 words = rule.words(words)
-        return words
+        return [words]
     if origin in (Union, types.UnionType):
-        return _either(map(_wanted, parts))
+        return [words for part in parts for words in _choices(part)]
     if origin is Literal:
-        return _either(map(repr, parts))
-    if origin is tuple:
+        return [repr(part) for part in parts]
+    if origin in (tuple, Sequence):
         inner = get_args(parts[0])[0] if get_origin(parts[0]) is Annotated else parts[0]
-        return f"a list of {_PLURALS.get(getattr(inner, '__name__', ''), _wanted(parts[0]))}"
+        return [f"a list of {_PLURALS.get(getattr(inner, '__name__', ''), _wanted(parts[0]))}"]
     if origin is not None:
-        return f"a table, with {_wanted(parts[1])} for each name"
-    names: dict[Any, str] = {
-        int: "an integer",
-        float: "a finite number",
-        bool: "True or False",
-        str: "text",
-    }
-    names |= {Path: "a path", None: "None", types.NoneType: "None"}
-    return names.get(kind) or f"a {kind.__name__}(…)"
-
-
-def _either(words: Any) -> str:
-    *first, last = dict.fromkeys(words)
-    return f"{', '.join(first)} or {last}" if first else str(last)
+        return [f"a table, with {_wanted(parts[1])} for each name"]
+    words = _WORDS.get(kind) or ("a table" if kind.__name__[0] == "_" else f"{kind.__name__}(…)")
+    return [words]
 
 
 def _shown(value: Any) -> str:
@@ -362,7 +368,7 @@ def _of_plain(value: Any, kind: Any, error: type[DuckpletsError], what: str) -> 
             return None
         found = (_of_plain(value, part, error, what) for part in parts)
         return next((made for made in found if made is not value), value)
-    if origin is tuple and isinstance(value, list | tuple):
+    if origin in (tuple, Sequence) and isinstance(value, list | tuple):
         places = enumerate(value)
         return tuple(_of_plain(own, parts[0], error, f"{what}[{i}]") for i, own in places)
     if isinstance(kind, type) and is_dataclass(kind):

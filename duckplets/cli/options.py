@@ -9,7 +9,7 @@ from functools import wraps
 from inspect import Parameter, Signature, signature
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast, get_args
 
 import typer
 
@@ -391,7 +391,7 @@ def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
 def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture | None:
     """Return the mixture of a file, or of weights and a temperature."""
     from duckplets.order.mixture import Mixture
-    from duckplets.order.weights import as_word
+    from duckplets.order.weights import Word
 
     parts = _names(values) or []
     if not any(part.lower().endswith(".toml") for part in parts):
@@ -402,7 +402,8 @@ def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture
             )
         if not parts:
             return None
-        weights = word if (word := as_word(parts[0])) and len(parts) == 1 else _weights(parts)
+        is_word = len(parts) == 1 and parts[0] in get_args(Word)
+        weights = cast("Word", parts[0]) if is_word else _weights(parts)
         return Mixture(weights, temperature=1.0 if temperature is None else temperature)
     if len(parts) > 1:
         raise typer.BadParameter(f"--mixture {','.join(parts)}: give one file, or weights")

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Floats, IntegerLists, Integers, places
 from duckplets.base.progress import Progress
+from duckplets.base.settings import from_plain, to_plain
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import Work, working
@@ -38,7 +39,7 @@ from duckplets.pools.compile import compile_pool
 from duckplets.pools.labels import labels_of
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25, RangeOn, Sampling, bm25_from, given_settings, settled
+from duckplets.recipes.bm25 import Bm25, RangeOn, Sampling, given_settings, settled
 from duckplets.recipes.bm25 import WhenShort as Policy
 from duckplets.recipes.recipes import TripletRecipe
 
@@ -220,7 +221,7 @@ class _Pair:
         self._target = Target(
             recipe=scores.recipe,
             method="given",
-            settings={"bm25": self._settings.to_dict()},
+            settings={"bm25": to_plain(self._settings, defaults=False)},
             anchors=len(self._guards.anchors),
             searched=len(self._guards.documents),
             **where,
@@ -280,7 +281,7 @@ class _Pair:
 
 def _choosing(recipe: TripletRecipe, given: Mapping[str, Any]) -> Bm25:
     """Return what chooses among scores that came from elsewhere, as ``mine`` would have it."""
-    asked = bm25_from(given)
+    asked = from_plain(Bm25, given, RecipeError, "bm25")
     by = recipe.by.choosing() if isinstance(recipe.by, Bm25) else recipe.by
     return settled(recipe.name, by, asked if given else None)
 

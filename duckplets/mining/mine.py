@@ -25,6 +25,7 @@ from duckplets.base.arrays import IntegerLists
 from duckplets.base.atomic import aside_of, remove
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, listed
+from duckplets.base.settings import from_plain, to_plain
 from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
@@ -33,7 +34,7 @@ from duckplets.engine.inline import INLINE
 from duckplets.engine.local import LocalEngine
 from duckplets.engine.protocol import Engine
 from duckplets.engine.work import Work, working
-from duckplets.errors import DamagedFileError, QueryError
+from duckplets.errors import DamagedFileError, QueryError, RecipeError
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store
@@ -54,7 +55,6 @@ from duckplets.recipes.bm25 import (
     RangeOn,
     Sampling,
     Scope,
-    bm25_from,
     given_settings,
     settled,
 )
@@ -319,7 +319,7 @@ class _Job:
             return self._why_empty()
         of = of if in_shards else self._index(work.engine)
         count = len(guards.anchors) if of is not None else 0
-        made_with = {"bm25": self.settings.to_dict()}
+        made_with = {"bm25": to_plain(self.settings, defaults=False)}
         made_with |= {"terms": of.terms.to_dict()} if of is not None else {}
         target = Target(
             recipe=self.recipe,

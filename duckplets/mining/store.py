@@ -22,8 +22,9 @@ from typing import Any
 import pyarrow as pa
 
 from duckplets.base.plain import StoredJson
+from duckplets.base.settings import from_plain, to_plain
 from duckplets.db.database import Database
-from duckplets.errors import DamagedFileError, StateMismatchError
+from duckplets.errors import DamagedFileError, RecipeError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
@@ -31,7 +32,7 @@ from duckplets.mining.report import PairReport
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25, bm25_from
+from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
@@ -185,7 +186,9 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
         differ = [n for n in _SELECTING if mining.definition.get(n) != definition_of(recipe).get(n)]
         return f"the recipe has changed: {', '.join(differ)}"
     if isinstance(recipe.by, Bm25) and mining.method == "bm25":
-        asked, had = _mined_by(recipe.by).to_dict(), _mined_by(mining.settings).to_dict()
+        asked, had = (
+            to_plain(_mined_by(by), defaults=False) for by in (recipe.by, mining.settings)
+        )
         if asked != had:
             return (
                 f"they were mined with {had or 'the defaults'}, the recipe says {asked or 'those'}"
@@ -389,7 +392,7 @@ class _Plain:
     def bm25(self) -> Bm25:
         """Return which candidates were kept."""
         with self._place.making("settings"):
-            return bm25_from(self.settings.get("bm25", {}))
+            return from_plain(Bm25, self.settings.get("bm25", {}), RecipeError, "bm25")
 
 
 def _mining(database: Database, row: tuple[Any, ...]) -> Mining:

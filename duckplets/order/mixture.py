@@ -13,20 +13,13 @@ from fractions import Fraction
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from duckplets.base.sanitize import listed
+from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
 from duckplets.order.changes import Change
-from duckplets.order.mixture_toml import read_mixture
-from duckplets.order.weights import (
-    Weight,
-    Weights,
-    Word,
-    checked_positive,
-    checked_step,
-    checked_word,
-)
+from duckplets.order.weights import Factor, Shares, Step, Weight, Word
 
 if TYPE_CHECKING:
     from duckplets.base.documents import DocumentLimits
@@ -45,14 +38,13 @@ class Phase:
         lr_scale: Factor for the learning rate while the phase is in force; more than 0.
     """
 
-    start_step: int
-    weights: Mapping[str, float]
-    lr_scale: float = 1.0
+    start_step: Step
+    weights: Shares
+    lr_scale: Factor = 1.0
 
     def __post_init__(self) -> None:
-        step = checked_step("phase", "start_step", self.start_step)
-        _set(self, start_step=step, weights=Weights(self.weights, f"phase at step {step}"))
-        _set(self, lr_scale=checked_positive(f"phase at step {step}", "lr_scale", self.lr_scale))
+        step = checked("start_step", self.start_step, Step, MixtureError, "phase")
+        check(self, MixtureError, f"phase at step {step}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +60,18 @@ class Anneal:
         lr_scale: Factor for the learning rate, in full from ``start_step`` on; more than 0.
     """
 
-    start_step: int
-    weights: Mapping[str, float]
-    end_step: int | None = None
-    lr_scale: float = 1.0
+    start_step: Step
+    weights: Shares
+    end_step: Step | None = None
+    lr_scale: Factor = 1.0
 
     def __post_init__(self) -> None:
-        start = checked_step("anneal", "start_step", self.start_step)
-        _set(self, start_step=start, weights=Weights(self.weights, "anneal"))
-        _set(self, lr_scale=checked_positive("anneal", "lr_scale", self.lr_scale))
-        if self.end_step is None:
-            return
-        end = checked_step("anneal", "end_step", self.end_step)
-        if end <= start:
+        check(self, MixtureError, "anneal")
+        if self.end_step is not None and self.end_step <= self.start_step:
             raise MixtureError(
-                f"anneal: end_step={end} must be more than start_step={start}; leave it out to "
-                f"change the weights at once"
+                f"anneal: end_step={self.end_step} must be more than start_step={self.start_step}; "
+                f"leave it out to change the weights at once"
             )
-        _set(self, end_step=end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +91,21 @@ class Mixture:
             ``"proportional"`` and ``"equal"`` mean; filled in when a run is opened.
     """
 
-    weights: Mapping[str, float] | Word = "proportional"
-    temperature: float = 1.0
+    weights: Word | Shares = "proportional"
+    temperature: Factor = 1.0
     phases: Sequence[Phase] = ()
     anneal: Anneal | None = None
-    omitted: float | None = None
+    omitted: Annotated[float, Bounds(0)] | None = None
     lengths: Mapping[str, int] = field(default_factory=dict, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        given: Any = self.weights
-        is_word = isinstance(given, str)
-        _set(self, weights=(checked_word if is_word else Weights)(given, "mixture"))
-        if self.omitted is not None:
-            _set(self, omitted=Weights({"omitted": self.omitted}, "mixture")["omitted"])
-        lengths = Weights(self.lengths, "mixture: lengths")
-        _set(self, lengths={name: int(length) for name, length in lengths.items()})
-        _set(self, temperature=checked_positive("mixture", "temperature", self.temperature))
-        _set(self, phases=_phases(self.phases))
-        if not (self.anneal is None or isinstance(self.anneal, Anneal)):
-            raise MixtureError(f"mixture: anneal={self.anneal!r}: give an Anneal(…) or None")
+        check(self, MixtureError, "mixture")
+        for before, after in pairwise(self.phases):
+            if after.start_step <= before.start_step:
+                raise MixtureError(
+                    f"mixture: a phase at step {after.start_step} after one at step "
+                    f"{before.start_step}; start_step must rise from phase to phase"
+                )
         if self.phases and self.anneal is not None:
             raise MixtureError(
                 "mixture: phases and anneal together; give one of them (an anneal at once is the "
@@ -162,37 +144,22 @@ class Mixture:
             lr_scale = 0.5
 
         Raises:
-            MixtureError: The file is missing, unreadable or wrong; the message names the file
-                and, for everything wrong in it, table and key.
+            MixtureError: The file is missing, unreadable or wrong; the message names the file,
+                table and key.
         """
-        return cls.from_dict(read_mixture(path, limits))
+        from duckplets.order.mixture_toml import read_mixture
+
+        return read_mixture(path, limits)
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Mixture:
-        """Return the mixture of a dict that ``to_dict`` made.
-
-        Raises:
-            MixtureError: A key is unknown or missing, or a value is wrong.
-        """
-        values = dict(_table("mixture", d, _KEYS))
-        phases = values.get("phases", [])
-        if not isinstance(phases, list | tuple):
-            raise MixtureError(f"mixture: phases={phases!r}: give a list")
-        values["phases"] = [_change(Phase, f"phases[{i}]", d) for i, d in enumerate(phases)]
-        if values.get("anneal") is not None:
-            values["anneal"] = _change(Anneal, "anneal", values["anneal"])
-        return cls(**values)
+        """Return the mixture of a dict that ``to_dict`` made."""
+        return from_plain(cls, d, MixtureError, "mixture")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values fit for JSON, from which ``from_dict`` makes an equal mixture."""
-        return {
-            "weights": self.weights if isinstance(self.weights, str) else dict(self.weights),
-            "temperature": self.temperature,
-            "phases": [_plain(phase) for phase in self.phases],
-            "anneal": None if self.anneal is None else _plain(self.anneal),
-            "omitted": self.omitted,
-            "lengths": dict(self.lengths),
-        }
+        plain: dict[str, Any] = to_plain(self)
+        return plain
 
     def check(self, sources: Sequence[str]) -> None:
         """Check the names and the weights of every phase against the sources of a run.
@@ -280,14 +247,14 @@ class Mixture:
         Raises:
             MixtureError: A name is no source, a weight is wrong, or every source would weigh 0.
         """
-        given, known = Weights(weights, what), {*sources}
+        given, known = checked("weights", weights, Shares, MixtureError, what), {*sources}
         for name in given:
             if name not in known:
                 raise MixtureError(
                     f"{what}: no source {name!r}{nearest(name, sources)}; there are: "
                     f"{listed(sources)}"
                 )
-        merged: dict[str, Weight] = {**self.declared(sources), **given}
+        merged = {**self.declared(sources), **given}
         if not any(merged.values()):
             raise MixtureError(
                 f"{what}: every source has weight 0; give at least one more than that (what is not "
@@ -324,10 +291,6 @@ class Mixture:
         return tuple(self.phases) if self.anneal is None else (self.anneal,)
 
 
-_KEYS = dict.fromkeys(("weights", "temperature", "phases", "anneal", "omitted", "lengths"), False)
-_CHANGE_KEYS = {"start_step": True, "weights": True, "lr_scale": False}
-
-
 def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None) -> Mixture:
     """Return the mixture a caller means.
 
@@ -342,7 +305,7 @@ def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None
     if value is None or isinstance(value, Mapping):
         return Mixture() if value is None else Mixture(value)
     if isinstance(value, str) and not (Path(value).suffix or Path(value).exists()):
-        return Mixture(checked_word(value, "mixture"))
+        return Mixture(value)  # type: ignore[arg-type]
     if isinstance(value, str | PathLike):
         return Mixture.from_toml(value)
     raise MixtureError(
@@ -382,53 +345,3 @@ def _described(mixture: Mixture) -> dict[str, str]:
             f"{dict(anneal.weights)}, lr_scale {anneal.lr_scale:g}"
         )
     return parts
-
-
-# -- checks -----------------------------------------------------------------------------------
-
-
-def _set(made: Phase | Anneal | Mixture, **values: Any) -> None:
-    for name, value in values.items():
-        object.__setattr__(made, name, value)
-
-
-def _phases(phases: Any) -> tuple[Phase, ...]:
-    is_list = isinstance(phases, Sequence) and not isinstance(phases, str)
-    if not is_list or not all(isinstance(phase, Phase) for phase in phases):
-        raise MixtureError(f"mixture: phases={phases!r}: give a list of Phase(…)")
-    for before, after in pairwise(phases):
-        if after.start_step <= before.start_step:
-            raise MixtureError(
-                f"mixture: a phase at step {after.start_step} after one at step "
-                f"{before.start_step}; start_step must rise from phase to phase"
-            )
-    return tuple(phases)
-
-
-# -- plain values -----------------------------------------------------------------------------
-
-
-def _plain(change: Phase | Anneal) -> dict[str, Any]:
-    plain = {"start_step": change.start_step, "weights": dict(change.weights)}
-    if isinstance(change, Anneal):
-        plain["end_step"] = change.end_step
-    return plain | {"lr_scale": change.lr_scale}
-
-
-def _change(made: type[Any], what: str, d: Any) -> Any:
-    keys = _CHANGE_KEYS | ({"end_step": False} if made is Anneal else {})
-    return made(**_table(f"mixture: {what}", d, keys))
-
-
-def _table(what: str, d: Any, keys: Mapping[str, bool]) -> Mapping[str, Any]:
-    """Check the keys of a dict against ``{key: whether it is required}``."""
-    if not isinstance(d, Mapping):
-        raise MixtureError(f"{what}: give a dict of {', '.join(keys)}, not {d!r}")
-    for key in d:
-        if key not in keys:
-            hint = nearest(str(key), keys)
-            raise MixtureError(f"{what}: unknown key {key!r}{hint}; keys: {', '.join(keys)}")
-    for key, required in keys.items():
-        if required and key not in d:
-            raise MixtureError(f"{what}: {key} is missing")
-    return d

@@ -22,11 +22,13 @@ from itertools import islice, pairwise, zip_longest
 import numpy as np
 
 from duckplets.base.arrays import Integers
+from duckplets.base.settings import checked
+from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Share, Stairs
 from duckplets.order.changes import Change, Event
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import key
-from duckplets.order.weights import checked_positive, checked_step, exact_shares
+from duckplets.order.weights import Factor, Step, exact_shares
 
 Events = Mapping[int, Event]
 
@@ -97,7 +99,7 @@ class Schedule:
             self._append(change, mixture.temperature)
         self.planned = {name for segment in self._segments for name in segment.names}
         for step, event in sorted((events or {}).items(), key=lambda item: item[0]):
-            self._set(checked_step("set_weights", "step", step), event)
+            self._set(checked("step", step, Step, MixtureError, "set_weights"), event)
 
     @property
     def events(self) -> dict[int, Event]:
@@ -298,7 +300,9 @@ class Schedule:
         before = self._events[-1] if self._events else None
         temperature = event.temperature
         if temperature is not None:
-            temperature = checked_positive("set_weights", "temperature", temperature)
+            temperature = checked(
+                "temperature", temperature, Factor, MixtureError, "set_weights"
+            )
         elif before is not None:
             temperature = before.event.temperature
         weights = self.mixture.changed(self.sources, event.weights, "set_weights")

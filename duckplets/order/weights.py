@@ -1,33 +1,24 @@
-"""Check the weights, steps and factors that a user writes for a mixture, and make them exact."""
+"""Kinds of weights, steps and factors of a mixture, and weights made exact."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from numbers import Integral, Real
-from typing import Any, Literal, TypeAlias, cast, get_args
-
-import numpy as np
+from typing import Annotated, Literal, TypeAlias
 
 from duckplets.base.checks import MAX_POSITION
-from duckplets.errors import MixtureError, nearest
-
-__all__ = [
-    "Weight",
-    "Weights",
-    "Word",
-    "as_word",
-    "checked_positive",
-    "checked_step",
-    "checked_word",
-    "exact_shares",
-    "exact_weights",
-]
+from duckplets.base.settings import Bounds
+from duckplets.errors import MixtureError
 
 Weight: TypeAlias = float | Fraction
+Shares = Annotated[
+    Mapping[str, Annotated[float, Bounds(0)]], "a weight for each name, as in {'web': 0.7}"
+]
+Factor = Annotated[float, Bounds(above=0)]
+Step = Annotated[int, Bounds(0, MAX_POSITION)]
 Word: TypeAlias = Literal["proportional", "equal"]
 
 _MAX_TOTAL = 1 << 44  # of integer weights
@@ -36,116 +27,6 @@ _MAX_TOTAL = 1 << 44  # of integer weights
 # of floats are not. The digits beyond the kept ones go, so that 4 at T = 2 is 2 and not 1.99…9.
 _FINE, _KEPT = Context(prec=60), Context(prec=40)
 _LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all below is one part
-
-
-class Weights(Mapping[str, float]):
-    """A weight for each name: checked, copied, and not to be changed.
-
-    Args:
-        weights: A finite number of at least 0 for each name.
-        what: Where they stand, for messages.
-
-    Raises:
-        MixtureError: They are no mapping, or a name or a number is wrong.
-    """
-
-    __slots__ = ("_weights",)
-    _weights: dict[str, float]
-
-    def __init__(self, weights: Mapping[str, float], what: str) -> None:
-        if not isinstance(weights, Mapping):
-            raise MixtureError(
-                f"{what}: give a weight for each name, as in {{'web': 0.7}}, not {weights!r}"
-            )
-        self._weights = {_name(what, name): _weight(what, name, w) for name, w in weights.items()}
-
-    def __getitem__(self, name: str) -> float:
-        return self._weights[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._weights)
-
-    def __len__(self) -> int:
-        return len(self._weights)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._weights.items()))
-
-    def __repr__(self) -> str:
-        return repr(self._weights)
-
-
-def as_word(value: Any) -> Word | None:
-    """Return a word that stands for the weights of all sources; None for anything else."""
-    return cast(Word, value) if isinstance(value, str) and value in get_args(Word) else None
-
-
-def checked_word(value: Any, what: str) -> Word:
-    """Return the same.
-
-    Raises:
-        MixtureError: It is something else.
-    """
-    if (word := as_word(value)) is not None:
-        return word
-    raise MixtureError(
-        f"{what}: give a weight for each name, as in {{'web': 0.7}}, 'proportional', 'equal', or "
-        f"the path of a TOML file, not {value!r}{nearest(str(value), get_args(Word))}"
-    )
-
-
-def checked_positive(what: str, name: str, value: Any) -> float:
-    """Return a finite number above 0 as a float.
-
-    Raises:
-        MixtureError: It is something else.
-    """
-    number = _number(value)
-    if 0 < number < math.inf:
-        return number
-    raise MixtureError(f"{what}: {name}={value!r}; give a finite number above 0")
-
-
-def checked_step(what: str, name: str, value: Any) -> int:
-    """Return the number of a step, which counts from 0.
-
-    Raises:
-        MixtureError: It is something else.
-    """
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if whole and 0 <= int(value) <= MAX_POSITION:
-        return int(value)
-    told = f" to {MAX_POSITION}" if whole and int(value) > 0 else ""
-    told_value = f"(a number of {int(value).bit_length()} bits)" if told else repr(value)
-    raise MixtureError(f"{what}: {name}={told_value}; give an integer from 0{told}")
-
-
-def _name(what: str, name: Any) -> str:
-    if isinstance(name, str) and name:
-        return name
-    raise MixtureError(f"{what}: source name {name!r}; give the name of a source as text")
-
-
-def _weight(what: str, name: str, weight: Any) -> float:
-    number = _number(weight)
-    if 0 <= number < math.inf:
-        return number
-    raise MixtureError(
-        f"{what}: source {name!r} has weight {weight!r}; give a finite number from 0"
-    )
-
-
-def _number(value: Any) -> float:
-    """Return a number as a float, anything else as NaN; -0.0 becomes 0."""
-    if not isinstance(value, Real) or isinstance(value, bool):
-        return math.nan
-    try:
-        return float(value) + 0.0
-    except OverflowError:
-        return math.inf
-
-
-# -- as integers in their exact ratio ----------------------------------------------------------
 
 
 def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
@@ -161,12 +42,10 @@ def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
 @lru_cache(maxsize=256)
 def _integers(exact: tuple[Fraction, ...]) -> tuple[int, ...]:
     total = sum(exact)
-    common = 1
-    for fraction in exact:
-        common = np.lcm.reduce(np.array([common, fraction.denominator], dtype=object))
-    integers = [int(f * common) for f in exact]
-    divisor = np.gcd.reduce(np.array(integers, dtype=object)) or 1
-    integers = [i // int(divisor) for i in integers]
+    common = math.lcm(*(fraction.denominator for fraction in exact))
+    integers = [int(fraction * common) for fraction in exact]
+    divisor = math.gcd(*integers) or 1
+    integers = [integer // divisor for integer in integers]
     if sum(integers) > _MAX_TOTAL:
         integers = [max(1, round(f / total * (_MAX_TOTAL - len(exact)))) if f else 0 for f in exact]
     return tuple(integers)

@@ -110,7 +110,7 @@ def _by_hash(parts: tuple[str, ...], anchor: str, negative: str, *, forbids: boo
 def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
     from sqlglot import exp
 
-    condition = pair_condition(strategy.condition)
+    condition = pair_condition(strategy.sql)
     forbids = condition.inequality and not condition.equality
     tree = condition.tree.copy()
     if forbids:
@@ -268,7 +268,7 @@ def triplet_fills(
     }
     for selector in (recipe.positive, recipe.negative):
         if selector.kind == "near_date":
-            fills["nearest_days"] = str(selector.days)
+            fills["nearest_days"] = str(selector.near_date)
             fills["nearest_condition"] = selector_condition(selector, staged=staged)
     if recipe.negative.kind == "near_date":
         # Negatives never leave their source, so the nearest record must not either.
@@ -310,7 +310,7 @@ def _slot(selector: Selector) -> str:
     if selector.kind == "near_date":
         return "slot.role = 'context'"
     if selector.kind == "position":
-        return f"slot.position = {selector.index}"
+        return f"slot.position = {selector.position}"
     return "slot.role <> 'rejected'"
 
 
@@ -322,7 +322,7 @@ def facts_of(recipe: TripletRecipe | TextRecipe) -> Mapping[str, Fact]:
         if selector.where is not None:
             found |= told(where_condition(selector.where), _slot(selector))[1]
     if isinstance(recipe, TripletRecipe) and isinstance(recipe.strategy, SqlStrategy):
-        condition = pair_condition(recipe.strategy.condition)
+        condition = pair_condition(recipe.strategy.sql)
         for term in (*condition.anchor_terms, *condition.negative_terms):
             found |= told(term)[1]
     return found

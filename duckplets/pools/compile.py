@@ -126,7 +126,7 @@ class CompiledPool:
         recipe = self.recipe
         found = [s.where for s in recipe.selectors if s.where is not None]
         strategy = getattr(recipe, "strategy", None)
-        found += [strategy.condition] if isinstance(strategy, SqlStrategy) else []
+        found += [strategy.sql] if isinstance(strategy, SqlStrategy) else []
         conditions = "".join(f", condition {shown(c, 80)!r}" for c in dict.fromkeys(found))
         source, split = self.parameters["source"], self.parameters["split"]
         return f"recipe {recipe.name!r}, source {source!r}, split {split!r}{conditions}"

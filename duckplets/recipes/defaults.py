@@ -9,28 +9,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal
 
-from duckplets.errors import RecipeError, nearest
+from duckplets.base.settings import checked
+from duckplets.errors import RecipeError
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
-from duckplets.recipes.selectors import Role, Selector, any_section, check_choice, role
+from duckplets.recipes.selectors import Role, Selector, any_section, role
 
 Preset = Literal["crate"]
+Defaults = Literal["roles", "documents", "text", "dated", "pairs", "ready"]
 
 TEXTS = "texts"  # the name of a source's derived text recipe
 USUAL = "anchor_context"  # the default that says nothing of negatives
 
 
 def checked_preset(preset: Any) -> Preset | None:
-    """Return a preset.
-
-    Raises:
-        RecipeError: There is none of that name.
-    """
-    if preset is None or (isinstance(preset, str) and preset in get_args(Preset)):
-        return cast("Preset | None", preset)
-    hint = nearest(preset, get_args(Preset)) if isinstance(preset, str) else ""
-    raise RecipeError(f"preset={preset!r}{hint}: give 'crate', or leave it out")
+    """Return the name of a preset, or None for none."""
+    found: Preset | None = checked("preset", preset, Preset | None, RecipeError)
+    return found
 
 
 def is_swapped(swap: bool | None, preset: Preset | None) -> bool:
@@ -64,7 +60,7 @@ def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[Triple
     if defaults == "ready":
         ready = replace(chosen, name="ready_negative", when_short="random")
         return (ready, replace(to_context, weight=0.25))
-    check_choice("defaults", defaults, ("roles", "documents", "text", "dated", "pairs", "ready"))
+    checked("defaults", defaults, Defaults, RecipeError)
     dated = (
         replace(to_context, name="anchor_context_other_date", strategy="other_date", weight=0.30),
         replace(to_anchor, name="anchor_anchor_other_date", strategy="other_date", weight=0.10),
@@ -74,10 +70,9 @@ def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[Triple
     return dated if preset else dated[::2]
 
 
-def long_section_recipe(role: str) -> TripletRecipe:
+def long_section_recipe(of_role: Role) -> TripletRecipe:
     """Return the recipe of two different windows of one record, for sections of a role."""
-    check_choice("role", role, get_args(Role))
-    windows = Selector("role", role=cast("Role", role), where="kind = 'window'")
+    windows = role(of_role, where="kind = 'window'")
     return TripletRecipe("long_section", windows, windows, windows, share="anchors")
 
 

@@ -9,18 +9,16 @@ checked as it is made, conditions included, and nothing here touches a database.
 
 from __future__ import annotations
 
-import math
 from dataclasses import KW_ONLY, dataclass
-from numbers import Real
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Annotated, Literal, TypeAlias
 
-from duckplets.base.checks import LONGEST_NAME, checked_name
-from duckplets.base.documents import SURROGATE
+from duckplets.base.checks import LONGEST_NAME
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import Bounds, Name, check
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.conditions import pair_condition
-from duckplets.recipes.selectors import Selector, check_choice
+from duckplets.recipes.selectors import Selector
 
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
@@ -28,25 +26,21 @@ By: TypeAlias = Literal["random", "bm25"] | Bm25
 Share = Literal["anchors"]
 NegativesFrom = Literal["source", "split"]
 WhenShort = Literal["drop", "random"]
+Weight = Annotated[float, Bounds(0)]
+Slot = Annotated[Selector, "a selector such as role('anchor')"]
+Sources = Annotated[tuple[str, ...], "a list of names of sources"]
 
-_LONGEST_DERIVED = 9  # signs that saved text recipes may have behind a triplet recipe's name
+_LONGEST_DERIVED = 9  # signs that text recipes may have behind a triplet recipe's name
 
 
 @dataclass(frozen=True, slots=True)
 class SqlStrategy:
-    """Negatives for which a condition holds; made by ``sql``.
+    """Negatives for which a condition holds over columns ``anchor.x`` and ``negative.x``."""
 
-    Attributes:
-        condition: SQL condition over columns ``anchor.x`` and ``negative.x``.
-    """
-
-    condition: str
+    sql: str
 
     def __post_init__(self) -> None:
-        pair_condition(self.condition)
-
-
-Strategy: TypeAlias = StrategyName | SqlStrategy
+        pair_condition(self.sql)
 
 
 def sql(condition: str) -> SqlStrategy:
@@ -85,64 +79,43 @@ class TripletRecipe:
         sources: Names of the sources it is limited to; None means all.
     """
 
-    name: str
-    anchor: Selector
-    positive: Selector
-    negative: Selector
+    name: Annotated[str, Name(LONGEST_NAME)]
+    anchor: Slot
+    positive: Slot
+    negative: Slot
     _: KW_ONLY
-    strategy: Strategy = "other_record"
+    strategy: StrategyName | SqlStrategy = "other_record"
     by: By | None = None
     negatives_from: NegativesFrom = "source"
     when_short: WhenShort = "drop"
-    weight: float = 1.0
+    weight: Weight = 1.0
     share: Share | None = None
     instruction: str | None = None
     allow_same_anchor_positive: bool = False
     per: Per = "record"
-    sources: tuple[str, ...] | None = None
+    sources: Sources | None = None
 
     def __post_init__(self) -> None:
-        what = _check_common(self, LONGEST_NAME)
-        for slot in ("anchor", "positive", "negative"):
-            _check_selector(f"{what}: {slot}", getattr(self, slot), near=slot != "anchor")
-        if not isinstance(self.strategy, SqlStrategy):
-            check_choice(f"{what}: strategy", self.strategy, get_args(StrategyName))
-        if not (self.by is None or isinstance(self.by, Bm25)):
-            check_choice(f"{what}: by", self.by, ("random", "bm25"))
-        self._check_together(what)
-        same = self.allow_same_anchor_positive
-        if not isinstance(same, bool):
-            raise RecipeError(f"{what}: allow_same_anchor_positive must be a bool, not {same!r}")
-        if self.share is not None:
-            check_choice(f"{what}: share", self.share, get_args(Share))
-
-    @property
-    def selectors(self) -> tuple[Selector, ...]:
-        """Those of anchor, positive and negative."""
-        return (self.anchor, self.positive, self.negative)
-
-    def _check_together(self, what: str) -> None:
-        check_choice(f"{what}: negatives_from", self.negatives_from, get_args(NegativesFrom))
-        check_choice(f"{what}: when_short", self.when_short, get_args(WhenShort))
+        what = _checked(self)
         own, near = self.strategy == "same_record", self.negative.kind == "near_date"
-        if own and self.mined:
+        if near and (self.strategy != "other_record" or self.positive.kind == "near_date"):
             raise RecipeError(
-                f"{what}: by={self.by!r} ranks sections of other records, and strategy "
-                f"'same_record' takes the anchor's own; leave by at 'random'"
+                f"{what}: a near_date negative is chosen by its date already, and only one of "
+                f"positive and negative can be near_date; leave the strategy at 'other_record'"
             )
-        if self.mined and near:
+        reason = ""
+        if own:
+            reason = "strategy 'same_record' takes those of the anchor's own record"
+        elif near:
+            reason = "a near_date negative is the one record its date names, of the anchor's source"
+        if self.mined and reason:
             raise RecipeError(
-                f"{what}: a near_date negative is the one record its date names, so there is "
-                f"nothing to rank; leave by at 'random'"
+                f"{what}: by={self.by!r} ranks sections of other records, but {reason}; leave by "
+                f"at 'random'"
             )
-        if self.negatives_from == "split" and (own or near or self.mined):
-            reason = (
-                "strategy 'same_record' takes those of the anchor's own record"
-                if own
-                else "a near_date negative is of the anchor's source"
-                if near
-                else f"by={self.by!r} ranks those of the anchor's source"
-            )
+        if self.mined:
+            reason = f"by={self.by!r} ranks those of the anchor's source"
+        if self.negatives_from == "split" and reason:
             raise RecipeError(
                 f"{what}: negatives_from='split' draws at random from all sources, but {reason}; "
                 f"leave negatives_from at 'source'"
@@ -152,6 +125,11 @@ class TripletRecipe:
                 f"{what}: when_short={self.when_short!r} is for strategy='same_record', whose "
                 f"records may have too few negatives of their own; leave it out"
             )
+
+    @property
+    def selectors(self) -> tuple[Selector, ...]:
+        """Those of anchor, positive and negative."""
+        return (self.anchor, self.positive, self.negative)
 
     @property
     def mined(self) -> bool:
@@ -179,22 +157,18 @@ class TextRecipe:
         sources: Names of the sources it is limited to; None means all.
     """
 
-    name: str
-    selector: Selector | tuple[Selector, ...]
+    name: Annotated[str, Name(LONGEST_NAME + _LONGEST_DERIVED)]
+    selector: Slot | tuple[Slot, ...]
     _: KW_ONLY
-    weight: float = 1.0
+    weight: Weight = 1.0
     instruction: str | None = None
     per: Per = "record"
-    sources: tuple[str, ...] | None = None
+    sources: Sources | None = None
 
     def __post_init__(self) -> None:
-        what = _check_common(self, LONGEST_NAME + _LONGEST_DERIVED)
-        if isinstance(self.selector, list | tuple):
-            object.__setattr__(self, "selector", tuple(self.selector))
+        what = _checked(self)
         if not self.selectors:
-            raise RecipeError(f"{what}: selector must be one or several, not {self.selector!r}")
-        for selector in self.selectors:
-            _check_selector(f"{what}: selector", selector, near=False)
+            raise RecipeError(f"{what}: selector=(): give one or several")
 
     @property
     def selectors(self) -> tuple[Selector, ...]:
@@ -202,45 +176,22 @@ class TextRecipe:
         return self.selector if isinstance(self.selector, tuple) else (self.selector,)
 
 
-def _check_common(recipe: TripletRecipe | TextRecipe, longest: int) -> str:
-    """Check what both kinds have, make weight and sources uniform, and return who it is."""
-    name, weight, instruction = recipe.name, recipe.weight, recipe.instruction
-    checked_name(f"recipe name {shown(repr(name))}", name, RecipeError, longest=longest)
-    what = f"recipe {name!r}"
-    object.__setattr__(recipe, "weight", _weight(what, weight))
-    object.__setattr__(recipe, "sources", _sources(what, recipe.sources))
-    if isinstance(instruction, str) and SURROGATE.search(instruction):
-        raise RecipeError(f"{what}: instruction {shown(repr(instruction))} holds half of a pair")
-    if not (instruction is None or isinstance(instruction, str)):
-        raise RecipeError(f"{what}: instruction must be text or None, not {instruction!r}")
-    check_choice(f"{what}: per", recipe.per, get_args(Per))
+Recipe: TypeAlias = TripletRecipe | TextRecipe
+
+
+def _checked(recipe: Recipe) -> str:
+    """Check what both kinds have, name each source once, and return who it is."""
+    what = f"recipe {shown(repr(recipe.name), 80)}"
+    check(recipe, RecipeError, what)
+    if (sources := recipe.sources) is not None:
+        if not sources or "" in sources:
+            raise RecipeError(f"{what}: sources={sources!r}: give names of sources, or None")
+        object.__setattr__(recipe, "sources", tuple(dict.fromkeys(sources)))
+    is_text = isinstance(recipe, TextRecipe)
+    for slot in recipe.selectors if is_text else recipe.selectors[:1]:
+        if slot.kind == "near_date":
+            raise RecipeError(
+                f"{what}: {'selector' if is_text else 'anchor'}: near_date looks from an anchor, "
+                f"so only a positive or a negative can be one"
+            )
     return what
-
-
-def _weight(what: str, weight: Any) -> float:
-    if isinstance(weight, Real) and not isinstance(weight, bool):
-        try:
-            number = float(weight)
-        except OverflowError:
-            number = math.inf
-        if 0 <= number < math.inf:
-            return number
-    raise RecipeError(f"{what}: weight must be a finite number of at least 0, not {weight!r}")
-
-
-def _sources(what: str, sources: Any) -> tuple[str, ...] | None:
-    if sources is None:
-        return None
-    names = sources if isinstance(sources, list | tuple) else ()
-    if not names or not all(isinstance(name, str) and name for name in names):
-        raise RecipeError(f"{what}: sources must be a tuple of names or None, not {sources!r}")
-    return tuple(dict.fromkeys(names))
-
-
-def _check_selector(what: str, selector: Any, *, near: bool) -> None:
-    if not isinstance(selector, Selector):
-        raise RecipeError(f"{what} must be a selector such as role('anchor'), not {selector!r}")
-    if selector.kind == "near_date" and not near:
-        raise RecipeError(
-            f"{what}: near_date looks from an anchor, so only a positive or a negative can be one"
-        )

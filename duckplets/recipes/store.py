@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from duckplets.base.plain import StoredJson
@@ -23,24 +24,18 @@ from duckplets.recipes.defaults import (
     derived_text_recipe,
     long_section_recipe,
 )
-from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.files import check_names, from_dict, to_dict
+from duckplets.recipes.recipes import Recipe as Recipe
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.recipes.selectors import Role
 
-Recipe = TripletRecipe | TextRecipe
 LONG_SECTION = "long_section"
 _NO_SOURCES = "the corpus has no sources yet; ingest some text first"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRecipes:
-    """What a sampler draws from one source.
-
-    Attributes:
-        source: Its name.
-        recipes: In order.
-        optional: Names of recipes that may find no anchor: those nobody asked for.
-    """
+    """The recipes that a sampler draws a source by; ``optional`` ones may find no anchor."""
 
     source: str
     recipes: tuple[Recipe, ...]
@@ -84,6 +79,9 @@ class SourceDefaults:
         return tuple(texts)
 
 
+# -- what is stored ---------------------------------------------------------------------------
+
+
 def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
     """Return the sources of a version by name, with what each offers.
 
@@ -95,7 +93,7 @@ def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
     for name, defaults, recipes, weight, controlled in rows:
         way = "Read the source again, or put back an earlier copy of the file."
         place = StoredJson(database.path, "sources", f"source {name!r}", way)
-        definitions = place.read("recipes", recipes or "[]", [{"kind": str, "name": str}])
+        definitions = place.read("recipes", recipes or "[]", [dict])
         with place.making("recipes"):
             own = tuple(map(from_dict, definitions))
             found[name] = SourceDefaults(defaults, own, weight, controlled)
@@ -115,13 +113,15 @@ def brought(source: object, name: str) -> str | None:
     where = f"source {name!r}: recipes"
     if not isinstance(recipes, list | tuple):
         raise RecipeError(f"{where}={recipes!r}: give a list of recipes")
-    if wrong := [r for r in recipes if not isinstance(r, TripletRecipe | TextRecipe)]:
-        raise RecipeError(
-            f"{where}: {wrong[0]!r} is no recipe; give TripletRecipe(…) or TextRecipe(…)"
-        )
-    names = [recipe.name for recipe in recipes]
-    if twice := sorted({n for n in names if names.count(n) > 1}):
-        raise RecipeError(f"{where}: two are named {twice[0]!r}; rename one of them")
+    for recipe in recipes:
+        if not isinstance(recipe, Recipe):
+            raise RecipeError(
+                f"{where}: {recipe!r} is none; give TripletRecipe(…) or TextRecipe(…)"
+            )
+    try:
+        check_names(recipes)
+    except RecipeError as error:
+        raise RecipeError(f"{where}: {error}") from None
     return json.dumps([to_dict(recipe) for recipe in recipes])
 
 
@@ -139,18 +139,15 @@ def add(database: Database, recipe: Recipe) -> bool:
             f"another name"
         )
     parts = to_dict(recipe)
-    kind = "text" if isinstance(recipe, TextRecipe) else "triplet"
+    row = {"name": recipe.name, "kind": parts["kind"], "definition": json.dumps(parts)}
     with database.transaction():
-        database.run(
-            "recipes/store/add",
-            {"name": recipe.name, "kind": kind, "definition": json.dumps(parts)},
-        )
+        database.run("recipes/store/add", row)
     return True
 
 
 def remove(database: Database, name: str) -> None:
-    """Remove a stored recipe."""
-    names = _names(database)
+    """Remove a stored recipe, also one that is damaged."""
+    names = [name for name, _ in database.run("recipes/store/list")]
     if name not in names:
         raise _unknown(name, names)
     with database.transaction():
@@ -167,23 +164,13 @@ def stored(database: Database) -> list[Recipe]:
     for name, definition in database.run("recipes/store/list"):
         way = f"Remove it: duckplets recipe remove {database.path} {shlex.quote(name)}"
         place = StoredJson(database.path, "recipes", f"recipe {name!r}", way)
-        parts = place.read("definition", definition, {"kind": str, "name": str})
+        parts = place.read("definition", definition, dict)
         with place.making("definition"):
             found.append(from_dict(parts))
     return found
 
 
-def names(database: Database, version: int) -> list[str]:
-    """Return the names of all recipes that may be asked for: stored, brought or default ones."""
-    brought = (r.name for of in sources_of(database, version).values() for r in of.known())
-    is_long = bool(database.run("recipes/store/long_sections")[0][0])
-    own = [LONG_SECTION] if is_long else []
-    return list(dict.fromkeys([*_names(database), *brought, *own]))
-
-
-def _names(database: Database) -> list[str]:
-    """Return the names of the stored recipes, also of those that are damaged."""
-    return [name for name, _ in database.run("recipes/store/list")]
+# -- what is drawn ----------------------------------------------------------------------------
 
 
 def resolve(
@@ -205,64 +192,60 @@ def resolve(
     Raises:
         RecipeError: An unknown or repeated name, or none of the needed kind.
     """
-    sources = sources_of(database, version)
-    known = stored(database)
-    chosen = [r for r in known if kind == "texts" or is_triplet(r)]
+    sources, known = sources_of(database, version), stored(database)
+    chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]
     if given:  # only then are the defaults needed, whose conditions take a while to parse
-        chosen = _named(given, [*also, *known, *_all_brought(sources, preset)]) or chosen
+        chosen = _named(given, [*also, *known, *_defaults(sources, preset)]) or chosen
+    places: dict[str | None, list[int]] = defaultdict(list)
+    for place, recipe in enumerate(chosen):
+        for name in recipe.sources or (None,):
+            if name is not None and name not in sources:
+                raise RecipeError(f"recipe {recipe.name!r}: {_no_source(name, sources)}")
+            places[name].append(place)
     long_roles: dict[str, Role] = {}
-    if not chosen and long_sections and kind != "texts" and _has_longer(database, max_tokens):
-        where = {"split": split, "version": version, "max_tokens": max_tokens}
-        long_roles = dict(database.run("recipes/store/long_roles", where))
-    resolved, of_source = [], _by_source(chosen)
-    for source, brought in sources.items():
-        recipes: Sequence[Recipe] = of_source(source)
+    if not chosen and long_sections and kind != "texts":
+        most = {"max_tokens": max_tokens}
+        if database.run("recipes/store/has_longer", most)[0][0]:
+            where = {"split": split, "version": version, **most}
+            long_roles = dict(database.run("recipes/store/long_roles", where))
+    resolved = []
+    for source, defaults in sources.items():
+        recipes: Sequence[Recipe] = [chosen[i] for i in sorted(places[source] + places[None])]
         extra: list[Recipe] = []
         if not chosen:
-            if source in long_roles and not brought.own:
+            if source in long_roles and not defaults.own:
                 extra = [long_section_recipe(long_roles[source])]
-            recipes = [*brought.recipes(preset), *extra]
-        optional = frozenset(r.name for r in extra)
-        resolved.append(SourceRecipes(source, brought.of_kind(recipes, kind), optional))
-    _check(resolved, chosen, kind, sources)
-    return resolved
-
-
-def _check(
-    resolved: list[SourceRecipes],
-    chosen: Sequence[Recipe] | None,
-    kind: str,
-    sources: Iterable[str],
-) -> None:
-    for recipe in chosen or []:
-        for name in recipe.sources or ():
-            if name not in sources:
-                raise RecipeError(
-                    f"recipe {recipe.name!r}: no source {name!r}{nearest(name, sources)}; there "
-                    f"are: {listed(sources) or 'none'}"
-                )
-    for of_source in resolved:
-        names = [r.name for r in of_source.recipes]
-        twice = {name for name in names if names.count(name) > 1}
-        if twice:
-            raise RecipeError(f"two recipes are named {sorted(twice)[0]!r}; rename one of them")
-    if chosen and not any(of_source.recipes for of_source in resolved):
+            recipes = [*defaults.recipes(preset), *extra]
+        found = SourceRecipes(
+            source, defaults.of_kind(recipes, kind), frozenset(r.name for r in extra)
+        )
+        check_names(found.recipes)
+        resolved.append(found)
+    if chosen and not any(found.recipes for found in resolved):
         raise RecipeError(f"none of the given recipes makes {kind}; give a triplet recipe")
+    return resolved
 
 
 def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
     by_name = {recipe.name: recipe for recipe in known}
     found: list[Recipe] = []
-    for recipe in [given] if isinstance(given, str | TripletRecipe | TextRecipe) else given:
-        if isinstance(recipe, TripletRecipe | TextRecipe):
-            found.append(recipe)
-        elif not isinstance(recipe, str):
-            raise RecipeError(f"recipes: {recipe!r} is neither a recipe nor the name of one")
-        elif recipe in by_name:
-            found.append(by_name[recipe])
-        else:
+    for recipe in [given] if isinstance(given, str | Recipe) else given:
+        if isinstance(recipe, str) and recipe not in by_name:
             raise _unknown(recipe, by_name)
+        found.append(by_name[recipe] if isinstance(recipe, str) else recipe)
+        if not isinstance(found[-1], Recipe):
+            raise RecipeError(f"recipes: {recipe!r} is neither a recipe nor the name of one")
     return found
+
+
+# -- by name ----------------------------------------------------------------------------------
+
+
+def names(database: Database, version: int) -> list[str]:
+    """Return the names of all recipes that may be asked for: stored, brought or default ones."""
+    stored_names = [name for name, _ in database.run("recipes/store/list")]
+    brought = _defaults(sources_of(database, version), None, long=_has_windows(database))
+    return list(dict.fromkeys([*stored_names, *(recipe.name for recipe in brought)]))
 
 
 def find(
@@ -281,21 +264,19 @@ def find(
         source: Whose recipe is meant where sources differ; by default that of the first.
         preset: Whose defaults are meant.
     """
-    sources = sources_of(database, version)
-    of_corpus = stored(database)
-    brought = sources.get(source or "") or next(iter(sources.values()), None)
-    own = brought.known(preset) if brought else []
-    known = [*_all_brought(sources, preset), *own, *of_corpus]
-    by_name = {recipe.name: recipe for recipe in known}
-    if name == TEXTS not in by_name and brought is not None:
-        told = [r for r in of_corpus if not source or r.sources is None or source in r.sources]
-        return brought.of_kind(told or brought.recipes(), "texts")[0]
+    sources, of_corpus = sources_of(database, version), stored(database)
+    meant = sources.get(source or "") or next(iter(sources.values()), None)
+    own = meant.known(preset) if meant else []
+    by_name = {r.name: r for r in [*_defaults(sources, preset), *own, *of_corpus]}
+    if name == TEXTS not in by_name and meant is not None:
+        fitting = [r for r in of_corpus if not source or r.sources is None or source in r.sources]
+        return meant.of_kind(fitting or meant.recipes(), "texts")[0]
     if name not in by_name:
         if not sources:
             raise RecipeError(f"no recipe {name!r}: {_NO_SOURCES}")
-        is_long = bool(database.run("recipes/store/long_sections")[0][0])
-        names = [r.name for r in known if is_long or r.name != LONG_SECTION]
-        raise _unknown(name, [*names, TEXTS])
+        if not _has_windows(database):
+            by_name.pop(LONG_SECTION)
+        raise _unknown(name, [*by_name, TEXTS])
     return by_name[name]
 
 
@@ -319,44 +300,27 @@ def first_source(database: Database, recipe: Recipe, version: int) -> str:
 
 def check_source(database: Database, source: str, version: int) -> None:
     """Refuse a name that is no source of a version."""
-    sources = sources_of(database, version)
-    if source not in sources:
-        raise RecipeError(
-            f"no source {source!r}{nearest(source, sources)}; there are: "
-            f"{listed(sources) or 'none'}"
-        )
+    if source not in (sources := sources_of(database, version)):
+        raise RecipeError(_no_source(source, sources))
 
 
-def _all_brought(sources: Mapping[str, SourceDefaults], preset: Preset | None) -> list[Recipe]:
+def _defaults(
+    sources: Mapping[str, SourceDefaults], preset: Preset | None, *, long: bool = True
+) -> list[Recipe]:
     """Return what all sources bring or have by default, of each name once."""
-    found = {r.name: r for brought in sources.values() for r in brought.known(preset)}
-    found.setdefault(LONG_SECTION, long_section_recipe("context"))
+    found = {r.name: r for source in sources.values() for r in source.known(preset)}
+    if long:
+        found.setdefault(LONG_SECTION, long_section_recipe("context"))
     return list(found.values())
 
 
-def _by_source(recipes: Sequence[Recipe]) -> Callable[[str], list[Recipe]]:
-    """Return what gives the recipes that apply to a source, in their order."""
-    every = [(i, recipe) for i, recipe in enumerate(recipes) if recipe.sources is None]
-    limited: dict[str, list[tuple[int, Recipe]]] = {}
-    for i, recipe in enumerate(recipes):
-        for source in recipe.sources or ():
-            limited.setdefault(source, []).append((i, recipe))
-
-    def of_source(source: str) -> list[Recipe]:
-        found = sorted([*every, *limited.get(source, [])], key=lambda numbered: numbered[0])
-        return [recipe for _, recipe in found]
-
-    return of_source
+def _has_windows(database: Database) -> bool:
+    """Whether any section is longer than a window, and so cut into several."""
+    return bool(database.run("recipes/store/long_sections")[0][0])
 
 
-def _has_longer(database: Database, max_tokens: int) -> bool:
-    """Whether some section has more tokens; that is known without reading them all."""
-    return bool(database.run("recipes/store/has_longer", {"max_tokens": max_tokens})[0][0])
-
-
-def is_triplet(recipe: Recipe) -> bool:
-    """Return whether a recipe makes triplets."""
-    return isinstance(recipe, TripletRecipe)
+def _no_source(name: str, sources: Collection[str]) -> str:
+    return f"no source {name!r}{nearest(name, sources)}; there are: {listed(sources) or 'none'}"
 
 
 def _unknown(name: str, names: Iterable[str]) -> RecipeError:

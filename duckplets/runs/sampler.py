@@ -18,10 +18,11 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.fork_guard import HomeLock, alone
 from duckplets.base.sanitize import html_table, shown
-from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.base.settings import checked
+from duckplets.errors import MixtureError, SamplerError, StateMismatchError
 from duckplets.order.changes import Event
 from duckplets.order.permute import ORDER_VERSION
-from duckplets.order.weights import Weights
+from duckplets.order.weights import Shares
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
 from duckplets.runs.cautions import Unused
@@ -429,7 +430,8 @@ class Sampler:
             RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
         """
         step = self._planner.next_change(self._position)
-        event = Event(Weights(weights, "set_weights"), temperature)
+        given = checked("weights", weights, Shares, MixtureError, "set_weights")
+        event = Event(given, temperature)
         schedule = self._planner.schedule.with_event(step, event)
         self._open_sources(schedule)
         self._planner.check(schedule, [step], self._reader.end)

@@ -75,7 +75,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"shares": {"a": -1}}, "shares['a']=-1: give a finite number from 0"),
     ({"shares": {3: 1}}, "shares[3]=3: give text"),
-    ({"inner": "1"}, "inner='1': give a Inner(…) or a list of a Inner(…)"),
+    ({"inner": "1"}, "inner='1': give Inner(…) or a list of Inner(…)"),
     ({"flag": 1}, "flag=1: give True or False"),
     ({"path": 3}, "path=3: give a path or None"),
     ({"name": "a/b"}, "name='a/b': give up to 9 printable characters without '/', not only blanks"),

@@ -191,7 +191,7 @@ def test_everything_found_is_what_plain_python_finds(
         assert plain(found, query) == world.expect(query, settings, allowed=allowed)
 
 
-@pytest.mark.parametrize("settings", some(SETTINGS, less=2), ids=lambda s: str(s.to_dict()))
+@pytest.mark.parametrize("settings", some(SETTINGS, less=2), ids=str)
 def test_shards_and_blocks_change_nothing(settings: Bm25) -> None:
     world = World(11, documents=500)
     whole = search(world.shards(1000), world.asked(), settings, guards=GUARDS)

@@ -27,25 +27,24 @@ NAN, INF = float("nan"), float("inf")
 # ---- refused where it is written
 
 WRONG_WEIGHTS: list[tuple[Any, str]] = [
-    (["web"], r"give a weight for each name, as in \{'web': 0.7\}, not \['web'\]"),
-    (None, "give a weight for each name"),
-    ("web", "give a weight for each name"),
-    (0.7, "give a weight for each name, as in .* not 0.7"),
-    ({"": 1}, "source name ''; give the name of a source as text"),
-    ({3: 1}, "source name 3; give the name"),
-    ({None: 1}, "source name None; give the name"),
-    ({"web": -1}, "source 'web' has weight -1; give a finite number from 0"),
-    ({"code": 1, "web": -1e-300}, "source 'web' has weight -1e-300"),
-    ({"web": NAN}, "source 'web' has weight nan"),
-    ({"web": INF}, "source 'web' has weight inf"),
-    ({"web": -INF}, "source 'web' has weight -inf"),
-    ({"web": 10**400}, "source 'web' has weight 1000"),
-    ({"web": True}, "source 'web' has weight True"),
-    ({"web": np.bool_(True)}, "source 'web' has weight .*True"),
-    ({"web": "0.7"}, "source 'web' has weight '0.7'"),
-    ({"web": None}, "source 'web' has weight None"),
-    ({"web": [1]}, r"source 'web' has weight \[1\]"),
-    ({"web": 1j}, "source 'web' has weight 1j"),
+    (["web"], r"=\['web'\]: give .*a weight for each name, as in \{'web': 0.7\}"),
+    (None, "=None: give .*a weight for each name"),
+    ("web", "='web': give .*a weight for each name"),
+    (0.7, "=0.7: give .*a weight for each name"),
+    ({3: 1}, r"\[3\]=3: give text"),
+    ({None: 1}, r"\[None\]=None: give text"),
+    ({"web": -1}, r"\['web'\]=-1: give a finite number from 0"),
+    ({"code": 1, "web": -1e-300}, r"\['web'\]=-1e-300: give"),
+    ({"web": NAN}, r"\['web'\]=nan: give"),
+    ({"web": INF}, r"\['web'\]=inf: give"),
+    ({"web": -INF}, r"\['web'\]=-inf: give"),
+    ({"web": 10**400}, r"\['web'\]=.* bits\): give"),
+    ({"web": True}, r"\['web'\]=True: give"),
+    ({"web": np.bool_(True)}, r"\['web'\]=.*True.*: give"),
+    ({"web": "0.7"}, r"\['web'\]='0.7': give"),
+    ({"web": None}, r"\['web'\]=None: give"),
+    ({"web": [1]}, r"\['web'\]=\[1\]: give"),
+    ({"web": 1j}, r"\['web'\]=1j: give"),
 ]
 WRITTEN: list[tuple[Callable[[Any], Any], str]] = [
     (Mixture, "mixture: "),
@@ -60,7 +59,7 @@ WRITTEN: list[tuple[Callable[[Any], Any], str]] = [
 def test_wrong_weights_fail_where_they_are_written(
     made: Callable[[Any], Any], where: str, weights: Any, message: str
 ) -> None:
-    with pytest.raises(MixtureError, match="^" + where + message):
+    with pytest.raises(MixtureError, match=f"^{where}weights{message}"):
         made(weights)
 
 
@@ -76,9 +75,9 @@ def test_wrong_weights_fail_where_they_are_written(
 def test_factors_are_above_zero_and_finite(
     made: Callable[[Any], Any], what: str, value: Any
 ) -> None:
-    with pytest.raises(MixtureError, match=f"^{what}.*; give a finite number above 0$") as caught:
+    with pytest.raises(MixtureError, match=f"^{what}.*: give a finite number above 0$") as caught:
         made(value)
-    assert repr(value) in str(caught.value)
+    assert "bits)" in str(caught.value) or repr(value) in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [-1, 0.0, 1.5, True, "1", [1], NAN])
@@ -91,7 +90,7 @@ def test_factors_are_above_zero_and_finite(
     ],
 )
 def test_steps_are_integers_from_0(made: Callable[[Any], Any], what: str, value: Any) -> None:
-    with pytest.raises(MixtureError, match=f"^{what}.*; give an integer from 0$") as caught:
+    with pytest.raises(MixtureError, match=f"^{what}.*: give an integer from 0 to ") as caught:
         made(value)
     assert repr(value) in str(caught.value)
 
@@ -99,7 +98,7 @@ def test_steps_are_integers_from_0(made: Callable[[Any], Any], what: str, value:
 @pytest.mark.parametrize("value", [2**53 + 1, 2**64, 10**5000], ids=["53", "64", "5000"])
 @pytest.mark.parametrize("made", [Phase, Anneal, lambda v, w: Anneal(0, w, v)])
 def test_steps_have_an_end(made: Callable[..., Any], value: int) -> None:
-    with pytest.raises(MixtureError, match=f"_step=.*; give an integer from 0 to {2**53}$"):
+    with pytest.raises(MixtureError, match=f"_step=.*: give an integer from 0 to {2**53}"):
         made(value, {})
 
 
@@ -116,13 +115,13 @@ def test_an_anneal_ends_after_it_starts(start: int, end: int) -> None:
         ({"phases": [Phase(5, {}), Phase(5, {})]}, "a phase at step 5 after one at step 5"),
         ({"phases": [Phase(5, {}), Phase(7, {}), Phase(6, {})]}, "step 6 after one at step 7"),
         ({"phases": Phase(5, {})}, r"phases=Phase\(.*: give a list of Phase"),
-        ({"phases": [{"start_step": 5}]}, r"phases=\[\{'start_step'.*: give a list of Phase"),
-        ({"phases": [Anneal(5, {})]}, "give a list of Phase"),
+        ({"phases": [{"start_step": 5}]}, r"phases\[0\]=\{'start_step'.*: give Phase"),
+        ({"phases": [Anneal(5, {})]}, "give Phase"),
         ({"phases": "now"}, "phases='now': give a list of Phase"),
         ({"phases": None}, "phases=None: give a list of Phase"),
-        ({"anneal": Phase(5, {})}, r"anneal=Phase\(.*: give an Anneal\(…\) or None"),
-        ({"anneal": {"start_step": 5}}, "give an Anneal"),
-        ({"anneal": 5}, "anneal=5: give an Anneal"),
+        ({"anneal": Phase(5, {})}, r"anneal=Phase\(.*: give Anneal\(…\) or None"),
+        ({"anneal": {"start_step": 5}}, "give Anneal"),
+        ({"anneal": 5}, "anneal=5: give Anneal"),
         ({"phases": [Phase(5, {})], "anneal": Anneal(9, {})}, "phases and anneal together; give"),
     ],
 )
@@ -352,7 +351,6 @@ def test_plain_values_are_these() -> None:
         "temperature": 1.5,
         "phases": [],
         "anneal": {"start_step": 40, "weights": {"web": 0.0}, "end_step": 50, "lr_scale": 0.5},
-        "omitted": None,
         "lengths": {},
     }
     phases = Mixture(phases=[Phase(3, {"web": 2})]).to_dict()["phases"]
@@ -370,12 +368,12 @@ def test_what_is_left_out_of_plain_values_is_the_default() -> None:
     [
         (
             ["web"],
-            r"mixture: give a dict of weights, temperature, phases, anneal, omitted, lengths, not",
+            r"mixture: give a table of weights, temperature, phases, anneal, omitted, lengths, not",
         ),
         ({"weigths": {}}, r"unknown key 'weigths' \(did you mean 'weights'\?\); keys: weights, t"),
         ({3: 4}, "unknown key 3; keys"),
         ({"phases": {}}, r"phases=\{\}: give a list"),
-        ({"phases": [3]}, r"phases\[0\]: give a dict of start_step, weights, lr_scale, not 3"),
+        ({"phases": [3]}, r"phases\[0\]=3: give Phase"),
         ({"phases": [{"start_step": 1}]}, r"mixture: phases\[0\]: weights is missing"),
         ({"anneal": {"weights": {}}}, "mixture: anneal: start_step is missing"),
         (
@@ -383,10 +381,10 @@ def test_what_is_left_out_of_plain_values_is_the_default() -> None:
             r"phases\[0\]: unknown key 'end_step'",
         ),
         ({"anneal": {"start_step": 1, "weights": {}, "endstep": 3}}, "did you mean 'end_step'"),
-        ({"temperature": 0}, "temperature=0; give a finite number above 0"),
-        ({"lengths": 5}, "mixture: lengths: give a weight for each name"),
-        ({"lengths": {"a": -1}}, "mixture: lengths: source 'a' has weight -1"),
-        ({"weights": "all"}, "'proportional', 'equal'"),
+        ({"temperature": 0}, "temperature=0: give a finite number above 0"),
+        ({"lengths": 5}, "mixture: lengths=5: give a table, with an integer for each name"),
+        ({"lengths": {"a": "x"}}, r"mixture: lengths\['a'\]='x': give an integer"),
+        ({"weights": "all"}, "weights='all': give 'proportional', 'equal' or a weight"),
     ],
 )
 def test_damaged_plain_values_are_refused(d: Any, message: str) -> None:

@@ -336,7 +336,7 @@ def test_an_event_holds_until_the_next_phase_and_no_longer() -> None:
     ("weights", "message"),
     [
         ({"alfa": 1}, "set_weights: no source 'alfa'.*did you mean 'alpha'"),
-        ({"alpha": -1}, "'alpha' has weight -1"),
+        ({"alpha": -1}, "'alpha'.=-1: give"),
         ({"alpha": math.nan}, "nan"),
         ({"alpha": 0, "bravo": 0}, "every source has weight 0"),
         (4, "give a weight for each name"),

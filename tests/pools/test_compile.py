@@ -202,16 +202,6 @@ def test_compiling_is_pure() -> None:
     assert first == [compile_pool(r, **arguments).sql() for r in reversed(RECIPES.values())][::-1]
 
 
-def test_selectors_and_strategies_that_do_not_go_together() -> None:
-    near = dp.near_date(1)
-    for recipe, message in [
-        (dp.TripletRecipe("r", ANCHOR, CONTEXT, near, strategy="other_date"), "other_record"),
-        (dp.TripletRecipe("r", ANCHOR, near, near), "only one of positive and negative"),
-    ]:
-        with pytest.raises(dp.RecipeError, match=message):
-            compile_pool(recipe, source="a", split="train", version=1)
-
-
 HOSTILE = [
     "1=1; drop table records",
     "read_text('/etc/passwd') is not null",

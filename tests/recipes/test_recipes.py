@@ -32,6 +32,10 @@ def triplet(name: str = "pairs", **changes: Any) -> TripletRecipe:
     return TripletRecipe(name, **{**slots, **changes})
 
 
+def slot(plain: Any) -> Any:
+    return from_dict({"kind": "text", "name": "a", "selector": plain})
+
+
 def test_what_the_user_writes_cannot_change_and_has_the_published_shape() -> None:
     recipe = TripletRecipe("a", ANCHOR, CONTEXT, CONTEXT)
     assert (recipe.strategy, recipe.by, recipe.weight, recipe.per) == (
@@ -51,27 +55,30 @@ def test_what_the_user_writes_cannot_change_and_has_the_published_shape() -> Non
 def test_selectors_are_values() -> None:
     assert role("context", where="position > 0") == role("context", "position > 0")
     assert {role("anchor"), role("anchor"), position(0), near_date(-3), any_section()} == {
-        Selector("role", role="anchor"),
-        Selector("position", index=0),
-        Selector("near_date", days=-3),
-        Selector("any_section"),
+        Selector(role="anchor"),
+        Selector(position=0),
+        Selector(near_date=-3),
+        Selector(any_section=True),
     }
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "role": (lambda: role("ancor"), "role.*'ancor'.*did you mean 'anchor'"),  # type: ignore[arg-type]
-    "role none": (lambda: Selector("role"), "role must be one of"),
-    "kind": (lambda: Selector("rolle"), "did you mean 'role'"),  # type: ignore[arg-type]
-    "negative position": (lambda: position(-1), "position must be 0, 1, 2.*-1"),
-    "bool position": (lambda: position(True), "position must be.*True"),
-    "float position": (lambda: position(1.0), "position must be"),  # type: ignore[arg-type]
-    "huge position": (lambda: position(2**40), "position must be"),
-    "days": (lambda: near_date(1.5), "number of days.*1.5"),  # type: ignore[arg-type]
-    "huge days": (lambda: near_date(-(10**9)), "number of days"),
-    "stray argument": (lambda: Selector("any_section", days=1), "any_section takes no days"),
+    "no kind": (lambda: Selector(), "give one of role, position, near_date, any_section, not none"),
+    "kind": (lambda: slot({"rolle": "anchor"}), "did you mean 'role'"),
+    "negative position": (lambda: position(-1), "position=-1: give an integer from 0"),
+    "bool position": (lambda: position(True), "position=True: give an int"),
+    "float position": (lambda: position(1.0), "position=.*: give an integer from 0"),  # type: ignore[arg-type]
+    "huge position": (lambda: position(2**40), "position=.*: give an integer from 0"),
+    "days": (lambda: near_date(1.5), "near_date=1.5: give an integer from -"),  # type: ignore[arg-type]
+    "huge days": (lambda: near_date(-(10**9)), "near_date=-10+: give an int"),
+    "stray argument": (
+        lambda: Selector(role="anchor", near_date=1),
+        "not role and near_date of them",
+    ),
     "where": (lambda: role("anchor", where="dat > 1"), "unknown column dat"),
     "where pair": (lambda: any_section(where="anchor.date is null"), "write date alone"),
-    "where type": (lambda: any_section(where=1), "SQL text"),  # type: ignore[arg-type]
+    "where type": (lambda: any_section(where=1), "where=1: give text or None"),  # type: ignore[arg-type]
     "sql": (lambda: sql("date is null"), "anchor.date or negative.date"),
     "empty name": (lambda: triplet(""), "up to 200"),
     "long name": (lambda: triplet("x" * 201), "up to 200 printable"),
@@ -79,16 +86,19 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "newline": (lambda: triplet("a\nb"), "printable"),
     "nul": (lambda: TextRecipe("a\0", ANCHOR), "printable"),
     "no name": (lambda: triplet(None), "printable"),  # type: ignore[arg-type]
-    "no selector": (lambda: triplet(anchor="anchor"), "'pairs': anchor must be a selector"),
+    "no selector": (
+        lambda: triplet(anchor="anchor"),
+        "'pairs': anchor='anchor': give a selector such as",
+    ),
     "near anchor": (lambda: triplet(anchor=near_date(1)), "anchor: near_date"),
     "near text": (lambda: TextRecipe("a", near_date(1)), "selector: near_date"),
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
-    "strategy type": (lambda: triplet(strategy=None), "strategy must be one of"),
-    "by": (lambda: triplet(by="bm52"), "by must be one of 'random', 'bm25'.*did you mean 'bm25'"),
-    "by type": (lambda: triplet(by=3), "by must be one of"),
+    "strategy type": (lambda: triplet(strategy=None), "strategy=None: give 'other_record', "),
+    "by": (lambda: triplet(by="bm52"), "by='bm52': give 'random', 'bm25'.*did you mean 'bm25'"),
+    "by type": (lambda: triplet(by=3), "by=3: give 'random', 'bm25', Bm25.…. or None"),
     "the crate's strategy": (
         lambda: triplet(strategy="wrong_article"),
-        "not 'wrong_article' .did you mean 'other_record', as the crate's wrong_article",
+        "strategy='wrong_article': .*did you mean 'other_record', as the crate's wrong_article",
     ),
     "the crate's date strategy": (
         lambda: triplet(strategy="WrongPublicationDate"),
@@ -98,13 +108,13 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: triplet(strategy="QuestionAnswerMismatch"),
         "did you mean 'question_answer_mismatch'",
     ),
-    "the crate's selector": (lambda: Selector("Paragraph"), "did you mean 'position'"),  # type: ignore[arg-type]
-    "the crate's dates": (lambda: Selector("TemporalOffset"), "did you mean 'near_date'"),  # type: ignore[arg-type]
-    "the crate's choice": (lambda: Selector("Random"), "did you mean 'any_section'"),  # type: ignore[arg-type]
+    "the crate's selector": (lambda: slot({"Paragraph": 1}), "did you mean 'position'"),
+    "the crate's dates": (lambda: slot({"TemporalOffset": 1}), "did you mean 'near_date'"),
+    "the crate's choice": (lambda: slot("Random"), "did you mean 'any_section'"),
     "the crate's role": (lambda: role("Anchor"), "did you mean 'anchor'"),  # type: ignore[arg-type]
     "from where": (
         lambda: triplet(negatives_from="corpus"),
-        "negatives_from must be one of 'source', 'split'",
+        "negatives_from='corpus': give 'source' or 'split'",
     ),
     "from where, own": (
         lambda: triplet(negatives_from="split", strategy="same_record"),
@@ -112,16 +122,24 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "from where, near": (
         lambda: triplet(negatives_from="split", negative=near_date(1)),
-        "negatives_from='split'.*a near_date negative is of the anchor's source",
+        "negatives_from='split'.*its date names, of the anchor's source",
     ),
     "from where, mined": (
         lambda: triplet(negatives_from="split", by="bm25"),
         "negatives_from='split'.*by='bm25' ranks those of the anchor's source",
     ),
-    "when short": (lambda: triplet(when_short="keep"), "when_short must be one of"),
+    "when short": (lambda: triplet(when_short="keep"), "when_short='keep': give 'drop' or"),
     "when short, of others": (
         lambda: triplet(when_short="random"),
         "when_short='random' is for strategy='same_record'",
+    ),
+    "near by strategy": (
+        lambda: triplet(negative=near_date(1), strategy="other_date"),
+        "chosen by its date already",
+    ),
+    "near twice": (
+        lambda: triplet(positive=near_date(1), negative=near_date(1)),
+        "only one of positive and negative can be near_date",
     ),
     "mined near": (
         lambda: triplet(negative=near_date(1), by="bm25"),
@@ -133,17 +151,23 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "weight bool": (lambda: triplet(weight=True), "weight.*True"),
     "weight text": (lambda: TextRecipe("a", ANCHOR, weight="1"), "weight"),  # type: ignore[arg-type]
     "weight huge": (lambda: triplet(weight=10**400), "weight"),
-    "instruction": (lambda: triplet(instruction=1), "instruction must be text"),
-    "share": (lambda: triplet(share="anchor"), "share must be one of 'anchors'.*did you mean"),
-    "no selectors": (lambda: TextRecipe("a", ()), "'a': selector must be one or several"),
-    "odd selectors": (lambda: TextRecipe("a", (ANCHOR, "context")), "must be a selector"),  # type: ignore[arg-type]
-    "per": (lambda: triplet(per="chunks"), "per must be.*did you mean 'chunk'"),
-    "same": (lambda: triplet(allow_same_anchor_positive=1), "must be a bool, not 1"),
-    "sources text": (lambda: triplet(sources="faq"), "sources must be a tuple"),
-    "sources empty": (lambda: triplet(sources=()), "sources must be a tuple"),
-    "sources item": (lambda: triplet(sources=("faq", 1)), "sources must be a tuple"),
+    "instruction": (lambda: triplet(instruction=1), "instruction=1: give text or None"),
+    "share": (
+        lambda: triplet(share="anchor"),
+        "share='anchor': give 'anchors' or None .did you mean",
+    ),
+    "no selectors": (lambda: TextRecipe("a", ()), "'a': selector=..: give one or several"),
+    "odd selectors": (
+        lambda: TextRecipe("a", (ANCHOR, "context")),
+        "selector.1.='context': give a sel",
+    ),  # type: ignore[arg-type]
+    "per": (lambda: triplet(per="chunks"), "per=.*did you mean 'chunk'"),
+    "same": (lambda: triplet(allow_same_anchor_positive=1), "positive=1: give True or False"),
+    "sources text": (lambda: triplet(sources="faq"), "sources='faq': give a list of names"),
+    "sources empty": (lambda: triplet(sources=()), "sources=..: give names"),
+    "sources item": (lambda: triplet(sources=("faq", 1)), "sources.1.=1: give text"),
     "defaults": (lambda: default_recipes("role"), "did you mean 'roles'"),
-    "long": (lambda: long_section_recipe("text"), "role must be one of"),
+    "long": (lambda: long_section_recipe("text"), "role='text': give"),  # type: ignore[arg-type]
 }
 
 
@@ -276,7 +300,8 @@ TRIPLET: dict[str, Any] = {
 }  # fmt: skip
 RECIPE = st.one_of(
     st.builds(TextRecipe, NAME, SECTION | st.lists(SECTION, min_size=1).map(tuple), **COMMON),
-    st.builds(TripletRecipe, NAME, SECTION, SLOT, SLOT, **TRIPLET),
+    st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, **TRIPLET),
+    st.builds(TripletRecipe, NAME, SECTION, SECTION, SLOT, **COMMON),
     st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, by=BY, **TRIPLET),
     st.builds(
         TripletRecipe,
@@ -354,7 +379,7 @@ def test_ready_negatives_are_the_negatives_of_three_samples_in_four() -> None:
 
 def test_the_dict_of_a_recipe_reads_like_a_file() -> None:
     recipe = triplet(
-        negative=near_date(-7, where="trust > 0"),
+        positive=near_date(-7, where="trust > 0"),
         strategy=sql("negative.source = anchor.source"),
         sources=("faq",),
     )
@@ -362,8 +387,8 @@ def test_the_dict_of_a_recipe_reads_like_a_file() -> None:
         "kind": "triplet",
         "name": "pairs",
         "anchor": {"role": "anchor"},
-        "positive": {"role": "context"},
-        "negative": {"near_date": -7, "where": "trust > 0"},
+        "positive": {"near_date": -7, "where": "trust > 0"},
+        "negative": {"role": "context"},
         "strategy": {"sql": "negative.source = anchor.source"},
         "negatives_from": "source",
         "when_short": "drop",
@@ -398,40 +423,40 @@ GOOD = to_dict(triplet("good"))
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"kind": "tripple"}, "'good': kind must be.*did you mean 'triplet'"),
-        ({"kind": None}, "kind must be"),
+        ({"kind": "tripple"}, "'good': kind=.*did you mean 'triplet'"),
+        ({"kind": None}, "kind=None: give 'triplet' or 'text'"),
         ({"wieght": 1}, "'good': unknown key 'wieght'.*did you mean 'weight'.*keys: "),
         ({1: 1}, "unknown key 1"),
         ({"_": 1}, "unknown key '_'"),
         ({"anchor": {"rol": "anchor"}}, "'good': anchor: .*unknown key 'rol'.*'role'"),
         ({"anchor": "anchor"}, "'good': anchor: .*unknown key 'anchor'"),
         ({"anchor": "role:ancor"}, "'good': anchor: .*'ancor'.*did you mean 'anchor'"),
-        ({"anchor": {"role": "anchor", "position": 1}}, "anchor: one of role, position"),
-        ({"anchor": {}}, "anchor: one of role, position"),
-        ({"anchor": {"where": "true"}}, "anchor: one of role, position"),
-        ({"anchor": 3}, "anchor: write"),
-        ({"anchor": {"any_section": False}}, "any_section is true"),
-        ({"anchor": "any_section:x"}, "any_section is true"),
-        ({"anchor": "position:x"}, "position must be 0, 1.*'x'"),
-        ({"anchor": "position"}, "position must be 0, 1.*False"),
-        ({"anchor": "position:" + "9" * 5000}, "position must be 0, 1"),
+        ({"anchor": {"role": "anchor", "position": 1}}, "anchor: .*give one of role, position"),
+        ({"anchor": {}}, "anchor: .*give one of role, position"),
+        ({"anchor": {"where": "true"}}, "anchor: .*give one of role, position"),
+        ({"anchor": 3}, "anchor=3: give a selector such as"),
+        ({"anchor": {"any_section": False}}, "give one of"),
+        ({"anchor": "any_section:x"}, "any_section='x': give True"),
+        ({"anchor": "position:x"}, "position='x': give an integer from 0"),
+        ({"anchor": "position"}, "give one of"),
+        ({"anchor": "position:" + "9" * 5000}, "position=.*: give an integer from 0"),
         ({"positive": {"role": "context", "where": "texd = 1"}}, "positive: .*unknown column texd"),
         ({"anchor": "near_date:1"}, "anchor: near_date"),
         ({"strategy": {"sqll": "true"}}, "strategy: .*did you mean 'sql'"),
         ({"strategy": {}}, "strategy: "),
         ({"strategy": {"sql": "anchor.x = 1"}}, "'good': strategy: .*unknown column anchor.x"),
-        ({"strategy": "sql"}, "strategy must be one of"),
-        ({"by": "bm52"}, "'good': by must be.*did you mean 'bm25'"),
-        ({"by": {"bm52": {}}}, "'good': by: .*unknown key 'bm52'.*'bm25'"),
-        ({"by": {}}, "'good': by: write"),
-        ({"by": {"bm25": True}}, "'good': by: write"),
-        ({"by": {"bm25": {"top": 3}}}, "'good': by: bm25: no setting 'top'.*'top_k'"),
-        ({"by": {"bm25": {"top_k": 0}}}, "'good': by: bm25: top_k"),
-        ({"by": "bm25", "negative": "near_date:1"}, "'good': a near_date negative"),
+        ({"strategy": "sql"}, "strategy='sql': give 'other_record', "),
+        ({"by": "bm52"}, "'good': by=.*did you mean 'bm25'"),
+        ({"by": {"bm52": {}}}, "'good': by=.*'bm52'.*give . bm25 = "),
+        ({"by": {}}, "'good': by=..: give"),
+        ({"by": {"bm25": True}}, "'good': by: bm25: give a table"),
+        ({"by": {"bm25": {"top": 3}}}, "'good': by: bm25: unknown key 'top'.*'top_k'"),
+        ({"by": {"bm25": {"top_k": 0}}}, "bm25: top_k=0: give an int"),
+        ({"by": "bm25", "negative": "near_date:1"}, "'good': by=.*a near_date negative"),
         ({"weight": "1"}, "'good': weight"),
         ({"weight": float("nan")}, "'good': weight"),
         ({"sources": "faq"}, "'good': sources"),
-        ({"name": ["x"]}, "recipe name"),
+        ({"name": ["x"]}, "name=.*: give up to 200 printable"),
     ],
 )  # fmt: skip
 def test_a_wrong_dict_is_refused_by_name(changes: dict[Any, Any], why: str) -> None:
@@ -516,7 +541,7 @@ ONE = '[[text]]\nname = "a"\nselector = "any_section"\n'
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
-        ("r.toml", ONE + ONE, "recipe 'a' is there twice"),
+        ("r.toml", ONE + ONE, "two recipes are named 'a'"),
         ("r.toml", "[[text]]\nname = \n", "not TOML: .*line 2"),
         ("r.json", '{"text": [\n{"name": }]}', "not JSON: .*line 2"),
         ("r.toml", ONE + "wieght = 1\n", "recipe 'a': unknown key 'wieght'.*did you mean 'weight'"),

@@ -391,9 +391,9 @@ def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
     ("weights", "message"),
     [
         ({"aa": 1}, "no source 'aa'"),
-        ({"a": -1}, "'a' has weight -1"),
+        ({"a": -1}, "'a'.=-1: give"),
         ({"a": float("nan")}, "nan"),
-        ({"a": "much"}, "'a' has weight 'much'"),
+        ({"a": "much"}, "'a'.='much': give"),
         ({"a": 0, "b": 0, "c": 0}, "every source has weight 0"),
         (["a"], "a weight for each name"),
     ],

@@ -360,7 +360,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"mixture": {"c": 1}}, dp.MixtureError, "no source 'c'"),
     ({"mixture": ["a"]}, dp.MixtureError, "a weight for each name"),
     ({"recipes": [1]}, dp.RecipeError, "neither a recipe nor the name"),
-    ({"mixture": {"a": -1}}, dp.MixtureError, "'a' has weight -1"),
+    ({"mixture": {"a": -1}}, dp.MixtureError, "'a'.=-1: give"),
     ({"mixture": {"a": float("nan")}}, dp.MixtureError, "nan"),
     ({"mixture": {"a": float("inf")}}, dp.MixtureError, "inf"),
     ({"mixture": {"a": 0, "b": 0}}, dp.MixtureError, "weight 0"),
