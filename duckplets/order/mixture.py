@@ -7,24 +7,26 @@ touches a database, and nothing is drawn.
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from duckplets.base.sanitize import listed
+from duckplets.base.documents import DocumentLimits, read_document
+from duckplets.base.sanitize import listed, shown
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
 from duckplets.order.changes import Change
 from duckplets.order.weights import Factor, Shares, Step, Weight, Word
 
-if TYPE_CHECKING:
-    from duckplets.base.documents import DocumentLimits
-
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
+
+log = logging.getLogger("duckplets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,40 +118,46 @@ class Mixture:
     def from_toml(
         cls, path: str | PathLike[str], *, limits: DocumentLimits | None = None
     ) -> Mixture:
-        """Read a mixture from the ``[data]`` table of a TOML file.
-
-        ``mix_temperature`` is the temperature; ``anneal_start_step`` and ``anneal_weights``
-        stand for one phase (step 0 for none), with ``anneal_end_step`` and ``anneal_lr_scale``.
-        Keys about reading and tokens are let be, with a note; other tables of a training
-        configuration without one. The datasets that are listed are the mixture: other sources
-        of the corpus weigh 0, unless a phase names them. Where none is listed, ``mixture`` is
-        "proportional", as without it, or "equal". A dataset without a name is called by the last
-        part of its ``path``, or as its ``hf_name`` is ingested. ``limits`` says how large the file
-        may be, by default as large as such a file ever is.
+        """Read a mixture from the ``[data]`` table of a TOML file, as KempnerForge has it.
 
             [data]
             mix_temperature = 1.5
 
-            [[data.datasets]]
-            name = "web"
-            weight = 0.7
+            [[data.datasets]]                     # one for each source
+            name = "web"                          # of the source in the corpus
+            weight = 0.7                          # 1 if left out, 0 is never
 
             [[data.datasets]]
-            name = "code"
+            hf_name = "bigcode/the-stack-dedup"   # no name: that of the source it is ingested as
             weight = 0.3
 
             [[data.phases]]
-            start_step = 10_000
-            dataset_weights = { web = 0.3, code = 0.7 }
+            start_step = 10_000                   # 0 if left out
+            dataset_weights = { web = 0.3 }       # the others keep the weight above
             lr_scale = 0.5
+
+        The datasets that are listed are the mixture: other sources of the corpus weigh 0, unless a
+        phase names them. Instead there may be ``mixture = "equal"`` in ``[data]``, or
+        ``"proportional"``, which holds without either. ``anneal_start_step``, where 0 is none, and
+        ``anneal_weights``, with ``anneal_end_step`` and ``anneal_lr_scale``, stand for one phase.
+        A dataset without a name is called by the last part of its ``path``, or as its ``hf_name``
+        is ingested; a phase may call it by the whole of them. Keys about reading and tokens are
+        let be, with a note; other tables of a training configuration without one. ``limits`` says
+        how large the file may be, by default as large as such a file ever is.
 
         Raises:
             MixtureError: The file is missing, unreadable or wrong; the message names the file,
                 table and key.
         """
-        from duckplets.order.mixture_toml import read_mixture
-
-        return read_mixture(path, limits)
+        file = Path(path)
+        content = read_document(file, "TOML", MixtureError, limits)
+        try:
+            mixture, notes = _of_data(_data_table(content))
+        except MixtureError as error:
+            raise MixtureError(f"{file}: {error}") from None
+        for note in notes:
+            log.warning("%s: %s", shown(file), note)
+        return mixture
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Mixture:
@@ -345,3 +353,174 @@ def _described(mixture: Mixture) -> dict[str, str]:
             f"{dict(anneal.weights)}, lr_scale {anneal.lr_scale:g}"
         )
     return parts
+
+
+# -- the [data] table of a TOML file ---------------------------------------------------------
+
+# What else that framework keeps in [data]: a single dataset, where none are listed, and reading.
+_ONE = ("dataset_path", "hf_dataset_name", "hf_dataset_config")
+_READING = (
+    *("file_pattern", "tokenizer_path", "num_workers", "pin_memory", "prefetch_factor"),
+    *("hf_dataset_split", "hf_dataset_text_field", "hf_streaming", "pack_sequences"),
+    *("hf_dataset_image_field", "hf_dataset_prompt_field", "hf_image_size"),
+)
+_ENDING = re.compile(r"\.(npy|bin|parquet|jsonl?|csv|tsv|txt|arrow)(\.(gz|zst))?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Dataset:
+    name: str = ""
+    path: str = ""
+    hf_name: str = ""
+    hf_config: str = ""
+    weight: Annotated[float, Bounds(0)] = 1.0
+
+    def __post_init__(self) -> None:
+        check(self, MixtureError)
+
+    @property
+    def whole(self) -> str:
+        """What a phase may call it by, too."""
+        return self.path or self.hf_name
+
+    @property
+    def source(self) -> str:
+        """The name of its source: its own, or one from ``path``, else from ``hf_name``."""
+        if self.name:
+            return self.name
+        if self.path:
+            name = _ENDING.sub("", re.split(r"[/\\]", self.path.rstrip("/\\"))[-1])
+        else:  # as ``hf://hf_name`` with its configuration is ingested
+            *org, last = self.hf_name.strip("/").split("/")
+            config = self.hf_config if org and self.hf_config != "default" else ""
+            kept = [part for part in (*org, last, config) if part]
+            name = "--".join(re.sub(r"[^\w.-]", "_", part) for part in kept)[:200]
+        if not name or re.search(r"[*?\[]", name):
+            why = f"none can be made of {self.whole!r}" if self.whole else "no path or hf_name"
+            raise MixtureError(f"no name, and {why}; give the name of a source")
+        return name
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Phase:
+    start_step: Step = 0
+    dataset_weights: Shares = field(default_factory=dict)
+    lr_scale: Factor = 1.0
+
+    def __post_init__(self) -> None:
+        check(self, MixtureError)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Data:
+    mix_temperature: Factor = 1.0
+    datasets: tuple[_Dataset, ...] = ()
+    phases: tuple[_Phase, ...] = ()
+    anneal_start_step: Step | None = None
+    anneal_weights: Shares = field(default_factory=dict)
+    anneal_end_step: Step | None = None
+    anneal_lr_scale: Factor | None = None
+    mixture: Word | None = None
+
+    def __post_init__(self) -> None:
+        check(self, MixtureError, "data")
+        if self.mixture and self.datasets:
+            raise MixtureError("data: mixture and datasets; give one of the two")
+
+
+def _data_table(content: Mapping[str, Any]) -> Any:
+    """Return ``[data]``, and let other tables be, unless they are meant to be ours."""
+    known = {part.name for part in fields(_Data)}
+    for key, value in content.items():
+        if key in known:
+            raise MixtureError(f"{key} stands outside of [data]; move it there")
+        if key != "data" and isinstance(value, Mapping) and value.keys() & known:
+            close = nearest(key, ["data"])
+            if close and len(key) <= len("data") + 1:  # not metadata
+                raise MixtureError(f"unknown table [{key}]{close}")
+    if "data" not in content:
+        raise MixtureError(
+            "there is no [data] table; write [[data.datasets]] tables with name and weight"
+        )
+    return content["data"]
+
+
+def _of_data(table: Any) -> tuple[Mixture, list[str]]:
+    """Return the mixture of ``[data]``, and notes of what has no effect."""
+    notes = []
+    if isinstance(table, Mapping):
+        one = _ONE if table.get("datasets") else ()
+        if ignored := [key for key in table if key in _READING or key in one]:
+            notes.append(
+                f"of [data] these have no effect on a mixture, for text is read when it is "
+                f"ingested, a tokenizer is given to shard, and packing to the sampler: "
+                f"{', '.join(ignored)}"
+            )
+        if alone := [key for key in table if key in _ONE and key not in one]:
+            raise MixtureError(
+                f"data: unknown key {alone[0]!r}; give each dataset as [[data.datasets]], with the "
+                f"name of its source"
+            )
+        table = {key: value for key, value in table.items() if key not in ignored}
+    data = from_plain(_Data, table, MixtureError, "data")
+    weights: dict[str, float] = {}
+    called: dict[str, str] = {}
+    for i, dataset in enumerate(data.datasets):
+        try:
+            name = dataset.source
+        except MixtureError as error:
+            raise MixtureError(f"data: datasets[{i}]: {error}") from None
+        if name in weights:
+            raise MixtureError(
+                f"data: datasets[{i}]: a second dataset {name!r}; give each a name of its own"
+            )
+        weights[name] = dataset.weight
+        called |= {} if dataset.name else {dataset.whole: name}
+    phases = [
+        Phase(
+            phase.start_step,
+            _named(phase.dataset_weights, weights, called, f"phases[{i}]: dataset_weights"),
+            phase.lr_scale,
+        )
+        for i, phase in enumerate(data.phases)
+    ]
+    anneal = _anneal(data, _named(data.anneal_weights, weights, called, "anneal_weights"), notes)
+    drawn = data.mixture or weights or "proportional"
+    return Mixture(drawn, data.mix_temperature, phases, anneal), notes
+
+
+def _named(
+    given: Mapping[str, float], weights: Mapping[str, float], called: Mapping[str, str], what: str
+) -> dict[str, float]:
+    """Return weights by the names of sources; any will do where the file lists no datasets."""
+    found: dict[str, float] = {}
+    for name, weight in given.items():
+        source = name if name in weights else called.get(name, name)
+        if weights and source not in weights:
+            raise MixtureError(
+                f"data: {what}: no dataset {name!r}{nearest(name, weights)}; there are: "
+                f"{listed(weights)}"
+            )
+        if source in found:
+            raise MixtureError(f"data: {what}: {source!r} is there twice, also as {name!r}")
+        found[source] = weight
+    return found
+
+
+def _anneal(data: _Data, weights: Mapping[str, float], notes: list[str]) -> Anneal | None:
+    """Return the anneal of the shortcut. Step 0 is that framework's way to say there is none."""
+    extra = {"anneal_end_step": data.anneal_end_step, "anneal_lr_scale": data.anneal_lr_scale}
+    told = [key for key, value in {"anneal_weights": weights or None, **extra}.items() if value]
+    if data.anneal_start_step == 0 and told:
+        notes.append(
+            f"anneal_start_step = 0 means no annealing, so without effect: {', '.join(told)}; for "
+            f"other weights from the start on write a phase with start_step = 0"
+        )
+    if data.anneal_start_step == 0 or (data.anneal_start_step is None and not told):
+        return None
+    if data.anneal_start_step is None or not weights:
+        missing = "anneal_weights" if data.anneal_start_step is not None or not weights else ""
+        there = told[0] if data.anneal_start_step is None else "anneal_start_step"
+        raise MixtureError(f"data: {there} without {missing or 'anneal_start_step'}; give both")
+    rate = 1.0 if data.anneal_lr_scale is None else data.anneal_lr_scale
+    return Anneal(data.anneal_start_step, weights, data.anneal_end_step, rate)

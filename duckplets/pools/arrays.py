@@ -20,12 +20,7 @@ from duckplets.pools.compile import CompiledPool
 
 @dataclass(frozen=True, slots=True)
 class PoolRows:
-    """The rows of a list, as an array for each column.
-
-    Attributes:
-        columns: The arrays by name.
-        num_rows: How many rows there are.
-    """
+    """The rows of a list, as an array for each column."""
 
     columns: Mapping[str, Any]
     num_rows: int
@@ -58,21 +53,13 @@ class PoolRows:
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """The chunks of a pool, grouped into its anchors.
+    """The chunks of a pool, grouped into its anchors."""
 
-    Attributes:
-        chunks: Key of every chunk, by record and chunk.
-        hashes: Text hash of every chunk.
-        classes: Row of ``Negatives.firsts`` of every chunk.
-        records: Record key of every anchor.
-        starts: First chunk of every anchor, and the end of the last.
-    """
-
-    chunks: Integers
-    hashes: Words
-    classes: Integers
-    records: Integers
-    starts: Integers
+    chunks: Integers  # key of every chunk, by record and chunk
+    hashes: Words  # text hash of every chunk
+    classes: Integers  # row of ``Negatives.firsts`` of every chunk
+    records: Integers  # record key of every anchor
+    starts: Integers  # first chunk of every anchor, and the end of the last
 
     def __len__(self) -> int:
         return len(self.records)
@@ -84,19 +71,14 @@ class Banned:
 
     Positives of one record with one text are a group, kept once however many chunks have that
     text: pairs of windows would be the square of a long record's.
-
-    Attributes:
-        firsts: First entry of the group of every anchor chunk.
-        counts: Positives in it; 0 for most anchor chunks.
-        passed: For each positive of a group how many of the record's others stand before it, as
-            ``first * span + number``: ascending throughout.
-        span: Above every number of positives of a record.
     """
 
-    firsts: Integers
-    counts: Integers
+    firsts: Integers  # first entry of the group of every anchor chunk
+    counts: Integers  # positives in it; 0 for most anchor chunks
+    # For each positive of a group how many of the record's others stand before it, as
+    # ``first * span + number``: ascending throughout.
     passed: Integers
-    span: int
+    span: int  # above every number of positives of a record
 
     def skipped(self, anchor_at: Integers, ranks: Integers) -> Integers:
         """Return how many banned positives stand before the others that are numbered ``ranks``."""
@@ -108,51 +90,36 @@ class Banned:
 
 @dataclass(frozen=True, slots=True)
 class Positives:
-    """The chunks positives are taken from, and which of them each anchor chunk must not take.
+    """The chunks positives are taken from, and which of them each anchor chunk must not take."""
 
-    Attributes:
-        chunks: Key of every chunk, by the anchor's record and chunk.
-        hashes: Text hash of every chunk.
-        starts: First chunk for every anchor.
-        counts: Number of chunks for every anchor.
-        banned: Those with the anchor chunk's own text; None where there are none.
-    """
-
-    chunks: Integers
-    hashes: Words
-    starts: Integers
-    counts: Integers
-    banned: Banned | None
+    chunks: Integers  # key of every chunk, by the anchor's record and chunk
+    hashes: Words  # text hash of every chunk
+    starts: Integers  # first chunk for every anchor
+    counts: Integers  # number of chunks for every anchor
+    banned: Banned | None  # those with the anchor chunk's own text
 
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
     """The chunks negatives are drawn from, grouped by record, and the ranges of each class.
 
-    Attributes:
-        chunks: Key of every chunk, by bin, record and chunk.
-        hashes: Text hash of every chunk.
-        kins: Kin of every unit (the chunks of one record in one bin): the record's key, or
-            the family's where negatives are mined.
-        starts: First chunk of every unit, and the end of the last.
-        firsts: For every class its first range, and the end of the last.
-        lows: First unit of every range.
-        sums: Units in all ranges before this one, and in all.
-        illegal: Sorted hashes of (record, text) for records with several anchors or positives:
-            none of those texts must be its negative. Where negatives are mined, for all records
-            whose own texts, as they are or normalised, other families have.
-        known: Sorted hashes of (normalised hash of an anchor, text): positives of other records
-            with such an anchor. Empty unless negatives are mined.
+    A unit is the chunks of one record in one bin; its kin is the record's key, or the family's
+    where negatives are mined.
     """
 
-    chunks: Integers
-    hashes: Words
-    kins: Integers
-    starts: Integers
-    firsts: Integers
-    lows: Integers
-    sums: Integers
+    chunks: Integers  # key of every chunk, by bin, record and chunk
+    hashes: Words  # text hash of every chunk
+    kins: Integers  # of every unit
+    starts: Integers  # first chunk of every unit, and the end of the last
+    firsts: Integers  # for every class its first range, and the end of the last
+    lows: Integers  # first unit of every range
+    sums: Integers  # units in all ranges before this one, and in all
+    # Sorted hashes of (record, text) for records with several anchors or positives: none of those
+    # texts must be its negative. Where negatives are mined, for all records whose own texts, as
+    # they are or normalised, other families have.
     illegal: Words
+    # Sorted hashes of (normalised hash of an anchor, text): positives of other records with such an
+    # anchor. Empty unless negatives are mined.
     known: Words
 
     def counts(self) -> Integers:
@@ -164,46 +131,28 @@ class Negatives:
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """What else is known of a pool whose negatives are mined.
+    """What else is known of a pool whose negatives are mined."""
 
-    Attributes:
-        families: Key of the family of every anchor.
-        normalised_hashes: Of the text of every anchor chunk's section.
-        sections: Section key of every anchor chunk.
-        negative_sections: Section key of every chunk of the negatives.
-    """
-
-    families: Integers
-    normalised_hashes: Words
-    sections: Integers
-    negative_sections: Integers
+    families: Integers  # of every anchor
+    normalised_hashes: Words  # of the text of every anchor chunk's section
+    sections: Integers  # section key of every anchor chunk
+    negative_sections: Integers  # of every chunk of the negatives
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Everything one (recipe, source, split) draws from.
-
-    Attributes:
-        compiled: The statement it was read with.
-        anchors: Its anchors.
-        positives: None for texts.
-        negatives: None for texts, and for pairs that come as they were judged.
-        guarded: Of mined recipes.
-        beyond: What anchors draw from at random that have too few negatives otherwise: those of
-            all sources of the split, or, by ``same_record``, of other records. None where no
-            anchor has too few.
-        short: Which anchor chunks draw from all sources, of a pool of the split.
-        labels: Of every anchor, where pairs come with them.
-    """
+    """Everything one (recipe, source, split) draws from."""
 
     compiled: CompiledPool
     anchors: Anchors
-    positives: Positives | None
-    negatives: Negatives | None
-    guarded: Guarded | None = None
+    positives: Positives | None  # None for texts
+    negatives: Negatives | None  # None for texts, and for pairs that come as they were judged
+    guarded: Guarded | None = None  # of mined recipes
+    # What anchors draw from at random that have too few negatives otherwise: those of all sources
+    # of the split, or, by ``same_record``, of other records. None where no anchor has too few.
     beyond: Negatives | None = None
-    short: Flags | None = None
-    labels: Floats | None = None
+    short: Flags | None = None  # which anchor chunks draw from all sources, of a pool of the split
+    labels: Floats | None = None  # of every anchor, where pairs come with them
 
 
 def pair_hashes(owners: Integers | Words, hashes: Words) -> Words:
@@ -286,16 +235,10 @@ def negatives_of(
     known: Words | None = None,
     forbids: bool | None = None,
 ) -> Negatives:
-    """Return the negatives of a list of chunks, by bin, record and chunk.
+    """Return the negatives of a list of chunks.
 
-    Args:
-        compiled: Of the pool.
-        classes: The distinct classes of its anchors, ascending.
-        listed: The chunks.
-        pairs: Which bins each class may, or must not, draw from.
-        illegal: As of ``Negatives``.
-        known: As of ``Negatives``.
-        forbids: Whether pairs are what must not be drawn; by default as the pool's law has it.
+    ``pairs`` says which bins each of the classes, ascending, may draw from; or must not, where it
+    ``forbids``: by default as the pool's law has it.
     """
     forbids = compiled.forbids if forbids is None else forbids
     bins, records = words_if_any(listed, "bin"), keys_of(listed, "record_key")

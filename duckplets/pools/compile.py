@@ -3,55 +3,51 @@
     selectors, strategy ─conditions→ checked text ─┐
     sql/pools, sql/pools/parts ──────steps─────────┴→ one statement, parameterised
 
-The statement is a chain of named steps (``steps``) from the files in ``sql/pools``: those of
+The statement is a chain of named steps (``cte_steps``) from the files in ``sql/pools``: those of
 ``pools/triplets``, and in them those of the law that tells legal negatives, which is written once
 for pools that compare nothing (``parts/counted``) and once for all others (``parts/compared``).
 The same chain ends in different last parts: the pool's rows, the counts by reason, and the flat
 lists a sampler draws from. Compiling is pure: it sees no data and no connection.
+
+Selectors become conditions on ``slot``, a chunk with its section and record. A strategy becomes
+classes of anchors and bins of negatives, hashed from the terms it compares, and the pairs of
+them that may, or must not, be drawn together. What users wrote comes from checked trees only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from duckplets.base.sanitize import shown
-from duckplets.pools.bindings import (
-    Labels,
-    check_labels,
-    check_nearest,
-    facts_of,
-    label_flags,
-    law_of,
-    own_positive,
-    positive_parts,
-    set_apart_by,
-    text_fills,
-    triplet_fills,
-)
-from duckplets.pools.cte_steps import assembled, bound, of_sources
+from duckplets.errors import RecipeError
+from duckplets.pools.cte_steps import assembled, bound, literal, of_sources
+from duckplets.pools.facts import Fact, told
 from duckplets.recipes.condition_rules import COLUMNS
-from duckplets.recipes.recipes import By, SqlStrategy, TextRecipe, TripletRecipe
+from duckplets.recipes.conditions import pair_condition, where_condition
+from duckplets.recipes.recipes import Recipe, SqlStrategy, TextRecipe, TripletRecipe
+from duckplets.recipes.selectors import Selector
 
-Recipe = TripletRecipe | TextRecipe
-Guarded = Literal[
-    "illegal_texts",
-    "mined_anchors",
-    "mined_askers",
-    "mined_documents",
-    "mined_positives",
-]
-Part = (  # the guarded ones are of mined recipes only
-    Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes"] | Guarded
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+Labels = Literal["binary", "graded", "given", "structural"]
+Part = (
+    Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes"]
+    | Literal["illegal_texts", "mined_anchors", "mined_askers"]  # these of mined recipes only
+    | Literal["mined_documents", "mined_positives"]
 )
 
 _STAGED = "staged_chunks"
 _GUARDED = "guarded_chunks($split, $version)"
 _ALWAYS = ("record_key", "text_hash", "source")
 _GUARDING = ("section_key", "family", "normalised_hash")
+_JUDGED = ("given", "structural")
+_RECORD = "record_key::UBIGINT"
+_NO_TERM = "0::UBIGINT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +68,11 @@ class CompiledPool:
     def is_given(self) -> bool:
         """Whether its pairs come as they were judged, with nothing drawn beside them."""
         return self.labels == "given"
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether the pairs of its records come with their labels."""
+        return self.labels in _JUDGED
 
     @property
     def forbids(self) -> bool:
@@ -96,17 +97,17 @@ class CompiledPool:
     @property
     def own_negatives(self) -> bool:
         """Whether negatives are of the anchor's own record."""
-        return isinstance(self.recipe, TripletRecipe) and self.recipe.strategy == "same_record"
+        return getattr(self.recipe, "strategy", None) == "same_record"
 
     @property
     def fills_up(self) -> bool:
         """Whether negatives of other records fill up what the anchor's own record lacks."""
-        return isinstance(self.recipe, TripletRecipe) and self.recipe.when_short == "random"
+        return getattr(self.recipe, "when_short", None) == "random"
 
     @property
     def of_split(self) -> bool:
         """Whether negatives may be of all sources of the split."""
-        return isinstance(self.recipe, TripletRecipe) and self.recipe.negatives_from == "split"
+        return getattr(self.recipe, "negatives_from", None) == "split"
 
     @property
     def pairs_values(self) -> bool:
@@ -125,8 +126,8 @@ class CompiledPool:
         """What it is, with the conditions that users wrote, for messages."""
         recipe = self.recipe
         found = [s.where for s in recipe.selectors if s.where is not None]
-        strategy = getattr(recipe, "strategy", None)
-        found += [strategy.sql] if isinstance(strategy, SqlStrategy) else []
+        if self.pairs_values:
+            found.append(recipe.strategy.sql)  # type: ignore[union-attr]
         conditions = "".join(f", condition {shown(c, 80)!r}" for c in dict.fromkeys(found))
         source, split = self.parameters["source"], self.parameters["split"]
         return f"recipe {recipe.name!r}, source {source!r}, split {split!r}{conditions}"
@@ -136,17 +137,16 @@ class CompiledPool:
 
         A staged one takes the first step, ``members``, from the table ``stage`` makes.
         """
-        return _statement(self.recipe, part, self.labels, staged=staged)[0]
-
-    def staged(self, part: Part) -> tuple[str, dict[str, Any]]:
-        """Return the staged statement of a part and its parameters."""
-        sql, names = _statement(self.recipe, part, self.labels, staged=True)
-        return sql, {name: value for name, value in self.parameters.items() if name in names}
+        return self.statement(part, staged=staged)[0]
 
     def parameters_of(self, part: Part = "pool", *, staged: bool = False) -> dict[str, Any]:
         """Return the parameters of that statement."""
-        names = _statement(self.recipe, part, self.labels, staged=staged)[1]
-        return {name: value for name, value in self.parameters.items() if name in names}
+        return self.statement(part, staged=staged)[1]
+
+    def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
+        """Return the statement that yields a part, and its parameters."""
+        sql, names = _statement(_meant(self.recipe), part, self.labels, staged=staged)
+        return sql, {name: value for name, value in self.parameters.items() if name in names}
 
     @property
     def alike(self) -> tuple[Recipe, int, Labels | None]:
@@ -187,36 +187,309 @@ def compile_pool(
         mining: Number of the mining whose dropped anchors are left out, of mined recipes; 0 for
             none.
         labels: ``binary`` or ``graded``, as the source's labels are; ``given`` for its pairs as
-            they were judged.
+            they were judged, ``structural`` for these with negatives of other records beside them.
 
     Raises:
-        RecipeError: Selectors and strategy do not go together; or its pairs are none that were
-            judged.
+        RecipeError: Its pairs are none that were judged.
     """
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
     parameters["mining"] = mining
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters)
-    check_nearest(recipe)
-    if labels == "given":
-        check_labels(recipe)
+    if labels in _JUDGED and (own_positive(recipe) or recipe.positive.kind == "near_date"):
+        what = "the anchor itself" if own_positive(recipe) else "of another record"
+        raise RecipeError(
+            f"recipe {recipe.name!r}: its positive is {what}, and a label judges the anchor and "
+            f"the positive of one record; limit the recipe to sources without labels"
+        )
     return CompiledPool(recipe, parameters, set_apart_by(recipe, labels))
+
+
+# -- laws: which negatives are legal ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """How a recipe tells legal negatives."""
+
+    parts: tuple[str, ...]  # files whose steps say so, in the place of those of pools/triplets
+    forbids: bool  # whether ``pairs`` lists what must not be drawn, rather than what may
+    anchor_columns: tuple[str, ...] = ()  # that it looks at, ``class`` the last of them
+    negative_columns: tuple[str, ...] = ()  # ``bin`` the last of them
+    unbounded: bool = False  # whether ``pairs`` compares every class with every bin
+    fills: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def compares(self) -> bool:
+        """Whether anchors have classes and negatives bins."""
+        return bool(self.anchor_columns)
+
+    @property
+    def sums_up(self) -> bool:
+        """Whether it takes what all may draw, less what a class must not."""
+        return "pools/parts/forbidden" in self.parts
+
+
+@lru_cache(maxsize=4096)
+def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
+    """Return how a recipe tells legal negatives; staged, it looks at facts in place of texts."""
+    strategy, record = recipe.strategy, f"{_RECORD} AS class"
+    if isinstance(strategy, SqlStrategy):
+        return _law_of_condition(strategy, staged=staged)
+    if strategy == "other_date":
+        # Two records without a date are not of different dates: NULL is a date like another here.
+        same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
+        return _law_of_terms(["slot.date"], ["slot.date"], same, forbids=True)
+    if recipe.negative.kind == "near_date":
+        parts, forbids = ["compared", "allowed", "nearest", "nearest_pairs"], False
+    elif strategy == "same_record":
+        filled = ["filled_negatives"] if recipe.when_short == "random" else []
+        parts, forbids = ["own_negatives", *filled], False
+    elif strategy == "question_answer_mismatch":
+        whose = "split" if recipe.negatives_from == "split" else "same"
+        parts, forbids = ["compared", "forbidden", f"{whose}_question"], True
+        record = "text_hash AS class"
+    elif recipe.mined:
+        every = (f"{_NO_TERM} AS class",), (f"{_NO_TERM} AS bin",)
+        return Law(_files("compared"), True, *every)
+    else:
+        return Law(_files("counted"), True)
+    return Law(_files(*parts), forbids, (record,), (f"{_RECORD} AS bin",))
+
+
+def _files(*names: str) -> tuple[str, ...]:
+    return tuple(f"pools/parts/{name}" for name in names)
+
+
+def _law_of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
+    from sqlglot import exp
+
+    condition = pair_condition(strategy.sql)
+    forbids = condition.inequality and not condition.equality
+    tree = condition.tree.copy()
+    if forbids:  # pairs for which it is not true, by a plain equality where that can be
+        bare = tree.unnest()
+        if isinstance(bare, exp.NullSafeNEQ):
+            tree = exp.NullSafeEQ(this=bare.this.copy(), expression=bare.expression.copy())
+        else:
+            tree = exp.func("coalesce", exp.paren(tree), exp.false()).not_()
+    return _law_of_terms(
+        [_sql(term, staged=staged) for term in condition.anchor_terms],
+        [_sql(term, staged=staged) for term in condition.negative_terms],
+        _sql(exp.paren(tree)),
+        forbids=forbids,
+        unbounded=not condition.equality,
+    )
+
+
+def _law_of_terms(
+    anchor: list[str],
+    negative: list[str],
+    condition: str,
+    *,
+    forbids: bool,
+    unbounded: bool = False,
+) -> Law:
+    """Return a law that compares terms: it names those of each side, and hashes them."""
+    columns, values = [], []
+    for terms, letter, name in ((anchor, "a", "class"), (negative, "n", "bin")):
+        names = [f"{letter}{i}" for i in range(len(terms))]
+        whole = f"md5_number_lower(json_array({', '.join(names)}))" if terms else _NO_TERM
+        columns.append((*map("{} AS {}".format, terms, names), f"{whole} AS {name}"))
+        values.append(names)
+    parts = _files("compared", "forbidden" if forbids else "allowed", "terms")
+    fills = {"anchor_values": values[0], "negative_values": values[1], "pair_condition": condition}
+    return Law(parts, forbids, columns[0], columns[1], unbounded, fills)
+
+
+# -- labels -----------------------------------------------------------------------------------
+
+
+def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
+    """Return what labels do to a recipe: nothing where no pair of its is the one they judge.
+
+    A label judges anchor and positive of one record. Of grades only a condition over ``label``
+    can tell which are good enough; where one of the two has it, that decides.
+    """
+    if labels in _JUDGED:
+        return labels
+    one, other = recipe.anchor, recipe.positive
+    alike = one.role is not None and one.role == other.role
+    if alike or own_positive(recipe) or other.kind == "near_date":
+        return None
+    return None if labels == "graded" and (_asks_label(one) or _asks_label(other)) else labels
+
+
+def _asks_label(selector: Selector) -> bool:
+    from sqlglot import exp
+
+    if selector.where is None or "label" not in selector.where.lower():
+        return False
+    columns = where_condition(selector.where).find_all(exp.Column)
+    return any(column.name.lower() == "label" for column in columns)
+
+
+def own_positive(recipe: TripletRecipe) -> bool:
+    """Whether anchor and positive are one chunk: the same text twice, as SimCSE wants it."""
+    return recipe.allow_same_anchor_positive and recipe.anchor == recipe.positive
+
+
+# -- what is filled in ------------------------------------------------------------------------
+
+
+def _text_fills(recipe: TextRecipe, *, staged: bool) -> dict[str, str | Sequence[str]]:
+    """Return what stands for each name in ``pools/texts``."""
+    conditions = [_condition(s, staged=staged) for s in recipe.selectors]
+    if len(conditions) > 1:
+        conditions = [f"({' OR '.join(f'({condition})' for condition in conditions)})"]
+    return {"anchor_condition": conditions[0], **_unit(recipe)}
+
+
+def _triplet_fills(
+    recipe: TripletRecipe, labels: Labels | None, *, staged: bool
+) -> dict[str, str | Sequence[str]]:
+    """Return what stands for each name in ``pools/triplets`` and its parts."""
+    law = law_of(recipe, staged=staged)
+    guarded = ["section_key", "normalised_hash"] if recipe.mined else []
+    families = ["family"] if recipe.mined else []
+    label, classes = ["label"] if labels else [], ["class"] if law.compares else []
+    anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
+    if labels in _JUDGED:  # other sections are of no pair that the label judges
+        anchor += " AND slot.role = 'anchor'" if recipe.anchor.role != "anchor" else ""
+        positive += " AND slot.role = 'context'" if recipe.positive.role != "context" else ""
+    elif labels is not None:
+        only = "IS DISTINCT FROM 0" if labels == "binary" else "IS NULL"
+        positive += f" AND slot.label {only}"
+    same_text = "'same text'"
+    if recipe.anchor == recipe.positive:  # the only one may be the anchor itself
+        same_text = f"if(positives = 1, 'with a single window', {same_text})"
+    law_keys = "record_key"  # what tells two anchors apart for which other negatives are legal
+    if law.compares and recipe.strategy != "same_record":
+        law_keys += ", class, normalised_hash" if recipe.mined else ", class"
+    fills: dict[str, str | Sequence[str]] = {
+        "anchor_condition": anchor,
+        "positive_condition": positive,
+        "negative_condition": negative,
+        "anchor_columns": [*guarded, *families, *map("slot.{}".format, label), *law.anchor_columns],
+        "anchor_names": [*classes, *guarded, *families, *(label if labels in _JUDGED else [])],
+        "positive_columns": guarded,
+        "positive_names": guarded,
+        "negative_columns": [*guarded, *families, *law.negative_columns],
+        "negative_names": [*(["bin"] if law.compares else []), *guarded[:1], *families],
+        "negative_order": ("bin, " if law.compares else "") + "record_key, chunk_key",
+        "kin_key": "family" if recipe.mined else "record_key",
+        "law_keys": law_keys,
+        "same_text": same_text,
+        "scope_keys": "scope, question" if recipe.mined else "scope",
+        "class_scopes": f"[{_NO_TERM}, class]"
+        if "pools/parts/forbidden" in law.parts
+        else "[class]",
+    }
+    for selector, condition in ((recipe.positive, positive), (recipe.negative, negative)):
+        if selector.kind == "near_date":
+            fills["nearest_days"] = str(selector.near_date)
+            fills["nearest_condition"] = condition
+    if recipe.negative.kind == "near_date":
+        # Negatives never leave their source, so the nearest record must not either.
+        fills["nearest_condition"] = f"slot.source = $source AND {negative}"
+    return {**fills, **law.fills, **_unit(recipe)}
+
+
+def _unit(recipe: Recipe) -> dict[str, str | Sequence[str]]:
+    if recipe.per == "chunk":
+        return {"unit_key": "chunk_key", "unit_columns": ["chunk_key"]}
+    return {"unit_key": "record_key", "unit_columns": []}
+
+
+def _condition(selector: Selector, *, staged: bool) -> str:
+    """Return the condition on ``slot`` that a selector stands for."""
+    slot = _slot(selector)
+    if selector.where is None:
+        return slot
+    return f"{slot} AND ({_sql(where_condition(selector.where), slot, staged=staged)})"
+
+
+def _slot(selector: Selector) -> str:
+    if selector.role is not None:
+        return f"slot.role = {literal(selector.role)}"
+    if selector.position is not None:
+        return f"slot.position = {selector.position}"
+    return "slot.role = 'context'" if selector.kind == "near_date" else "slot.role <> 'rejected'"
+
+
+def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False) -> str:
+    from sqlglot.dialects.duckdb import DuckDB
+
+    return (told(tree, where)[0] if staged else tree).sql(dialect=DuckDB)
+
+
+@lru_cache(maxsize=4096)
+def facts_of(recipe: Recipe) -> Mapping[str, Fact]:
+    """Return by name what the conditions of a recipe ask of texts."""
+    found: dict[str, Fact] = {}
+    for selector in recipe.selectors:
+        if selector.where is not None:
+            found |= told(where_condition(selector.where), _slot(selector))[1]
+    if isinstance(recipe, TripletRecipe) and isinstance(recipe.strategy, SqlStrategy):
+        condition = pair_condition(recipe.strategy.sql)
+        for term in (*condition.anchor_terms, *condition.negative_terms):
+            found |= told(term)[1]
+    return found
 
 
 # -- statements -------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
-def _meant(recipe: Recipe) -> Recipe:
+def _meant(recipe: Any) -> Any:
     """Return a recipe that has the same pools, and all that they do not depend on left out.
 
     Many recipes may differ in names and weights only: each is compiled once.
     """
     if isinstance(recipe, TextRecipe):
         return TextRecipe("pool", recipe.selector, per=recipe.per)
-    by: By | None = "bm25" if recipe.mined else None
+    by = "bm25" if recipe.mined else None
     named = {"name": "pool", "weight": 1.0, "share": None, "instruction": None, "sources": None}
-    return replace(recipe, by=by, **named)  # type: ignore[arg-type]
+    return replace(recipe, by=by, **named)
+
+
+@lru_cache(maxsize=4096)
+def _statement(
+    recipe: Recipe, part: Part, labels: Labels | None, *, staged: bool
+) -> tuple[str, frozenset[str]]:
+    """Return a statement and the names of its parameters."""
+    chunks = {"chunks": _STAGED} if staged else {}
+    if isinstance(recipe, TextRecipe):
+        ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}
+        last = ends.get(part, "pools/lists/text_anchors")
+        return assembled(["pools/texts"], last, _text_fills(recipe, staged=staged), **chunks)
+    parts = ["pools/triplets"]
+    if recipe.positive.kind == "near_date":
+        parts += _files("nearest", "nearest_positives")
+    elif own_positive(recipe):
+        parts += _files("own_positives")
+    parts += law_of(recipe).parts
+    # A pair that was judged comes as it stands, also one of equal texts.
+    flags = {"judged" if labels in _JUDGED else str(labels)}
+    if labels not in _JUDGED and not recipe.allow_same_anchor_positive:
+        flags.add("distinct")
+    if recipe.negatives_from == "split":
+        parts += _files("split_negatives")
+    if labels == "given":
+        parts += _files("given")
+    if recipe.mined:
+        parts += _files("guarded")
+        flags.add("mined")
+        chunks = chunks or {"chunks": _GUARDED}
+    last = "pools/triplets" if part == "pool" else f"pools/lists/{part}"
+    return assembled(parts, last, _triplet_fills(recipe, labels, staged=staged), flags, **chunks)
+
+
+@lru_cache(maxsize=4096)
+def _of_many(recipe: Recipe, part: Part, labels: Labels | None) -> str:
+    text = _statement(recipe, part, labels, staged=True)[0]
+    columns = {"source": "asked.source", "mining": "asked.mining"}
+    return of_sources("pools/lists/of_sources", text, columns)
 
 
 def stage(pools: Iterable[CompiledPool]) -> str:
@@ -228,21 +501,20 @@ def stage(pools: Iterable[CompiledPool]) -> str:
 def _stage(pools: frozenset[tuple[Recipe, Labels | None]]) -> str:
     needed = set(_ALWAYS)
     for recipe, labels in pools:
-        needed |= {*COLUMNS}.intersection(_looked_at(recipe, labels))
-    recipes = [recipe for recipe, _ in pools]
-    guarded = any(isinstance(recipe, TripletRecipe) and recipe.mined for recipe in recipes)
+        needed |= {*COLUMNS} & _looked_at(recipe, labels)
+    guarded = any(isinstance(recipe, TripletRecipe) and recipe.mined for recipe, _ in pools)
     needed |= {*_GUARDING} if guarded else set()
+    facts = sorted({name for recipe, _ in pools for name in facts_of(recipe)})
     columns = [f"slot.{name}" for name in sorted(needed)]
-    facts = sorted({name for recipe in recipes for name in facts_of(recipe)})
     columns += [f"section_facts.{name}" for name in facts]
-    chunks = _GUARDED if guarded else ""
+    chunks = {"chunks": _GUARDED} if guarded else {}
     flags = {"facts"} if facts else set()
-    return assembled([], "pools/lists/stage", {"slot_columns": columns}, flags, chunks)[0]
+    return assembled([], "pools/lists/stage", {"slot_columns": columns}, flags, **chunks)[0]
 
 
 @lru_cache(maxsize=4096)
 def _looked_at(recipe: Recipe, labels: Labels | None = None) -> frozenset[str]:
-    text = _composed(recipe, "pool", labels, staged=True)[0]
+    text = _statement(recipe, "pool", labels, staged=True)[0]
     return frozenset(re.findall(r"\bslot\.(\w+)", text))
 
 
@@ -255,41 +527,3 @@ def facts_statement(recipe: Recipe) -> str:
     """Return the statement that works out what the conditions of a recipe ask of texts."""
     columns = [f"{fact.sql} AS {name}" for name, fact in sorted(facts_of(recipe).items())]
     return assembled([], "pools/lists/facts", {"slot_columns": columns})[0]
-
-
-@lru_cache(maxsize=4096)
-def _of_many(recipe: Recipe, part: Part, labels: Labels | None) -> str:
-    text = _composed(recipe, part, labels, staged=True)[0]
-    columns = {"source": "asked.source", "mining": "asked.mining"}
-    return of_sources("pools/lists/of_sources", text, columns)
-
-
-@lru_cache(maxsize=16_384)
-def _statement(
-    recipe: Recipe, part: Part, labels: Labels | None, *, staged: bool
-) -> tuple[str, frozenset[str]]:
-    """Return a statement and the names of its parameters."""
-    return _composed(_meant(recipe), part, labels, staged=staged)
-
-
-@lru_cache(maxsize=4096)
-def _composed(
-    recipe: Recipe, part: Part, labels: Labels | None, *, staged: bool
-) -> tuple[str, frozenset[str]]:
-    chunks = _STAGED if staged else ""
-    if isinstance(recipe, TextRecipe):
-        ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}
-        last = ends.get(part, "pools/lists/text_anchors")
-        return assembled(["pools/texts"], last, text_fills(recipe, staged=staged), chunks=chunks)
-    parts = ["pools/triplets", *positive_parts(recipe), *law_of(recipe).parts]
-    if recipe.negatives_from == "split":
-        parts.append("pools/parts/split_negatives")
-    flags = label_flags(recipe, labels)
-    if labels == "given":
-        parts.append("pools/parts/given")
-    if recipe.mined:
-        parts.append("pools/parts/guarded")
-        flags.add("mined")
-        chunks = chunks or _GUARDED
-    last = "pools/triplets" if part == "pool" else f"pools/lists/{part}"
-    return assembled(parts, last, triplet_fills(recipe, labels, staged=staged), flags, chunks)

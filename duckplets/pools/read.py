@@ -38,8 +38,14 @@ from duckplets.pools.arrays import (
     words_if_any,
     words_of,
 )
-from duckplets.pools.bindings import facts_of
-from duckplets.pools.compile import CompiledPool, Part, compares_texts, facts_statement, stage
+from duckplets.pools.compile import (
+    CompiledPool,
+    Part,
+    compares_texts,
+    facts_of,
+    facts_statement,
+    stage,
+)
 from duckplets.pools.facts import told_facts
 from duckplets.pools.legality import several_texts, usable_of_own
 from duckplets.recipes.recipes import TextRecipe
@@ -175,13 +181,12 @@ class PoolReader:
 
     def list(self, compiled: CompiledPool, part: Part) -> pa.Table:
         """Return the rows of a part of a pool as its statement yields them."""
-        sql = compiled.sql(part, staged=True)
         with self._database.deadline(compiled.described):
-            return self._database.arrow(sql, compiled.parameters_of(part, staged=True))
+            return self._database.arrow(*compiled.statement(part))
 
     def _rows(self, compiled: CompiledPool, part: Part) -> PoolRows:
         """Return the rows of a part; those that several pools share are read once."""
-        sql, parameters = compiled.staged(part)
+        sql, parameters = compiled.statement(part)
         name = (sql, tuple(parameters.values()))
         if name not in self._lists:
             portion = self._portions.get(_place(compiled), ())
@@ -192,7 +197,7 @@ class PoolReader:
     def _cut(self, portion: Sequence[CompiledPool], part: Part) -> bool:
         """Read a part of several pools at once; returns whether that came to an end in time."""
         first = portion[0]
-        sql, parameters = first.staged(part)
+        sql, parameters = first.statement(part)
         others = {n: value for n, value in parameters.items() if n not in ("source", "mining")}
         several = {f"{n}s": [pool.parameters[n] for pool in portion] for n in ("source", "mining")}
         try:
@@ -267,12 +272,8 @@ class PoolReader:
         return negatives_of(compiled, one, listed, none, illegal=illegal, forbids=True)
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
-        sql, parameters = (
-            compiled.sql("sizes", staged=True),
-            compiled.parameters_of("sizes", staged=True),
-        )
         with self._database.deadline(compiled.described):
-            classes, bins = self._database.rows(sql, parameters)[0]
+            classes, bins = self._database.rows(*compiled.statement("sizes"))[0]
         if classes * bins > _MOST_COMPARISONS:
             raise RecipeError(
                 f"recipe {compiled.recipe.name!r}: its strategy would compare {classes} values "

@@ -28,7 +28,7 @@ from duckplets.recipes.recipes import TripletRecipe
 from duckplets.recipes.selectors import role
 
 if TYPE_CHECKING:
-    from duckplets.pools.bindings import Labels
+    from duckplets.pools.compile import Labels
     from duckplets.recipes.store import Recipe, SourceRecipes
     from duckplets.runs.settings import Pairs, RunSettings
 
