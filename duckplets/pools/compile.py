@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import RecipeError
@@ -52,27 +52,34 @@ _NO_TERM = "0::UBIGINT"
 
 @dataclass(frozen=True, slots=True)
 class CompiledPool:
-    """The pool of one recipe, source and split, as of a version.
-
-    Attributes:
-        recipe: What it was compiled from.
-        parameters: Values of the statement's parameters.
-        labels: What the labels of its records do to it; None where they have none, or do nothing.
-    """
+    """The pool of one recipe, source and split, as of a version."""
 
     recipe: Recipe
-    parameters: dict[str, Any]
-    labels: Labels | None = None
+    parameters: dict[str, Any]  # values of the statement's parameters
+    labels: Labels | None = None  # what those of its records do to it; None for nothing
+    negatives: int = field(init=False)  # how many a sample needs
+    is_given: bool = field(init=False)  # its pairs come as they were judged, with nothing drawn
+    is_judged: bool = field(init=False)  # the pairs of its records come with their labels
+    own_positive: bool = field(init=False)  # the positive is the anchor window itself
+    own_negatives: bool = field(init=False)  # negatives are of the anchor's own record
+    fills_up: bool = field(init=False)  # those of others fill up what the own record lacks
+    of_split: bool = field(init=False)  # negatives may be of all sources of the split
+    pairs_values: bool = field(init=False)  # a condition pairs values of anchors and negatives
 
-    @property
-    def is_given(self) -> bool:
-        """Whether its pairs come as they were judged, with nothing drawn beside them."""
-        return self.labels == "given"
-
-    @property
-    def is_judged(self) -> bool:
-        """Whether the pairs of its records come with their labels."""
-        return self.labels in _JUDGED
+    def __post_init__(self) -> None:
+        recipe = self.recipe if isinstance(self.recipe, TripletRecipe) else None
+        found = {
+            "negatives": int(self.parameters["negatives"]),
+            "is_given": self.labels == "given",
+            "is_judged": self.labels in _JUDGED,
+            "own_positive": recipe is None or own_positive(recipe),
+            "own_negatives": recipe is not None and recipe.strategy == "same_record",
+            "fills_up": recipe is not None and recipe.when_short == "random",
+            "of_split": recipe is not None and recipe.negatives_from == "split",
+            "pairs_values": recipe is not None and isinstance(recipe.strategy, SqlStrategy),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @property
     def forbids(self) -> bool:
@@ -80,46 +87,14 @@ class CompiledPool:
         return isinstance(self.recipe, TextRecipe) or law_of(_meant(self.recipe)).forbids
 
     @property
-    def own_positive(self) -> bool:
-        """Whether the positive is the anchor window itself."""
-        return isinstance(self.recipe, TextRecipe) or own_positive(self.recipe)
-
-    @property
     def unbounded(self) -> bool:
         """Whether ``pairs`` compares every class with every bin."""
         return self.pairs_values and law_of(_meant(self.recipe)).unbounded
 
-    @property
-    def negatives(self) -> int:
-        """How many a sample needs."""
-        return int(self.parameters["negatives"])
-
-    @property
-    def own_negatives(self) -> bool:
-        """Whether negatives are of the anchor's own record."""
-        return getattr(self.recipe, "strategy", None) == "same_record"
-
-    @property
-    def fills_up(self) -> bool:
-        """Whether negatives of other records fill up what the anchor's own record lacks."""
-        return getattr(self.recipe, "when_short", None) == "random"
-
-    @property
-    def of_split(self) -> bool:
-        """Whether negatives may be of all sources of the split."""
-        return getattr(self.recipe, "negatives_from", None) == "split"
-
-    @property
-    def pairs_values(self) -> bool:
-        """Whether a condition pairs values of anchors with values of negatives."""
-        return isinstance(getattr(self.recipe, "strategy", None), SqlStrategy)
-
     def of_source(self) -> CompiledPool:
         """Return the pool whose negatives are of the anchors' source only."""
-        recipe = self.recipe
-        if isinstance(recipe, TripletRecipe):
-            recipe = replace(recipe, negatives_from="source")
-        return replace(self, recipe=recipe)
+        recipe = cast("TripletRecipe", self.recipe)
+        return replace(self, recipe=replace(recipe, negatives_from="source"))
 
     @property
     def described(self) -> str:
@@ -132,26 +107,26 @@ class CompiledPool:
         source, split = self.parameters["source"], self.parameters["split"]
         return f"recipe {recipe.name!r}, source {source!r}, split {split!r}{conditions}"
 
-    def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
-        """Return the statement that yields a part, in DuckDB's dialect.
+    @property
+    def alike(self) -> tuple[Recipe, int, Labels | None]:
+        """What pools have in common that are read by one statement: all but source and mining."""
+        return _meant(self.recipe), self.negatives, self.labels
+
+    def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
+        """Return the statement that yields a part, and its parameters.
 
         A staged one takes the first step, ``members``, from the table ``stage`` makes.
         """
+        sql, names = _statement(_meant(self.recipe), part, self.labels, staged=staged)
+        return sql, {name: value for name, value in self.parameters.items() if name in names}
+
+    def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
+        """Return that statement, in DuckDB's dialect."""
         return self.statement(part, staged=staged)[0]
 
     def parameters_of(self, part: Part = "pool", *, staged: bool = False) -> dict[str, Any]:
         """Return the parameters of that statement."""
         return self.statement(part, staged=staged)[1]
-
-    def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
-        """Return the statement that yields a part, and its parameters."""
-        sql, names = _statement(_meant(self.recipe), part, self.labels, staged=staged)
-        return sql, {name: value for name, value in self.parameters.items() if name in names}
-
-    @property
-    def alike(self) -> tuple[Recipe, int, Labels | None]:
-        """What pools have in common that are read by one statement: all but source and mining."""
-        return _meant(self.recipe), self.negatives, self.labels
 
     def sql_of_many(self, part: Part) -> str:
         """Return the statement that yields a staged part for many sources at once.
@@ -176,7 +151,7 @@ def compile_pool(
     mining: int = 0,
     labels: Labels | None = None,
 ) -> CompiledPool:
-    """Compile a recipe for one source and split.
+    """Compile a recipe for one source and split, as of a version of the corpus.
 
     Args:
         recipe: What to compile.
@@ -184,8 +159,7 @@ def compile_pool(
         split: The split.
         version: Of the corpus.
         negatives: How many a sample needs.
-        mining: Number of the mining whose dropped anchors are left out, of mined recipes; 0 for
-            none.
+        mining: Number of the mining whose dropped anchors are left out; 0 for none.
         labels: ``binary`` or ``graded``, as the source's labels are; ``given`` for its pairs as
             they were judged, ``structural`` for these with negatives of other records beside them.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from duckplets.errors import RecipeError
-from duckplets.recipes.condition_costs import PIECES, SHORT, Costs
+from duckplets.recipes.condition_rules import PIECES, SHORT, Costs
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -35,24 +35,14 @@ _COMPARED = 50_000  # of a text that windows are compared by: it goes with each 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A part of a condition that depends on the text of a section, and not on windows.
+    """A part of a condition that depends on the text of a section, and not on windows."""
 
-    Attributes:
-        sql: Over columns of ``slot``.
-        copies: How many times it makes a text, at most.
-    """
-
-    sql: str
-    copies: int
+    sql: str  # over columns of ``slot``
+    copies: int  # how many times it makes a text, at most
 
 
 def told(tree: exp.Expression, where: str | None = None) -> tuple[exp.Expression, dict[str, Fact]]:
-    """Replace what a condition asks of texts by columns of facts; return these by name.
-
-    Args:
-        tree: Over columns of ``slot``.
-        where: Rows of which it is asked; by default of all.
-    """
+    """Replace what a condition asks of texts, of rows ``where``, by columns of facts by name."""
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 

@@ -19,23 +19,14 @@ from duckplets.pools.arrays import Negatives, PoolRows, keys_of, pair_hashes, wo
 
 @dataclass(frozen=True, slots=True)
 class NegativeRequests:
-    """Samples that want negatives: shape (samples,) each.
+    """Samples that want negatives: shape (samples,) each."""
 
-    Attributes:
-        index: Number of the sample in its stream.
-        classes: Class of the anchor: row of ``Negatives.firsts``.
-        records: Record key of the anchor.
-        kins: Key of the anchor's kin: its record, or its family where negatives are mined.
-        normalised_hashes: Of the text of the anchor's section, where negatives are mined.
-        hashes: Text hashes of what the samples have already, a column a slot.
-    """
-
-    index: Integers
-    classes: Integers
-    records: Integers
-    kins: Integers
-    normalised_hashes: Words | None
-    hashes: tuple[Words, ...]
+    index: Integers  # number of the sample in its stream
+    classes: Integers  # class of the anchor: row of ``Negatives.firsts``
+    records: Integers  # record key of the anchor
+    kins: Integers  # the anchor's record, or its family where negatives are mined
+    normalised_hashes: Words | None  # of the text of the anchor's section, where they are mined
+    hashes: tuple[Words, ...]  # text hashes of what the samples have already, a column a slot
 
     def part(self, rows: Integers | slice) -> NegativeRequests:
         """Return some of the samples."""
@@ -56,11 +47,7 @@ class NegativeRequests:
 
 @dataclass(frozen=True)
 class Legality:
-    """Judges chunks of a pool's negatives.
-
-    Attributes:
-        pool: The negatives.
-    """
+    """Judges chunks of a pool's negatives."""
 
     pool: Negatives
 

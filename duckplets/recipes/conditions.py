@@ -18,13 +18,16 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duckplets.errors import RecipeError
-from duckplets.recipes.condition_costs import LONG_COLUMNS, PIECES, check_costs, sql_of
 from duckplets.recipes.condition_rules import (
     COLUMNS,
+    LONG_COLUMNS,
+    PIECES,
+    check_costs,
     check_reading,
     check_text,
     form,
     short,
+    sql_of,
 )
 
 if TYPE_CHECKING:
@@ -40,20 +43,13 @@ class PairCondition:
 
     Terms are evaluated for every row, also where a CASE or an AND around them would have spared
     it: ``try_cast`` is the safe way to turn text into a number.
-
-    Attributes:
-        tree: The condition over the columns ``anchor.a0, anchor.a1, …, negative.n0, …``.
-        anchor_terms: What ``a0, a1, …`` stand for, over columns of ``slot``.
-        negative_terms: What ``n0, n1, …`` stand for, over columns of ``slot``.
-        equality: Where the condition is true, an anchor term equals a negative term.
-        inequality: Where the condition is false, an anchor term equals a negative term. (Where
-            it is NULL, as ``!=`` is beside a NULL, nothing is said.)
     """
 
-    tree: exp.Expression
-    anchor_terms: tuple[exp.Expression, ...]
-    negative_terms: tuple[exp.Expression, ...]
-    equality: bool
+    tree: exp.Expression  # over the columns ``anchor.a0, anchor.a1, …, negative.n0, …``
+    anchor_terms: tuple[exp.Expression, ...]  # what a0, a1, … stand for, over columns of ``slot``
+    negative_terms: tuple[exp.Expression, ...]  # likewise n0, n1, …
+    equality: bool  # where the condition is true, an anchor term equals a negative term
+    # Where it is false, one does. (Where it is NULL, as ``!=`` is beside a NULL, nothing is said.)
     inequality: bool
 
 
