@@ -34,10 +34,12 @@ bounds in it.
 from __future__ import annotations
 
 import math
+import re
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -49,6 +51,7 @@ __all__ = ["Bounds", "Name", "bounds_of", "check", "checked", "from_plain", "kin
 
 Made = TypeVar("Made")
 
+SURROGATE = re.compile("[\ud800-\udfff]")
 _WIDEST = 256  # bits of a number that a message shows: Python refuses to write thousands of digits
 _WORDS: dict[Any, str] = {
     int: "an integer",
@@ -152,12 +155,21 @@ def check(settings: Any, error: type[DuckpletsError], what: str = "") -> None:
         error: What to raise where a value does not fit.
         what: What the settings are of, for the message.
     """
-    kinds = kinds_of(type(settings))  # type: ignore[arg-type]
-    for field in fields(settings):
-        if field.init:
-            value = getattr(settings, field.name)
-            fitted = checked(field.name, value, kinds[field.name], error, what)
-            object.__setattr__(settings, field.name, fitted)
+    for name, fit in _fitters(type(settings)):  # type: ignore[arg-type]
+        value = getattr(settings, name)
+        try:
+            fitted = fit(value)
+        except _Misfit as misfit:
+            raise misfit.error(error, name, what) from None
+        if fitted is not value:
+            object.__setattr__(settings, name, fitted)
+
+
+@cache
+def _fitters(made: Any) -> list[tuple[str, Callable[[Any], Any]]]:
+    """Return the name of every field of a class, and what makes its value uniform."""
+    kinds = kinds_of(made)
+    return [(field.name, _fitter(kinds[field.name])) for field in fields(made) if field.init]
 
 
 def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what: str = "") -> Any:
@@ -171,10 +183,9 @@ def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what:
         what: Where the setting stands, for the message.
     """
     try:
-        return _fitted(value, kind)
+        return _fitter(kind)(value)
     except _Misfit as misfit:
-        where = f"{what}: {name}{misfit.at}" if what else f"{name}{misfit.at}"
-        raise error(f"{where}={_shown(misfit.value)}: give {misfit.wanted}") from None
+        raise misfit.error(error, name, what) from None
 
 
 def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: str = "") -> Made:
@@ -228,94 +239,143 @@ def to_plain(value: Any, *, defaults: bool = True) -> Any:
 class _Misfit(Exception):  # noqa: N818 - it becomes the error that a caller names
     """A value, or one within it, is of another kind."""
 
-    def __init__(self, value: Any, wanted: str) -> None:
+    def __init__(self, value: Any, kind: Any, hint: str = "") -> None:
         super().__init__()
-        self.value, self.wanted, self.at = value, wanted, ""
+        self.value, self.kind, self.hint, self.at = value, kind, hint, ""
+
+    def error(self, error: type[DuckpletsError], name: str, what: str) -> DuckpletsError:
+        """Return the error that says which setting it is, and what would be right."""
+        where = f"{what}: {name}{self.at}" if what else f"{name}{self.at}"
+        return error(f"{where}={_shown(self.value)}: give {_wanted(self.kind)}{self.hint}")
 
 
-def _fitted(value: Any, kind: Any) -> Any:
-    """Return a value of a kind made uniform, or raise ``_Misfit``."""
-    origin, parts = get_origin(kind), get_args(kind)
+@cache
+def _fitter(kind: Any) -> Callable[[Any], Any]:
+    """Return what makes a value of a kind uniform, or raises ``_Misfit``."""
+    origin = get_origin(kind)
     if origin is Annotated:
-        return _of_rules(value, kind)
+        return _fitter_of_rules(kind)
     if origin in (Union, types.UnionType):
-        return _of_several(value, kind)
+        return _fitter_of_several(kind)
     if origin is Literal:
-        for part in parts:
-            if isinstance(value, type(part)) and value == part:
-                return part
-        texts = [part for part in parts if isinstance(part, str)]
-        close = nearest(value, texts) if isinstance(value, str) else ""
-        raise _Misfit(value, _wanted(kind) + close)
-    if origin in (tuple, Sequence) and isinstance(value, list | tuple):
-        return tuple(_within(i, part, parts[0]) for i, part in enumerate(value))
-    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
-        names = [_within(name, name, parts[0]) for name in value]
-        every = zip(names, value.values(), strict=True)
-        return FrozenMapping({name: _within(name, part, parts[1]) for name, part in every})
-    if origin is None and (found := _of_type(value, kind)) is not _Misfit:
-        return found
-    raise _Misfit(value, _wanted(kind))
+        return _fitter_of_choices(kind)
+    if origin in (tuple, Sequence):
+        return _fitter_of_list(kind)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _fitter_of_table(kind)
+    if kind in (int, float):
+        return partial(_number, kind=kind)
+    if kind is str:
+        return _text
+
+    def fit(value: Any) -> Any:
+        if kind is Path and isinstance(value, str):
+            return Path(value)
+        if kind is Any or (value is None if kind is None else isinstance(value, kind)):
+            return value
+        raise _Misfit(value, kind)
+
+    return fit
 
 
-def _of_rules(value: Any, kind: Any) -> Any:
-    inner, *rules = get_args(kind)
-    try:
-        fitted = _fitted(value, inner)
-    except _Misfit as misfit:
-        raise misfit if misfit.at else _Misfit(value, _wanted(kind)) from None
-    if all(rule.admits(fitted) for rule in rules if isinstance(rule, Bounds | Name)):
-        return fitted
-    raise _Misfit(value, _wanted(kind))
+def _fitter_of_rules(kind: Any) -> Callable[[Any], Any]:
+    inner = _fitter(get_args(kind)[0])
+    rules = [rule for rule in kind.__metadata__ if isinstance(rule, Bounds | Name)]
 
-
-def _of_several(value: Any, kind: Any) -> Any:
-    """Return a value that is of one of several kinds; what is nearly of one says where it fails."""
-    closest = _Misfit(value, _wanted(kind))
-    for one in get_args(kind):
+    def fit(value: Any) -> Any:
         try:
-            return _fitted(value, one)
+            fitted = inner(value)
         except _Misfit as misfit:
-            if misfit.at:
-                closest = misfit
-            elif "did you mean" in misfit.wanted and not closest.at:
-                closest.wanted += misfit.wanted[misfit.wanted.index(" (did you mean") :]
-    raise closest
+            raise misfit if misfit.at else _Misfit(value, kind, misfit.hint) from None
+        for rule in rules:
+            if not rule.admits(fitted):
+                raise _Misfit(value, kind)
+        return fitted
+
+    return fit
 
 
-def _within(place: Any, value: Any, kind: Any) -> Any:
+def _fitter_of_several(kind: Any) -> Callable[[Any], Any]:
+    """Return what takes one of several kinds; what is nearly of one says where it fails."""
+    fitters = [_fitter(part) for part in get_args(kind)]
+    optional = types.NoneType in get_args(kind)
+
+    def fit(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        closest = _Misfit(value, kind)
+        for one in fitters:
+            try:
+                return one(value)
+            except _Misfit as misfit:
+                if misfit.at:
+                    closest = misfit
+                elif not closest.at:
+                    closest.hint = closest.hint or misfit.hint
+        raise closest
+
+    return fit
+
+
+def _fitter_of_choices(kind: Any) -> Callable[[Any], Any]:
+    choices = get_args(kind)
+    texts = [choice for choice in choices if isinstance(choice, str)]
+
+    def fit(value: Any) -> Any:
+        for choice in choices:
+            if isinstance(value, type(choice)) and value == choice:
+                return choice
+        raise _Misfit(value, kind, nearest(value, texts) if isinstance(value, str) else "")
+
+    return fit
+
+
+def _fitter_of_list(kind: Any) -> Callable[[Any], Any]:
+    inner = _fitter(get_args(kind)[0])
+
+    def fit(value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            raise _Misfit(value, kind)
+        return tuple(_within(place, part, inner) for place, part in enumerate(value))
+
+    return fit
+
+
+def _fitter_of_table(kind: Any) -> Callable[[Any], Any]:
+    of_name, inner = map(_fitter, get_args(kind))
+
+    def fit(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise _Misfit(value, kind)
+        return FrozenMapping(
+            {_within(name, name, of_name): _within(name, own, inner) for name, own in value.items()}
+        )
+
+    return fit
+
+
+def _within(place: Any, value: Any, fit: Callable[[Any], Any]) -> Any:
     try:
-        return _fitted(value, kind)
+        return fit(value)
     except _Misfit as misfit:
         misfit.at = f"[{_shown(place)}]{misfit.at}"
         raise
 
 
-def _of_type(value: Any, kind: Any) -> Any:
-    """Return a value that is of a type, else ``_Misfit`` itself."""
-    if kind is Any:
-        return value
-    if kind is None or kind is types.NoneType:
-        return None if value is None else _Misfit
-    if kind in (int, float):
-        wanted = Integral if kind is int else Real
-        if not isinstance(value, wanted) or isinstance(value, bool):
-            return _Misfit
-        try:
+def _number(value: Any, kind: type) -> Any:
+    if isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool):
+        with suppress(OverflowError):
             number = kind(value) + kind(0)  # no -0.0
-        except OverflowError:
-            return _Misfit
-        return number if kind is int or math.isfinite(number) else _Misfit
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    if kind is str and isinstance(value, str):
-        return value if value.isascii() or not _has_half(value) else _Misfit
-    return value if isinstance(value, kind) else _Misfit
+            if kind is int or math.isfinite(number):
+                return number
+    raise _Misfit(value, kind)
 
 
-def _has_half(text: str) -> bool:
-    """Whether a text holds half of a pair of characters, which nothing can store."""
-    return any("\ud800" <= c <= "\udfff" for c in text)
+def _text(value: Any) -> str:
+    # Half of a pair of characters nothing can store.
+    if isinstance(value, str) and (value.isascii() or not SURROGATE.search(value)):
+        return value
+    raise _Misfit(value, str)
 
 
 def _wanted(kind: Any) -> str:

@@ -45,6 +45,8 @@ _STAGED = "staged_chunks"
 _GUARDED = "guarded_chunks($split, $version)"
 _ALWAYS = ("record_key", "text_hash", "source")
 _GUARDING = ("section_key", "family", "normalised_hash")
+_ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
+_FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
 _JUDGED = ("given", "structural")
 _RECORD = "record_key::UBIGINT"
 _NO_TERM = "0::UBIGINT"
@@ -201,13 +203,13 @@ class Law:
     @property
     def sums_up(self) -> bool:
         """Whether it takes what all may draw, less what a class must not."""
-        return "pools/parts/forbidden" in self.parts
+        return self.parts[: len(_FORBIDDEN)] == _FORBIDDEN
 
 
 @lru_cache(maxsize=4096)
 def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
     """Return how a recipe tells legal negatives; staged, it looks at facts in place of texts."""
-    strategy, record = recipe.strategy, f"{_RECORD} AS class"
+    strategy, own_class, own_bin = recipe.strategy, f"{_RECORD} AS class", f"{_RECORD} AS bin"
     if isinstance(strategy, SqlStrategy):
         return _law_of_condition(strategy, staged=staged)
     if strategy == "other_date":
@@ -215,24 +217,19 @@ def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
         return _law_of_terms(["slot.date"], ["slot.date"], same, forbids=True)
     if recipe.negative.kind == "near_date":
-        parts, forbids = ["compared", "allowed", "nearest", "nearest_pairs"], False
-    elif strategy == "same_record":
-        filled = ["filled_negatives"] if recipe.when_short == "random" else []
-        parts, forbids = ["own_negatives", *filled], False
-    elif strategy == "question_answer_mismatch":
-        whose = "split" if recipe.negatives_from == "split" else "same"
-        parts, forbids = ["compared", "forbidden", f"{whose}_question"], True
-        record = "text_hash AS class"
-    elif recipe.mined:
+        parts = (*_ALLOWED, "pools/parts/nearest", "pools/parts/nearest_pairs")
+        return Law(parts, False, (own_class,), (own_bin,))
+    if strategy == "same_record":
+        filled = ("pools/parts/filled_negatives",) if recipe.when_short == "random" else ()
+        return Law(("pools/parts/own_negatives", *filled), False, (own_class,), (own_bin,))
+    if strategy == "question_answer_mismatch":
+        of_split = recipe.negatives_from == "split"
+        asked = "pools/parts/split_question" if of_split else "pools/parts/same_question"
+        return Law((*_FORBIDDEN, asked), True, ("text_hash AS class",), (own_bin,))
+    if recipe.mined:
         every = (f"{_NO_TERM} AS class",), (f"{_NO_TERM} AS bin",)
-        return Law(_files("compared"), True, *every)
-    else:
-        return Law(_files("counted"), True)
-    return Law(_files(*parts), forbids, (record,), (f"{_RECORD} AS bin",))
-
-
-def _files(*names: str) -> tuple[str, ...]:
-    return tuple(f"pools/parts/{name}" for name in names)
+        return Law(("pools/parts/compared",), True, *every)
+    return Law(("pools/parts/counted",), True)
 
 
 def _law_of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
@@ -271,7 +268,7 @@ def _law_of_terms(
         whole = f"md5_number_lower(json_array({', '.join(names)}))" if terms else _NO_TERM
         columns.append((*map("{} AS {}".format, terms, names), f"{whole} AS {name}"))
         values.append(names)
-    parts = _files("compared", "forbidden" if forbids else "allowed", "terms")
+    parts = (*(_FORBIDDEN if forbids else _ALLOWED), "pools/parts/terms")
     fills = {"anchor_values": values[0], "negative_values": values[1], "pair_condition": condition}
     return Law(parts, forbids, columns[0], columns[1], unbounded, fills)
 
@@ -439,20 +436,20 @@ def _statement(
         return assembled(["pools/texts"], last, _text_fills(recipe, staged=staged), **chunks)
     parts = ["pools/triplets"]
     if recipe.positive.kind == "near_date":
-        parts += _files("nearest", "nearest_positives")
+        parts += ["pools/parts/nearest", "pools/parts/nearest_positives"]
     elif own_positive(recipe):
-        parts += _files("own_positives")
+        parts.append("pools/parts/own_positives")
     parts += law_of(recipe).parts
     # A pair that was judged comes as it stands, also one of equal texts.
     flags = {"judged" if labels in _JUDGED else str(labels)}
     if labels not in _JUDGED and not recipe.allow_same_anchor_positive:
         flags.add("distinct")
     if recipe.negatives_from == "split":
-        parts += _files("split_negatives")
+        parts.append("pools/parts/split_negatives")
     if labels == "given":
-        parts += _files("given")
+        parts.append("pools/parts/given")
     if recipe.mined:
-        parts += _files("guarded")
+        parts.append("pools/parts/guarded")
         flags.add("mined")
         chunks = chunks or {"chunks": _GUARDED}
     last = "pools/triplets" if part == "pool" else f"pools/lists/{part}"
