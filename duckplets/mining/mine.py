@@ -145,7 +145,7 @@ def mine(
     database, started = corpus.database, time.monotonic()
     splits.need_splits(database)
     external_files.check(database)
-    asked = bm25_from(settings) if settings else None
+    asked = from_plain(Bm25, settings, RecipeError, "bm25") if settings else None
     wanted, notes = _wanted(database, recipe, source, split, checked_preset(preset))
     jobs = [job for job in (_job(database, asked, **each) for each in wanted) if job.is_due(asked)]
     if jobs:

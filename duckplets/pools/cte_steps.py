@@ -76,9 +76,10 @@ def assembled(
     _add(_LOOKED_AT.findall(end), known, used)
     steps: dict[str, Step] = {}
     _add([name for name in known if name in used], known, steps)
-    parts = [
-        f"{step.comment}{'' if i else 'WITH '}{step.text}" for i, step in enumerate(steps.values())
-    ]
+    parts = [step.comment + step.text for step in steps.values()]
+    if steps:
+        first = next(iter(steps.values()))
+        parts[0] = first.comment + " ".join(("WITH", first.text))
     lines = []
     for line in "\n".join([",\n".join(parts), end]).strip("\n").splitlines():
         condition = _OPTIONAL.search(line)

@@ -3,7 +3,8 @@
 -- Parameters: $mining (0 for none).
 
 WITH dropped AS (
-    SELECT anchor_section_key FROM _internal.mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
+    SELECT anchor_section_key
+    FROM _internal.mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
 ),
 
 -- Texts that are no negatives of a record, for they are its own, perhaps written another way.

@@ -97,7 +97,8 @@ legal AS (
     GROUP BY record_key, class, normalised_hash
 ),
 dropped AS (
-    SELECT anchor_section_key FROM mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
+    SELECT anchor_section_key
+    FROM _internal.mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
 ),
 -- The anchors, each with the reason why it is left out, if it is.
 verdicts AS (
