@@ -7,23 +7,24 @@ seed, in ascending order: so a larger one holds all that a smaller one holds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Rational, Real
-from typing import Any, Literal, get_args
+from numbers import Rational
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from duckplets.base.arrays import Integers, Words
-from duckplets.errors import SamplerError, nearest
+from duckplets.base.settings import Bounds
+from duckplets.errors import SamplerError
 from duckplets.order.permute import hashed, key
 
 SizeMode = Literal["first", "sample"]
 
 MOST = 1 << 32  # entries of an index: 40 GB of them
+Times = Annotated[float, Bounds(0)]  # how often an entry is listed
 _BLOCK = 1 << 16  # hashed at once: it stays in the cache
 _BITS = 12
 _SHIFT = np.uint64(64 - _BITS)
@@ -31,17 +32,11 @@ _SHIFT = np.uint64(64 - _BITS)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copies:
-    """Whole copies of a list, and some entries more.
-
-    Attributes:
-        whole: How many copies.
-        rest: Which entries come after them, ascending.
-        extra: How many these are.
-    """
+    """Whole copies of a list, and some entries more."""
 
     whole: int
-    rest: slice | Integers
-    extra: int
+    rest: slice | Integers  # which entries come after the copies, ascending
+    extra: int  # how many these are
 
     @property
     def same(self) -> bool:
@@ -60,59 +55,41 @@ class Copies:
         out[copied:] = values[self.rest]
 
 
-def check_mode(mode: Any, what: str = "mode") -> None:
-    """Refuse what is neither ``first`` nor ``sample``.
-
-    Raises:
-        SamplerError: It is something else.
-    """
-    modes = get_args(SizeMode)
-    if mode not in modes:
-        hint = nearest(mode, modes) if isinstance(mode, str) else ""
-        raise SamplerError(f"{what}={mode!r}: give 'first' or 'sample'{hint}")
-
-
-def check_weight(what: str, weight: Any) -> Fraction:
-    """Return a weight exactly as it is written: 0.1 is 1/10.
-
-    Raises:
-        SamplerError: It is no number, negative, NaN or infinite.
-    """
-    if isinstance(weight, Real) and not isinstance(weight, bool | np.bool_):
-        exact = Fraction(-1)
-        if isinstance(weight, Rational):
-            exact = Fraction(int(weight.numerator), int(weight.denominator))
-        elif math.isfinite(weight):
-            exact = Fraction(repr(float(weight)))
-        if exact >= 0:
-            return exact
-    raise SamplerError(f"{what}={weight!r}: give a finite number of at least 0")
+def exact(weight: float | Fraction) -> Fraction:
+    """Return a weight exactly as it is written: 0.1 is 1/10."""
+    return Fraction(weight) if isinstance(weight, Rational) else Fraction(repr(float(weight)))
 
 
 SAME = Copies(1, slice(0, 0), 0)
 
 
 def sized(names: Sequence[str], entries: int, size: int, mode: SizeMode, seed: int) -> Copies:
-    """Return the copies that make so many entries out of a list of these data sets."""
-    return of_size(entries, size, mode, key(seed, "data index size", *names))
+    """Return the copies that make so many entries out of a list of these data sets.
+
+    After whole copies come the ``first`` entries, or a ``sample``.
+    """
+    whole, rest = divmod(size, entries) if entries else (0, 0)
+    if mode == "first":
+        return Copies(whole, slice(0, rest), rest)
+    return Copies(whole, sampled(key(seed, "data index size", *names), entries, rest), rest)
 
 
 def weighed(names: Sequence[str], entries: int, weight: Fraction, seed: int) -> Copies:
-    """Return the copies that list each entry of these data sets so many times."""
-    return of_weight(entries, weight, key(seed, "data index weight", *names))
+    """Return ``floor(weight)`` copies of a list of these data sets, and a sample for the fraction.
+
+    The sample has ``round(fraction * entries)`` entries; halves are rounded to even.
+    """
+    whole, fraction = divmod(weight, 1)
+    rest = round(fraction * entries)
+    return Copies(whole, sampled(key(seed, "data index weight", *names), entries, rest), rest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listing:
-    """What an index lists of a data set.
+    """What an index lists of a data set."""
 
-    Attributes:
-        entries: How many entries, with those that repeat a row.
-        rows: The rows that are listed at all, ascending.
-    """
-
-    entries: int
-    rows: Integers
+    entries: int  # with those that repeat a row
+    rows: Integers  # those that are listed at all, ascending
 
 
 def listing(
@@ -129,7 +106,7 @@ def listing(
     if size is not None and records:
         by_size = sized((name,), records, size, size_mode, seed)
     entries = by_size.count(records)
-    by_weight = weighed((name,), entries, check_weight("weight", weight), seed)
+    by_weight = weighed((name,), entries, exact(weight), seed)
     every = np.arange(records, dtype=np.int64)
     rows = every if by_size.whole else every[by_size.rest]
     if not by_weight.whole:
@@ -139,31 +116,6 @@ def listing(
         low, high = places[places < copied], places[places >= copied]
         rows = np.unique(np.concatenate([low % max(1, records), rest[high - copied]]))
     return Listing(by_weight.count(entries), rows)
-
-
-def of_size(entries: int, size: int, mode: SizeMode, purpose: int) -> Copies:
-    """Return the copies that make so many entries out of a list.
-
-    Args:
-        entries: Length of the list, not 0 unless the size is.
-        size: How many are wanted.
-        mode: Which come after whole copies: the ``first`` ones, or a ``sample``.
-        purpose: Key of the sample.
-    """
-    whole, rest = divmod(size, entries) if entries else (0, 0)
-    if mode == "first":
-        return Copies(whole, slice(0, rest), rest)
-    return Copies(whole, sampled(purpose, entries, rest), rest)
-
-
-def of_weight(entries: int, weight: Fraction, purpose: int) -> Copies:
-    """Return ``floor(weight)`` copies of a list, and of its entries a sample for the fraction.
-
-    The sample has ``round(fraction * entries)`` entries; halves are rounded to even.
-    """
-    whole, fraction = divmod(weight, 1)
-    rest = round(fraction * entries)
-    return Copies(whole, sampled(purpose, entries, rest), rest)
 
 
 def sampled(purpose: int, entries: int, size: int) -> slice | Integers:

@@ -18,14 +18,15 @@ import numpy as np
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.base.sanitize import html_table, listed
+from duckplets.base.settings import checked
 from duckplets.errors import SamplerError, nearest
 from duckplets.order.copies import (
     MOST,
     SAME,
     Copies,
     SizeMode,
-    check_mode,
-    check_weight,
+    Times,
+    exact,
     sized,
     stretches,
     taken,
@@ -170,7 +171,7 @@ class DataIndex:
             SamplerError: An argument is wrong, or entries are to be made of none.
         """
         seed = integer("seed", seed)
-        check_mode(mode)
+        checked("mode", mode, SizeMode, SamplerError)
 
         def copies(names: tuple[str, ...], entries: int, value: Any, what: str) -> Copies:
             wanted = integer(what, value, 0, MOST, say_high=False)
@@ -201,10 +202,11 @@ class DataIndex:
         seed = integer("seed", seed)
 
         def copies(names: tuple[str, ...], entries: int, value: Any, what: str) -> Copies:
-            exact = check_weight(what, value)
-            if exact * entries > MOST:
+            checked(what, value, Times, SamplerError)
+            times = exact(value)
+            if times * entries > MOST:
                 raise SamplerError(f"{what}={value!r} of {entries} entries: at most {MOST} fit")
-            return weighed(names, entries, exact, seed)
+            return weighed(names, entries, times, seed)
 
         return self._adjusted("weight", weight, copies)
 

@@ -7,13 +7,15 @@ and mixtures.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Annotated
 
-from duckplets.base.checks import integer
+from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
+from duckplets.errors import SamplerError
 from duckplets.ingest import records
 from duckplets.ingest.splits import checked_split, need_splits
-from duckplets.order.copies import MOST, SizeMode, check_mode, check_weight
+from duckplets.order.copies import MOST, SizeMode, Times
 from duckplets.records.data_index import DataIndex
 
 _SEEDS = (-(1 << 63), (1 << 63) - 1)
@@ -33,17 +35,13 @@ class IndexControls:
         SamplerError: A value is wrong.
     """
 
-    size: int | None = None
+    size: Annotated[int, Bounds(0, MOST)] | None = None
     size_mode: SizeMode = "first"
-    weight: float = 1.0
-    seed: int = 42
+    weight: Times = 1.0
+    seed: Annotated[int, Bounds(*_SEEDS)] = 42
 
     def __post_init__(self) -> None:
-        if self.size is not None:
-            object.__setattr__(self, "size", integer("size", self.size, 0, MOST, say_high=False))
-        check_mode(self.size_mode, "size_mode")
-        object.__setattr__(self, "weight", float(check_weight("weight", self.weight)))
-        object.__setattr__(self, "seed", integer("seed", self.seed, *_SEEDS))
+        check(self, SamplerError)
 
     def of(self, name: str, records: int, split: str | None) -> DataIndex:
         """Return the index of a source with so many records; of none, an empty one."""
