@@ -300,9 +300,7 @@ class Schedule:
         before = self._events[-1] if self._events else None
         temperature = event.temperature
         if temperature is not None:
-            temperature = checked(
-                "temperature", temperature, Factor, MixtureError, "set_weights"
-            )
+            temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
         elif before is not None:
             temperature = before.event.temperature
         weights = self.mixture.changed(self.sources, event.weights, "set_weights")

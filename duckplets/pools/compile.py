@@ -34,7 +34,7 @@ from duckplets.recipes.selectors import Selector
 if TYPE_CHECKING:
     from sqlglot import exp
 
-Labels = Literal["binary", "graded", "given", "structural"]
+Labels = Literal["binary", "graded", "given"]
 Part = (
     Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes"]
     | Literal["illegal_texts", "mined_anchors", "mined_askers"]  # these of mined recipes only
@@ -47,7 +47,6 @@ _ALWAYS = ("record_key", "text_hash", "source")
 _GUARDING = ("section_key", "family", "normalised_hash")
 _ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
 _FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
-_JUDGED = ("given", "structural")
 _RECORD = "record_key::UBIGINT"
 _NO_TERM = "0::UBIGINT"
 
@@ -61,7 +60,6 @@ class CompiledPool:
     labels: Labels | None = None  # what those of its records do to it; None for nothing
     negatives: int = field(init=False)  # how many a sample needs
     is_given: bool = field(init=False)  # its pairs come as they were judged, with nothing drawn
-    is_judged: bool = field(init=False)  # the pairs of its records come with their labels
     own_positive: bool = field(init=False)  # the positive is the anchor window itself
     own_negatives: bool = field(init=False)  # negatives are of the anchor's own record
     fills_up: bool = field(init=False)  # those of others fill up what the own record lacks
@@ -73,7 +71,6 @@ class CompiledPool:
         found = {
             "negatives": int(self.parameters["negatives"]),
             "is_given": self.labels == "given",
-            "is_judged": self.labels in _JUDGED,
             "own_positive": recipe is None or own_positive(recipe),
             "own_negatives": recipe is not None and recipe.strategy == "same_record",
             "fills_up": recipe is not None and recipe.when_short == "random",
@@ -163,7 +160,7 @@ def compile_pool(
         negatives: How many a sample needs.
         mining: Number of the mining whose dropped anchors are left out; 0 for none.
         labels: ``binary`` or ``graded``, as the source's labels are; ``given`` for its pairs as
-            they were judged, ``structural`` for these with negatives of other records beside them.
+            they were judged.
 
     Raises:
         RecipeError: Its pairs are none that were judged.
@@ -172,7 +169,7 @@ def compile_pool(
     parameters["mining"] = mining
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters)
-    if labels in _JUDGED and (own_positive(recipe) or recipe.positive.kind == "near_date"):
+    if labels == "given" and (own_positive(recipe) or recipe.positive.kind == "near_date"):
         what = "the anchor itself" if own_positive(recipe) else "of another record"
         raise RecipeError(
             f"recipe {recipe.name!r}: its positive is {what}, and a label judges the anchor and "
@@ -282,7 +279,7 @@ def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
     A label judges anchor and positive of one record. Of grades only a condition over ``label``
     can tell which are good enough; where one of the two has it, that decides.
     """
-    if labels in _JUDGED:
+    if labels == "given":
         return labels
     one, other = recipe.anchor, recipe.positive
     alike = one.role is not None and one.role == other.role
@@ -325,7 +322,7 @@ def _triplet_fills(
     families = ["family"] if recipe.mined else []
     label, classes = ["label"] if labels else [], ["class"] if law.compares else []
     anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
-    if labels in _JUDGED:  # other sections are of no pair that the label judges
+    if labels == "given":  # other sections are of no pair that the label judges
         anchor += " AND slot.role = 'anchor'" if recipe.anchor.role != "anchor" else ""
         positive += " AND slot.role = 'context'" if recipe.positive.role != "context" else ""
     elif labels is not None:
@@ -342,7 +339,7 @@ def _triplet_fills(
         "positive_condition": positive,
         "negative_condition": negative,
         "anchor_columns": [*guarded, *families, *map("slot.{}".format, label), *law.anchor_columns],
-        "anchor_names": [*classes, *guarded, *families, *(label if labels in _JUDGED else [])],
+        "anchor_names": [*classes, *guarded, *families, *(label if labels == "given" else [])],
         "positive_columns": guarded,
         "positive_names": guarded,
         "negative_columns": [*guarded, *families, *law.negative_columns],
@@ -440,10 +437,7 @@ def _statement(
     elif own_positive(recipe):
         parts.append("pools/parts/own_positives")
     parts += law_of(recipe).parts
-    # A pair that was judged comes as it stands, also one of equal texts.
-    flags = {"judged" if labels in _JUDGED else str(labels)}
-    if labels not in _JUDGED and not recipe.allow_same_anchor_positive:
-        flags.add("distinct")
+    flags = {str(labels)} | (set() if recipe.allow_same_anchor_positive else {"distinct"})
     if recipe.negatives_from == "split":
         parts.append("pools/parts/split_negatives")
     if labels == "given":

@@ -3,8 +3,7 @@
 -- texts a negative can have; who is not listed there can have them all.
 -- What the recipe fills in: names ending in _condition or _columns, law_keys and same_text. Lines
 -- that end with `-- if mined`, or `-- if distinct` (anchor and positive must differ), stay only
--- there; `-- if binary`, `graded` and `judged` are of sources whose records have such labels, the
--- last for pairs that come with them.
+-- there; `-- if binary` and `graded` are of sources whose records have such labels.
 -- Parameters: $split, $version, $source, $negatives (how many a sample has).
 -- Rows: one an anchor, by record_key and chunk_key.
 
@@ -29,7 +28,6 @@ positive_texts AS (
 -- The anchors, each with the reason why it is left out, if it is.
 verdicts AS (
     SELECT anchors.*, positives, CASE
-        WHEN label IS NULL THEN 'no label' -- if judged
         WHEN positives IS NULL AND label = 0 THEN 'labelled negative' -- if binary
         WHEN positives IS NULL AND label IS NOT NULL THEN 'grade without a condition' -- if graded
         WHEN positives IS NULL THEN 'no positive'
