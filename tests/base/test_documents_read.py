@@ -145,13 +145,11 @@ def test_sources_runs_and_tags_go_by_the_law_too(tmp_path: Path) -> None:
 
 
 def test_of_many_mistakes_ten_are_said_and_the_count(tmp_path: Path) -> None:
-    sets, mixture, listed = (tmp_path / name for name in ("d.toml", "m.toml", "hub.txt"))
+    sets, listed = tmp_path / "d.toml", tmp_path / "hub.txt"
     sets.write_text("".join(f"[s{i}]\nsise = 1\n" for i in range(1000)))
-    mixture.write_text("[data]\n" + "".join(f"k{i} = 1\n" for i in range(1000)))
     listed.write_text("hf://o\n" * 1000)
     for load, error, lines, count in (
         (lambda: dp.load_data_sets(sets), dp.SourceError, 11, "… and 1,990 more mistakes"),
-        (lambda: dp.Mixture.from_toml(mixture), dp.MixtureError, 12, "… and 990 more mistakes"),
         (lambda: dp.read_hub_list(listed), dp.SourceError, 11, "… and 990 more mistakes"),
     ):
         with pytest.raises(error) as caught:

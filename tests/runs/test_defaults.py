@@ -210,7 +210,7 @@ def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus, preset: Any)
         lambda: corpus.recipe_sql("anchor_context", preset=preset),
         lambda: corpus.export_negatives("x.jsonl", format="flagembedding", preset=preset),
     ):
-        with pytest.raises(dp.RecipeError, match=r"preset=.*give 'crate', or leave it out"):
+        with pytest.raises(dp.RecipeError, match=r"preset=.*give 'crate' or None"):
             call()
 
 
