@@ -71,7 +71,8 @@ class DuckpletsError(Exception):
     """The root: catching it catches everything this package raises on purpose.
 
     Args:
-        message: What a user reads. Whatever in it came from outside cannot act on a terminal.
+        message: What a user reads. Whatever in it came from outside cannot act on a terminal, and
+            long values that stand in it as ``{value!r}`` are cut: nobody need see to that before.
     """
 
     def __init__(self, message: str) -> None:

@@ -13,7 +13,6 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError
 
 _LONGEST_PART, _LONGEST = 255, 1024  # bytes that file systems take of a name, and of a path
@@ -39,7 +38,7 @@ def inside(folder: Path, name: str, error: type[DuckpletsError]) -> Path:
         longest = max(len(part.encode()) for part in name.split("/"))
         is_name = longest <= _LONGEST_PART and len(name.encode()) <= _LONGEST
     if not is_name:
-        raise error(f"{folder}: {shown(name, 80)!r} is no name of a file in this folder")
+        raise error(f"{folder}: {name!r} is no name of a file in this folder")
     path, root = folder / name, os.path.realpath(folder)
     if not Path(os.path.realpath(path)).is_relative_to(root):
         raise error(

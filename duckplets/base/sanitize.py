@@ -28,6 +28,10 @@ _IN_A_LINE = re.compile(f"[{_ACTING}]")
 _IN_LINES = re.compile(f"(?!\n)[{_ACTING}]")
 
 
+# A text as Python writes it, in which no other one begins or ends.
+_LONG_VALUE = re.compile(r"""(?<!\w)(?:'[^'"\n]{400,}'|"[^'"\n]{400,}")(?!\w)""")
+
+
 def shown(value: object, limit: int = 200) -> str:
     """Return a value as text in one line of at most about ``limit`` characters."""
     return _cut(_IN_A_LINE.sub(_escaped, _cut(str(value), limit)), limit)
@@ -130,8 +134,13 @@ def _in_html(value: object) -> str:
 
 
 def harmless(text: str, limit: int | None = MESSAGE) -> str:
-    """Return a message with what acts on a terminal escaped; its line breaks stay."""
-    return _IN_LINES.sub(_escaped, text if limit is None else _cut(text, limit))
+    """Return a message with what acts on a terminal escaped; its line breaks stay.
+
+    Long values in quotation marks, as ``{value!r}`` writes them, are cut in their middle.
+    """
+    if limit is not None:
+        text = _cut(_LONG_VALUE.sub(lambda found: _cut(found[0], 200), text), limit)
+    return _IN_LINES.sub(_escaped, text)
 
 
 def harmless_json(text: str) -> str:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import shown
 from duckplets.db.foreign import CHANGED
@@ -32,17 +32,11 @@ _MARK = b"PAR1"
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What a Parquet file is known again by.
+    """What a Parquet file is known again by."""
 
-    Attributes:
-        size: In bytes.
-        modified: When it was written last, in ns since 1970.
-        footer: SHA-256 of its footer.
-    """
-
-    size: int
-    modified: int
-    footer: str
+    size: int  # in bytes
+    modified: int  # ns since 1970
+    footer: str  # its SHA-256
 
     def differs(self, now: FileState) -> str:
         """Say in what a file is no more what it was; nothing if it is."""
@@ -60,11 +54,7 @@ def _time(modified: int) -> str:
 
 
 def state_of(file: str | Path) -> FileState:
-    """Return what a file is known by.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Return what a file is known by, or raise the OSError that keeps it from being read."""
     with open(file, "rb") as opened:
         facts = os.fstat(opened.fileno())
         opened.seek(max(facts.st_size - _END, 0))
@@ -95,8 +85,15 @@ def change(path: str, was: FileState) -> str:
         return f"cannot be read: {error.strerror}"
 
 
-def told(path: str, why: str, corpus: Path) -> str:
-    """Return the message about a file that has changed."""
+def _changes(rows: Iterable[tuple[Any, ...]], corpus: Path) -> Iterator[tuple[str, str]]:
+    """Yield where every file of ``files`` is, and what is to be said of it if it has changed."""
+    for path, size, modified, footer in rows:
+        place = located(path, corpus)
+        why = change(place, FileState(size, modified, footer))
+        yield place, _told(place, why, corpus) if why else ""
+
+
+def _told(path: str, why: str, corpus: Path) -> str:
     return (
         f"{shown(path)} {why}, and texts of {shown(corpus.name)} were left in it. Put it back as "
         f"it was, or read it anew: duckplets ingest {shown(corpus.name)} FILE … --in-place, as it "
@@ -125,11 +122,10 @@ def open_to(
     is_sealed = connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]
     if not is_sealed:  # who has opened it before in this process has let them be read
         paths = set(allowed)
-        for path, size, modified, footer in rows:
-            place = located(path, corpus)
+        for place, message in _changes(rows, corpus):
             CHANGED.pop(place, None)
-            if why := change(place, FileState(size, modified, footer)):
-                CHANGED[place] = told(place, why, corpus)
+            if message:
+                CHANGED[place] = message
             else:
                 paths.add(place)
         connection.execute(query("db/external_files/allow"), {"paths": sorted(paths)})
@@ -143,13 +139,8 @@ def use_folder(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
 
 def changed(database: Database) -> dict[str, str]:
     """Return the files that texts were left in and that are not as they were, with messages."""
-    corpus = Path(str(database.path))
-    found = {}
-    for path, size, modified, footer in database.run("db/external_files/files"):
-        place = located(path, corpus)
-        if why := change(place, FileState(size, modified, footer)):
-            found[place] = told(place, why, corpus)
-    return found
+    rows = database.run("db/external_files/files")
+    return {place: said for place, said in _changes(rows, Path(str(database.path))) if said}
 
 
 def check(database: Database) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from duckplets.base.sanitize import shown
 from duckplets.engine.inline import INLINE
 from duckplets.engine.protocol import Engine
 from duckplets.errors import EngineError
@@ -60,4 +59,4 @@ def opened(engine: Any) -> Iterator[Engine]:
 
         yield of_client(engine)
         return
-    raise EngineError(f"engine={shown(repr(engine))}: {_FORMS}")
+    raise EngineError(f"engine={engine!r}: {_FORMS}")

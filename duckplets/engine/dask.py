@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from duckplets.base.sanitize import shown
 from duckplets.engine.protocol import (
     AHEAD,
     MOST_LOSSES,
@@ -65,7 +64,7 @@ def connected(address: str) -> Iterator[DaskEngine]:
         client = Client(address.replace("dask://", "tcp://", 1), timeout=_CONNECTING)
     except (OSError, ValueError) as error:
         raise EngineError(
-            f"engine={shown(repr(address))}: no scheduler of Dask answers there ({said(error)}); "
+            f"engine={address!r}: no scheduler of Dask answers there ({said(error)}); "
             f"'dask scheduler' tells its address when it starts"
         ) from error
     with client:
