@@ -79,7 +79,7 @@ def decontaminate(
         str,
         typer.Argument(
             metavar="AGAINST",
-            help="test or validation, a source of the corpus, a file, or a folder as BEIR has it.",
+            help="test or validation, a source of the corpus, a file, or a folder of texts.",
         ),
     ],
     text: Annotated[

@@ -320,11 +320,9 @@ def decontaminate(
     Args:
         against: ``test``: records of train and validation are compared with the test split;
             ``validation``: those of train with that one. The name of a source of the corpus:
-            all others are compared with it. A path: a file, a folder of text files, or one
-            with ``queries.jsonl`` or ``corpus.jsonl`` as BEIR has them, of which those count
-            that ``qrels/test.tsv`` (or what lies in ``qrels``) judges relevant, all without
-            it. Or any source that could be ingested. Where a name is several of these, the
-            first in this order is meant.
+            all others are compared with it. A path: a file, such as ``queries.jsonl`` of
+            a BEIR data set, or a folder of text files. Or any source that could be ingested.
+            Where a name is several of these, the first in this order is meant.
         text: Columns of a file whose texts are compared, each by itself.
         ngram: Words of an n-gram.
         action: ``mark`` what was found, or ``remove`` it.

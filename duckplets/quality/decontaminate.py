@@ -3,38 +3,58 @@
     evaluation texts ─n-grams→ hashes, each with its first text (scratch) ─slices→ sorted arrays
     records ─blocks→ n-grams ─binary search→ how many are there, and the first of them
 
-The decision that matters: the n-grams of the evaluation set are held a slice of 8 million at a
-time, and the records are read once for each. So memory is bounded whatever the two sizes, and with
-any ordinary evaluation set there is one slice.
+The n-grams of the evaluation set are held a slice of 8 million at a time, and the records are read
+once for each. So memory is bounded whatever the two sizes, and with any ordinary evaluation set
+there is one slice.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from os import PathLike, fspath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from duckplets import sources
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import integer
-from duckplets.base.sanitize import Reported, counted, shown
+from duckplets.base.prefetch import ahead
+from duckplets.base.sanitize import Reported, counted, listed, shown
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
-from duckplets.errors import SourceError
+from duckplets.errors import SourceError, nearest
 from duckplets.ingest.records import current_version
-from duckplets.quality.evaluation import Evaluation, evaluation_of
-from duckplets.quality.live_texts import LiveTexts
-from duckplets.quality.minhash import ALGORITHM
-from duckplets.quality.near_dedup import Action, by_source, checked_action, remove
+from duckplets.ingest.splits import need_splits
+from duckplets.quality.minhash import ALGORITHM, grams_of
+from duckplets.quality.near_dedup import Action, checked_action
+from duckplets.quality.texts import LiveTexts, joined
+from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.limits import FileReader, Limits
+from duckplets.sources.mapping_record import as_before
+from duckplets.sources.paths import inner_suffix
+from duckplets.sources.rows import Mark
 
 _SLICE = 1 << 23  # n-grams of the evaluation set that are looked for at once
 _MEMORY = "300MB"  # of all of them: what is more waits on disk
 _EXAMPLES = 5
+_BEFORE = {"test": ["train", "validation"], "validation": ["train"]}
+_FORMS = {
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "CsvSource"),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "JsonSource"),
+    ".parquet": "ParquetSource",
+    **dict.fromkeys((".arrow", ".ipc", ".feather"), "ArrowSource"),
+    **dict.fromkeys((".txt", ".text", ".md", ".markdown", ".rst"), "TextFileSource"),
+}
+
+Numbered = Iterator[tuple[Integers, pa.Array]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -119,15 +139,18 @@ def decontaminate(
     checked_action(action)
     ngram = integer("ngram", ngram, 1, 1000)
     version = current_version(database)
-    evaluation = evaluation_of(database, version, against, text)
+    evaluation = _evaluation_of(database, version, against, text)
     texts = LiveTexts.of(database, version, **evaluation.judged)
     with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
-        known = _note(scratch, evaluation, ngram)
-        if not known.ngrams:
-            raise SourceError(_nothing_in(evaluation, known, ngram))
+        count, short = _note(scratch, evaluation, ngram)
+        ngrams = int(scratch.run("quality/decontaminate/count")[0][0])
+        if not ngrams:
+            raise SourceError(_nothing_in(evaluation, count, ngram))
         matches = _Matches(texts, ngram)
-        for hashes, numbers in known.slices(scratch):
-            matches.find(hashes, numbers, work)
+        for low in range(0, ngrams, _SLICE):
+            span = {"low": low, "high": low + _SLICE}
+            known = scratch.table("quality/decontaminate/slice", span)
+            matches.find(known["hash"].to_numpy(), known["number"].to_numpy(), work)
     places = np.flatnonzero(matches.count)
     rows = pa.table(
         {
@@ -138,26 +161,19 @@ def decontaminate(
         }
     )
     if not dry_run:
-        version = _store(database, texts, evaluation, places, rows, action, version, ngram)
-    few = rows.slice(0, _EXAMPLES)
+        version = _store(texts, evaluation.name, places, rows, action, version, ngram)
+    few = rows.slice(0, _EXAMPLES).drop_columns(["record_key"]).to_pylist()
     ids = texts.record_ids(places[:_EXAMPLES])
     return DecontaminationReport(
         against=evaluation.name,
-        records=len(texts),
+        records=len(texts.keys),
         contaminated=len(places),
-        texts=known.texts,
-        short=known.short,
-        ngrams=known.ngrams,
-        skipped=dict(evaluation.skipped),
-        by_source=[
-            {"source": r["source"], "split": r["split"]}
-            | {"records": r["records"], "contaminated": r["found"]}
-            for r in by_source(database, texts, matches.count > 0)
-        ],
-        examples=[
-            {"record_id": name, **{n: row[n] for n in ("matches", "ngram", "evaluation")}}
-            for name, row in zip(ids, few.to_pylist(), strict=True)
-        ],
+        texts=count,
+        short=short,
+        ngrams=ngrams,
+        skipped=evaluation.skipped,
+        by_source=texts.by_source(matches.count > 0, "contaminated"),
+        examples=[{"record_id": name} | row for name, row in zip(ids, few, strict=True)],
         ngram=ngram,
         action="none" if dry_run else action,
         version=version,
@@ -165,40 +181,29 @@ def decontaminate(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """How much an evaluation set holds: texts, those too short, and different n-grams."""
+def _note(scratch: Database, evaluation: _Evaluation, n: int) -> tuple[int, int]:
+    """Fill the table of the evaluation set's n-grams; return how many texts it has, and short ones.
 
-    texts: int
-    short: int
-    ngrams: int
-
-    def slices(self, scratch: Database) -> Iterator[tuple[Words, Integers]]:
-        """Yield n-grams in ascending order, with the number of the first text that has each."""
-        for low in range(0, self.ngrams, _SLICE):
-            table = scratch.table("quality/decontaminate/slice", {"low": low, "high": low + _SLICE})
-            yield table["hash"].to_numpy(), table["number"].to_numpy()
-
-
-def _note(scratch: Database, evaluation: Evaluation, n: int) -> _Known:
-    """Fill the table of the evaluation set's n-grams."""
+    A short one has fewer words than an n-gram.
+    """
     scratch.run("quality/decontaminate/create")
-    texts = short = 0
-    for numbers, grams in evaluation.blocks(n):
+    count = short = 0
+    for numbers, texts in evaluation.texts():
+        grams = grams_of(scratch, texts, n, whole=False)
         counts = np.diff(grams.starts)
-        texts += len(counts)
+        count += len(counts)
         short += int((counts == 0).sum())
-        rows = pa.table({"hash": grams.hashes(), "number": np.repeat(numbers, counts)})
+        rows = pa.table({"hash": grams.hashes, "number": np.repeat(numbers, counts)})
         with scratch.registered(incoming=rows):
             scratch.run("quality/decontaminate/add")
     scratch.run("quality/decontaminate/sort")
-    return _Known(texts, short, int(scratch.run("quality/decontaminate/count")[0][0]))
+    return count, short
 
 
-def _nothing_in(evaluation: Evaluation, known: _Known, n: int) -> str:
-    if known.texts:
+def _nothing_in(evaluation: _Evaluation, texts: int, n: int) -> str:
+    if texts:
         return (
-            f"{evaluation.name}: none of its {counted(known.texts, 'text')} has {n} words; give a "
+            f"{evaluation.name}: none of its {counted(texts, 'text')} has {n} words; give a "
             f"smaller ngram={n}"
         )
     why = ", ".join(f"{count:,} {reason}" for reason, count in evaluation.skipped.items())
@@ -210,43 +215,40 @@ class _Matches:
 
     Attributes:
         count: N-grams of it that are; int64[n], by place.
-        first: Which n-gram is the first of them.
-        number: The text of the evaluation set that has that one first.
+        number: The text of the evaluation set that has the first of them first.
         ngram: That one, where there is any.
     """
 
     def __init__(self, texts: LiveTexts, n: int) -> None:
         self._texts = texts
         self._n = n
-        self.count = np.zeros(len(texts), np.int64)
-        self.first = np.full(len(texts), np.iinfo(np.int64).max)
-        self.number = np.zeros(len(texts), np.int64)
+        self._first = np.full(len(texts.keys), np.iinfo(np.int64).max)
+        self.count = np.zeros(len(texts.keys), np.int64)
+        self.number = np.zeros(len(texts.keys), np.int64)
         self.ngram: dict[int, str] = {}
 
     def find(self, hashes: Words, numbers: Integers, work: Work) -> None:
         """Look for a slice of the evaluation set's n-grams in all records."""
         done = 0
-        for places, grams in self._texts.blocks(self._n, whole=False):
-            ours = grams.hashes()
-            at = np.minimum(np.searchsorted(hashes, ours), len(hashes) - 1)
-            hits = np.flatnonzero(hashes[at] == ours)
+        for places, texts in self._texts.blocks():
+            grams = grams_of(self._texts.database, texts, self._n, whole=False)
+            at = np.minimum(np.searchsorted(hashes, grams.hashes), len(hashes) - 1)
+            hits = np.flatnonzero(hashes[at] == grams.hashes)
             owner = np.searchsorted(grams.starts, hits, side="right") - 1
             self.count[places] += np.bincount(owner, minlength=len(places))
-            leads = hits[np.diff(owner, prepend=-1) != 0]  # the first of each record
-            of = owner[np.diff(owner, prepend=-1) != 0]
-            for gram, text in zip(leads.tolist(), of.tolist(), strict=True):
+            is_first = np.diff(owner, prepend=-1) != 0
+            for gram, text in zip(hits[is_first].tolist(), owner[is_first].tolist(), strict=True):
                 place, nth = int(places[text]), gram - int(grams.starts[text])
-                if nth < self.first[place]:
-                    self.first[place], self.number[place] = nth, numbers[at[gram]]
+                if nth < self._first[place]:
+                    self._first[place], self.number[place] = nth, numbers[at[gram]]
                     self.ngram[place] = grams.text(gram)
             done += len(places)
-            work.tell(done, len(self._texts))
+            work.tell(done, len(self.count))
 
 
 def _store(
-    database: Database,
     texts: LiveTexts,
-    evaluation: Evaluation,
+    against: str,
     places: Integers,
     rows: pa.Table,
     action: Action,
@@ -254,16 +256,142 @@ def _store(
     ngram: int,
 ) -> int:
     """Store what was found, and remove it if asked to; return the version it is of."""
-    said = {"ngram": ngram, "algorithm": ALGORITHM}
+    database, said = texts.database, {"ngram": ngram, "algorithm": ALGORITHM}
     with database.transaction():
-        if action == "remove" and len(places):
-            version += 1
-            against = {"against": evaluation.name}
-            remove(database, texts, places, version, "decontaminate", against | said)
-        given: dict[str, Any] = {"version": version, "against": evaluation.name}
+        given: dict[str, Any] = {"version": version, "against": against}
+        if action == "mark":
+            database.run("quality/decontaminate/forget", given)
+        elif len(places):
+            given["version"] = version = version + 1
+            texts.remove(places, version, "decontaminate", {"against": against} | said)
+        given |= {"action": action, "settings": json.dumps(said)}
         with database.registered(incoming=rows):
-            if action == "mark":
-                database.run("quality/decontaminate/forget", given)
-            given |= {"action": action, "settings": json.dumps(said)}
             database.run("quality/decontaminate/store", given)
     return version
+
+
+# -- evaluation sets -------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True, slots=True)
+class _Evaluation:
+    """What the records of a corpus are compared with.
+
+    Attributes:
+        name: As it is told and stored.
+        judged: Which records are compared with it, as ``LiveTexts.of`` takes it.
+        texts: Gives its texts, with their numbers.
+        places_of: Where texts of some numbers stand.
+        skipped: Rows without usable text, by reason, once the texts were read.
+    """
+
+    name: str
+    judged: dict[str, Any]
+    texts: Callable[[], Numbered]
+    places_of: Callable[[Integers], list[str]]
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+def _evaluation_of(
+    database: Database, version: int, against: Any, text: str | Sequence[str] | None
+) -> _Evaluation:
+    """Return what is meant by ``against``; see ``Corpus.decontaminate``.
+
+    Raises:
+        SourceError, SplitError: It names nothing that is there.
+    """
+    columns = [text] if isinstance(text, str) else list(text or ())
+    names = [row[0] for row in database.run("recipes/store/sources", {"version": version})]
+    if isinstance(against, str) and (against in _BEFORE or against in names):
+        if columns:
+            raise SourceError(f"text={text!r} is for a file, and {against!r} is of the corpus")
+        return _own(database, version, against)
+    if isinstance(against, str | PathLike):
+        path = Path(fspath(against)).expanduser()
+        if not path.exists():
+            raise SourceError(
+                f"against={fspath(against)!r} is no file, no source{nearest(str(path), names)} and "
+                f"not 'test' or 'validation'; sources: {listed(names) or 'none'}"
+            )
+        return _of_sources(str(path), _sources_of(path, columns))
+    if columns:
+        raise SourceError(f"text={text!r} is for a file; a source says itself what its text is")
+    source = adapted(against)
+    return _of_sources(source.uri or source.default_name(), [source])
+
+
+def _own(database: Database, version: int, against: str) -> _Evaluation:
+    """Return a split of the corpus, or else a source of it."""
+    judged: dict[str, Any]
+    if against in _BEFORE:
+        need_splits(database, f"against={against!r}: ")
+        texts = LiveTexts.of(database, version, splits=[against])
+        name, judged = f"split {against}", {"splits": _BEFORE[against]}
+    else:
+        texts = LiveTexts.of(database, version, source=against)
+        name, judged = f"source {against}", {"without": against}
+    return _Evaluation(name=name, judged=judged, texts=texts.blocks, places_of=texts.record_ids)
+
+
+def _sources_of(path: Path, columns: Sequence[str]) -> list[Any]:
+    """Return what reads a path: a file once for every column, or a folder of texts."""
+    suffix = inner_suffix(path)
+    if not path.is_dir() and suffix not in _FORMS:
+        raise SourceError(
+            f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; "
+            f"known are {', '.join(_FORMS)}, or give a source, such as dp.CsvSource(…)"
+        )
+    form = "TextFileSource" if path.is_dir() else _FORMS[suffix]
+    if form == "TextFileSource" and columns:
+        raise SourceError(f"{path} is text, which has no columns: leave out text=")
+    made = getattr(sources, form)
+    # Without a column the source says which ones there are.
+    return [made(path, text=column) for column in columns] or [made(path)]
+
+
+def _of_sources(name: str, found: Sequence[Any]) -> _Evaluation:
+    """Return the texts of sources, numbered as they come."""
+    rows: list[pa.Table] = []
+    skipped: dict[str, int] = {}
+
+    def texts() -> Numbered:
+        count = 0
+        for batch in _batches(found, skipped):
+            rows.append(_where(batch))
+            yield np.arange(count, count + batch.num_rows), joined(batch["sections"])
+            count += batch.num_rows
+
+    def places_of(numbers: Integers) -> list[str]:
+        return [_place(row) for row in pa.concat_tables(rows).take(numbers).to_pylist()]
+
+    return _Evaluation(name=name, judged={}, texts=texts, places_of=places_of, skipped=skipped)
+
+
+def _batches(found: Sequence[Any], skipped: dict[str, int]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of sources that have text; count the others."""
+    for source in found:
+        with closing(FileReader.within(Limits())) as reader:
+            opened = as_before(source, {}).open(reader)
+            with closing(ahead(opened.batches)) as items:
+                for batch in items:
+                    if not isinstance(batch, Mark):
+                        for each in pc.value_counts(batch["skip"].drop_null()).to_pylist():
+                            reason = each["values"]
+                            skipped[reason] = skipped.get(reason, 0) + each["counts"]
+                        yield batch.filter(pc.is_null(batch["skip"]))
+            for reason, count in opened.rejected().items():
+                skipped[reason] = skipped.get(reason, 0) + count
+
+
+def _where(batch: pa.RecordBatch) -> pa.Table:
+    there, nothing = batch.schema.names, pa.nulls(batch.num_rows)
+    file = batch["file"] if "file" in there else nothing
+    line = batch["line"] if "line" in there else nothing
+    columns = {"row": batch["row"], "line": line.cast(pa.int64()), "file": file.cast(pa.string())}
+    return pa.table(columns)
+
+
+def _place(row: dict[str, Any]) -> str:
+    if row["file"] is None:
+        return f"row {row['row']}"
+    return f"{row['file']}:{row['line']}" if row["line"] else f"{row['file']}, row {row['row']}"

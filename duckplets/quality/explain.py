@@ -89,7 +89,7 @@ def why(database: Database, record: str) -> list[dict[str, Any]]:
         row["metrics"] = {n: v for n, v in (row["metrics"] or {}).items() if v is not None}
         row["text"] = row.pop("rejected_text")
         if row["outcome"] == "accepted":
-            found = list(texts_of(database, pa.table({"record_key": [row["record_key"]]})))
+            found = list(texts_of(database, np.array([row["record_key"]])))
             row["text"] = found[0][1][0].as_py() if found else None
     return rows
 

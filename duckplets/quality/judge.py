@@ -128,11 +128,11 @@ class _Judging:
         table = self.database.table("quality/judge/unjudged")
         if not table.num_rows:
             return
-        hash_records(self.database, table)
-        known = table["record_key"].combine_chunks()
+        hash_records(self.database, table["record_key"].to_numpy())
+        known = table["record_key"].to_numpy()
         found = (
-            (table.take(pc.index_in(keys, known)), texts)
-            for keys, texts in texts_of(self.database, table)
+            (table.take(np.searchsorted(known, keys)), texts)
+            for keys, texts in texts_of(self.database, known)
         )
         for rows, texts, metrics in self._measured(found, is_unjudged=True):
             columns = {n: rows[n] for n in ("record_key", "record_id", "source_id", "source")}
@@ -372,8 +372,8 @@ class _Judging:
         records = places[is_record]
         keys = batch["record_key"].fill_null(-1).to_numpy()
         ordered = records[np.argsort(keys[records])]
-        for found, texts in texts_of(self.database, pa.table({"record_key": keys[ordered]})):
-            yield ordered[np.searchsorted(keys[ordered], found.to_numpy())], texts
+        for found, texts in texts_of(self.database, keys[ordered]):
+            yield ordered[np.searchsorted(keys[ordered], found)], texts
         others = places[~is_record]
         if len(others):
             numbers = batch["number"].to_numpy()

@@ -27,11 +27,10 @@ from duckplets.db.database import Database
 from duckplets.quality import plugins, tokens
 from duckplets.quality.conditions import holds
 from duckplets.quality.language import detector_of, languages
-from duckplets.quality.live_texts import portions
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.pii import PATTERNS
 from duckplets.quality.settings import Quality
-from duckplets.quality.texts import digests_of
+from duckplets.quality.texts import digests_of, portions
 from duckplets.quality.words import WordFile
 
 __all__ = ["measure", "measured", "ready"]

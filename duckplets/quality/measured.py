@@ -19,7 +19,7 @@ from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.quality import plugins
 from duckplets.quality.settings import Quality
 
-__all__ = ["MeasureJob", "measure_part", "measured_over"]
+__all__ = ["MeasureJob", "measure_part", "measured_over", "scratch_of_worker"]
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ class MeasureJob(NamedTuple):
         from duckplets.quality.verdicts import with_metrics
 
         plugins.register_all(self.registered)
-        return with_metrics(_scratch().cursor(), batch, self.quality)
+        return with_metrics(scratch_of_worker().cursor(), batch, self.quality)
 
 
 def measured_over(
@@ -88,9 +88,10 @@ def measure_part(job: MeasureJob, rows: pa.Table) -> pa.Table:
     from duckplets.quality.measure import measure
 
     plugins.register_all(job.registered)
-    return measure(job.database or _scratch().cursor(), rows, job.quality)
+    return measure(job.database or scratch_of_worker().cursor(), rows, job.quality)
 
 
 @cache
-def _scratch() -> Database:
+def scratch_of_worker() -> Database:
+    """Return the connection of a worker, which has no corpus."""
     return Database.scratch(threads=1)

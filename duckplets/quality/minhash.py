@@ -1,116 +1,51 @@
-"""Hash the n-grams of texts, and make MinHash bands of them, in NumPy.
+r"""Hash the n-grams of texts, and make MinHash bands of them.
 
-    words, each with a space after it ─places→ spans of n words ─prefix sums→ 64-bit hashes
-    hashes of a text ─84 multiplications, least of each→ a signature ─12 × 7→ bands
+    texts ─SQL: lower case, words→ a hash of each word ─prefix sums→ a hash of each n-gram
+    hashes of a text ─bands × rows multiplications, least of each→ bands
 
-The decision that matters: an n-gram is a span of bytes, and its hash is a difference of two prefix
-sums of a polynomial, so no n-gram is ever copied. The polynomial and all constants are our own:
-what is a near-duplicate does not follow the version of NumPy, DuckDB or Python; what is a letter is
-Unicode 14's, and lower case is Arrow's.
+The hash of an n-gram is a polynomial of the hashes of its words, so it is a difference of two
+prefix sums, whatever n is. All constants are our own and words are hashed by BLAKE2: what is a
+near-duplicate does not follow the version of NumPy or Python.
+
+A word is a run of letters, digits and marks, in lower case; in scripts without spaces it is one
+character. Of a text without any the words are what white space parts.
 """
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Floats, IntegerLists, Integers, Words
-from duckplets.base.checks import integer
+from duckplets.base.arrays import Floats, IntegerLists, Integers, Words
+from duckplets.base.settings import Bounds, check
+from duckplets.db.database import Database
 from duckplets.errors import SamplerError
-from duckplets.text.characters import DIGIT, LETTER, MARK, SPACE, bytes_of, classes
+from duckplets.quality.texts import portions
 
-__all__ = ["ALGORITHM", "Grams", "NearSettings", "bands_of", "mixed"]
+__all__ = ["ALGORITHM", "Grams", "NearSettings", "bands_of", "grams_of"]
 
-ALGORITHM = 1
+ALGORITHM = 2
 """Changes whenever another n-gram, hash or band would be made of the same text."""
 
-_PIECE = 1 << 19  # bytes that prefix sums are taken of at once: they stay in the cache
-_GRAMS = 1 << 15  # hashes that signatures are made of at once, likewise
+_WORDS = {
+    "word": r"[\pL\pN\pM]+",
+    "alone": r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]",
+    "solid": r"[^\s\pZ]+",
+}
+_GRAMS = 1 << 15  # hashes that signatures are made of at once: they stay in the cache
 _RECALL = 0.99  # of the pairs that are just near enough, where bands follow the threshold
 _FUNCTIONS, _MOST_ROWS, _MOST = 112, 16, 1000
-_SPACE = ord(" ")
 _GOLDEN = 0x9E3779B97F4A7C15
 _BASE = 0xD6E8FEB86659FD93  # odd, so that it can be divided by
 _ALL = (1 << 64) - 1
 
-
-def words_of(texts: pa.Array) -> tuple[Bytes, Integers]:
-    """Return the words of texts, each with a space after it, and where those of each text start.
-
-    A word is a run of letters, digits and marks, in lower case; in scripts without spaces it is
-    one character. Of a text without any the words are what white space parts.
-
-    Args:
-        texts: Strings, shape (n,).
-
-    Returns:
-        Bytes, and the first of each text with the end of the last, shape (n + 1,).
-    """
-    texts, nothing, space = texts.cast(pa.large_string()), *map(_large, ("", " "))
-    data, bounds = bytes_of(pc.binary_join_element_wise(pc.utf8_lower(texts), nothing, space))
-    data, bounds = _spread(data, bounds)
-    flags = classes(data)
-    inside = flags & (LETTER | DIGIT | MARK) != 0
-    solid = flags & SPACE == 0
-    wide = data >= 0x80
-    if wide.any():
-        inside = _to_whole_characters(data, inside)
-    bits = Bits(inside)
-    bare = bits.rank(bounds[1:]) == bits.rank(bounds[:-1])
-    if bare.any():
-        inside |= solid & np.repeat(bare, np.diff(bounds))
-    keep = inside.copy()
-    keep[1:] |= inside[:-1]
-    data = np.where(inside, data, np.uint8(_SPACE))[keep]
-    return data, Bits(keep).rank(bounds)
-
-
-def _large(text: str) -> pa.Scalar:
-    return pa.scalar(text, pa.large_string())
-
-
-def _spread(data: Bytes, bounds: Integers) -> tuple[Bytes, Integers]:
-    """Put spaces around characters that are words by themselves."""
-    lead = np.flatnonzero(data >= 0xE0)
-    if not len(lead):
-        return data, bounds
-    at = lead[_alone()[(data[lead].astype(np.int64) << 8) | data[lead + 1]]]
-    if not len(at):
-        return data, bounds
-    size = np.where(data[at] >= 0xF0, 4, 3)
-    places = np.unique(np.concatenate([at, at + size]))
-    return np.insert(data, places, _SPACE), bounds + np.searchsorted(places, bounds)
-
-
-def _to_whole_characters(data: Bytes, first: Flags) -> Flags:
-    """Return which bytes are of characters whose first bytes are flagged."""
-    at = np.flatnonzero(first & (data >= 0xC0))
-    lead = data[at]
-    for offset, least in ((1, 0xC0), (2, 0xE0), (3, 0xF0)):
-        first[at[lead >= least] + offset] = True
-    return first
-
-
-@functools.cache
-def _alone() -> Flags:
-    """Return of what first two bytes the characters are words by themselves.
-
-    Han, kana, Thai, Lao, Khmer and Myanmar: scripts that put no space between words.
-    """
-    found = np.zeros(1 << 16, np.bool_)
-    for low, high in (
-        *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF)),
-        *((0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF)),
-    ):
-        first, last = (chr(point).encode() for point in (low, high))
-        found[first[0] << 8 | first[1] : (last[0] << 8 | last[1]) + 1] = True
-    return found
+_Some = Annotated[int, Bounds(1, _MOST)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,11 +60,15 @@ class NearSettings:
         seed: Of the hash functions.
     """
 
-    near: float | None
-    ngram: int
-    bands: int
-    rows: int
-    seed: int
+    near: Annotated[float, Bounds(above=0, most=1)] | None
+    ngram: _Some
+    bands: _Some
+    rows: _Some
+    seed: Annotated[int, Bounds(0, 2**63 - 1)]
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        check(self, SamplerError)
 
     @classmethod
     def of(
@@ -158,19 +97,6 @@ class NearSettings:
         """The share of pairs that share a band, of those whose similarity is just ``near``."""
         return float(1 - (1 - (self.near or 1.0) ** self.rows) ** self.bands)
 
-    def __post_init__(self) -> None:
-        """Check every field."""
-        near = self.near
-        if near is not None:
-            if isinstance(near, bool) or not isinstance(near, int | float) or not 0 < near <= 1:
-                raise SamplerError(
-                    f"near={near!r}: give a similarity above 0 and up to 1, or None for equal texts"
-                )
-            object.__setattr__(self, "near", float(near))
-        for name in ("ngram", "bands", "rows"):
-            object.__setattr__(self, name, integer(name, getattr(self, name), 1, _MOST))
-        object.__setattr__(self, "seed", integer("seed", self.seed, 0, 2**63 - 1))
-
 
 def _least_bands(near: float, rows: int) -> int:
     """Return the fewest bands that find 99 % of the pairs of a similarity."""
@@ -178,73 +104,26 @@ def _least_bands(near: float, rows: int) -> int:
     return 1 if alike == 1 else min(_MOST, math.ceil(math.log(1 - _RECALL) / math.log1p(-alike)))
 
 
-@dataclass(frozen=True, slots=True)
-class Grams:
-    """The n-grams of some texts, as spans of their bytes.
+class Grams(NamedTuple):
+    """The n-grams of some texts.
 
     Attributes:
-        data: The words of the texts, each with a space after it.
+        hashes: Of the n-grams, one text's after the other: the same words have the same.
         starts: First n-gram of each text, and the end; int64[texts + 1].
-        first: First byte of each n-gram.
-        after: The byte after its last.
+        words: Of all texts.
+        first: First word of each n-gram.
+        size: Words of each n-gram.
     """
 
-    data: Bytes
+    hashes: Words
     starts: Integers
+    words: pa.Array
     first: Integers
-    after: Integers
-
-    @classmethod
-    def of(cls, sections: pa.Array, texts: Integers, n: int, *, whole: bool) -> Grams:
-        """Find the n-grams of texts.
-
-        Args:
-            sections: Strings, shape (sections,).
-            texts: First section of each text, and the end; int64[texts + 1].
-            n: Words of an n-gram.
-            whole: Whether a text of fewer words is an n-gram by itself, or has none.
-        """
-        data, bounds = words_of(sections)
-        ends = np.flatnonzero(data == _SPACE)
-        word = np.searchsorted(ends, bounds[texts])  # the first of each text
-        count = np.diff(word)
-        grams = np.maximum(count - n + 1, np.minimum(count, 1) if whole else 0)
-        starts = np.zeros(len(grams) + 1, np.int64)
-        np.cumsum(grams, out=starts[1:])
-        begin = np.arange(starts[-1]) + np.repeat(word[:-1] - starts[:-1], grams)
-        last = begin + np.repeat(np.minimum(count, n), grams) - 1
-        first = np.zeros(len(ends), np.int64)
-        first[1:] = ends[:-1] + 1
-        return cls(data, starts, first[begin], ends[last])
+    size: Integers
 
     def text(self, gram: int) -> str:
         """Return an n-gram, its words parted by spaces."""
-        return self.data[self.first[gram] : self.after[gram]].tobytes().decode()
-
-    def hashes(self) -> Words:
-        """Return the hash of every n-gram: the same words have the same."""
-        found = np.empty(len(self.first), np.uint64)
-        low = 0
-        while low < len(self.first):
-            base = int(self.first[low])
-            high = int(np.searchsorted(self.after, base + _PIECE, side="right"))
-            if high > low:
-                found[low:high] = self._within(base, low, high)
-            else:
-                high = low + 1
-                found[low] = _long(self.data[base : int(self.after[low])])
-            low = high
-        return mixed(found)
-
-    def _within(self, base: int, low: int, high: int) -> Words:
-        """Return the hashes of n-grams that lie in one piece, not mixed."""
-        forth, back = _powers()
-        piece = self.data[base : int(self.after[high - 1])]
-        sums = np.zeros(len(piece) + 1, np.uint64)
-        np.cumsum(_values()[piece] * forth[: len(piece)], out=sums[1:])
-        first = self.first[low:high] - base
-        found: Words = (sums[self.after[low:high] - base] - sums[first]) * back[first]
-        return found
+        return " ".join(self.words.slice(self.first[gram], self.size[gram]).to_pylist())
 
     def similarities(self, one: Integers, other: Integers) -> Floats:
         """Return the Jaccard similarity of the n-grams of pairs of texts; float64[pairs].
@@ -253,61 +132,89 @@ class Grams:
             one: The first text of each pair, which has at least one n-gram.
             other: The second.
         """
-        hashes = self.hashes()
-        order = np.argsort(hashes)
-        numbers = np.zeros(len(hashes), np.int64)
-        numbers[order[1:]] = np.cumsum(hashes[order[1:]] != hashes[order[:-1]])
-        size = int(numbers.max(initial=0)) + 1
+        various, numbers = np.unique(self.hashes, return_inverse=True)
         owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
-        known = np.sort(owners * size + numbers)  # every (text, n-gram)
-        known = known[np.diff(known, prepend=-1) != 0]
-        lists = IntegerLists(
-            np.searchsorted(known, np.arange(len(self.starts)) * size), known % size
-        )
+        known = np.unique(owners * len(various) + numbers)  # every (text, n-gram)
+        starts = np.searchsorted(known, np.arange(len(self.starts)) * len(various))
+        lists = IntegerLists(starts, known % len(various))
         ours = lists.take(one)
-        wanted = np.repeat(other, ours.lengths) * size + ours.values
+        wanted = np.repeat(other, ours.lengths) * len(various) + ours.values
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        hits = np.concatenate([[0], np.cumsum(known[at] == wanted)])
-        shared = hits[ours.starts[1:]] - hits[ours.starts[:-1]]
+        shared = np.add.reduceat(known[at] == wanted, ours.starts[:-1], dtype=np.int64)
         similarity: Floats = shared / (lists.lengths[one] + lists.lengths[other] - shared)
         return similarity
 
 
-def bands_of(hashes: Words, starts: Integers, bands: int, rows: int, seed: int) -> Words:
+def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Grams:
+    """Return the n-grams of texts.
+
+    Args:
+        database: Any connection; nothing in it is read.
+        texts: Strings, shape (n,), none null.
+        n: Words of an n-gram.
+        whole: Whether a text of fewer words is an n-gram by itself, or has none.
+    """
+    table = pa.table({"place": np.arange(len(texts)), "text": texts})
+    with database.registered(gram_texts=table):
+        found = database.table("quality/near_dedup/words", _WORDS)
+    lists = found["words"].take(pc.sort_indices(found["place"])).combine_chunks()
+    words = lists.flatten()
+    count = pc.list_value_length(lists).to_numpy()
+    word = _sums(count)  # the first of each text
+    grams = np.maximum(count - n + 1, np.minimum(count, 1) if whole else 0)
+    starts = _sums(grams)
+    first = np.arange(starts[-1]) + np.repeat(word[:-1] - starts[:-1], grams)
+    size = np.repeat(np.minimum(count, n), grams)
+    forth, back = (_powers(base, len(words)) for base in (_BASE, pow(_BASE, -1, 1 << 64)))
+    sums = _sums(_hashed(words) * forth)
+    hashes = mixed((sums[first + size] - sums[first]) * back[first])
+    return Grams(hashes, starts, words, first, size)
+
+
+def _sums(counts: np.ndarray) -> np.ndarray:
+    """Return the sums of all before each, and of all."""
+    sums = np.zeros(len(counts) + 1, np.uint64 if counts.dtype == np.uint64 else np.int64)
+    np.cumsum(counts, out=sums[1:])
+    return sums
+
+
+def _hashed(words: pa.Array) -> Words:
+    coded = words.dictionary_encode()
+    found = (blake2b(word.encode(), digest_size=8) for word in coded.dictionary.to_pylist())
+    hashes: Words = np.frombuffer(b"".join(each.digest() for each in found), "<u8")
+    found_: Words = hashes[coded.indices.to_numpy()]
+    return found_
+
+
+def _powers(base: int, count: int) -> Words:
+    powers: Words = np.multiply.accumulate(np.full(count, base, np.uint64))
+    return powers
+
+
+def bands_of(grams: Grams, settings: NearSettings) -> Words:
     """Return the MinHash bands of texts: equal ones make a candidate; uint64[texts, bands].
 
     Args:
-        hashes: Of the n-grams of all texts.
-        starts: First n-gram of each text, and the end; every text has one at least.
-        bands: How many.
-        rows: Hash functions of each.
-        seed: Of the functions.
+        grams: Of all texts; every text has one at least.
+        settings: Bands, rows and seed.
     """
-    factors = _numbers(bands * rows, 2 * seed) | np.uint64(1)
-    addends = _numbers(bands * rows, 2 * seed + 1)
-    made = np.empty((len(starts) - 1, bands), np.uint64)
-    for low, high in _portions(starts):
-        part = hashes[starts[low] : starts[high]]
+    functions = settings.bands * settings.rows
+    factors = _numbers(functions, 2 * settings.seed) | np.uint64(1)
+    addends = _numbers(functions, 2 * settings.seed + 1)
+    starts = grams.starts
+    made = np.empty((len(starts) - 1, settings.bands), np.uint64)
+    for low, high in portions(np.diff(starts), _GRAMS, _GRAMS):
+        part = grams.hashes[starts[low] : starts[high]]
         first = starts[low:high] - starts[low]
         room = np.empty(len(part), np.uint64)
-        for band in range(bands):
+        for band in range(settings.bands):
             found = np.full(high - low, band, np.uint64)
-            for row in range(band * rows, (band + 1) * rows):
+            for row in range(band * settings.rows, (band + 1) * settings.rows):
                 np.multiply(part, factors[row], out=room)
                 np.add(room, addends[row], out=room)
                 found = mixed(found ^ np.minimum.reduceat(room, first))
             made[low:high, band] = found
     return made
-
-
-def _portions(starts: Integers) -> Iterator[tuple[int, int]]:
-    """Yield runs of texts that have few n-grams together, or are one text."""
-    low, texts = 0, len(starts) - 1
-    while low < texts:
-        high = int(np.searchsorted(starts, starts[low] + _GRAMS, side="right")) - 1
-        high = min(max(high, low + 1), texts)
-        yield low, high
-        low = high
 
 
 def mixed(numbers: Words) -> Words:
@@ -323,30 +230,3 @@ def _numbers(count: int, seed: int) -> Words:
     start = int(mixed(np.array([seed & _ALL], np.uint64))[0])
     steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
     return mixed(steps + np.uint64(start))
-
-
-@functools.cache
-def _values() -> Words:
-    return _numbers(256, 0xB17E5)
-
-
-@functools.cache
-def _powers() -> tuple[Words, Words]:
-    """Return the powers of the base, and those of what undoes it, for every place of a piece."""
-    both = []
-    for base in (_BASE, pow(_BASE, -1, 1 << 64)):
-        powers = np.full(_PIECE + 1, base, np.uint64)
-        powers[0] = 1
-        both.append(np.multiply.accumulate(powers))
-    return both[0], both[1]
-
-
-def _long(data: Bytes) -> np.uint64:
-    """Return the hash of one n-gram that is longer than a piece, not mixed."""
-    forth, _ = _powers()
-    found, factor = 0, 1
-    for start in range(0, len(data), _PIECE):
-        piece = data[start : start + _PIECE]
-        found += int((_values()[piece] * forth[: len(piece)]).sum()) * factor
-        factor = factor * int(forth[_PIECE]) & _ALL
-    return np.uint64(found & _ALL)

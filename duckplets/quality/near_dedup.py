@@ -3,39 +3,39 @@
     words ─n-grams→ hashes ─MinHash→ bands (scratch) ─equal ones→ candidates
     candidates ─Jaccard of their n-grams→ links ─components→ clusters ─first of each→ survivors
 
-The decision that matters: bands only propose, and what they propose is compared exactly, by all
-n-grams of both texts. A signature of 84 numbers errs by .04 at .85 and would lose a good part of
-the pairs just above the threshold. To keep that cheap, everything of a band's bucket is first
-compared with the first record of it; only what that has not linked is compared with its neighbours.
+Bands only propose, and what they propose is compared exactly, by all n-grams of both texts: a
+signature of 84 numbers errs by .04 at .85 and would lose a good part of the pairs just above the
+threshold. To keep that cheap, everything of a band's bucket is first compared with the first record
+of it; only what that has not linked is compared with its neighbours.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.base.arrays import Floats, Integers, Words
 from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import SamplerError
-from duckplets.ingest.records import commit_version, current_version
-from duckplets.quality.live_texts import LiveTexts, RecordTexts, portions
-from duckplets.quality.minhash import ALGORITHM, NearSettings, bands_of
+from duckplets.ingest.records import current_version
+from duckplets.quality.measured import scratch_of_worker
+from duckplets.quality.minhash import ALGORITHM, NearSettings, bands_of, grams_of
+from duckplets.quality.texts import LiveTexts, digests_of, portions
 
 Action = Literal["mark", "remove"]
 
 _ROWS = 65_536  # of buckets that are looked at together
-_NEIGHBOURS = 16  # of a record in a bucket that it is compared with, besides the first
 _BYTES = 8 << 20  # of the texts of pairs that are compared together
 _PAIRS = 8_192
 _MEMORY = "300MB"  # of the bands: what is more waits on disk
@@ -129,7 +129,6 @@ def deduplicate(
 ) -> NearReport:
     """Find clusters of equal or nearly equal records; see ``Corpus.deduplicate``."""
     started = time.monotonic()
-    checked_action(action)
     version = current_version(database)
     texts = LiveTexts.of(database, version)
     links = _Links(texts, settings)
@@ -138,24 +137,20 @@ def deduplicate(
     else:
         with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
             _note_bands(scratch, texts, settings, work)
-            links.join_firsts(scratch)
-            links.join_neighbours(scratch)
+            links.join_near(scratch)
     found = links.clusters()
     if not dry_run:
-        version = _store(database, texts, found, settings, action, version)
-    gone = np.zeros(len(texts), np.bool_)
-    gone[found.places[~found.survivor]] = True
+        version = _store(texts, found, settings, action, version)
+    gone = found["place"].to_numpy()[~found["survivor"].to_numpy()]
+    is_gone = np.zeros(len(texts.keys), np.bool_)
+    is_gone[gone] = True
     return NearReport(
-        records=len(texts),
-        clusters=int(found.survivor.sum()),
-        duplicates=int(gone.sum()),
+        records=len(texts.keys),
+        clusters=found.num_rows - len(gone),
+        duplicates=len(gone),
         pairs=links.compared,
         recall=round(settings.recall, 4),
-        by_source=[
-            {"source": r["source"], "split": r["split"]}
-            | {"records": r["records"], "duplicates": r["found"]}
-            for r in by_source(database, texts, gone)
-        ],
+        by_source=texts.by_source(is_gone, "duplicates"),
         examples=_examples(texts, found),
         settings=settings,
         action="none" if dry_run else action,
@@ -165,6 +160,17 @@ def deduplicate(
 
 
 # -- candidates and links -------------------------------------------------------------------------
+
+
+class _BandsJob(NamedTuple):
+    """What makes bands needs to know: settings, and here a connection, which no worker gets."""
+
+    settings: NearSettings
+    database: Database | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the connection here."""
+        return _BandsJob, (self.settings,)
 
 
 def _note_bands(
@@ -177,39 +183,23 @@ def _note_bands(
     scratch.run("quality/near_dedup/create")
     done = 0
 
-    def part_of(block: RecordTexts) -> Part:
-        return Part(f"duplicates: {counted(len(block.places), 'record')}", block)
+    def part_of(block: tuple[Integers, pa.Array]) -> Part:
+        return Part(f"duplicates: {counted(len(block[0]), 'record')}", block[1])
 
-    with closing(mapped(work.engine, bands_part, settings, texts.texts(), part_of)) as found:
-        for block, bands in found:
-            place = np.repeat(block.places, settings.bands)
+    job = _BandsJob(settings, texts.database)
+    with closing(mapped(work.engine, bands_part, job, texts.blocks(), part_of)) as found:
+        for (places, _), bands in found:
+            place = np.repeat(places, settings.bands)
             with scratch.registered(incoming=pa.table({"bucket": bands.ravel(), "place": place})):
                 scratch.run("quality/near_dedup/add")
-            done += len(block.places)
-            work.tell(done, len(texts))
+            done += len(places)
+            work.tell(done, len(texts.keys))
 
 
-def bands_part(settings: NearSettings, texts: RecordTexts) -> Words:
+def bands_part(job: _BandsJob, texts: pa.Array) -> Words:
     """Return the bands of texts; uint64[texts, bands]."""
-    grams = texts.block(settings.ngram, whole=True).grams
-    return bands_of(grams.hashes(), grams.starts, settings.bands, settings.rows, settings.seed)
-
-
-@dataclass(frozen=True, slots=True)
-class _Clusters:
-    """Records of clusters, by cluster, the survivor first.
-
-    Attributes:
-        places: Of the records.
-        number: Of the cluster of each, from 1.
-        survivor: Whether it is the one that stays.
-        similarity: To the survivor.
-    """
-
-    places: Integers
-    number: Integers
-    survivor: Flags
-    similarity: Floats
+    grams = grams_of(job.database or scratch_of_worker(), texts, job.settings.ngram, whole=True)
+    return bands_of(grams, job.settings)
 
 
 class _Links:
@@ -219,69 +209,47 @@ class _Links:
         self.texts = texts
         self.settings = settings
         self.compared = 0
-        self.first = np.arange(len(texts))  # the first place of the cluster of each
+        self.first = np.arange(len(texts.keys))  # the first place of the cluster of each
 
     def join_equal(self) -> None:
         """Link records whose texts are equal."""
-        if not len(self.texts):
-            return
-        found = self.texts.digests()
-        digests = np.array(found["digest"].to_pylist(), "S64")
-        place = found["place"].to_numpy()
-        order = np.lexsort((place, digests))
-        digests, place = digests[order], place[order]
-        same = digests[1:] == digests[:-1]
-        self._join(place[:-1][same], place[1:][same])
+        digests = np.zeros(len(self.first), "S32")
+        for places, texts in self.texts.blocks():
+            digests[places] = digests_of(texts)[0].to_numpy(zero_copy_only=False).astype("S32")
+        order = np.lexsort((self.first, digests))
+        same = digests[order[1:]] == digests[order[:-1]]
+        self._join(order[:-1][same], order[1:][same])
 
-    def join_firsts(self, scratch: Database) -> None:
-        """Link records that are near enough to the first of one of their buckets."""
+    def join_near(self, scratch: Database) -> None:
+        """Link what is near enough to the first of a bucket, then to others before it there."""
         for batch in scratch.stream(query("quality/near_dedup/firsts"), rows=_ROWS):
-            self._compare(batch["first"].to_numpy(), batch["place"].to_numpy())
-
-    def join_neighbours(self, scratch: Database) -> None:
-        """Link records near enough to one of the 16 before it in a bucket, if nothing has yet."""
-        known = pa.table({"place": np.arange(len(self.texts)), "first": self.first})
+            self._compare(batch["one"].to_numpy(), batch["place"].to_numpy())
+        known = pa.table({"place": np.arange(len(self.first)), "first": self.first})
         with scratch.registered(known=known):
-            scratch.run("quality/near_dedup/note_crowded")
-        bucket, place = np.zeros(0, np.uint64), np.zeros(0, np.int64)
-        for batch in scratch.stream(query("quality/near_dedup/crowded"), rows=_ROWS):
-            fresh = len(place)
-            bucket = np.concatenate([bucket, batch["bucket"].to_numpy()])
-            place = np.concatenate([place, batch["place"].to_numpy()])
-            self._compare(*self._neighbours(bucket, place, fresh))
-            bucket, place = bucket[-_NEIGHBOURS:], place[-_NEIGHBOURS:]
+            scratch.run("quality/near_dedup/note_neighbours")
+        for batch in scratch.stream(query("quality/near_dedup/neighbours"), rows=_ROWS):
+            self._compare(batch["one"].to_numpy(), batch["place"].to_numpy())
 
-    def _neighbours(self, bucket: Words, place: Integers, fresh: int) -> tuple[Integers, Integers]:
-        """Return pairs of one bucket that stand near each other and are not linked, each once."""
-        found, size = [], len(place)
-        for off in range(1, _NEIGHBOURS + 1):
-            start = max(fresh, off)
-            one, other = place[start - off : max(size - off, 0)], place[start:]
-            pair = bucket[start - off : max(size - off, 0)] == bucket[start:]
-            pair &= self.first[one] != self.first[other]
-            found.append(one[pair] * len(self.texts) + other[pair])
-        pairs = np.unique(np.concatenate(found))
-        return pairs // len(self.texts), pairs % len(self.texts)
+    def clusters(self) -> pa.Table:
+        """Return all records that are linked to another, by cluster, the survivor first.
 
-    def clusters(self) -> _Clusters:
-        """Return all records that are linked to another."""
+        Returns:
+            ``place`` of each, ``cluster``, from 1, whether it is the ``survivor``, and its
+            ``similarity`` to that one.
+        """
         size = np.bincount(self.first, minlength=len(self.first))
         places = np.flatnonzero(size[self.first] > 1)
         places = places[np.lexsort((places, self.first[places]))]
         head = self.first[places]
-        number = np.cumsum(np.diff(head, prepend=-1) != 0)
-        survivor = places == head
         similarity = np.ones(len(places))
         if self.settings.near is not None:
-            others = np.flatnonzero(~survivor)
+            others = np.flatnonzero(places != head)
             similarity[others] = self._similarities(head[others], places[others])
-        return _Clusters(places, number, survivor, similarity)
+        columns = {"place": places, "cluster": np.cumsum(np.diff(head, prepend=-1) != 0)}
+        return pa.table(columns | {"survivor": places == head, "similarity": similarity})
 
     def _compare(self, one: Integers, other: Integers) -> None:
         """Compare pairs that nothing links yet, and link those that are near enough."""
-        least = 1.0 if self.settings.near is None else self.settings.near
-        apart = self.first[one] != self.first[other]
-        one, other = one[apart], other[apart]
         sizes = self.texts.sizes[one] + self.texts.sizes[other]
         for low, high in portions(sizes, _BYTES, _PAIRS):
             first, second = one[low:high], other[low:high]
@@ -289,7 +257,7 @@ class _Links:
             first, second = first[apart], second[apart]
             if len(first):
                 self.compared += len(first)
-                near = self._similarities(first, second) >= least
+                near = self._similarities(first, second) >= (self.settings.near or 1.0)
                 self._join(first[near], second[near])
 
     def _similarities(self, one: Integers, other: Integers) -> Floats:
@@ -298,9 +266,10 @@ class _Links:
         sizes = self.texts.sizes[one] + self.texts.sizes[other]
         for low, high in portions(sizes, _BYTES, _PAIRS):
             places = np.unique(np.concatenate([one[low:high], other[low:high]]))
-            block = self.texts.block(places, self.settings.ngram, whole=True)
+            texts = self.texts.texts(places)
+            grams = grams_of(self.texts.database, texts, self.settings.ngram, whole=True)
             pair = (np.searchsorted(places, side[low:high]) for side in (one, other))
-            found[low:high] = block.grams.similarities(*pair)
+            found[low:high] = grams.similarities(*pair)
         return found
 
     def _join(self, one: Integers, other: Integers) -> None:
@@ -321,70 +290,36 @@ class _Links:
 
 
 def _store(
-    database: Database,
-    texts: LiveTexts,
-    found: _Clusters,
-    settings: NearSettings,
-    action: Action,
-    version: int,
+    texts: LiveTexts, found: pa.Table, settings: NearSettings, action: Action, version: int
 ) -> int:
     """Store clusters, and remove their duplicates if asked to; return the version they are of."""
-    said = asdict(settings) | {"algorithm": ALGORITHM}
-    if settings.near is None:
-        said = {"near": None}
-    gone = found.places[~found.survivor]
+    database = texts.database
+    said = {"near": None}
+    if settings.near is not None:
+        said = asdict(settings) | {"algorithm": ALGORITHM}
+    places = found["place"].to_numpy()
+    gone = places[~found["survivor"].to_numpy()]
     with database.transaction():
         if action == "remove" and len(gone):
             version += 1
-            remove(database, texts, gone, version, "deduplicate", said)
-        rows = pa.table(
-            {
-                "cluster": found.number,
-                "record_key": texts.keys[found.places],
-                "survivor": found.survivor,
-                "similarity": found.similarity,
-            }
-        )
+            texts.remove(gone, version, "deduplicate", said)
+        elif action == "mark":
+            database.run("quality/near_dedup/forget", {"version": version})
+        rows = found.append_column("record_key", [texts.keys[places]])
         with database.registered(incoming=rows):
             given = {"version": version, "action": action, "settings": json.dumps(said)}
-            if action == "mark":
-                database.run("quality/near_dedup/forget", {"version": version})
             database.run("quality/near_dedup/store", given)
     return version
 
 
-def remove(
-    database: Database,
-    texts: LiveTexts,
-    places: Integers,
-    version: int,
-    what: str,
-    said: dict[str, Any],
-) -> None:
-    """Remove records in a new version, inside the transaction that makes it."""
-    with database.registered(gone=pa.table({"record_key": texts.keys[places]})):
-        database.run("quality/texts/remove", {"version": version})
-    commit_version(database, version, what, None, {"removed": len(places), "settings": said})
-
-
-def by_source(database: Database, texts: LiveTexts, found: Flags) -> list[dict[str, Any]]:
-    """Return how many records there are, and how many were found, by source and split."""
-    seen = pa.table({"record_key": texts.keys, "found": found})
-    with database.registered(seen=seen):
-        return list(database.table("quality/texts/by_source").to_pylist())
-
-
-def _examples(texts: LiveTexts, found: _Clusters) -> list[dict[str, Any]]:
+def _examples(texts: LiveTexts, found: pa.Table) -> list[dict[str, Any]]:
     """Return the first clusters, with the first records of each."""
-    few = found.number <= _EXAMPLES
-    ids = texts.record_ids(found.places[few])
+    few = found.filter(pc.less_equal(found["cluster"], _EXAMPLES))
     examples: list[dict[str, Any]] = []
-    rows: Iterator[tuple[str, bool, float]] = zip(
-        ids, found.survivor[few].tolist(), found.similarity[few].tolist(), strict=True
-    )
-    for name, survives, similarity in rows:
-        if survives:
+    for name, row in zip(texts.record_ids(few["place"].to_numpy()), few.to_pylist(), strict=True):
+        if row["survivor"]:
             examples.append({"survivor": name, "duplicates": []})
         elif len(examples[-1]["duplicates"]) < _EXAMPLES:
-            examples[-1]["duplicates"].append({"record_id": name, "similarity": similarity})
+            similar = {"record_id": name, "similarity": row["similarity"]}
+            examples[-1]["duplicates"].append(similar)
     return examples

@@ -5,18 +5,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Flags, Integers
 from duckplets.db.database import Database
+from duckplets.ingest.records import commit_version
 from duckplets.text.characters import bytes_of
 
 Redact = Callable[[pa.Array], pa.Array]
 
-_RECORDS = 20_000  # whose texts are held at once
+_RECORDS = 16_384  # whose texts are held at once
+_BYTES = 4 << 20  # of texts that are compared together; one text may be longer
 _BLANK_LINE = "\n\n"
 _WHOLE = ("messages", "rejected_messages", "quarantined", "value", "complaint")
 
@@ -93,29 +96,113 @@ def hash_what_is_there(database: Database) -> None:
         if not wanted.num_rows:
             return
         after = int(wanted["record_key"][-1].as_py())
-        hash_records(database, wanted)
+        hash_records(database, wanted["record_key"].to_numpy())
 
 
-def hash_records(database: Database, wanted: pa.Table) -> None:
-    """Hash the texts of records (``record_key``, in order), within a transaction."""
-    for keys, texts in texts_of(database, wanted):
-        hashes = pa.table({"record_key": keys, "digest": digests_of(texts)[0]})
-        hashes = hashes.filter(pc.is_valid(hashes["digest"]))
+def hash_records(database: Database, keys: Integers) -> None:
+    """Hash the texts of records, whose keys ascend, within a transaction."""
+    for found, texts in texts_of(database, keys):
+        hashes = pa.table({"record_key": found, "digest": digests_of(texts)[0]})
         with database.registered(new_hashes=hashes):
             database.run("quality/intake/append_hashes")
 
 
-def texts_of(database: Database, wanted: pa.Table) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """Yield the keys and the texts of records (``record_key``, in order) that have a text."""
-    for start in range(0, wanted.num_rows, _RECORDS):
-        with database.registered(wanted=wanted.slice(start, _RECORDS).select(["record_key"])):
-            rows = database.table("quality/intake/sections_of").combine_chunks()
-        if not rows.num_rows:
-            continue
-        owners = rows["record_key"].to_numpy()
-        firsts = np.flatnonzero(np.diff(owners, prepend=owners[0] - 1))
-        offsets = np.append(firsts, len(owners)).astype(np.int32)
-        values = pa.StructArray.from_arrays(
-            [rows["role"].combine_chunks(), rows["text"].combine_chunks()], ["role", "text"]
-        )
-        yield pa.array(owners[firsts]), joined(pa.ListArray.from_arrays(pa.array(offsets), values))
+def texts_of(database: Database, keys: Integers) -> Iterator[tuple[Integers, pa.Array]]:
+    """Yield the keys and the texts of records, whose keys ascend, of those that have a text."""
+    for start in range(0, len(keys), _RECORDS):
+        part = keys[start : start + _RECORDS]
+        span = {"low": int(part[0]), "high": int(part[-1])}
+        with database.registered(wanted=pa.table({"record_key": part})):
+            rows = database.table("quality/texts/sections", span)
+        if rows.num_rows:
+            owners = rows["record_key"].to_numpy()
+            firsts = np.flatnonzero(np.diff(owners, prepend=owners[0] - 1))
+            texts = combined(rows["text"])
+            if len(firsts) < len(owners):
+                starts = np.append(firsts, len(owners))
+                lists = pa.LargeListArray.from_arrays(pa.array(starts), texts)
+                texts = pc.binary_join(lists, pa.scalar(_BLANK_LINE, texts.type))
+            yield owners[firsts], texts
+
+
+class LiveTexts(NamedTuple):
+    """The records of a version that have text, by place: in the order of source_id and record_key.
+
+    The place is the rank by which one of several equal texts stays. Texts are read in the order of
+    keys, in which they lie in the file.
+
+    Attributes:
+        database: The corpus.
+        keys: The record_key of each place; int64[n].
+        sizes: Bytes of the text of each place; int64[n].
+    """
+
+    database: Database
+    keys: Integers
+    sizes: Integers
+
+    @classmethod
+    def of(cls, database: Database, version: int, **which: Any) -> LiveTexts:
+        """Look up the records of a version.
+
+        Args:
+            database: The corpus.
+            version: Of the corpus.
+            which: ``splits``, names of splits, and ``source``, the name of one, to take only the
+                records there; ``without``, the name of a source to leave out.
+        """
+        given: dict[str, Any] = {"splits": None, "source": None, "without": None, **which}
+        found = database.table("quality/texts/places", given | {"version": version})
+        return cls(database, found["record_key"].to_numpy(), found["size"].to_numpy())
+
+    def blocks(self) -> Iterator[tuple[Integers, pa.Array]]:
+        """Yield places with their texts: of all records, some megabytes at a time."""
+        order = np.argsort(self.keys, kind="stable")
+        for low, high in portions(self.sizes[order], _BYTES, _RECORDS):
+            yield order[low:high], self.texts(order[low:high])
+
+    def texts(self, places: Integers) -> pa.Array:
+        """Return the texts of some records, in the order of the places."""
+        order = np.argsort(self.keys[places])
+        found = [texts for _, texts in texts_of(self.database, self.keys[places][order])]
+        texts = pa.concat_arrays(found) if len(found) != 1 else found[0]
+        return texts.take(pa.array(np.argsort(order)))
+
+    def record_ids(self, places: Integers) -> list[str]:
+        """Return what records are called."""
+        requests = pa.table({"place": np.arange(len(places)), "record_key": self.keys[places]})
+        with self.database.registered(requests=requests):
+            found = self.database.table("quality/texts/record_ids")["record_id"]
+        return list(found.to_pylist())
+
+    def remove(self, places: Integers, version: int, what: str, said: dict[str, Any]) -> None:
+        """Remove records in a new version, inside the transaction that makes it."""
+        with self.database.registered(gone=pa.table({"record_key": self.keys[places]})):
+            self.database.run("quality/texts/remove", {"version": version})
+        told = {"removed": len(places), "settings": said}
+        commit_version(self.database, version, what, None, told)
+
+    def by_source(self, found: Flags, name: str) -> list[dict[str, Any]]:
+        """Return how many records there are, and how many were found, by source and split."""
+        seen = pa.table({"record_key": self.keys, "found": found})
+        with self.database.registered(seen=seen):
+            rows = self.database.table("quality/texts/by_source").to_pylist()
+        return [{name if key == "found" else key: row[key] for key in row} for row in rows]
+
+
+def combined(texts: pa.ChunkedArray) -> pa.Array:
+    """Return texts in one piece, however large."""
+    found = texts.cast(pa.large_string()).combine_chunks()
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def portions(sizes: Integers, most: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of rows that are together no larger than ``most``, or one row."""
+    ends = np.cumsum(sizes)
+    low = 0
+    while low < len(sizes):
+        limit = int(ends[low - 1] if low else 0) + most
+        high = int(np.searchsorted(ends, limit, side="right"))
+        high = min(max(high, low + 1), low + rows)
+        yield low, high
+        low = high

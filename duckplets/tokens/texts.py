@@ -24,8 +24,7 @@ from duckplets.db.database import Database
 from duckplets.errors import ShardError, SourceError, nearest
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
-from duckplets.quality.live_texts import combined, portions
-from duckplets.quality.texts import joined
+from duckplets.quality.texts import combined, joined, portions
 from duckplets.serving.snapshot import CorpusState
 
 __all__ = ["SplitTexts", "TextBlock", "plain"]

@@ -99,14 +99,6 @@ WHERE
 ORDER BY record_key
 LIMIT $limit
 
--- name: sections_of
--- The sections of some records (Arrow wanted: record_key).
--- Rows: by record and position.
-SELECT sections.record_key, sections.role, sections.text
-FROM sections
-JOIN wanted ON wanted.record_key = sections.record_key
-ORDER BY sections.record_key, sections.position
-
 -- name: known_ids
 -- Of the ids of rows (Arrow incoming: record_id, digest) those of records that are there.
 -- Parameters: $unpublished (marks those of the same intake, or NULL).

@@ -1,3 +1,25 @@
+-- name: words
+-- The words of texts: runs of letters, digits and marks in lower case; in scripts without spaces
+-- each character; of a text without any what white space parts.
+-- Parameters: $alone (a character of such scripts), $word, $solid (regular expressions).
+-- Rows: one for each of `gram_texts` (place, text), in any order.
+WITH spread AS (
+    SELECT
+        place,
+        lower(CASE
+            WHEN regexp_matches(text, $alone) THEN regexp_replace(text, $alone, ' \0 ', 'g')
+            ELSE text
+        END) AS text
+    FROM gram_texts
+),
+
+found AS (SELECT place, text, regexp_extract_all(text, $word) AS words FROM spread)
+
+SELECT
+    place,
+    CASE WHEN len(words) = 0 THEN regexp_extract_all(text, $solid) ELSE words END AS words
+FROM found
+
 -- name: create
 -- Make the table of buckets, in a database of its own: which text has which band.
 CREATE TABLE buckets (bucket UBIGINT NOT NULL, place BIGINT NOT NULL)
@@ -12,33 +34,52 @@ FROM incoming
 -- Every text with the first one of a bucket that has both.
 -- Rows: each pair once, by place.
 WITH shared AS (
-    SELECT bucket, min(place) AS first
+    SELECT bucket, min(place) AS one
     FROM buckets
     GROUP BY bucket
     HAVING count(*) > 1
 )
-SELECT DISTINCT shared.first, buckets.place
+SELECT DISTINCT shared.one, buckets.place
 FROM buckets
 JOIN shared ON shared.bucket = buckets.bucket
-WHERE buckets.place > shared.first
-ORDER BY shared.first, buckets.place
+WHERE buckets.place > shared.one
+ORDER BY shared.one, buckets.place
 
--- name: note_crowded
--- Note the buckets whose texts are not all linked already (Arrow known: place, first).
-CREATE OR REPLACE TABLE crowded AS
-SELECT buckets.bucket
-FROM buckets
-JOIN known ON known.place = buckets.place
-GROUP BY buckets.bucket
-HAVING count(*) > 2 AND min(known.first) < max(known.first)
+-- name: note_neighbours
+-- Note every text with the 16 before it in a bucket, where nothing links them (Arrow known: place,
+-- first). Of two in a bucket one is the first, and they were compared.
+CREATE OR REPLACE TABLE neighbours AS
+WITH crowded AS (
+    SELECT buckets.bucket
+    FROM buckets
+    JOIN known ON known.place = buckets.place
+    GROUP BY buckets.bucket
+    HAVING count(*) > 2 AND min(known.first) < max(known.first)
+),
 
--- name: crowded
--- The texts of those buckets. Of two, one is the first, and they were compared.
--- Rows: by bucket and place.
-SELECT buckets.bucket, buckets.place
-FROM buckets
-JOIN crowded ON crowded.bucket = buckets.bucket
-ORDER BY buckets.bucket, buckets.place
+pairs AS (
+    SELECT
+        buckets.place,
+        unnest(list(buckets.place) OVER (
+            PARTITION BY buckets.bucket ORDER BY buckets.place
+            ROWS BETWEEN 16 PRECEDING AND 1 PRECEDING
+        )) AS one
+    FROM buckets
+    JOIN crowded ON crowded.bucket = buckets.bucket
+)
+
+SELECT DISTINCT pairs.one, pairs.place
+FROM pairs
+JOIN known AS a ON a.place = pairs.one
+JOIN known AS b ON b.place = pairs.place
+WHERE a.first <> b.first
+
+-- name: neighbours
+-- Those pairs.
+-- Rows: by place.
+SELECT one, place
+FROM neighbours
+ORDER BY one, place
 
 -- name: forget
 -- Forget the clusters that were marked at a version, for those that are found now.

@@ -22,23 +22,14 @@ WHERE
 ORDER BY records.source_id, records.record_key
 
 -- name: sections
--- The texts of requested records (Arrow requests: place, record_key).
+-- The texts of some records (Arrow wanted: record_key).
 -- Parameters: $low and $high, the least and the greatest key.
--- Rows: by place and position, one for each section.
-SELECT requests.place, sections.text
+-- Rows: by record and position, one for each section that is not rejected.
+SELECT sections.record_key, sections.text
 FROM sections
-JOIN requests ON requests.record_key = sections.record_key
+JOIN wanted ON wanted.record_key = sections.record_key
 WHERE sections.record_key BETWEEN $low AND $high AND sections.role <> 'rejected'
-ORDER BY requests.place, sections.position
-
--- name: digests
--- The SHA-256 of the texts of requested records (Arrow requests: place, record_key).
--- Parameters: $low and $high, the least and the greatest key.
-SELECT requests.place, sha256(string_agg(sections.text, E'\n\n' ORDER BY sections.position)) AS digest
-FROM sections
-JOIN requests ON requests.record_key = sections.record_key
-WHERE sections.record_key BETWEEN $low AND $high AND sections.role <> 'rejected'
-GROUP BY requests.place
+ORDER BY sections.record_key, sections.position
 
 -- name: record_ids
 -- What requested records are called (Arrow requests: place, record_key).
