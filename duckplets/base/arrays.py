@@ -110,7 +110,9 @@ def in_order(keys: Integers) -> tuple[Integers, Integers]:
     both = keys << bits
     both += np.arange(len(keys))
     both.sort()
-    return both >> bits, both & ((1 << bits) - 1)
+    ordered = both >> bits
+    both &= (1 << bits) - 1
+    return ordered, both
 
 
 def _sums(counts: Integers) -> Integers:

@@ -4,10 +4,9 @@
           ─bytes→ tokens, repetition ──┼─by place→ metrics
           ─prefix→ language, own gates ┘
 
-The decision that matters: everything that needs no extra is measured, whatever the thresholds, so
-that others can be applied later without the texts. SQL and NumPy work at the same time, in two
-threads, over batches of any size; but where a text is large one after the other, as each takes many
-times its size.
+Everything that needs no extra is measured, whatever the thresholds, so that others can be applied
+later without the texts. SQL and NumPy work at the same time, in two threads, over batches of any
+size; a large text is cut at line breaks for the one, and before white space for the other.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Integers
 from duckplets.db.database import Database
 from duckplets.quality import plugins, tokens
 from duckplets.quality.conditions import holds
@@ -39,7 +39,8 @@ _VERSION = "1"  # of what is measured; another one counts as another metric
 
 _SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
 _MORSEL, _MORSEL_BYTES = 256, 1 << 20  # of texts that a thread of DuckDB takes at once
-_LARGE, _ROOM = 4 << 20, "1GB"  # bytes of a text; its lines take twenty times as much in SQL
+_LARGE = 4 << 20  # bytes of a text that is cut into pieces of a morsel
+_LINE_BREAK = re.compile(r"(?<=[^\n])\n(?=[^\n])")
 
 _KEYWORDS = (
     "abstract assert async await bool boolean break case catch char class const continue def "
@@ -167,10 +168,9 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     found["language"], found["language_probability"] = _null(count), pa.nulls(count, pa.float64())
     if count:
         found["sha256"], found["bytes"] = digests_of(texts)
-        if pc.max(found["bytes"]).as_py() > _LARGE:
-            found |= tokens.counts(texts, _SAMPLE)  # first: DuckDB keeps memory that it had
-            with database.frugal(_ROOM):
-                found |= _by_sql(database, texts, quality)
+        if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to hold less
+            found |= tokens.counts(texts, _SAMPLE)
+            found |= _by_sql(database, texts, quality)
         else:
             with ThreadPoolExecutor(1, "duckplets-quality") as pool:
                 counted = pool.submit(tokens.counts, texts, _SAMPLE)
@@ -200,22 +200,114 @@ def _null(count: int) -> pa.Array:
 
 
 def _by_sql(database: Database, texts: pa.Array, quality: Quality) -> dict[str, Any]:
-    count = len(texts)
-    table = pa.table({"place": pa.array(np.arange(count)), "text": texts})
-    sizes = pc.binary_length(texts).to_numpy()
-    some = [table.slice(a, b - a) for a, b in portions(sizes, _MORSEL_BYTES, _MORSEL)]
-    table = pa.Table.from_batches([batch for part in some for batch in part.to_batches()])
     phrases = [phrase.lower() for phrase in quality.copyright]
     given = {**PATTERNS, "keyword": KEYWORD, "phrases": phrases, "sample": _SAMPLE}
-    with database.registered(quality_texts=table):
-        parts = [
+    pieces, owners = _pieces(texts)
+    with database.registered(quality_texts=_morsels(pieces)):
+        found = [
             database.table("quality/measure/texts", given),
             database.table("quality/measure/lines", _LINES),
-            _terms(database, quality.terms),
         ]
+    columns = {name: of for part in found for name, of in _placed(part, len(pieces)).items()}
+    if len(pieces) > len(texts):
+        columns = _whole(columns, texts, owners, phrases)
+    with database.registered(quality_texts=_morsels(texts)):
+        found = [_terms(database, quality.terms)]
         if quality.profane is not None:
-            parts.append(database.table("quality/measure/profanity", _profane(quality.profane)))
-    return {name: column for part in parts for name, column in _placed(part, count).items()}
+            found.append(database.table("quality/measure/profanity", _profane(quality.profane)))
+    return columns | {n: of for part in found for n, of in _placed(part, len(texts)).items()}
+
+
+def _morsels(texts: pa.Array) -> pa.Table:
+    """Return texts with their places, in batches that a thread of DuckDB takes at once."""
+    table = pa.table({"place": np.arange(len(texts)), "text": texts})
+    some = portions(pc.binary_length(texts).to_numpy(), _MORSEL_BYTES, _MORSEL)
+    return pa.Table.from_batches([b for i, j in some for b in table.slice(i, j - i).to_batches()])
+
+
+def _pieces(texts: pa.Array) -> tuple[pa.Array, Integers]:
+    """Cut large texts at line breaks, for their lines take many times as much in SQL.
+
+    Returns:
+        Texts and pieces of texts, without the line breaks between those; the text of each.
+    """
+    large = pc.greater(pc.binary_length(texts), _LARGE).to_numpy(zero_copy_only=False)
+    if not large.any():
+        return texts, np.arange(len(texts))
+    found, owners = [], []
+    for owner, text in enumerate(texts):
+        parts = list(_cut(text.as_py())) if large[owner] else [text.as_py()]
+        found += parts
+        owners += [owner] * len(parts)
+    return pa.array(found, pa.large_string()), np.array(owners)
+
+
+def _cut(text: str) -> Iterator[str]:
+    start = 0
+    while at := _LINE_BREAK.search(text, start + _MORSEL_BYTES):
+        yield text[start : at.start()]
+        start = at.end()
+    yield text[start:]
+
+
+def _whole(
+    pieces: dict[str, pa.Array], texts: pa.Array, owners: Integers, phrases: Sequence[str]
+) -> dict[str, Any]:
+    """Return counts of texts from those of their pieces: sums, but for what repeats in a text."""
+    first = np.searchsorted(owners, np.arange(len(texts)))
+    many = np.diff(first, append=len(owners))
+    counts = {name: of.cast(pa.int64()).to_numpy() for name, of in pieces.items()}
+    columns = {name: np.add.reduceat(of, first) for name, of in counts.items()}
+    for name in ("code_lines", "code_indented", "code_keywords"):  # of the beginning
+        columns[name] = counts[name][first]
+    for name in ("characters", "newlines"):
+        columns[name] += many - 1
+    for at in np.flatnonzero(many > 1).tolist():
+        text = texts[at].as_py()
+        folded = text.lower()
+        columns["copyright"][at] = sum(phrase in folded for phrase in phrases)
+        del folded
+        for name, value in _repeats(text).items():
+            columns[name][at] = value
+        columns["lines"][at] = columns["newlines"][at] + (not text.endswith("\n"))
+    return {name: pa.array(of) for name, of in columns.items()}
+
+
+def _repeats(text: str) -> dict[str, int]:
+    """Return how many lines and paragraphs of a large text stood before, as SQL counts them."""
+    solid = text.strip(_BLANKS) if "\n\n" in text else text
+    count, size, various = _various(part.lstrip("\n") for part in _split(solid, "\n\n"))
+    found = {
+        "paragraphs": count,
+        "duplicate_paragraphs": count - len(various),
+        "duplicate_paragraph_characters": size - sum(map(len, various)),
+    }
+    count, size, various = _various(_split(text, "\n"))
+    found["duplicate_lines"] = count - len(various) + (text[0] == text[-1] == "\n")
+    found["duplicate_line_characters"] = size - sum(map(len, various))
+    filled = sum(len(line) for line in _split(text, "\n") if line.strip(_BLANKS))
+    filled -= sum(len(line) for line in various if line.strip(_BLANKS))
+    return found | {"duplicate_filled_characters": filled}
+
+
+def _split(text: str, by: str) -> Iterator[str]:
+    start = 0
+    while (end := text.find(by, start)) >= 0:
+        yield text[start:end]
+        start = end + len(by)
+    yield text[start:]
+
+
+def _various(parts: Iterable[str]) -> tuple[int, int, set[str]]:
+    """Return how many parts are not empty, their characters, and the different ones."""
+    count = size = 0
+    various = set()
+    for part in parts:
+        if part:
+            count += 1
+            size += len(part)
+            various.add(part)
+    return count, size, various
 
 
 def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:

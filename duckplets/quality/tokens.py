@@ -19,11 +19,11 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32, in_order, ranges
+from duckplets.quality.texts import portions
 from duckplets.text.characters import DIGIT, LETTER, SPACE, bytes_of, classes
 
 __all__ = ["DUPLICATE", "STOP_WORDS", "TOP", "counts"]
@@ -51,22 +51,30 @@ def counts(texts: pa.Array, sample: int) -> Columns:
         Columns of shape (n,).
     """
     blocks = []
-    for block in _blocks(texts):
-        found, tokens = _read(block, sample)
+    for low, high in portions(pc.binary_length(texts).to_numpy(), _BYTES, _TEXTS):
+        read = [_read(window, sample) for window in _windows(texts.slice(low, high - low))]
+        found, tokens = read[0] if len(read) == 1 else _joined(read)
+        del read
         blocks.append(found | _repeated(tokens))
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
-def _blocks(texts: pa.Array) -> Iterator[pa.Array]:
-    _, bounds = bytes_of(texts)
-    start = 0
-    while True:
-        stop = int(np.searchsorted(bounds, bounds[start] + _BYTES, side="right")) - 1
-        stop = min(max(stop, start + 1), start + _TEXTS, len(texts))
-        yield texts.slice(start, stop - start)
+def _windows(texts: pa.Array) -> Iterator[pa.Array]:
+    """Yield a long text in parts that end before white space, and others as they are."""
+    data, bounds = bytes_of(texts)
+    start, end = int(bounds[0]), int(bounds[-1])
+    if len(texts) > 1 or end - start < 2 * _BYTES:
+        yield texts
+        return
+    while start < end:
+        stop, least = end, start + _BYTES
+        while least < end and stop == end:
+            part = data[least : least + _BYTES]
+            blank = np.flatnonzero((part == ord(" ")) | (part == ord("\n")))
+            stop = least + int(blank[0]) if len(blank) else end
+            least += _BYTES
+        yield pa.array([data[start:stop].tobytes().decode()], pa.large_string())
         start = stop
-        if start >= len(texts):
-            return
 
 
 class _Tokens(NamedTuple):
@@ -77,14 +85,14 @@ class _Tokens(NamedTuple):
         length: In characters, int32[n].
         text: Index of the text, ascending, int32[n].
         first: The first token of each text, and the end; shape (texts + 1,).
-        kinds: How many different ids there are.
+        kinds: What has each id: tokens, and gaps between them.
     """
 
     number: Integers32
     length: Integers32
     text: Integers32
     first: Integers
-    kinds: int
+    kinds: pa.Array
 
 
 def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
@@ -98,7 +106,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     found["words"] = np.diff(words.rank(bounds))
     start, end, is_word = _tokens(data, flags, bounds)
     first = np.searchsorted(start, bounds)
-    number, stop, kinds = _numbered(data, start, end)
+    number, kinds = _numbered(data, start, end)
     length = _within(begins, start, end)
     has_letter = _within(letters, start, end) > 0
 
@@ -112,8 +120,23 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     found["plain_characters"] = total(np.where(is_word, length, 0))
     found["alphabetic_tokens"] = total(has_letter)
     text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
-    found["stop_words"] = _different(stop, text, len(texts))
+    found["stop_words"] = _different(kinds, number, text, len(texts))
     return found, _Tokens(number, length, text, first, kinds)
+
+
+def _joined(read: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
+    """Return counts of one text, and its tokens, from those of its windows."""
+    parts = [tokens for _, tokens in read]
+    coded = pa.concat_arrays([part.kinds for part in parts]).dictionary_encode()
+    ids = coded.indices.to_numpy().astype(np.int32)
+    offsets = np.cumsum([0, *(len(part.kinds) for part in parts)])
+    number = np.concatenate([ids[o:][part.number] for o, part in zip(offsets, parts, strict=False)])
+    text = np.zeros(len(number), np.int32)
+    found = {name: np.sum([columns[name] for columns, _ in read], axis=0) for name in read[0][0]}
+    found |= {name: of for name, of in read[0][0].items() if name.startswith("code_")}
+    found["stop_words"] = _different(coded.dictionary, number, text, 1)
+    length = np.concatenate([part.length for part in parts])
+    return found, _Tokens(number, length, text, np.array([0, len(number)]), coded.dictionary)
 
 
 def _within(flags: Bits, start: Integers, end: Integers) -> Integers32:
@@ -238,10 +261,8 @@ def _narrow() -> bytes:
     return bytes(kinds)
 
 
-def _numbered(
-    data: Bytes, start: Integers, end: Integers
-) -> tuple[Integers32, npt.NDArray[np.int8], int]:
-    """Return the id of each token, which stop word it is (-1 for none), and the number of ids."""
+def _numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers32, pa.Array]:
+    """Return the id of each token, and what has each id."""
     cuts = np.empty(2 * len(start) + 1, np.int64)
     cuts[0:-1:2], cuts[1::2], cuts[-1] = start, end, len(data)
     # Tokens and the gaps between them in turn, over the bytes as they are.
@@ -249,15 +270,14 @@ def _numbered(
     content = pa.py_buffer(np.ascontiguousarray(data))
     pieces = pa.Array.from_buffers(pa.large_binary(), 2 * len(start), [None, offsets, content])
     coded = pieces.dictionary_encode()
-    number = coded.indices.to_numpy(zero_copy_only=False)[::2].copy()
-    stops = pa.array([word.encode() for word in STOP_WORDS], pa.large_binary())
-    which = pc.fill_null(pc.index_in(coded.dictionary, value_set=stops), -1)
-    which = which.to_numpy(zero_copy_only=False).astype(np.int8)
-    return number, which[number] if len(number) else number, len(coded.dictionary)
+    return coded.indices.to_numpy(zero_copy_only=False)[::2].copy(), coded.dictionary
 
 
-def _different(stop: npt.NDArray[np.int8], text: Integers32, texts: int) -> Integers:
+def _different(kinds: pa.Array, number: Integers32, text: Integers32, texts: int) -> Integers:
     """Count the different stop words of each text."""
+    stops = pa.array([word.encode() for word in STOP_WORDS], pa.large_binary())
+    which = pc.fill_null(pc.index_in(kinds, value_set=stops), -1)
+    stop = which.to_numpy(zero_copy_only=False).astype(np.int8)[number]
     at = np.flatnonzero(stop >= 0)
     seen = np.zeros(texts * len(STOP_WORDS), np.bool_)
     seen[text[at].astype(np.int64) * len(STOP_WORDS) + stop[at]] = True
@@ -271,25 +291,37 @@ def _different(stop: npt.NDArray[np.int8], text: Integers32, texts: int) -> Inte
 def _repeated(tokens: _Tokens) -> Columns:
     """Return the characters in the most frequent and in the repeated n-grams of each text."""
     texts = len(tokens.first) - 1
-    ends = np.zeros(len(tokens.length) + 1, np.int64)
+    ends = np.zeros(len(tokens.length) + 1, np.int32)
     np.cumsum(tokens.length, out=ends[1:])
     found: Columns = {}
-    place, group = _pairs(tokens)
+    begins = np.ones(len(tokens.text), np.bool_)
+    begins[tokens.first[1:][np.diff(tokens.first) > 0] - 1] = False  # a text's last token
+    place = np.flatnonzero(begins).astype(np.int32)  # first tokens of n-grams, ascending
+    group = tokens.text[place].astype(np.int64)  # what equal ones share without their last tokens
+    group *= len(tokens.kinds)
+    group += tokens.number[place]
     for n in range(2, max(DUPLICATE) + 1):
-        order, heads, many = _alike(tokens, place, group, n)
-        del group
+        group *= len(tokens.kinds)
+        group += tokens.number[place + (n - 1)]
+        key, order = in_order(group)
+        fresh = np.ones(len(key), np.bool_)
+        fresh[1:] = key[1:] != key[:-1]
+        del key, group
+        heads = np.flatnonzero(fresh)
+        many = np.diff(heads, append=len(order))
+        heads, many = heads[many > 1], many[many > 1]  # of n-grams that are there several times
         if n in TOP:
             first = place[order[heads]]
             best = _most_frequent(tokens.text[first], many, first)
             size = ends[first[best] + n] - ends[first[best]] + n - 1
             found[f"top_{n}gram"] = _of_first(tokens, ends, n)
             found[f"top_{n}gram"][tokens.text[first[best]]] = size * many[best]
-        kept, again = in_order(order[ranges(heads, many)])
+        numbers = np.full(len(place), -1, np.int32)
+        numbers[order[ranges(heads, many)]] = np.repeat(np.arange(len(many), dtype=np.int32), many)
         del order
-        place, group = place[kept], np.repeat(np.arange(len(many)), many)[again]
-        del kept, again
+        place, numbers = place[numbers >= 0], numbers[numbers >= 0]
         if n in DUPLICATE:
-            hits = _read_again(place, group, n)
+            hits = _read_again(place, numbers, n)
             sizes = ends[hits + n] - ends[hits]
             total = np.bincount(tokens.text[hits], weights=sizes, minlength=texts)
             found[f"duplicate_{n}grams"] = total.astype(np.int64)
@@ -297,48 +329,12 @@ def _repeated(tokens: _Tokens) -> Columns:
         follows = np.zeros(len(place), np.bool_)
         follows[:-1] = place[1:] == place[:-1] + 1
         follows &= place + n < tokens.first[1:][tokens.text[place]]
-        place, group = place[follows], group[follows]
+        group = numbers[follows].astype(np.int64)  # noqa: F841 - of the next n
+        place = place[follows]
     return found
 
 
-def _pairs(tokens: _Tokens) -> tuple[Integers, Integers]:
-    """Return the places of all pairs of tokens, and what equal first ones of a text share."""
-    begins = np.ones(len(tokens.text), np.bool_)
-    begins[tokens.first[1:][np.diff(tokens.first) > 0] - 1] = False  # a text's last token
-    place = np.flatnonzero(begins)
-    group = tokens.text[place].astype(np.int64)
-    group *= tokens.kinds
-    group += tokens.number[place]
-    return place, group
-
-
-def _alike(
-    tokens: _Tokens, place: Integers, group: Integers, n: int
-) -> tuple[Integers, Integers, Integers]:
-    """Return n-grams in an order in which equal ones stand together, and where several do so.
-
-    Args:
-        tokens: Of all texts.
-        place: First tokens of the n-grams, ascending.
-        group: What equal ones share without their last tokens; it is overwritten.
-        n: Tokens of each.
-
-    Returns:
-        Numbers of places in order; the first of each n-gram that is there several times, in that
-        order, and how often it is.
-    """
-    group *= tokens.kinds
-    group += tokens.number[place + (n - 1)]
-    key, order = in_order(group)
-    fresh = np.ones(len(key), np.bool_)
-    fresh[1:] = key[1:] != key[:-1]
-    heads = np.flatnonzero(fresh)
-    many = np.diff(heads, append=len(key))
-    some = many > 1
-    return order, heads[some], many[some]
-
-
-def _most_frequent(text: Integers32, many: Integers, first: Integers) -> Integers:
+def _most_frequent(text: Integers32, many: Integers, first: Integers32) -> Integers:
     """Return for every text its n-gram with the most places; of several the first."""
     order = np.lexsort((first, -many, text))
     fresh = np.ones(len(order), np.bool_)
@@ -346,7 +342,7 @@ def _most_frequent(text: Integers32, many: Integers, first: Integers) -> Integer
     return order[fresh]
 
 
-def _of_first(tokens: _Tokens, ends: Integers, n: int) -> Integers:
+def _of_first(tokens: _Tokens, ends: Integers32, n: int) -> Integers:
     """Return the length of the first n-gram of every text, for those without a repeated one."""
     first, size = tokens.first[:-1], np.diff(tokens.first)
     has = np.flatnonzero(size >= n)
@@ -358,7 +354,7 @@ def _of_first(tokens: _Tokens, ends: Integers, n: int) -> Integers:
 # -- reading on after what was read again ----------------------------------------------------------
 
 
-def _read_again(place: Integers, group: Integers, n: int) -> Integers:
+def _read_again(place: Integers32, group: Integers32, n: int) -> Integers32:
     """Return where a reader meets an n-gram again, going on after it each time.
 
     What is passed over is not known later, so it is one step after the other: for each kind of
@@ -383,9 +379,9 @@ def _read_again(place: Integers, group: Integers, n: int) -> Integers:
     return place[np.array(met, np.int64)]
 
 
-def _after(place: Integers, n: int) -> Integers:
+def _after(place: Integers32, n: int) -> Integers32:
     """Return for every place the number of the first one that is n tokens or more behind it."""
-    after = np.arange(1, len(place) + 1)
+    after = np.arange(1, len(place) + 1, dtype=np.int32)
     for ahead in range(1, min(n, len(place))):
         after[:-ahead] += place[ahead:] - place[:-ahead] < n
     return after

@@ -110,17 +110,25 @@ WHERE
 GROUP BY record_id
 
 -- name: known_digests
--- Of the texts of rows (Arrow incoming: record_id, digest) those of records that are there.
+-- Of the texts of rows (Arrow incoming: record_id, digest) those of records that are there. Few are,
+-- so hashes are asked first, and then which of these are of records that are gone.
 -- Parameters: $unpublished, $source_id: of the intake, or NULL.
-SELECT DISTINCT record_hashes.digest
-FROM record_hashes
-JOIN records ON records.record_key = record_hashes.record_key
-WHERE
-    (
-        records.removed_version IS NULL
-        OR (records.removed_version = $unpublished AND records.source_id = $source_id)
-    )
-    AND record_hashes.digest IN (SELECT digest FROM incoming)
+WITH found AS MATERIALIZED (
+    SELECT record_key, digest
+    FROM record_hashes
+    WHERE digest IN (SELECT digest FROM incoming)
+)
+
+SELECT DISTINCT digest
+FROM found
+WHERE record_key NOT IN (
+    SELECT record_key
+    FROM records
+    WHERE
+        removed_version IS NOT NULL
+        AND NOT coalesce(removed_version = $unpublished AND source_id = $source_id, FALSE)
+        AND record_key IN (SELECT record_key FROM found)
+)
 
 -- name: append_hashes
 -- Append new_hashes (Arrow: record_key, digest).

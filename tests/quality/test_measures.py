@@ -232,3 +232,19 @@ def test_order_and_neighbours_of_texts_change_nothing() -> None:
     mixed = pa.concat_tables([measure(database, part, quality) for part in parts])
     assert mixed.num_rows == len(texts)
     assert mixed.equals(whole.take(mixed["row"]))
+
+
+def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(8)
+    parts = ["a line that ends here.", "One more {", "", " ", "\t", "x", "- all rights", "  in = 1"]
+    texts = [
+        "\n".join(draw.choices(parts, k=draw.choice([3, 80]))) for _ in range(often(99, less=30))
+    ]
+    texts += ["\n" + texts[1] + "\n", "\n\n" + texts[1] + "\n\n", "one line " * 80]
+    table = pa.table({"row": np.arange(len(texts)), "text": texts})
+    monkeypatch.setattr("duckplets.quality.measure._SAMPLE", 40)
+    whole = measure(Database.reader(), table, Quality(language=None)).to_pydict()
+    monkeypatch.setattr("duckplets.quality.measure._LARGE", 200)
+    monkeypatch.setattr("duckplets.quality.measure._MORSEL_BYTES", 50)
+    found = measure(Database.reader(), table, Quality(language=None)).to_pydict()
+    assert [name for name in whole if found[name] != whole[name]] == []
