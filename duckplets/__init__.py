@@ -55,10 +55,10 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Phase as Phase
     from duckplets.quality.decontaminate import DecontaminationReport as DecontaminationReport
     from duckplets.quality.explain import Shifts as Shifts
+    from duckplets.quality.judge import JudgeReport as JudgeReport
     from duckplets.quality.near_dedup import NearReport as NearReport
     from duckplets.quality.plugins import register_detector as register_detector
     from duckplets.quality.plugins import register_gate as register_gate
-    from duckplets.quality.report import JudgeReport as JudgeReport
     from duckplets.quality.settings import Quality as Quality
     from duckplets.recipes.bm25 import Bm25 as Bm25
     from duckplets.recipes.bm25 import bm25 as bm25
@@ -149,7 +149,7 @@ _HOMES = {
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",
     "quality.plugins": "register_detector register_gate",
-    "quality.report": "JudgeReport",
+    "quality.judge": "JudgeReport",
     "quality.settings": "Quality",
     "quality.explain": "Shifts",
     "recipes.bm25": "Bm25 bm25",

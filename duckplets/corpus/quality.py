@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from duckplets.quality.decontaminate import DecontaminationReport
     from duckplets.quality.explain import Shifts
     from duckplets.quality.intake import QualityGates
+    from duckplets.quality.judge import JudgeReport
     from duckplets.quality.near_dedup import Action, NearReport
-    from duckplets.quality.report import JudgeReport
     from duckplets.quality.settings import Quality
     from duckplets.sources.limits import Limits
     from duckplets.sources.mapping_checks import OnError

@@ -26,13 +26,22 @@ from duckplets.errors import SourceError
 from duckplets.ingest.checkpoint import UNPUBLISHED, differing
 from duckplets.ingest.gates import Intake, NothingNew
 from duckplets.quality.conditions import checked_limit, checked_size, checked_where, chosen
-from duckplets.quality.exact_dedup import GATE, OTHER_TEXT, Candidate, settle
 from duckplets.quality.judgement_log import Noting
 from duckplets.quality.measure import ready
-from duckplets.quality.measured import MeasureJob
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import hash_what_is_there, without_personal_data
-from duckplets.quality.verdicts import digested, redacting, texts_in, to_redact, verdicts
+from duckplets.quality.verdicts import (
+    GATE,
+    OTHER_TEXT,
+    Candidate,
+    MeasureJob,
+    Verdicts,
+    digested,
+    redacting,
+    settle,
+    texts_in,
+    to_redact,
+)
 from duckplets.sources import Source
 from duckplets.sources.retry import digest_of
 from duckplets.sources.rows import is_failure
@@ -218,7 +227,7 @@ class QualityGates:
         ids = pc.binary_join_element_wise(of.name, batch["key"], "/")
         usable = pc.is_null(batch["skip"]).to_numpy(zero_copy_only=False)
         texts = texts_in(batch)
-        found = verdicts(database, batch, texts, self.quality)
+        found = Verdicts.of(database, batch, texts, self.quality)
         outcome, gate, rule = found.outcome, found.gate, found.rule
         self._unreadable(batch, usable, outcome, gate, rule)
         if self._condition is not None and usable.any():

@@ -15,14 +15,14 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.sanitize import counted
+from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.db.database import Database
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import QualityError
@@ -30,12 +30,9 @@ from duckplets.ingest.append import Appending
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.records import commit_version, current_version
 from duckplets.ingest.splits import assign_missing
-from duckplets.quality.decide import decide, needed
-from duckplets.quality.exact_dedup import GATE, Candidate, settle
+from duckplets.quality.decide import needed
 from duckplets.quality.judgement_log import STORED, measured_by, stored_metrics
 from duckplets.quality.measure import measured
-from duckplets.quality.measured import measured_over
-from duckplets.quality.report import JudgeReport
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import (
     digests_of,
@@ -44,10 +41,71 @@ from duckplets.quality.texts import (
     texts_of,
     without_personal_data,
 )
-from duckplets.quality.verdicts import breaks_privacy, fields_of, redacting
+from duckplets.quality.verdicts import (
+    GATE,
+    Candidate,
+    breaks_privacy,
+    fields_of,
+    measured_over,
+    redacting,
+    settle,
+    verdicts,
+)
 
 _ROWS = 65_536
 _TEXTS = 8_192  # rows whose texts are held at once
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class JudgeReport(Reported):
+    """What other thresholds change, or would change.
+
+    Attributes:
+        dry_run: Whether nothing was changed.
+        rows: Rows that were judged: those that are records, and those that were rejected.
+        accepted: Rejected rows that become records.
+        rejected: Records that are removed.
+        changes: Of each source, and of each gate and rule before and now, the ``rows`` that end
+            otherwise: ``source``, ``was`` and ``now`` (``GATE: RULE``, or accepted), ``rows``.
+        measured: Rows of which a metric was missing and was measured from the stored text.
+        without_text: Rows that are acceptable and stay rejected, as their texts were not kept.
+        version: Corpus version, the one that was made if anything changed.
+        seconds: Wall time.
+    """
+
+    dry_run: bool
+    rows: int
+    accepted: int
+    rejected: int
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    measured: int = 0
+    without_text: int = 0
+    version: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """Say in plain lines what changes."""
+        would = "would become" if self.dry_run else "became"
+        lines = [
+            f"{counted(self.rows, 'row')} judged: {self.accepted:,} {would} records, "
+            f"{counted(self.rejected, 'record')} {'would be' if self.dry_run else 'were'} removed "
+            f"(version {self.version}, {self.seconds:g} s)"
+        ]
+        lines += [
+            f"  {shown(row['source'])}: {counted(row['rows'], 'row')} {shown(row['was'])} → "
+            f"{shown(row['now'])}"
+            for row in self.changes
+        ]
+        if self.measured:
+            lines.append(f"  measured from stored texts: {counted(self.measured, 'row')}")
+        if self.without_text:
+            lines.append(
+                f"  stay rejected, as their texts were not kept: "
+                f"{counted(self.without_text, 'row')}"
+            )
+        return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 class _DryRunError(Exception):
@@ -198,7 +256,8 @@ class _Judging:
         metrics = self._completed(batch, missing) if missing.any() else batch["metrics"]
         columns = {"row": pa.array(np.arange(batch.num_rows)), "sha256": batch["digest"]}
         columns |= {f.name: pc.struct_field(metrics, f.name) for f in STORED}
-        return decide(self.database, pa.table(columns), self.quality)
+        known = pa.table(columns)
+        return verdicts(self.database, self.quality, known, known)[1]
 
     def _has_all(self, measured_as: str | None) -> bool:
         """Whether rows have all metrics that decide, as they would be measured now."""
@@ -345,12 +404,12 @@ class _Judging:
         codes = coded.indices.to_numpy()
         lacking = [self._lacking(kind) for kind in coded.dictionary.to_pylist()]
         count, columns = len(before), {}
-        for field in STORED:
-            taken = np.array([field.name in names for names in lacking], bool)[codes]
+        for each in STORED:
+            taken = np.array([each.name in names for names in lacking], bool)[codes]
             index = np.arange(count) + np.where(taken, count, 0)
-            new = now[field.name].combine_chunks().cast(field.type)
-            both = pa.concat_arrays([pc.struct_field(before, field.name), new])
-            columns[field.name] = both.take(pa.array(index))
+            new = now[each.name].combine_chunks().cast(each.type)
+            both = pa.concat_arrays([pc.struct_field(before, each.name), new])
+            columns[each.name] = both.take(pa.array(index))
         return stored_metrics(pa.table(columns))
 
     def _lacking(self, measured_as: str) -> set[str]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from importlib.metadata import version as version_of
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,8 @@ from duckplets.db.database import Database
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import sliced
 from duckplets.ingest.gates import Intake
-from duckplets.quality.exact_dedup import GATE
 from duckplets.quality.metrics import METRICS
-
-if TYPE_CHECKING:
-    from duckplets.quality.verdicts import Verdicts
+from duckplets.quality.verdicts import GATE, Verdicts
 
 MEANWHILE = "came in meanwhile"
 STORED = pa.schema([field for field in METRICS if field.name not in ("sha256", "bytes")])

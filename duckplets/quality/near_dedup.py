@@ -29,9 +29,9 @@ from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import current_version
-from duckplets.quality.measured import scratch_of_worker
 from duckplets.quality.minhash import ALGORITHM, NearSettings, bands_of, grams_of
 from duckplets.quality.texts import LiveTexts, digests_of, portions
+from duckplets.quality.verdicts import scratch_of_worker
 
 Action = Literal["mark", "remove"]
 

@@ -1,22 +1,121 @@
-"""What the gates say of the rows of a batch: measured, decided, and put in the rows' places."""
+"""Say how texts end: one way for rows that are read, and for rows that are judged anew.
+
+    texts ─measured, here or on an engine→ metrics ─decided→ outcome, gate, rule ─settled→ copies
+
+Rows are settled in the order of (source rank, row). A row holds its text and its id only if every
+other gate accepts it, so what survives does not depend on batches, on interruptions or on the
+timing of reading. Only rows that share a text or an id with another one are looked at one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cache
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.sanitize import counted
 from duckplets.db.database import Database
+from duckplets.engine.protocol import Engine, Part, mapped
 from duckplets.ingest.gates import METRICS
+from duckplets.quality import plugins
 from duckplets.quality.decide import decide, fails
 from duckplets.quality.measure import measure, measured
+from duckplets.quality.pii import redacted
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import Redact, digests_of, joined
 
+GATE = "duplicates"
+SAME_TEXT = "same text"
+SAME_ID = "same id"
+OTHER_TEXT = "same id, other content"
+
 _COLUMNS = ("date", "group_key", "taxonomy", "created_at", "updated_at")
+
+T = TypeVar("T")
+
+
+def verdicts(
+    database: Database, quality: Quality, rows: pa.Table, known: pa.Table | None = None
+) -> tuple[pa.Table, pa.Table]:
+    """Return the metrics of texts, and what becomes of them; see ``measure`` and ``decide``.
+
+    Args:
+        database: Any connection; nothing in it is read.
+        quality: Settings.
+        rows: As ``measure`` takes them.
+        known: Their metrics, if they were measured before or elsewhere.
+    """
+    metrics = measure(database, rows, quality) if known is None else known
+    return metrics, decide(database, metrics, quality)
+
+
+# -- on an engine ----------------------------------------------------------------------------------
+
+
+class MeasureJob(NamedTuple):
+    """What measures texts anywhere: settings, the functions that they name, a connection here.
+
+    A worker gets no connection, and registers the functions before it measures.
+    """
+
+    quality: Quality
+    registered: list[plugins.Gate | plugins.Detector]
+    database: Database | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave the connection here."""
+        return MeasureJob, (self.quality, self.registered)
+
+    @classmethod
+    def of(cls, quality: Quality, database: Database | None = None) -> MeasureJob:
+        """Return what settings need."""
+        registered: list[plugins.Gate | plugins.Detector] = [
+            plugins.gate(name) for each in quality.conditions for name in each.gates
+        ]
+        if quality.language is not None and quality.detector != "py3langid":
+            registered.append(plugins.detector(quality.detector))
+        return cls(quality, registered, database)
+
+    def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows as from ``preprocess`` with the metrics of their texts, in one column."""
+        found = measure_part(self, _measurable(batch, texts_in(batch)))
+        columns = _in_places(found, batch.num_rows).combine_chunks().to_struct_array()
+        return batch.append_column(METRICS, columns.combine_chunks())
+
+
+def measured_over(
+    engine: Engine,
+    database: Database,
+    quality: Quality,
+    items: Iterable[T],
+    rows_of: Callable[[T], pa.Table],
+) -> Generator[tuple[T, pa.Table], None, None]:
+    """Yield items with the metrics of their rows, which ``rows_of`` returns for ``measure``."""
+
+    def part_of(item: T) -> Part:
+        rows = rows_of(item)
+        return Part(f"gates: {counted(rows.num_rows, 'text')}", rows)
+
+    return mapped(engine, measure_part, MeasureJob.of(quality, database), items, part_of)
+
+
+def measure_part(job: MeasureJob, rows: pa.Table) -> pa.Table:
+    """Return the metrics of rows; see ``measure``."""
+    plugins.register_all(job.registered)
+    return measure(job.database or scratch_of_worker().cursor(), rows, job.quality)
+
+
+@cache
+def scratch_of_worker() -> Database:
+    """Return the connection of a worker, which has no corpus."""
+    return Database.scratch(threads=1)
+
+
+# -- rows that are read ----------------------------------------------------------------------------
 
 
 class Verdicts(NamedTuple):
@@ -36,6 +135,27 @@ class Verdicts(NamedTuple):
     metrics: pa.Table
     keys: Mapping[str, str]
 
+    @classmethod
+    def of(
+        cls, database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality | None
+    ) -> Self:
+        """Measure and judge rows as from ``preprocess``; without settings all are accepted."""
+        count = len(texts)
+        outcome = np.full(count, "accepted", object)
+        gate, rule = np.full(count, None, object), np.full(count, None, object)
+        if quality is None or texts.null_count == count:
+            return cls(outcome, gate, rule, pa.table({"row": np.arange(count)}), {})
+        known = None
+        if METRICS in batch.schema.names:
+            names = [each.name for each in batch[METRICS].type]
+            known = pa.table(batch[METRICS].flatten(), names=names)
+            known = known.set_column(0, "row", [np.arange(count)]).filter(pc.is_valid(texts))
+        metrics, decided = verdicts(database, quality, _measurable(batch, texts), known)
+        places = decided["row"].to_numpy()
+        for name, column in (("outcome", outcome), ("gate", gate), ("rule", rule)):
+            column[places] = decided[name].to_numpy(zero_copy_only=False)
+        return cls(outcome, gate, rule, _in_places(metrics, count), measured(quality))
+
     def first(self, count: int) -> Self:
         """Return those of the first rows."""
         cut = (self.outcome[:count], self.gate[:count], self.rule[:count])
@@ -45,43 +165,10 @@ class Verdicts(NamedTuple):
         """Return why rows are no records, null for those that are."""
         reasons = np.full(len(self.outcome), None, object)
         for place in np.flatnonzero(self.outcome != "accepted").tolist():
-            reasons[place] = _reason(self.outcome[place], self.gate[place], self.rule[place])
+            gate, rule = self.gate[place], self.rule[place]
+            is_bare = self.outcome[place] == "unreadable" or gate == "source"
+            reasons[place] = rule if is_bare else f"{gate}: {rule}"
         return pa.array(reasons, pa.string())
-
-
-def verdicts(
-    database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality | None
-) -> Verdicts:
-    """Measure and judge rows.
-
-    Args:
-        database: The corpus.
-        batch: As from ``preprocess``.
-        texts: Of the rows, null for those that have none.
-        quality: None accepts all of them, unmeasured.
-    """
-    count = len(texts)
-    numbers = pa.array(np.arange(count))
-    found = Verdicts(
-        np.full(count, "accepted", object),
-        np.full(count, None, object),
-        np.full(count, None, object),
-        pa.table({"row": numbers}),
-        {},
-    )
-    if quality is None or texts.null_count == count:
-        return found
-    if METRICS in batch.schema.names:
-        known = batch[METRICS].flatten()
-        metrics = pa.table(known, names=[each.name for each in batch[METRICS].type])
-        metrics = metrics.set_column(0, "row", numbers).filter(pc.is_valid(texts))
-    else:
-        metrics = measured_texts(database, batch, texts, quality)
-    decided = decide(database, metrics, quality)
-    places = decided["row"].to_numpy()
-    for name in ("outcome", "gate", "rule"):
-        getattr(found, name)[places] = decided[name].to_numpy(zero_copy_only=False)
-    return found._replace(metrics=in_places(metrics, count), keys=measured(quality))
 
 
 def texts_in(batch: pa.RecordBatch) -> pa.Array:
@@ -89,20 +176,10 @@ def texts_in(batch: pa.RecordBatch) -> pa.Array:
     return pc.if_else(pc.is_null(batch["skip"]), joined(batch["sections"]), None)
 
 
-def measured_texts(
-    database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality
-) -> pa.Table:
-    """Return the metrics of the rows that have a text; see ``verdicts``."""
-    numbers = pa.array(np.arange(len(texts)))
-    rows = pa.table({"row": numbers, "text": texts} | fields_of(batch))
-    return measure(database, rows.filter(pc.is_valid(rows["text"])), quality)
-
-
-def with_metrics(database: Database, batch: pa.RecordBatch, quality: Quality) -> pa.RecordBatch:
-    """Return rows with the metrics of their texts, for ``verdicts`` in another process."""
-    found = measured_texts(database, batch, texts_in(batch), quality)
-    columns = in_places(found, batch.num_rows).combine_chunks().to_struct_array()
-    return batch.append_column(METRICS, columns.combine_chunks())
+def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
+    """Return the rows that have a text, as ``measure`` takes them."""
+    rows = pa.table({"row": np.arange(len(texts)), "text": texts} | fields_of(batch))
+    return rows.filter(pc.is_valid(rows["text"]))
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -124,7 +201,7 @@ def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     }
 
 
-def in_places(metrics: pa.Table, count: int) -> pa.Table:
+def _in_places(metrics: pa.Table, count: int) -> pa.Table:
     """Return metrics of all rows, null for those that have none."""
     if metrics.num_rows == count:
         return metrics
@@ -153,7 +230,6 @@ def to_redact(quality: Quality | None, found: Verdicts) -> Any:
 
 def redacting(database: Database, quality: Quality) -> Redact:
     """Return what takes personal data out of texts, null ones included."""
-    from duckplets.quality.pii import redacted
 
     def redact(texts: pa.Array) -> pa.Array:
         there = pc.is_valid(texts)
@@ -165,22 +241,15 @@ def redacting(database: Database, quality: Quality) -> Redact:
     return redact
 
 
-def _reason(outcome: str, gate: str | None, rule: str) -> str:
-    return rule if outcome == "unreadable" or gate == "source" else f"{gate}: {rule}"
-
-
 def breaks_privacy(rule: str | None) -> bool:
     """Whether a rule is about personal data."""
     return rule == "max_pii_density"
 
 
 def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
-    """Return the SHA-256 of texts, and their bytes, int64[rows]; null and 0 for no text.
+    """Return the SHA-256 of texts as they are stored, and their bytes; null and 0 for no text.
 
-    Args:
-        texts: As they are stored.
-        found: What was measured of them.
-        is_changed: Which are others now than those measured, bool[rows].
+    Where ``is_changed`` they are others now than those measured.
     """
     if not found.keys:
         digests, sizes = digests_of(texts)
@@ -191,3 +260,47 @@ def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Arra
             digests = pc.replace_with_mask(digests, pa.array(is_changed), anew[0])
             sizes = pc.replace_with_mask(sizes, pa.array(is_changed), anew[1])
     return digests, pc.fill_null(sizes, 0).to_numpy()
+
+
+# -- copies ----------------------------------------------------------------------------------------
+
+
+class Candidate(NamedTuple):
+    """A row that shares its text or its id with another one."""
+
+    place: int  # what it is told by
+    record_id: str
+    content: int  # rows with one id are the same if this is equal
+    digest: bytes  # of its text
+    passes: bool  # whether no other gate rejects it
+
+
+def settle(
+    rows: Iterable[Candidate],
+    ids: Mapping[str, int],
+    digests: Iterable[bytes],
+    *,
+    texts: bool,
+) -> dict[int, str]:
+    """Return the rule that rejects rows as copies, by their places.
+
+    Args:
+        rows: In order.
+        ids: Of records that are there, with what is equal where the content is.
+        digests: Of the texts of records that are there.
+        texts: Whether equal texts are copies; equal ids always are.
+    """
+    held_ids, held = dict(ids), set(digests)
+    found: dict[int, str] = {}
+    for row in rows:
+        content = held_ids.get(row.record_id)
+        if content is not None and content == row.content:
+            found[row.place] = SAME_ID
+        elif texts and row.digest in held:
+            found[row.place] = SAME_TEXT
+        elif row.passes and content is not None:
+            found[row.place] = OTHER_TEXT
+        elif row.passes:
+            held_ids[row.record_id] = row.content
+            held.add(row.digest)
+    return found
