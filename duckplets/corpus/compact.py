@@ -28,7 +28,7 @@ from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import next_keys
 from duckplets.runs import state
 from duckplets.runs.state import Save
-from duckplets.vectors import upkeep as vectors
+from duckplets.vectors import store as vectors
 
 _BYTES = 32_000_000  # of rows that are handed over at once
 _ROWS = 8192

@@ -134,13 +134,13 @@ def _snapshot(path: Path) -> Iterator[CheckResult]:
 def _vectors(path: Path) -> Iterator[CheckResult]:
     """Compare vectors with the digests of their commits, and say what runs cannot find."""
     from duckplets.runs import state
-    from duckplets.vectors import upkeep
-    from duckplets.vectors.store import VectorStore
+    from duckplets.vectors.opened import verify_mapped
+    from duckplets.vectors.store import VectorStore, verify
 
     store = VectorStore(path)
     try:
         sets = {of.name: of for of in store.sets()}
-        for problem in upkeep.verify(path):
+        for problem in (*verify(path), *verify_mapped(path)):
             yield CheckResult(
                 False, f"{store.path}: {problem}; put a copy in its place, or make them anew"
             )

@@ -86,7 +86,7 @@ def _vectors(path: Path) -> list[dict[str, Any]]:
     """Tell of the sets of vectors, if there are any: what reads them takes a while to load."""
     if not files.beside(path, files.VECTORS).exists():
         return []
-    from duckplets.vectors.upkeep import overview
+    from duckplets.vectors.store import overview
 
     return overview(path)
 

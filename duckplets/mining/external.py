@@ -3,17 +3,19 @@
     table ─batches→ external_scores ─judge, for each source and split→ candidates by anchor
           ─Guards, settings→ mined_negatives
 
-Rows are staged in a temporary table of keys, which DuckDB moves to disk when they are many; from
-there on a block of anchors is all that is in memory. What a row names and the recipe or a guard
-refuses is counted, by reason.
+Whatever speaks Arrow's stream protocol (tables of pyarrow, pandas, polars, DuckDB) or yields dicts
+is read once, a batch at a time. Rows are staged in a temporary table of keys, which DuckDB moves to
+disk when they are many; from there on a block of anchors is all that is in memory. What a row names
+and the recipe or a guard refuses is counted, by reason.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,13 +24,13 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Floats, IntegerLists, Integers, places
 from duckplets.base.progress import Progress
+from duckplets.base.sanitize import listed
 from duckplets.base.settings import from_plain, to_plain
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import Work, working
-from duckplets.errors import RecipeError
+from duckplets.errors import RecipeError, nearest
 from duckplets.ingest import records, splits
-from duckplets.mining import external_rows
 from duckplets.mining.backfill import rows_of
 from duckplets.mining.bm25 import SCALE, TopDocuments
 from duckplets.mining.cutoffs import ceilings, count_above, count_below
@@ -42,6 +44,153 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, RangeOn, Sampling, given_settings, settled
 from duckplets.recipes.bm25 import WhenShort as Policy
 from duckplets.recipes.recipes import TripletRecipe
+
+ANCHORS = ("anchor_id", "anchor_section_key")
+NEGATIVES = ("negative_id", "negative_section_key")
+SCORE = "score"
+
+_TYPES = {ANCHORS[0]: pa.string(), ANCHORS[1]: pa.int64(), NEGATIVES[0]: pa.string()}
+_TYPES |= {NEGATIVES[1]: pa.int64(), SCORE: pa.float64()}
+_SCHEMA = pa.schema(_TYPES.items())
+_MEANING = {pa.string(): "text", pa.int64(): "integers", pa.float64(): "numbers"}
+_ROWS = 1 << 20  # rows a batch: looking up its ids reads the ids of all records once
+_MOST = 1e300
+_DICTS = 1 << 16
+
+
+def batches(table: Any) -> Iterator[pa.Table]:
+    """Yield the rows of a table in batches with all five columns.
+
+    Of ids and section keys the table has the one or the other for anchors, and the one or the
+    other for negatives; what it has not is null throughout.
+
+    Raises:
+        RecipeError: A column is missing, or holds something else; naming column and row.
+    """
+    names: Sequence[str] | None = None
+    waiting: list[pa.Table] = []
+    first = 0
+    for batch in _read(table):
+        names = _chosen(batch.column_names) if names is None else names
+        waiting.append(_checked(batch, names, first))
+        first += batch.num_rows
+        if sum(part.num_rows for part in waiting) >= _ROWS:
+            yield from _sliced(waiting)
+            waiting = []
+    if waiting:
+        yield from _sliced(waiting)
+    if not first:
+        raise RecipeError("the table of negatives has no rows")
+
+
+def _read(table: Any) -> Iterator[pa.Table]:
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if hasattr(table, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(table)
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+        return
+    if isinstance(table, Mapping | str | bytes) or not isinstance(table, Iterable):
+        raise RecipeError(
+            f"a table of negatives is a table that speaks Arrow (pyarrow, pandas, polars), or an "
+            f"iterable of dicts, not {type(table).__name__}"
+        )
+    rows = iter(table)
+    names: Sequence[str] | None = None
+    while chunk := list(islice(rows, _DICTS)):
+        names = _chosen(_keys(chunk[0])) if names is None else names
+        yield _of_dicts(chunk, names)
+
+
+def _keys(row: Any) -> list[str]:
+    if isinstance(row, Mapping):
+        return list(row)
+    raise RecipeError(f"a row of negatives is a dict, not {type(row).__name__}: {row!r:.80}")
+
+
+def _of_dicts(rows: list[Any], names: Sequence[str]) -> pa.Table:
+    columns = {}
+    for name in names:
+        values = [row.get(name) if isinstance(row, Mapping) else _keys(row) for row in rows]
+        try:
+            columns[name] = pa.array(values)
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            raise _wrong(name, f"mixed values: {error}") from error
+    return pa.table(columns)
+
+
+def _chosen(names: Sequence[str]) -> tuple[str, str, str]:
+    """Return which of the columns to read."""
+    anchor, negative = _one_of(ANCHORS, names), _one_of(NEGATIVES, names)
+    return anchor, negative, _one_of((SCORE,), names)
+
+
+def _one_of(choices: tuple[str, ...], names: Sequence[str]) -> str:
+    found = [choice for choice in choices if choice in names]
+    if len(found) > 1:
+        raise RecipeError(f"a table of negatives has either {' or '.join(choices)}, not both")
+    if found:
+        return found[0]
+    others = [name for name in names if name not in _TYPES]
+    hint = next(filter(None, (nearest(name, choices) for name in others)), "")
+    have = listed(map(repr, names)) or "none"
+    raise RecipeError(
+        f"a table of negatives needs a column {' or '.join(map(repr, choices))}; it has {have}"
+        f"{hint}"
+    )
+
+
+def _checked(batch: pa.Table, names: Sequence[str], first: int) -> pa.Table:
+    """Return the chosen columns of a batch that begins at row ``first``, with all five names."""
+    columns = {name: _typed(name, batch[name], first) for name in names}
+    missing = pa.nulls(batch.num_rows)
+    arrays = [columns.get(name, missing.cast(kind)) for name, kind in _TYPES.items()]
+    return pa.Table.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _typed(name: str, column: pa.ChunkedArray, first: int) -> pa.ChunkedArray:
+    wanted = _TYPES[name]
+    if column.null_count:
+        raise _wrong(name, f"null in row {first + pc.index(pc.is_null(column), True).as_py()}")
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if not _fits(kind, wanted):
+        raise _wrong(name, str(kind))
+    try:
+        column = column.cast(wanted)
+    except pa.ArrowException as error:
+        raise _wrong(name, str(error)) from error
+    if wanted == pa.float64():
+        usable = pc.less(pc.abs(column), _MOST)  # false for NaN
+        if not pc.all(usable, min_count=0).as_py():
+            row = pc.index(usable, False).as_py()
+            raise _wrong(name, f"{column[row].as_py()} in row {first + row}")
+    return column
+
+
+def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    if wanted == pa.string():
+        text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+        return any(is_text(kind) for is_text in text)
+    if wanted == pa.int64():
+        return bool(pa.types.is_integer(kind))
+    number = (pa.types.is_floating, pa.types.is_integer, pa.types.is_decimal)
+    return any(is_number(kind) for is_number in number)
+
+
+def _wrong(name: str, what: str) -> RecipeError:
+    meaning = _MEANING[_TYPES[name]]
+    example = ", as in 'source/key'" if meaning == "text" else ""
+    return RecipeError(
+        f"column {name!r} of the negatives holds {what}; it must be {meaning}{example}"
+    )
+
+
+def _sliced(parts: list[pa.Table]) -> Iterator[pa.Table]:
+    whole = pa.concat_tables(parts)
+    for start in range(0, whole.num_rows, _ROWS):
+        yield whole.slice(start, _ROWS).combine_chunks()
+
 
 _BLOCK_ROWS = 1 << 20
 _BLOCK_ANCHORS = 2048
@@ -169,9 +318,9 @@ class _Scores:
         """Read the table and look up what its rows name; return how many rows there are."""
         self.database.run("mining/external/create")
         rows = 0
-        for batch in external_rows.batches(table):
+        for batch in batches(table):
             if not rows:
-                names = (external_rows.ANCHORS[1], external_rows.NEGATIVES[1])
+                names = (ANCHORS[1], NEGATIVES[1])
                 self.by_section = (not batch[names[0]].null_count, not batch[names[1]].null_count)
             with self.database.registered(external_rows=batch):
                 self.database.run("mining/external/stage", {"version": self.version})
@@ -289,15 +438,7 @@ def _choosing(recipe: TripletRecipe, given: Mapping[str, Any]) -> Bm25:
 def _found(
     scores: pa.Table, settings: Bm25, block: slice, excluded: Excluded, positives: Floats
 ) -> TopDocuments:
-    """Return the candidates of a block of anchors as a search would have found them.
-
-    Args:
-        scores: Columns ``anchor``, ``document`` and ``score``, by anchor, best first.
-        settings: Of mining.
-        block: Which anchors.
-        excluded: What they must not get.
-        positives: Score of every anchor's lowest-scoring positive; NaN where none is known.
-    """
+    """Return the candidates of a block of anchors as a search would have found them."""
     owners = scores["anchor"].to_numpy() - block.start
     documents, values = scores["document"].to_numpy(), scores["score"].to_numpy()
     matched = np.bincount(owners, minlength=len(positives))

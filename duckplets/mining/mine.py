@@ -43,9 +43,8 @@ from duckplets.mining.bm25 import Queries
 from duckplets.mining.cutoffs import CEILINGS, MARGINS
 from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.shards import PreparedShards, prepare
+from duckplets.mining.shards import PreparedShards, prepare, scored
 from duckplets.mining.store import OpenMining, Target
-from duckplets.mining.workers import scored
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.labels import labels_of
 from duckplets.pools.read import NO_RECORDS, PoolReader

@@ -231,12 +231,7 @@ class Vocabulary:
 
 @cache
 def _instance(process: int, *, stems: bool) -> Database:
-    """Return what vocabularies of this process are kept in: to open it takes longer than a search.
-
-    Args:
-        process: The number of this one: an instance that a fork has inherited is of its parent.
-        stems: Whether with the fts extension.
-    """
+    """Return what vocabularies of a process are kept in: to open it takes longer than a search."""
     opened = extension.stemming() if stems else Database.scratch()
     try:
         opened.run("search/analyzer/shared")

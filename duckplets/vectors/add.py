@@ -29,10 +29,15 @@ from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import working
 from duckplets.errors import VectorError
 from duckplets.ingest import records
-from duckplets.vectors.commits import Commit
 from duckplets.vectors.opened import opened
-from duckplets.vectors.sets import Matrix, VectorSet, checked_matrix, contains
-from duckplets.vectors.store import VectorStore
+from duckplets.vectors.store import (
+    Matrix,
+    VectorCommit,
+    VectorSet,
+    VectorStore,
+    checked_matrix,
+    contains,
+)
 
 _ROWS = 32_768  # of a block
 _MADE_BY = {"by": "add_vectors"}
@@ -150,52 +155,35 @@ def vectors(corpus: CorpusFile, /, name: str = "default") -> pa.Table:
     rows = found.rows(chunks["text_hash"].to_numpy())
     chunks = chunks.filter(column(rows >= 0))
     matrix = found.take(rows[rows >= 0])
-    kind = pa.float16() if found.of.dtype == "float16" else pa.float32()
-    flat = pa.Array.from_buffers(kind, matrix.size, [None, pa.py_buffer(matrix)])
-    vectors = pa.FixedSizeListArray.from_arrays(flat, found.of.dimension)
+    kind = found.of.arrow_type
+    flat = pa.Array.from_buffers(kind.value_type, matrix.size, [None, pa.py_buffer(matrix)])
+    vectors = pa.Array.from_buffers(kind, len(matrix), [None], children=[flat])
     return chunks.append_column("vector", vectors)
 
 
 class _Taking:
-    """Takes block after block into a commit.
-
-    Args:
-        of: The set.
-        named: Finds which text each row is of.
-        compares: Whether a text that comes again must have the same vector.
-    """
+    """Takes blocks into a commit; ``compares``: a text that comes again has the same vector."""
 
     def __init__(self, of: VectorSet, named: _Named, *, compares: bool) -> None:
-        self._set = of
-        self._named = named
-        self._compares = compares
+        self._set, self._named, self._compares = of, named, compares
         self._again: list[tuple[Words, Words, Integers]] = []  # texts, digests of vectors, rows
         self._weights = np.random.default_rng(20).integers(1, 1 << 63, of.dimension, np.uint64)
-        self.read = 0
-        self.added = 0
+        self.read = self.added = 0
 
-    def take(self, commit: Commit, block: pa.RecordBatch) -> None:
+    def take(self, commit: VectorCommit, block: pa.RecordBatch) -> None:
         """Add the vectors of a block."""
         hashes = self._named.hashes(block, self.read)
         vectors = _numbers(block.column("vector"), self._set, self.read)
         matrix = checked_matrix(self._set, hashes, vectors, first_row=self.read)
-        if self._compares:
-            comes_again = commit.has(hashes)
-            _, first = np.unique(hashes, return_index=True)
-            others = np.ones(len(hashes), np.bool_)
-            others[first] = False
-            at = np.flatnonzero(comes_again | others)
-            if len(at):
-                self._again.append((hashes[at], self._digests(matrix[at]), at + self.read))
-        self.added += commit.add(hashes, matrix)
+        added = commit.add(hashes, matrix)
+        if self._compares and len(added) < len(hashes):
+            at = np.delete(np.arange(len(hashes)), added)
+            self._again.append((hashes[at], self._digests(matrix[at]), at + self.read))
+        self.added += len(added)
         self.read += len(hashes)
 
-    def compare(self, commit: Commit) -> None:
-        """Refuse texts that came with another vector than the one they have.
-
-        Raises:
-            VectorError: With the first such row.
-        """
+    def compare(self, commit: VectorCommit) -> None:
+        """Refuse texts that came with another vector than the one they have."""
         if not self._again:
             return
         hashes, digests, rows = map(np.concatenate, zip(*self._again, strict=True))
@@ -221,12 +209,7 @@ class _Taking:
 
 
 class _Named:
-    """Finds the texts that rows name.
-
-    Args:
-        database: The corpus.
-        names: Columns of the rows.
-    """
+    """Finds the texts that rows with columns of some names are of."""
 
     def __init__(self, database: Database, names: list[str]) -> None:
         self._database = database
@@ -257,12 +240,14 @@ class _Named:
             return self._of_chunks(block.column("chunk_key"), first)
         number = column(np.arange(block.num_rows, dtype=np.int64))
         if self._key == "text":
-            incoming = pa.table({"number": number, "text": _texts(block, "text")})
+            incoming = pa.table({"number": number, "text": _cast(block, "text", pa.string())})
             with self._database.registered(incoming=incoming):
                 hashes = self._database.table("vectors/add/hashed").column(0).to_numpy()
             self._refuse(~contains(self._hashes, hashes), block, first)
             return cast(Words, hashes)
-        named: dict[str, Any] = {name: _texts(block, name) for name in ("record_id", "role")}
+        named: dict[str, Any] = {
+            name: _cast(block, name, pa.string()) for name in ("record_id", "role")
+        }
         position = pa.nulls(block.num_rows, pa.int64())
         if "position" in block.schema.names:
             position = _cast(block, "position", pa.int64())
@@ -332,10 +317,6 @@ def _cast(block: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
         raise VectorError(
             f"add_vectors: {name} is of type {block.column(name).type}; give {kind}"
         ) from error
-
-
-def _texts(block: pa.RecordBatch, name: str) -> pa.Array:
-    return _cast(block, name, pa.string())
 
 
 def _blocks(table: Any) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -32,10 +32,15 @@ from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import Work, working
 from duckplets.errors import VectorError
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
-from duckplets.vectors.encoder_calls import WINDOW, Calls, Embedded
-from duckplets.vectors.encoders import Encoder, Prompts, checked_prompts, encoder_of
-from duckplets.vectors.sets import VectorSet, contains
-from duckplets.vectors.store import VectorStore
+from duckplets.vectors.encoders import (
+    WINDOW,
+    Calls,
+    Encoder,
+    Prompts,
+    checked_prompts,
+    encoder_of,
+)
+from duckplets.vectors.store import VectorSet, VectorStore, contains
 
 Dtype = Literal["float32", "float16"]
 
@@ -164,7 +169,11 @@ def embed(
             normalise=bool(normalise),
         )
         queue = _work(database, split, prompts, store.known(known) if known else None)
-        job = _Embedding(database, store, name, known, calls, encoder, dtype)
+
+        def begin(dimension: int) -> VectorSet:
+            return store.begin(name, dimension, dtype, encoder.made_by)
+
+        job = _Embedding(database, store, known, calls, begin)
         started = time.monotonic()
         with working(None, progress, "texts", rate=True) as work:
             job.run(queue, batch_size, work)
@@ -220,34 +229,20 @@ def _joined(store: VectorStore, name: str, dtype: str, encoder: Encoder) -> Vect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedQueue:
-    """Texts that have no vector, in the order in which they are to get one.
-
-    Attributes:
-        hashes: Of the texts, uint64.
-        keys: A chunk that has the text, of each.
-        characters: How long each is.
-        prompts: The prompt of each, by its number in ``told``.
-        told: Prompts; the last for all other roles, None where nobody has given any.
-        texts: How many there are with those that have a vector.
-        prompted: How many of these have a prompt and occur in other roles too.
-    """
+    """Texts that have no vector, in the order in which they are to get one."""
 
     hashes: Words
-    keys: Integers
+    keys: Integers  # a chunk that has the text, of each
     characters: Integers
-    prompts: Integers
-    told: tuple[str | None, ...]
-    texts: int
-    prompted: int
+    prompts: Integers  # the prompt of each, by its number in ``told``
+    told: tuple[str | None, ...]  # the last for all other roles, None where nobody has given any
+    texts: int  # with those that have a vector
+    prompted: int  # how many of these have a prompt and occur in other roles too
 
-    def blocks(self, sizes: EmbedBlockSize) -> Iterator[slice]:
-        """Yield one block after the other, each as long as is right by then."""
-        start = 0
-        while start < len(self.hashes):
-            ends = np.cumsum(self.characters[start : start + sizes.texts])
-            stop = start + max(1, int(np.searchsorted(ends, _MOST_CHARACTERS, "right")))
-            yield slice(start, stop)
-            start = stop
+    def block(self, start: int, most: int) -> slice:
+        """Return a block from a place on: so many texts, and as many as memory should hold."""
+        ends = np.cumsum(self.characters[start : start + most])
+        return slice(start, start + max(1, int(np.searchsorted(ends, _MOST_CHARACTERS, "right"))))
 
     def batches(self, block: slice, size: int) -> Iterator[Integers]:
         """Yield the places in a block that are embedded together, the longest first."""
@@ -256,28 +251,6 @@ class EmbedQueue:
         for prompt in np.unique(prompts).tolist():
             of = order[prompts[order] == prompt]
             yield from (of[at : at + size] for at in range(0, len(of), size))
-
-
-@dataclass(slots=True)
-class EmbedBlockSize:
-    """Sizes blocks so that each takes some seconds and is no larger than memory should hold.
-
-    Attributes:
-        batch_size: The least.
-        texts: Of the next block.
-    """
-
-    batch_size: int
-    texts: int = 0
-
-    def __post_init__(self) -> None:
-        self.texts = self.batch_size
-
-    def learn(self, texts: int, seconds: float, dimension: int) -> None:
-        """Size the next block by the last one."""
-        fitting = min(_MOST_TEXTS, _MOST_NUMBERS // max(1, dimension), self.texts * _GROWTH)
-        wanted = min(fitting, int(texts / max(seconds, 1e-3) * _SECONDS))
-        self.texts = max(1, wanted // self.batch_size) * self.batch_size
 
 
 def work_order(splits: NDArray[Any]) -> Integers:
@@ -317,54 +290,45 @@ def _work(
 
 
 class _Embedding:
-    """One call of ``embed`` under way.
-
-    Attributes:
-        embedded: Texts that have got a vector and are committed.
-        failed: Texts that failed.
-    """
+    """One call of ``embed`` under way."""
 
     def __init__(
         self,
         database: Database,
         store: VectorStore,
-        name: str,
         known: VectorSet | None,
         calls: Calls,
-        encoder: Encoder,
-        dtype: Dtype,
+        begin: Callable[[int], VectorSet],
     ) -> None:
-        self.embedded = 0
+        self.embedded = 0  # texts that have got a vector and are committed
         self.failed = 0
-        self._database = database
-        self._store = store
-        self._name = name
-        self._set = known
-        self._calls = calls
-        self._made_by = encoder.made_by
-        self._dtype = dtype
+        self._database, self._store, self._calls = database, store, calls
+        self._set, self._begin = known, begin  # of the dimension that vectors have
         self._found: list[tuple[Words, NDArray[Any]]] = []  # that is not committed yet
         self._failed: dict[int, str] = {}
 
     def run(self, queue: EmbedQueue, batch_size: int, work: Work) -> None:
-        """Embed all of it, block by block.
+        """Embed all of it, in blocks that take some seconds each.
 
         Raises:
             VectorError: Too many texts fail.
             KeyboardInterrupt: By the user; it says how to go on.
         """
-        pace, done = EmbedBlockSize(batch_size), 0
+        start, done, size = 0, 0, batch_size
         try:
-            for block in queue.blocks(pace):
-                started = time.monotonic()
+            while start < len(queue.hashes):
+                block, started = queue.block(start, size), time.monotonic()
                 try:
                     for batch in self._texts(queue, block, batch_size):
-                        done += self._embed(batch)
+                        done += self._embed(*batch)
                         work.tell(done, len(queue.hashes))
                 finally:
                     self._commit()
-                seconds = time.monotonic() - started
-                pace.learn(block.stop - block.start, seconds, self._calls.dimension or 1)
+                count, start = block.stop - block.start, block.stop
+                fitting = min(_MOST_TEXTS, _MOST_NUMBERS // (self._calls.dimension or 1))
+                rate = count / max(time.monotonic() - started, 1e-3)
+                wanted = min(fitting, size * _GROWTH, int(rate * _SECONDS))
+                size = max(1, wanted // batch_size) * batch_size
         except KeyboardInterrupt:
             self._commit()  # it may have come while that was done
             left = len(queue.hashes) - self.embedded
@@ -390,17 +354,22 @@ class _Embedding:
                 prompt = work.told[int(work.prompts[block][there[0]])]
                 yield hashes[there], texts[there].tolist(), prompt
 
-    def _embed(self, batch: tuple[Words, list[str], str | None]) -> int:
+    def _embed(self, hashes: Words, texts: list[str], prompt: str | None) -> int:
         """Embed a batch; returns how many texts that were."""
-        hashes, texts, prompt = batch
-        done: Embedded = self._calls.embed(texts, prompt)
+        done = self._calls.embed(texts, prompt)
         if len(done.rows):
             self._found.append((hashes[done.rows], done.vectors))
         self._failed |= {int(hashes[row]): reason for row, reason in done.failed.items()}
         self.failed += len(done.failed)
         if self._calls.is_enough:
             self._commit()
-            self._stop()
+            reason, count = self._calls.reasons.most_common(1)[0]
+            raise VectorError(
+                f"stopped, for {self._calls.failures:,} of the last {WINDOW} texts failed, more "
+                f"than max_failures={self._calls.max_failures:g}; {count:,} of all so: {reason}. "
+                f"{counted(self.embedded, 'text')} embedded and kept in {self._store.path}; mend "
+                f"what embeds and call embed again to go on"
+            )
         return len(texts)
 
     def _commit(self) -> None:
@@ -408,21 +377,10 @@ class _Embedding:
         if self._found:
             hashes, vectors = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
             if self._set is None:
-                self._set = self._store.begin(
-                    self._name, vectors.shape[1], self._dtype, self._made_by
-                )
+                self._set = self._begin(vectors.shape[1])
             self.embedded += self._store.append(self._set, hashes, vectors)
             self._found = []
         if self._failed and self._set is not None:
             failed = np.fromiter(self._failed, np.uint64, len(self._failed))
             self._store.fail(self._set, failed, list(self._failed.values()))
             self._failed = {}
-
-    def _stop(self) -> None:
-        reason, count = self._calls.reasons.most_common(1)[0]
-        raise VectorError(
-            f"stopped, for {self._calls.failures:,} of the last {WINDOW} texts failed, more than "
-            f"max_failures={self._calls.max_failures:g}; {count:,} of all so: "
-            f"{reason}. {counted(self.embedded, 'text')} embedded and kept in "
-            f"{self._store.path}; mend what embeds and call embed again to go on"
-        )

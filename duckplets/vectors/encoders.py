@@ -1,4 +1,7 @@
-"""Turn what a user embeds with into one kind of call, and say what the vectors are made by.
+"""Turn what a user embeds with into one kind of call, check what it returns, and find its failures.
+
+    batch ─call→ as it should be? ─yes→ vectors
+                      └─no→ again, ``retries`` times → halves, until the texts that fail are alone
 
 A set is tied to what made it. Of a sentence-transformers model that is its name, a digest of what
 was loaded (weights, vocabulary, the kinds of its parts) and its longest text: the same for a name,
@@ -10,20 +13,28 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from duckplets.base.arrays import Flags, Integers
 from duckplets.base.sanitize import shown
 from duckplets.errors import ExtensionError, VectorError
 from duckplets.sources.converters.registry import imported
 
 ROLES = ("anchor", "context", "rejected")
+WINDOW = 200  # texts that decide whether too many fail
+_REASON = 300  # characters
 
 Prompts = Mapping[str, str]
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +117,12 @@ def _given(made_by: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return what the user says that vectors are made by, as plain JSON."""
     given = {"function": made_by} if isinstance(made_by, str) else made_by
     try:
-        plain = json.loads(json.dumps(dict(given), allow_nan=False))
+        return dict(json.loads(json.dumps(dict(given), allow_nan=False)))
     except (TypeError, ValueError) as error:
         raise VectorError(
             f"made_by={shown(repr(made_by), 80)}: give a name, or a mapping of plain values "
             f"({error})"
         ) from None
-    return dict(plain)
-
-
-# -- functions ------------------------------------------------------------------------------------
 
 
 def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Encoder:
@@ -127,17 +134,12 @@ def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Enco
 
 def _name_of(function: Any) -> str:
     """Return the qualified name of a function or class."""
-    if isinstance(function, partial) or not hasattr(function, "__qualname__"):
-        kind = type(function)
-        if isinstance(function, partial):
-            raise VectorError(
-                "a partial function has no name to tie its vectors to; give made_by='NAME'"
-            )
-        return f"{kind.__module__}.{kind.__qualname__}"
-    return f"{function.__module__}.{function.__qualname__}"
-
-
-# -- models ---------------------------------------------------------------------------------------
+    if isinstance(function, partial):
+        raise VectorError(
+            "a partial function has no name to tie its vectors to; give made_by='NAME'"
+        )
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
 
 
 @lru_cache(maxsize=1)  # searches by text come one after the other
@@ -192,3 +194,194 @@ def _digest(model: Any, parts: list[str]) -> str:
         flat = parameter.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(sys.modules["torch"].uint8).numpy().data)
     return digest.hexdigest()
+
+
+# -- calls --------------------------------------------------------------------------------------
+
+
+class _UnfitError(Exception):
+    """What was returned is not what it should be."""
+
+
+class _OneForAllError(_UnfitError):
+    """What was returned is one vector for several texts."""
+
+
+class Embedded(NamedTuple):
+    """What became of a batch: a text may be in neither, where too many have failed.
+
+    Attributes:
+        rows: Numbers of the texts that have a vector now, ascending.
+        vectors: Theirs, (rows, dimension).
+        failed: Why not, by the numbers of texts that failed.
+    """
+
+    rows: Integers
+    vectors: Array
+    failed: dict[int, str]
+
+
+class Calls:
+    """Calls of one encoder.
+
+    Where only some vectors are not finite, the others are kept and those texts are alone at once.
+
+    Args:
+        encoder: What to call.
+        dtype: Of vectors, ``float32`` or ``float16``.
+        dimension: Of vectors; None for that of the first that come.
+        retries: How often a call that fails is made again.
+        max_failures: Share of the last 200 texts; more of them failed is enough.
+        normalise: Whether to divide vectors by their length.
+
+    Attributes:
+        dimension: Of vectors, once it is known.
+        max_failures: As given.
+        reasons: How many texts have failed, by reason.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        dtype: str,
+        dimension: int | None,
+        retries: int = 0,
+        max_failures: float = 1.0,
+        normalise: bool = False,
+    ) -> None:
+        self.dimension, self.max_failures = dimension, max_failures
+        self.reasons: Counter[str] = Counter()
+        self._encoder, self._dtype = encoder, np.dtype(dtype)
+        self._retries, self._normalise = retries, normalise
+        self._last: deque[bool] = deque(maxlen=WINDOW)
+        self._tells_apart = False  # whether a call with several texts has returned as many vectors
+
+    @property
+    def failures(self) -> int:
+        """How many of the last 200 texts have failed."""
+        return sum(self._last)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether too many of them have."""
+        return self.failures > self.max_failures * WINDOW
+
+    def embed(self, texts: Sequence[str], prompt: str | None) -> Embedded:
+        """Embed a batch; where too many texts fail, it ends before the last of them.
+
+        Raises:
+            VectorError: One vector is returned for several texts that alone have one each.
+        """
+        rows, vectors = [], []
+        failed: dict[int, str] = {}
+        left = [np.arange(len(texts))]
+        while left and not self.is_enough:
+            some = left.pop()
+            tries = 1 + self._retries if len(some) in (1, len(texts)) else 1
+            found, fits, reason = self._tried([texts[row] for row in some.tolist()], prompt, tries)
+            rows.append(some[fits])
+            vectors.append(found[fits])
+            self._last.extend([False] * int(fits.sum()))
+            unfit = some[~fits]
+            if len(unfit) and len(some) == 1:
+                failed[int(some[0])] = reason
+                self.reasons[reason] += 1
+                self._last.append(True)
+            elif len(unfit):
+                parts = 2 if len(unfit) == len(some) else len(unfit)
+                left += np.array_split(unfit, parts)[::-1]
+        every = np.concatenate(rows)
+        order = np.argsort(every)
+        found = np.concatenate([part for part in vectors if len(part)] or vectors[:1])
+        return Embedded(every[order], found[order], failed)
+
+    def one(self, text: str, prompt: str | None) -> Array:
+        """Return the vector of one text, (dimension,).
+
+        Raises:
+            VectorError: The call fails, or returns something else.
+        """
+        found, fits, reason = self._tried([text], prompt, 1 + self._retries)
+        if not fits[0]:
+            raise VectorError(f"the text cannot be embedded: {reason}")
+        return np.asarray(found[0])
+
+    def _tried(self, texts: list[str], prompt: str | None, tries: int) -> tuple[Array, Flags, str]:
+        """Return vectors, which of them are good, and why the others are not."""
+        reason, not_finite = "", f"its vector has numbers that are not finite in {self._dtype}"
+        for _ in range(tries):
+            try:
+                found = self._checked(self._encoder.call(texts, prompt), len(texts))
+            except Exception as error:
+                if isinstance(error, _OneForAllError) and not self._tells_apart:
+                    self._refuse_one_for_all(texts, prompt)
+                said = "" if isinstance(error, _UnfitError) else f"{type(error).__name__}: "
+                reason = shown(f"{said}{error}", _REASON)
+                continue
+            fits: Flags = np.asarray(np.isfinite(found).all(axis=1))
+            if fits.any():
+                self.dimension = found.shape[1]
+                return found, fits, not_finite
+            reason = not_finite
+        nothing = np.zeros((len(texts), self.dimension or 0), self._dtype)
+        return nothing, np.zeros(len(texts), bool), reason
+
+    def _refuse_one_for_all(self, texts: list[str], prompt: str | None) -> None:
+        """Refuse what returns one vector for two texts as it does for each of them.
+
+        Called with each text alone it would look as it should, and all have the same vector.
+        """
+        for some in (texts[:2], texts[:1], texts[1:2]):
+            try:
+                if len(_array(self._encoder.call(some, prompt))) != 1:
+                    return
+            except Exception:  # it fails on a text, and tells it apart by that
+                return
+        raise VectorError(
+            f"it returned one vector for {len(texts):,} texts: give an array (texts, dimension), "
+            f"a vector for each text in their order"
+        )
+
+    def _checked(self, returned: Any, count: int) -> Array:
+        """Return what a call has returned as (count, dimension) of the type that is kept."""
+        found = _array(returned)
+        if found.ndim != 2:
+            raise _UnfitError(f"it returned an array of shape {found.shape}, not ({count}, d)")
+        if found.shape[0] != count:
+            unfit = _OneForAllError if found.shape[0] == 1 else _UnfitError
+            raise unfit(f"it returned {found.shape[0]:,} vectors for {count:,} texts")
+        self._tells_apart = self._tells_apart or count > 1
+        if found.shape[1] != (self.dimension or found.shape[1] or 1):
+            raise _UnfitError(
+                f"it returned vectors of {found.shape[1]:,} numbers, not of {self.dimension or 1:,}"
+            )
+        with np.errstate(all="ignore"):
+            if self._normalise:  # those of zeros stay
+                found = found.astype(np.float32, copy=False)
+                lengths = np.linalg.norm(found.astype(np.float64), axis=1, keepdims=True)
+                found = np.asarray(found / np.where(lengths > 0, lengths, 1), np.float32)
+            return found.astype(self._dtype, copy=False)
+
+
+def _array(returned: Any) -> Array:
+    """Return numbers of NumPy, of a tensor or of lists of either as an array."""
+    if isinstance(returned, list | tuple):
+        returned = [_untensored(each) for each in returned]
+    kind = type(returned).__name__
+    try:
+        found = np.asarray(_untensored(returned))
+    except (ValueError, TypeError):
+        raise _UnfitError(f"it returned a {kind} of vectors that differ in length") from None
+    if found.dtype.kind not in "fiu":
+        of = f" of {found.dtype}" if found.ndim else ""
+        raise _UnfitError(f"it returned a {kind}{of}, no numbers: give an array (texts, dimension)")
+    return found
+
+
+def _untensored(value: Any) -> Any:
+    """Return a tensor as an array of the main memory; other values as they are."""
+    if not hasattr(value, "detach"):
+        return value
+    value = value.detach().cpu()
+    return (value if value.dtype.itemsize > 2 else value.float()).numpy()  # NumPy has no bfloat16

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,9 @@ from duckplets.search import index
 from duckplets.search.search import SCHEMA, beginning
 from duckplets.search.search import search as by_words
 from duckplets.vectors.embed import BM25
-from duckplets.vectors.encoder_calls import Calls
-from duckplets.vectors.encoders import encoder_of
+from duckplets.vectors.encoders import Calls, encoder_of
 from duckplets.vectors.opened import OpenedVectors, opened
-from duckplets.vectors.sets import VectorSet
-from duckplets.vectors.store import VectorStore
+from duckplets.vectors.store import VectorSet, VectorStore
 
 SearchBy = str | Sequence[str]
 Singles = NDArray[np.float32]
@@ -212,37 +209,23 @@ def _unit(vector: Floats) -> Singles:
     return np.asarray(vector / length, np.float32)
 
 
-@dataclass(frozen=True, slots=True)
 class _Compared:
-    """An opened set with what every search needs of it.
+    """An opened set, with the lengths of its vectors unless all are 1."""
 
-    Attributes:
-        state: Which vectors these are.
-        vectors: The set.
-        lengths: Of the vectors by row, 1 for those of zeros; None where all have length 1.
-    """
-
-    state: VectorSet
-    vectors: OpenedVectors
-    lengths: Singles | None
-
-    @classmethod
-    def of(cls, path: Path, state: VectorSet) -> _Compared:
-        vectors = opened(path, state.name)
-        if vectors.of.made_by.get("normalised", False):
-            return cls(vectors.of, vectors, None)
-        lengths = np.empty(sum(map(len, vectors.parts)), np.float32)
-        for first, matrix in _blocks(vectors):
-            found = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-            lengths[first : first + len(matrix)] = np.where(found > 0, found, 1)
-        return cls(vectors.of, vectors, lengths)
+    def __init__(self, path: Path, of: VectorSet) -> None:
+        self.vectors = opened(path, of.name)
+        self.of, self.lengths = self.vectors.of, np.zeros(0, np.float32)
+        if not self.of.made_by.get("normalised", False):
+            found = [np.sqrt(np.einsum("ij,ij->i", m, m)) for m in _blocks(self.vectors)]
+            lengths = np.concatenate([self.lengths, *found])
+            self.lengths = np.where(lengths > 0, lengths, 1)
 
     def cosines(self, query: Singles) -> Singles:
         """Return the cosine of a vector of length 1 and each of the set, by ``vectors.hashes``."""
-        found = np.empty(sum(map(len, self.vectors.parts)), np.float32)
-        for first, matrix in _blocks(self.vectors):
-            np.matmul(matrix, query, out=found[first : first + len(matrix)])
-        if self.lengths is not None:
+        found = np.concatenate(
+            [np.zeros(0, np.float32), *(m @ query for m in _blocks(self.vectors))]
+        )
+        if len(self.lengths):
             found /= self.lengths
         return np.asarray(found[self.vectors.order])
 
@@ -251,18 +234,17 @@ def _opened(database: Database, of: VectorSet) -> _Compared:
     # Kept as long as the corpus is: opening a set takes longer than searching it.
     kept: dict[str, _Compared] = database.kept.setdefault("vectors", {})
     found = kept.get(of.name)
-    if found is None or found.state != of:
-        found = kept[of.name] = _Compared.of(Path(str(database.path)), of)
+    if found is None or found.of != of:
+        found = kept[of.name] = _Compared(Path(str(database.path)), of)
     return found
 
 
-def _blocks(vectors: OpenedVectors) -> Iterator[tuple[int, Singles]]:
-    """Yield the vectors in blocks with the number of the first row, in single precision."""
-    first, step = 0, max(1, _AT_ONCE // vectors.of.dimension)
+def _blocks(vectors: OpenedVectors) -> Iterator[Singles]:
+    """Yield the vectors row after row, in blocks in single precision."""
+    step = max(1, _AT_ONCE // vectors.of.dimension)
     for part in vectors.parts:
         for low in range(0, len(part), step):
-            yield first + low, part[low : low + step].astype(np.float32, copy=False)
-        first += len(part)
+            yield part[low : low + step].astype(np.float32, copy=False)
 
 
 def _best(scores: Singles, count: int) -> Integers:

@@ -25,8 +25,7 @@ from duckplets.base.arrays import Flags, Integers, Integers32, Words, places
 from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, ReadOnlyError, VectorError
 from duckplets.serving import snapshot
-from duckplets.vectors.sets import Matrix, VectorSet
-from duckplets.vectors.store import VectorStore
+from duckplets.vectors.store import Matrix, VectorSet, VectorStore
 
 _HELD = 64 << 20  # bytes of vectors: smaller sets are read into memory
 _BLOCK = 16 << 20  # bytes that ``blocks`` yields at once

@@ -62,12 +62,27 @@ FROM incoming
 INSERT INTO vector_commits
 VALUES ($set_id, $number, $digest, $vectors, 0, now() AT TIME ZONE 'UTC')
 
+-- name: add_again
+-- Take vectors over into a new file, with the commits that added them.
+INSERT INTO packed_vectors_0
+SELECT text_hash, number, vector
+FROM incoming
+
+-- name: new
+-- The rows of texts that have no vector yet (Arrow incoming: row, text_hash), of equal texts the
+-- first.
+-- Rows: by row.
+SELECT min(incoming.row) AS row
+FROM incoming
+ANTI JOIN packed_vectors_0 ON packed_vectors_0.text_hash = incoming.text_hash
+GROUP BY incoming.text_hash
+ORDER BY row
+
 -- name: hashes
--- The hashes of a set that came after a commit.
--- Parameters: $after.
+-- The hashes of a set.
+-- Rows: in any order.
 SELECT text_hash
 FROM packed_vectors_0
-WHERE number > $after
 
 -- name: read
 -- The vectors of a set from one commit to another.
@@ -135,19 +150,19 @@ SET force_compression = 'uncompressed'
 SELECT *
 FROM query_table($table)
 
--- name: add_set_again
+-- name: vector_sets
 -- Take a set over into a new file.
 INSERT INTO vector_sets
 SELECT *
 FROM incoming
 
--- name: add_commits_again
+-- name: vector_commits
 -- Take commits over into a new file.
 INSERT INTO vector_commits
 SELECT *
 FROM incoming
 
--- name: add_failures_again
+-- name: vector_failures
 -- Take failures over into a new file.
 INSERT INTO vector_failures
 SELECT *
@@ -159,10 +174,3 @@ FROM incoming
 UPDATE vector_commits
 SET dropped = dropped + $gone
 WHERE set_id = $set_id AND number = $number
-
--- name: failed
--- How many texts of each set have no vector because it could not be made.
--- Rows: in any order.
-SELECT set_id, count(*) AS failures
-FROM vector_failures
-GROUP BY set_id

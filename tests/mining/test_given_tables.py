@@ -17,7 +17,6 @@ from questions import RECIPE, Expected, build, legal_rows, random_rows, stored
 
 import duckplets as dp
 from duckplets.mining import external as given
-from duckplets.mining import external_rows
 from duckplets.recipes.bm25 import Bm25
 
 
@@ -85,8 +84,8 @@ def test_batches_and_blocks_change_nothing(
 ) -> None:
     rows, found = random_rows(corpus, 5, often(1500, less=150)), []
     for size in (1 << 20, 97, 9):
-        monkeypatch.setattr(external_rows, "_ROWS", 16 * size)
-        monkeypatch.setattr(external_rows, "_DICTS", size)
+        monkeypatch.setattr(given, "_ROWS", 16 * size)
+        monkeypatch.setattr(given, "_DICTS", size)
         monkeypatch.setattr(given, "_BLOCK_ROWS", size)
         report = corpus.add_negatives(rows, name=RECIPE, top_k=3, when_short="random")
         digests = corpus.sql("SELECT DISTINCT digest FROM minings WHERE superseded_at IS NULL")

@@ -27,7 +27,6 @@ from duckplets.db.database import Database
 from duckplets.engine.work import Work
 from duckplets.errors import ExtensionError, RecipeError, SamplerError, SplitError
 from duckplets.search import analyzer, index
-from duckplets.search import build as indexing
 from duckplets.search.analyzer_settings import Terms
 from duckplets.search.index import Index
 
@@ -203,9 +202,9 @@ def test_slices_and_threads_change_no_row(
     characters: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(indexing, "_SECTIONS", sections)
-    monkeypatch.setattr(indexing, "_CHARACTERS", characters)
-    monkeypatch.setattr(indexing, "_ROWS", sections)
+    monkeypatch.setattr(index, "_SECTIONS", sections)
+    monkeypatch.setattr(index, "_CHARACTERS", characters)
+    monkeypatch.setattr(index, "_ROWS", sections)
     monkeypatch.setattr(analyzer, "_STEP", 2)
     scratch = Database.scratch
 
@@ -319,7 +318,7 @@ def test_settings_are_kept_by_source_and_make_indexes_stale(tmp_path: Path) -> N
 
 
 def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(indexing, "_SECTIONS", 10)
+    monkeypatch.setattr(index, "_SECTIONS", 10)
     told: list[tuple[int, int | None]] = []
     database = of(small(tmp_path / "c.duckdb", indexed=False))
     work = Work(progress=lambda done, total: told.append((done, total)))
@@ -335,11 +334,11 @@ def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from duckplets.search import build, index
+from duckplets.search import index
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
 
-build._SECTIONS = 5
+index._SECTIONS = 5
 index.refresh(
     Database.open(Path(sys.argv[1])),
     work=Work(progress=lambda done, total: done > int(sys.argv[2]) and os.kill(os.getpid(), 9)),
@@ -374,7 +373,7 @@ def test_a_killed_build_leaves_the_earlier_indexes(tmp_path: Path, after: int) -
 def test_an_interrupted_build_leaves_the_corpus_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(indexing, "_SECTIONS", 5)
+    monkeypatch.setattr(index, "_SECTIONS", 5)
     database = of(small(tmp_path / "c.duckdb", indexed=False))
 
     def interrupt(done: int, total: int | None) -> None:

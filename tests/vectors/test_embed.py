@@ -29,8 +29,7 @@ from test_kills import Child, tell
 
 import duckplets as dp
 from duckplets.vectors import embed as embedding
-from duckplets.vectors.encoder_calls import Calls
-from duckplets.vectors.encoders import Encoder
+from duckplets.vectors.encoders import Calls, Encoder
 from duckplets.vectors.store import VectorStore
 
 KILLS = often(50, less=1)
@@ -520,11 +519,11 @@ def test_order_and_blocks_hold_for_many_sizes() -> None:
             texts=count,
             prompted=0,
         )
-        pace, seen = embedding.EmbedBlockSize(size), []
-        for block in work.blocks(pace):
+        seen: list[int] = []
+        while len(seen) < count:
+            block = work.block(len(seen), int(draw.integers(1, 100)))
             characters = work.characters[block]
             assert characters[:-1].sum() <= 1 << 26
-            pace.learn(len(characters), draw.uniform(0, 5), 384)
             for batch in work.batches(block, size):
                 assert 0 < len(batch) <= size
                 assert len({*work.prompts[block][batch].tolist()}) == 1
