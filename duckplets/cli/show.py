@@ -88,7 +88,7 @@ def _show_records(
 ) -> None:
     from duckplets.db.queries import query
     from duckplets.errors import SourceError, nearest
-    from duckplets.vectors.store import having
+    from duckplets.vectors.opened import having
 
     known = corpus.sql(query("corpus/status/known_sources"))["name"].to_pylist()
     if source is not None and source not in known:

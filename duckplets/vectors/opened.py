@@ -18,14 +18,17 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged
 from duckplets.base.arrays import Flags, Integers, Integers32, Words, places
+from duckplets.base.columns import text_column
 from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, ReadOnlyError, VectorError
 from duckplets.serving import snapshot
-from duckplets.vectors.store import Matrix, VectorSet, VectorStore
+from duckplets.vectors.store import Matrix, VectorSet, VectorStore, contains
 
 _HELD = 64 << 20  # bytes of vectors: smaller sets are read into memory
 _BLOCK = 16 << 20  # bytes that ``blocks`` yields at once
@@ -295,3 +298,29 @@ def clean(corpus_path: Path) -> None:
 def verify_mapped(corpus_path: Path) -> Iterator[str]:
     """Yield what is wrong with the bytes of mapped vectors."""
     return _folder(corpus_path).verify()
+
+
+def having(corpus_path: Path, chunks: pa.ListArray) -> pa.Array | None:
+    """Return in words, for lists of chunks, how many of each have a vector of each set.
+
+    Args:
+        corpus_path: The corpus.
+        chunks: Hashes of their texts.
+
+    Returns:
+        Such as ``default 2 of 2``; None where there are no vectors.
+    """
+    store = VectorStore(corpus_path)
+    sets = store.sets()
+    if not sets:
+        return None
+    hashes = chunks.flatten().to_numpy(zero_copy_only=False).astype(np.uint64)
+    counts = pc.fill_null(pc.list_value_length(chunks), 0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(counts)
+    told: list[list[str]] = [[] for _ in ends]
+    for of in sets:
+        found = np.concatenate([[0], np.cumsum(contains(store.known(of), hashes))])
+        there = found[ends] - found[ends - counts]
+        for words, some, every in zip(told, there.tolist(), counts.tolist(), strict=True):
+            words.append(f"{of.name} {some} of {every}")
+    return text_column([", ".join(words) for words in told])

@@ -23,7 +23,6 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.base.arrays import Flags, Integers, Integers32, Words
 from duckplets.base.checks import checked_name
@@ -520,32 +519,6 @@ def overview(corpus_path: Path) -> list[dict[str, Any]]:
         ]
     except DuckpletsError as error:
         return [{"name": str(store.path), "damaged": str(error)}]
-
-
-def having(corpus_path: Path, chunks: pa.ListArray) -> pa.Array | None:
-    """Return in words, for lists of chunks, how many of each have a vector of each set.
-
-    Args:
-        corpus_path: The corpus.
-        chunks: Hashes of their texts.
-
-    Returns:
-        Such as ``default 2 of 2``; None where there are no vectors.
-    """
-    store = VectorStore(corpus_path)
-    sets = store.sets()
-    if not sets:
-        return None
-    hashes = chunks.flatten().to_numpy(zero_copy_only=False).astype(np.uint64)
-    counts = pc.fill_null(pc.list_value_length(chunks), 0).to_numpy(zero_copy_only=False)
-    ends = np.cumsum(counts)
-    told: list[list[str]] = [[] for _ in ends]
-    for of in sets:
-        found = np.concatenate([[0], np.cumsum(contains(store.known(of), hashes))])
-        there = found[ends] - found[ends - counts]
-        for words, some, every in zip(told, there.tolist(), counts.tolist(), strict=True):
-            words.append(f"{of.name} {some} of {every}")
-    return text_column([", ".join(words) for words in told])
 
 
 def verify(corpus_path: Path) -> Iterator[str]:
