@@ -44,7 +44,6 @@ _COMMANDS = {
     "served": "sample",
     "forecast": "forecast",
     "watch": "watch",
-    "mix-diff": "mix_diff",
     "status": "maintenance",
     "capacity": "maintenance",
     "report": "report",

@@ -1,14 +1,18 @@
-"""The command `forecast`: say what a run will draw, without drawing it."""
+"""The command `forecast`: say what a run will draw, or what another mixture alters of it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, in_options, say, tell
-from duckplets.cli.options import RunOptions, names_run
+from duckplets.cli.options import RunOptions, mixture_of, names_run
+
+if TYPE_CHECKING:
+    from duckplets.runs.forecast import Forecast
 
 
 @names_run
@@ -21,19 +25,30 @@ def forecast(
             min=0, help="From step 0. [default: to the end, or an epoch of the last phase]"
         ),
     ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MIXTURE",
+            help="Print instead what this mixture alters: as for --mixture, weights or FILE.toml.",
+        ),
+    ] = None,
     json: JSON = False,
 ) -> None:
     """Print what a run draws, from counts alone: shares, samples, visits an anchor, warnings.
 
     Give what `sample` will be given: options of a new run, or --resume for a saved one, which is
     forecast from its step 0. A row is a recipe of a source between two changes of shares. Tokens
-    are an expectation, exact over whole epochs where nothing is drawn at random.
+    are an expectation, by the means of what is drawn from. With --against: shares before and after,
+    and the first step whose samples differ; weights that were set during a run are part of both, so
+    `sample --resume --mixture` would take it from there.
 
     Example:
         duckplets forecast faq.duckdb --epochs 3
         duckplets forecast faq.duckdb --mixture mixture.toml --batch-size 256 --steps 100000 --json
+        duckplets forecast faq.duckdb --resume --against new.toml
     """
     from duckplets.corpus.corpus import Corpus
+    from duckplets.runs.forecast import difference
 
     how.need_saved()
     with Corpus(corpus, read_only=True) as opened:
@@ -42,9 +57,55 @@ def forecast(
         warned = {in_options(warning, forecast) for warning in found.warnings}
         notes = [in_options(note, forecast) for note in sampler.notes]
         say(*(f"note: {note}" for note in notes if note not in warned))
-        if json:
-            rows = found.table.to_pylist()
-            told = {"title": found.title, "exact": found.exact, "warnings": found.warnings}
-            output.print_document(told | {"rows": rows})
+        other = mixture_of(against, None, "--against")
+        if other is not None:
+            _show_difference(difference(sampler, other), json=json)
         else:
-            tell(*(in_options(line, forecast) for line in str(found).split("\n")))
+            _show(found, json=json)
+
+
+def _show(found: Forecast, *, json: bool) -> None:
+    if json:
+        told = {"title": found.title, "warnings": found.warnings}
+        output.print_document(told | {"rows": found.table.to_pylist()})
+    else:
+        tell(*(in_options(line, forecast) for line in str(found).split("\n")))
+
+
+def _show_difference(found: Mapping[str, Any], *, json: bool) -> None:
+    if json:
+        output.print_document(found)
+        return
+    rows = [
+        (row["start"], row["source"], _shares(row["before"]), _shares(row["after"]))
+        for row in found["shares"]
+    ]
+    if rows:
+        output.show_table(["from step", "source", "before", "after"], rows)
+    tell(*_told(found))
+
+
+def _told(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is to be said below the shares."""
+    step = found["first_step"]
+    for row in found["lr_scale"]:
+        yield f"lr_scale from step {row['start_step']:,}: {row['before']:g}, {row['after']:g}"
+    if step is None:
+        yield "nothing changes" + ", but lr_scale" * bool(found["lr_scale"])
+    elif found["first_position"] == 0:
+        yield "samples are others from step 0 on"
+    else:
+        yield f"nothing changes before step {step:,} (position {found['first_position']:,})"
+    if found["end_may_move"]:
+        yield (
+            "but the run ends after a number of epochs, and other sources make up an epoch: its "
+            "end may move"
+        )
+
+
+def _shares(ends: list[float]) -> str:
+    """Return the share of the first and of the last step of some, if that is another."""
+    from duckplets.runs.forecast import percent
+
+    one, other = map(percent, ends)
+    return one if one == other else f"{one} to {other}"

@@ -228,7 +228,7 @@ class RunOptions:
             corpus: The corpus.
             save: Whether it is going to be saved; else what matters for that is not noted.
         """
-        from duckplets.runs.settings import not_of_saving
+        from duckplets.runs.state import not_of_saving
 
         given: dict[str, Any] = {"recipes": self.recipes, "mixture": self.mixture}
         given |= self.arguments
@@ -301,7 +301,7 @@ def opening(
         state=state,
         allow_drift=_names(allow_drift) or (),
         recipes=_recipes(recipes),
-        mixture=_mixture(mixture, temperature),
+        mixture=mixture_of(mixture, temperature),
         arguments={},
     )
     return how.also(
@@ -388,8 +388,10 @@ def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
     return found or None
 
 
-def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture | None:
-    """Return the mixture of a file, or of weights and a temperature."""
+def mixture_of(
+    values: Sequence[str] | None, temperature: float | None, name: str = "--mixture"
+) -> Mixture | None:
+    """Return the mixture of a file, or of weights and a temperature, that an option gives."""
     from duckplets.order.mixture import Mixture
     from duckplets.order.weights import Word
 
@@ -403,10 +405,10 @@ def _mixture(values: Sequence[str] | None, temperature: float | None) -> Mixture
         if not parts:
             return None
         is_word = len(parts) == 1 and parts[0] in get_args(Word)
-        weights = cast("Word", parts[0]) if is_word else _weights(parts)
+        weights = cast("Word", parts[0]) if is_word else _weights(parts, name)
         return Mixture(weights, temperature=1.0 if temperature is None else temperature)
     if len(parts) > 1:
-        raise typer.BadParameter(f"--mixture {','.join(parts)}: give one file, or weights")
+        raise typer.BadParameter(f"{name} {','.join(parts)}: give one file, or weights")
     if temperature is not None:
         raise typer.BadParameter(
             f"--temperature: write it into {parts[0]}, as mix_temperature in [data]"

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from duckplets.db.files import Signature
     from duckplets.order.schedule import Schedule
-    from duckplets.runs.run_status import OfSource, Save, Standing
+    from duckplets.runs.forecast import RunStatus, SourceStatus
     from duckplets.runs.settings import RunSettings
-    from duckplets.runs.state import Save as Saved
+    from duckplets.runs.state import Save
 
 _SECOND = 1.0  # between two looks
 _PATIENCE = 10.0  # seconds that --once tries to find the file at rest
@@ -89,8 +89,8 @@ class _Watched:
 
         self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
         self._seen: Signature | None = None  # the file, when it was read
-        self._standing: Standing | None = None
-        self._saves: set[Save] = set()  # also such as others have replaced since
+        self._standing: RunStatus | None = None
+        self._saves: set[tuple[datetime, int]] = set()  # also such as others have replaced since
         self._is_saved = False
         self._is_compared = False  # the run with the corpus
 
@@ -115,12 +115,12 @@ class _Watched:
             return Text(f"waiting for run {shown(repr(self._run))} to be saved: {waiting}")
         return self.page(self._standing, console, console.height - _HEAD, waiting)
 
-    def page(self, found: Standing, console: Console, most: int, note: str = "") -> RenderableType:
+    def page(self, found: RunStatus, console: Console, most: int, note: str = "") -> RenderableType:
         """Return the page of what was seen, with so many lines for sources."""
         notes = [note, "" if self._is_compared else _UNCOMPARED]
         return page(found, console.width, most, [*filter(None, notes)])
 
-    def look(self, seconds: float = 0.0) -> Standing:
+    def look(self, seconds: float = 0.0) -> RunStatus:
         """Read the state file.
 
         Args:
@@ -132,7 +132,7 @@ class _Watched:
         """
         from duckplets.db.files import signature
         from duckplets.runs import state
-        from duckplets.runs.run_status import standing
+        from duckplets.runs.forecast import run_status
 
         self._is_saved = False
         if not self._path.exists():
@@ -149,9 +149,9 @@ class _Watched:
         schedule = self._schedule(run)
         self._saves |= {(save["saved_at"], save["step"]) for save in saves}
         self._seen = seen
-        return standing(run, schedule, last["saved_at"], self._saves)
+        return run_status(run, schedule, last["saved_at"], self._saves)
 
-    def _schedule(self, run: Saved) -> Schedule:
+    def _schedule(self, run: Save) -> Schedule:
         """Return the schedule of a run over what is watched.
 
         Raises:
@@ -177,7 +177,7 @@ class _Watched:
             self._compare(run, of_corpus)
         return schedule_of(of_corpus, run.events)
 
-    def _compare(self, run: Saved, settings: RunSettings) -> None:
+    def _compare(self, run: Save, settings: RunSettings) -> None:
         """Compare the records of a run with those of the corpus, if that can be read now."""
         from duckplets.db.database import Database
         from duckplets.ingest.records import current_version
@@ -190,7 +190,7 @@ class _Watched:
                 same = same and fingerprint(database, version) == settings.records
             self._compared(run, same=same)
 
-    def _compared(self, run: Saved, *, same: bool) -> None:
+    def _compared(self, run: Save, *, same: bool) -> None:
         self._is_compared = True
         if not same:
             raise StateMismatchError(
@@ -202,7 +202,7 @@ class _Watched:
 # -- the page -------------------------------------------------------------------------------------
 
 
-def page(found: Standing, width: int, most: int, notes: Sequence[str] = ()) -> RenderableType:
+def page(found: RunStatus, width: int, most: int, notes: Sequence[str] = ()) -> RenderableType:
     """Return the page of a run.
 
     Args:
@@ -224,38 +224,40 @@ def page(found: Standing, width: int, most: int, notes: Sequence[str] = ()) -> R
     return Group(head, Text(), _shares(found.sources[:most], width), *more)
 
 
-def _told(found: Standing) -> dict[str, str]:
+def _told(found: RunStatus) -> dict[str, str]:
     """Return what is told above the sources, by what it is about."""
+    saved, mixture, rate = found.saved, found.mixture, "known when the run has saved at two steps"
     age = datetime.now(UTC).replace(tzinfo=None) - found.saved_at
     save = f"{found.saved_at:%Y-%m-%d %H:%M:%S} UTC, {_time(age.total_seconds())} ago"
-    step, bounds = f"{found.step:,}", []
-    if found.steps is not None:
-        step += f" of {found.steps:,} ({100 * found.step / max(found.steps, 1):.1f} %)"
-    if found.epochs is not None:
-        bounds = [f"ends after {counted(found.epochs, 'epoch')}"]
-    places = [step, f"position {found.position:,}", f"epoch {found.epoch:,}", *bounds]
-    rate = "known when the run has saved at two steps"
+    at, steps, epochs = saved.step, saved.settings["steps"], saved.settings["epochs"]
+    step, bounds = f"{at:,}", []
+    if steps is not None:
+        step += f" of {steps:,} ({100 * at / max(steps, 1):.1f} %)"
+    if epochs is not None:
+        bounds = [f"ends after {counted(epochs, 'epoch')}"]
+    places = [step, f"position {saved.position:,}", f"epoch {saved.epoch:,}", *bounds]
     if found.rate is not None:
-        rate = f"{found.rate:,.2f} steps/s, {found.rate * found.batch:,.0f} samples/s"
+        rate = f"{found.rate:,.2f} steps/s, {found.rate * saved.batch:,.0f} samples/s"
         rate += " between the last two saves"
-        if found.steps is not None and found.steps > found.step:
-            rate += f"; {_time((found.steps - found.step) / found.rate)} to go"
-    phase = f"{found.phase} of {found.phases}; " if found.phases else ""
+        if steps is not None and steps > at:
+            rate += f"; {_time((steps - at) / found.rate)} to go"
+    phases = len(mixture.phases) or int(mixture.anneal is not None)
+    phase = f"{mixture.phase(at)} of {phases}; " if phases else ""
     phase += f"these shares since step {found.since:,}"
-    if found.lr_scale != 1:
-        phase += f", learning rate × {found.lr_scale:g}"
+    if mixture.lr_scale(at) != 1:
+        phase += f", learning rate × {mixture.lr_scale(at):g}"
     if found.until is not None:
-        steps = counted(found.until - found.step, "step")
-        phase += f"; others from step {found.until:,} on, in {steps}"
-    told = {"run": f"{shown(found.run, _NAME)}: {shown(found.what)}; as of its last save"}
-    told["last save"] = save if found.tag is None else f"{save}, tag {shown(found.tag, _NAME)}"
+        phase += f"; others from step {found.until:,} on, in {counted(found.until - at, 'step')}"
+    what = f"{saved.kind} of {saved.settings['split']}"
+    told = {"run": f"{shown(saved.run, _NAME)}: {shown(what)}; as of its last save"}
+    told["last save"] = save if saved.tag is None else f"{save}, tag {shown(saved.tag, _NAME)}"
     told |= {"step": ", ".join(places), "rate": rate, "phase": phase}
     if found.loss_step is not None:
         told["losses"] = f"the last of each source, up to step {found.loss_step:,}"
     return told
 
 
-def _shares(sources: Sequence[OfSource], width: int) -> RenderableType:
+def _shares(sources: Sequence[SourceStatus], width: int) -> RenderableType:
     """Return the shares of sources as a table, without the columns that a terminal has no room for.
 
     The bar is the first to go, for the figures beside it say the same.

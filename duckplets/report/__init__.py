@@ -29,7 +29,7 @@ from duckplets.report import drawn, tables
 from duckplets.report.rendering import read, rendered, script_json, words
 from duckplets.report.tables import Section, Table, asked
 from duckplets.runs import state
-from duckplets.runs.settings import not_of_saving
+from duckplets.runs.state import not_of_saving
 from duckplets.serving.snapshot import overview
 
 if TYPE_CHECKING:

@@ -1,24 +1,51 @@
-"""Show what a run draws: a table with a row for every stream between two changes of shares.
+"""Say what a run draws, what is odd about it, and where a saved one stands: from counts alone.
 
-How it is worked out is in ``sampling.outlook``.
+    Schedule or Planner ─shares→ share and samples between changes ─┬→ Forecast, describe, warnings
+                                                                    ├→ RunStatus (``watch``)
+                                                                    └→ difference (``--against``)
+
+All figures are those of all ranks together and begin at step 0, wherever the run stands. Weights
+that were set on the way are part of it. Nothing is drawn, but with ``no_duplicates=True``: only a
+plan tells which samples fit in no batch, so some blocks are planned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from html import escape
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from math import ceil, log2
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from duckplets.base.sanitize import shown
+from duckplets.base.arrays import Floats, Integers
+from duckplets.base.checks import MAX_POSITION
+from duckplets.base.sanitize import counted, listed, shown
 
 if TYPE_CHECKING:
+    from duckplets.order.mixture import Mixture
+    from duckplets.order.schedule import Schedule
     from duckplets.report.plots import Plot
+    from duckplets.runs.sampler import Sampler
+    from duckplets.runs.state import Save
+    from duckplets.samples.fetch import Fetcher
+    from duckplets.samples.plan import Planner
+    from duckplets.samples.stream import Stream
 
 NAME = 40  # characters of a name that is printed
+NAMES = 10  # in a sentence
 _ROWS = 60  # of a table that is printed
+_STREAMS = 20  # of a short description
+_APART = 10  # times as often: streams of one source are told apart from there on
+_BLOCKS = 8  # that are planned of a run without duplicates
+_PLANNED = 1 << 17  # samples of these, of a run that is longer
+_LARGEST_BLOCK = 1 << 22  # samples; of one with more nothing is planned
 
 SCHEMA = pa.schema(
     [
@@ -29,6 +56,44 @@ SCHEMA = pa.schema(
         *(("fallback_anchors", pa.int64()), ("swap", pa.bool_())),
     ]
 )
+_WORDS = {"equal": "equal", "proportional": "in proportion to anchors"}
+_TOO_FEW = {
+    "mined": "mined negatives than a sample takes, and fall back on random ones",
+    "given": "ready negatives than a sample takes, and fall back on random ones",
+    "random": "legal negatives in their source than a sample takes, and draw from all sources",
+}
+
+
+# -- shares ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Shares and samples between changes, each of shape (steps, sources or streams)."""
+
+    steps: list[int]
+    stops: list[int]
+    shares: Floats
+    samples: Integers
+
+
+def shares(dealer: Schedule | Planner, changes: Sequence[int], batch: int, end: int) -> Dealt:
+    """Return what each source of a schedule, or each stream of a planner, gets.
+
+    Args:
+        dealer: Of the run.
+        changes: Steps at which other shares set in, ascending from 0.
+        batch: Positions a step.
+        end: Position that they are counted to.
+    """
+    steps = [step for step in changes if step * batch < end]
+    stops = [*steps[1:], -(-end // batch)] if steps else []
+    upto = np.array([dealer.samples(step * batch) for step in steps] + [dealer.samples(end)])
+    found = np.array([dealer.parts(*span) for span in zip(steps, stops, strict=True)])
+    return Dealt(steps, stops, found.reshape(len(steps), upto.shape[1]), np.diff(upto, axis=0))
+
+
+# -- a forecast -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,26 +105,24 @@ class Forecast:
 
     Attributes:
         table: Arrow. ``phase`` is that of the mixture, from 0, and ``start_step`` where these
-            shares set in: an anneal in stairs and what follows it are two of one phase, and
+            shares set in: an anneal step by step and what follows it are two of one phase, and
             weights that were set during the run begin rows of their own. ``share`` of all samples
             of these steps (of an anneal the mean). ``anchors`` of the stream; ``samples`` of all
-            ranks, each pair one; ``tokens`` that all their texts are expected to have, without
-            prefixes; ``visits``: how often each anchor comes up. ``negatives``: ``random``,
-            ``mined``, ``given`` (with the rows), ``same_record``, or null for texts.
-            ``fallback_anchors``: how many have fewer mined or given ones than a sample takes, or
-            fewer in their source where ``negatives_from="split"`` lets all sources fill in.
-            ``swap``: whether anchor and positive change places in half of the samples. Where the
-            run has taken later versions of the corpus, ``version``: a stream has a row of each.
+            ranks, each pair one; ``tokens`` that all their texts are expected to have, by the means
+            of what is drawn from, without prefixes; ``visits``: how often each anchor comes up.
+            ``negatives``: ``random``, ``mined``, ``given`` (with the rows), ``same_record``, or
+            null for texts. ``fallback_anchors``: how many have fewer mined or given ones than a
+            sample takes, or fewer in their source where ``negatives_from="split"`` lets all sources
+            fill in. ``swap``: whether anchor and positive change places in half of the samples.
+            Where the run has taken later versions of the corpus, ``version``: a stream has a row of
+            each.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
-        exact: Whether ``samples`` is what is served, to the sample. Not so where
-            ``no_duplicates=True`` keeps more samples apart than are planned for a forecast.
     """
 
     table: pa.Table
     warnings: list[str]
     title: str
-    exact: bool
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -67,7 +130,7 @@ class Forecast:
     def __str__(self) -> str:
         columns, rows = self._cells()
         lines = [self.title, *(f"  {line}" for line in aligned([columns, *rows]))]
-        return "\n".join([*lines, *self._told()])
+        return "\n".join([*lines, *self._below()])
 
     def plot(self) -> Plot:
         """Draw the share of each source over the steps, stacked, phases marked; for a notebook."""
@@ -81,9 +144,9 @@ class Forecast:
     def _repr_html_(self) -> str:
         columns, rows = self._cells()
         body = "".join(_html_row("td", row) for row in rows)
-        told = "".join(f"<p>{escape(line)}</p>" for line in self._told())
+        below = "".join(f"<p>{escape(line)}</p>" for line in self._below())
         head = _html_row("th", columns)
-        return f"<p>{escape(self.title)}</p><table>{head}{body}</table>{told}"
+        return f"<p>{escape(self.title)}</p><table>{head}{body}</table>{below}"
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the names of what is shown, and the first rows as texts."""
@@ -104,19 +167,390 @@ class Forecast:
         ]
         return columns, rows
 
-    def _told(self) -> Iterator[str]:
+    def _below(self) -> Iterator[str]:
         """Yield what stands below the table."""
         if len(self) > _ROWS:
             yield f"and {len(self) - _ROWS:,} more rows, in .table"
         swaps = self.table["swap"].to_pylist()
         if swaps and self.table["negatives"][0].as_py() is not None:
             yield swap_words(swaps[0])
-        if not self.exact:
-            yield "samples of these steps may be off by a few: see Forecast.exact"
         yield from (f"warning: {warning}" for warning in self.warnings)
 
 
-# -- words and figures --------------------------------------------------------------------------
+def forecast(sampler: Sampler, steps: int | None) -> Forecast:
+    """Return what a run draws in its first steps; see ``Sampler.forecast``."""
+    planner, settings, batch = sampler._planner, sampler.settings, sampler.settings.global_batch
+    end = _end(sampler, steps)
+    dealt = shares(planner, [step for step, _ in planner.schedule.changes], batch, end)
+    epochs = figure(end / planner.epoch_length)
+    unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
+    return Forecast(
+        table=_table(planner, dealt, sampler._reader.fetcher),
+        warnings=[
+            *warnings(sampler),
+            *_used_up(sampler, dealt, end),
+            *(_displaced(planner, end) if planner.distinct_batch else ()),
+        ],
+        title=f"{counted(end, unit)} of {settings.split}: "
+        f"{counted(-(-end // batch), 'batch', 'batches')} of {batch:,}, {epochs} "
+        f"{'epoch' if epochs == '1' else 'epochs'} of {planner.epoch_length:,}",
+    )
+
+
+def _end(sampler: Sampler, steps: int | None) -> int:
+    """Return the position that a forecast goes to."""
+    planner, batch = sampler._planner, sampler.settings.global_batch
+    last = MAX_POSITION if sampler._reader.end is None else sampler._reader.end
+    if steps is not None:
+        return min(steps * batch, last)
+    if sampler._reader.end is not None:
+        return last
+    begun = max(step for step, _ in planner.schedule.changes)
+    epoch = sum(planner.length_of(name) for name in planner.schedule.planned)
+    return min(begun * batch + epoch, last)
+
+
+def _table(planner: Planner, dealt: Dealt, fetcher: Fetcher) -> pa.Table:
+    streams, count = planner.streams, len(dealt.steps)
+    anchors = np.array([len(stream) for stream in streams])
+    per_draw, swaps = planner.samples_per_draw, planner.swaps
+    tokens = np.array([fetcher.mean_tokens(stream, per_draw, swaps=swaps) for stream in streams])
+    phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
+    columns = [
+        np.repeat(np.array(phases, np.int64), len(streams)),
+        np.repeat(np.array(dealt.steps, np.int64), len(streams)),
+        [stream.source for stream in streams] * count,
+        [stream.recipe.name for stream in streams] * count,
+        dealt.shares.reshape(-1),
+        anchors.tolist() * count,
+        dealt.samples.reshape(-1),
+        np.rint(dealt.samples * tokens).astype(np.int64).reshape(-1),
+        (dealt.samples / per_draw / anchors).reshape(-1),
+        [stream.negatives_from for stream in streams] * count,
+        [stream.fallback_anchors for stream in streams] * count,
+        [swaps] * len(streams) * count,
+    ]
+    arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
+    table = pa.table(arrays, schema=SCHEMA)
+    versions = [stream.version for stream in streams]
+    if len({*versions}) > 1:  # of each stretch one of them has all samples
+        table = table.append_column("version", pa.array(versions * count, pa.int64()))
+        table = table.filter(pa.array((dealt.shares + dealt.samples).reshape(-1) > 0))
+    return table
+
+
+# -- in short -------------------------------------------------------------------------------------
+
+
+def described(sampler: Sampler) -> Iterator[str]:
+    """Yield lines that say what a run draws from where it stands on."""
+    planner, settings, step = sampler._planner, sampler.settings, sampler.step
+    schedule, streams = planner.schedule, planner.streams
+    yield (
+        f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
+        f"batches of {settings.global_batch:,}, epochs of "
+        f"{counted(planner.epoch_length, 'sample')}{_shares_words(schedule, step)}"
+    )
+    parts = planner.parts(step, step + 1)
+    begun = sum(join["step"] <= step for join in settings.joins)
+    version = settings.versions[begun].corpus_version if settings.joins else streams[0].version
+    drawn = [n for n, stream in enumerate(streams) if stream.version == version]
+    rows = []
+    for number in drawn[:_STREAMS]:
+        stream, part = streams[number], parts[number]
+        visits = figure(part * planner.epoch_length / planner.samples_per_draw / len(stream))
+        rows.append(
+            [
+                *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
+                percent(part),
+                counted(len(stream), "anchor"),
+                f"{visits} visit{'s' * (visits != '1')} an epoch",
+                _negatives(stream),
+            ]
+        )
+    yield from (f"  {line}" for line in aligned(rows))
+    if len(drawn) > _STREAMS:
+        yield f"  and {len(drawn) - _STREAMS:,} more recipes of sources, in forecast()"
+    yield from (
+        f"from step {join['step']:,} on corpus version {join['corpus_version']}, every recipe of a "
+        f"source in a new epoch"
+        for join in settings.joins
+    )
+    later = [f"{at:,}" for at, _ in schedule.changes if at > step]
+    if later:
+        yield f"other shares from step {listed(later, NAMES)} on"
+    if streams[0].negatives_from is not None:
+        yield swap_words(planner.swaps)
+
+
+def _shares_words(schedule: Schedule, step: int) -> str:
+    """Return in which shares sources are drawn at a step; nothing for a single one."""
+    weights = schedule.mixture.weights
+    if len(schedule.sources) == 1:
+        return ""
+    is_word = isinstance(weights, str) and not schedule.is_overridden(step)
+    words = _WORDS[str(weights)] if is_word else "as given"
+    temperature = schedule.in_force(step).temperature
+    return f", shares {words}" + f" (temperature {temperature:g})" * (temperature != 1)
+
+
+def _negatives(stream: Stream) -> str:
+    """Return where the negatives of a stream come from, in words; nothing for texts."""
+    found, count = stream.negatives_from, stream.fallback_anchors
+    if found is None:
+        return ""
+    if not count:
+        return f"negatives {found}"
+    whence = "all sources" if found == "random" else "random ones"
+    return f"negatives {found}, for {counted(count, 'anchor')} {whence}"
+
+
+# -- warnings -------------------------------------------------------------------------------------
+
+
+def warnings(sampler: Sampler) -> Iterator[str]:
+    """Yield what is odd about a run, however long it is."""
+    planner, schedule = sampler._planner, sampler._planner.schedule
+    yield from oddities(planner)
+    undrawn = [name for name in sampler.settings.sources if name not in schedule.drawn]
+    yield from omitted(schedule.mixture, undrawn)
+    yield from left_alone(sampler.unused)
+    for number in np.flatnonzero(planner.recipe_parts()).tolist():
+        stream = planner.streams[number]
+        if stream.fallback_anchors:
+            yield (
+                f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
+                f"{percent(stream.fallback_anchors / len(stream))} of the anchors "
+                f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer "
+                f"{_TOO_FEW[stream.negatives_from or '']}"
+            )
+
+
+def oddities(planner: Planner) -> Iterator[str]:
+    """Yield which streams of a source are visited far more often than others, and mixed labels."""
+    rates = planner.recipe_parts() / np.array([len(stream) for stream in planner.streams])
+    for source in dict.fromkeys(planner.sources.tolist()):
+        of_source = np.flatnonzero((planner.sources == source) & (rates > 0))
+        if not len(of_source):
+            continue
+        least = of_source[np.argmin(rates[of_source])]
+        other = planner.streams[least]
+        for number in of_source[rates[of_source] > _APART * rates[least]]:
+            stream = planner.streams[number]
+            yield (
+                f"source {stream.source!r}: recipe {stream.recipe.name!r} comes to each of its "
+                f"{len(stream):,} anchors {figure(rates[number] / rates[least])} times as often as "
+                f"recipe {other.recipe.name!r} to each of its {len(other):,}; give it less weight="
+            )
+    graded = dict.fromkeys(s.source for s in planner.streams if s.graded)
+    others = dict.fromkeys(s.source for s in planner.streams if s.source not in graded)
+    if graded and others:
+        yield (
+            f"labels are floats, for there are grades in {listed(map(repr, graded), NAMES)}; 1 and "
+            f"0 of {listed(map(repr, others), NAMES)} are 1.0 and 0.0 beside them"
+        )
+
+
+def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
+    """Yield which sources a mixture leaves out, for it does not name them."""
+    left = [repr(name) for name in sources if name not in mixture.named]
+    if left and not (isinstance(mixture.weights, str) or mixture.omitted):
+        yield (
+            f"the mixture does not name {listed(left, NAMES)}: nothing is drawn from there; "
+            f"omitted=1 gives sources that it does not name a weight"
+        )
+
+
+def left_alone(minings: Iterable[tuple[str, str, int]]) -> Iterator[str]:
+    """Yield which mined negatives a run does not draw: source, recipe and anchors of each."""
+    for source, recipe, anchors in minings:
+        yield (
+            f"source {source!r}, recipe {recipe!r} draws at random, and the mined negatives of "
+            f"{anchors:,} anchors are not used: they came after this run was opened; a new run "
+            f"takes them"
+        )
+
+
+def _used_up(sampler: Sampler, dealt: Dealt, end: int) -> Iterator[str]:
+    """Yield which sources begin again before the end, more often than was asked for."""
+    planner, schedule = sampler._planner, sampler._planner.schedule
+    batch, asked = sampler.settings.global_batch, float(sampler.settings.epochs or 1)
+    if schedule.mixture.weights == "proportional":  # all begin again, and evenly
+        asked = max(asked, end / planner.epoch_length)
+    found = []
+    for leaf, (name, total) in enumerate(zip(schedule.sources, schedule.samples(end), strict=True)):
+        length, times = planner.length_of(name), 0.0
+        if length:
+            times = planner.epochs_of(name, total)
+        slack = max(0.1 * length, (ceil(log2(len(schedule.sources))) + 1) * len(dealt.steps))
+        if times * length > asked * length + slack:
+            of_source = partial(_samples_of, schedule, leaf)
+            step = bisect_left(range(end), length, key=of_source) // batch
+            found.append((step, f"{name!r} at about step {step:,} ({figure(times)} times)"))
+    if found:
+        yield (
+            f"used up before step {-(-end // batch):,}, and begun again: "
+            f"{listed((text for _, text in sorted(found)), NAMES)}"
+        )
+
+
+def _samples_of(schedule: Schedule, leaf: int, position: int) -> int:
+    return schedule.samples(position)[leaf]
+
+
+def _displaced(planner: Planner, end: int) -> Iterator[str]:
+    """Yield of which sources samples fit in no batch of their block, from some that are planned."""
+    names, planned = planner.schedule.sources, 0
+    displaced, spans = np.zeros(len(names), np.int64), [(0, end)]
+    if end > _PLANNED:
+        spans = sorted({planner.block(number * end // _BLOCKS) for number in range(_BLOCKS)})
+    for low, high in spans:
+        if planned < _PLANNED and high - low <= _LARGEST_BLOCK:
+            gave = planner.plan(low, min(high, end)).displaced
+            planned += min(high, end) - low
+            if gave is not None:
+                found = planner.sources[gave[gave >= 0]]
+                displaced += np.bincount(found, minlength=len(names))
+    due, times = planner.schedule.samples(end), end / max(planned, 1)
+    told = [
+        f"{counted(round(displaced[leaf] * times), 'sample')} of {names[leaf]!r} "
+        f"({percent(displaced[leaf] * times / max(due[leaf], 1))})"
+        for leaf in np.flatnonzero(displaced).tolist()
+    ]
+    if told:
+        more = "" if planned == end else f", estimated from {planned:,} samples"
+        yield (
+            f"{listed(told, NAMES)} repeat a text in every batch of their block, and others take "
+            f"their positions (displaced{more})"
+        )
+
+
+# -- where a saved run stands ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceStatus:
+    """What a run has drawn of a source; ``tokens`` by the mean of those counted, None if none."""
+
+    name: str
+    samples: int
+    share: float
+    declared: float
+    tokens: int | None
+    loss: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunStatus:
+    """Where a run stood at a save: steps of the last and next change of shares, steps a second."""
+
+    saved: Save
+    saved_at: datetime
+    mixture: Mixture
+    since: int
+    until: int | None
+    rate: float | None
+    loss_step: int | None
+    sources: list[SourceStatus]
+
+
+def run_status(
+    saved: Save, schedule: Schedule, saved_at: datetime, saves: Iterable[tuple[datetime, int]]
+) -> RunStatus:
+    """Return where a run stood, from its state file alone.
+
+    Args:
+        saved: The save.
+        schedule: Of the run, with the weights that were set during it.
+        saved_at: When the save was made.
+        saves: Time and step of others of the run.
+    """
+    step, changes = saved.step, [at for at, _ in schedule.changes]
+    losses, loss_step, (counted_to, counts) = dict[str, float](), None, saved.counts
+    if saved.losses is not None and saved.losses.num_rows:
+        names, of_each, steps = (saved.losses[n].to_pylist() for n in ("source", "loss", "step"))
+        losses, loss_step = dict(zip(names, of_each, strict=True)), steps[-1]
+    samples, before = (schedule.samples(at) for at in (saved.position, counted_to))
+    declared, sources = schedule.shares_at(step), []
+    for name in schedule.drawn:
+        drawn, of = samples[schedule.numbers[name]], before[schedule.numbers[name]]
+        tokens = counts.get(name, (0,))[0] * drawn // max(of, 1)
+        sources.append(
+            SourceStatus(
+                name=name,
+                samples=drawn,
+                share=drawn / max(saved.position, 1),
+                declared=declared[name],
+                tokens=tokens if counted_to or not saved.position else None,
+                loss=losses.get(name),
+            )
+        )
+    earlier = [save for save in saves if save[0] < saved_at and save[1] < step]
+    rate = None
+    if earlier:
+        rate = (step - max(earlier)[1]) / (saved_at - max(earlier)[0]).total_seconds()
+    return RunStatus(
+        saved=saved,
+        saved_at=saved_at,
+        mixture=schedule.mixture,
+        since=max(at for at in changes if at <= step),
+        until=min((at for at in changes if at > step), default=None),
+        rate=rate,
+        loss_step=loss_step,
+        sources=sorted(sources, key=lambda of: (-max(of.share, of.declared), of.name)),
+    )
+
+
+# -- what another mixture alters ------------------------------------------------------------------
+
+
+def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
+    """Return what another mixture alters of a run, as plain values.
+
+    ``first_step`` and ``first_position``: of the first sample that may be another, or None;
+    ``end_may_move``: whether a run of so many epochs draws from other sources, which make up an
+    epoch; ``shares``: before and after, of the sources and steps where they differ, each as that of
+    the first and of the last of these steps; ``lr_scale``: where that differs.
+    """
+    from duckplets.runs.versions import schedule_of
+
+    before, settings = sampler._planner.schedule, sampler.settings
+    mixture.check(settings.sources)
+    if isinstance(mixture.weights, str):
+        mixture = replace(mixture, lengths=sampler._planner.lengths(settings.sources))
+    after = schedule_of(replace(settings, mixture=mixture.to_dict()), before.events)
+    changed: int | None = sampler.first_change(after)
+    if changed == MAX_POSITION + 1:
+        changed = None
+    steps = sorted({step for schedule in (before, after) for step, _ in schedule.changes})
+    rows = []
+    for start, stop in pairwise([*steps, None]):
+        if start is None:
+            continue
+        ends = [(start, start + 1), (start if stop is None else stop - 1, stop or start + 1)]
+        one, two = ([schedule.parts(*end) for end in ends] for schedule in (before, after))
+        for leaf, name in enumerate(before.sources):
+            now, then = [a[leaf] for a in one], [a[leaf] for a in two]
+            if now != then:
+                row = {"start": start, "stop": stop, "source": name}
+                rows.append({**row, "before": now, "after": then})
+    scales = [
+        {"start_step": step, "before": factor, "after": other}
+        for step in sorted({0, *steps})
+        for factor, other in [(before.mixture.lr_scale(step), after.mixture.lr_scale(step))]
+        if factor != other
+    ]
+    batch, is_bounded = settings.global_batch, settings.epochs is not None
+    return {
+        "first_step": None if changed is None else changed // batch,
+        "first_position": changed,
+        "end_may_move": is_bounded and before.planned != after.planned,
+        "shares": rows,
+        "lr_scale": scales,
+    }
+
+
+# -- words and figures ----------------------------------------------------------------------------
 
 
 def swap_words(swaps: bool) -> str:

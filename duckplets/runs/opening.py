@@ -28,9 +28,9 @@ from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.runs import messages, mining_pins, negative_policy, state, versions
-from duckplets.runs.cautions import behind, left_alone, oddities, omitted, unsavable
 from duckplets.runs.default_mixture import Shares, shares
 from duckplets.runs.fingerprint import differing, refuse_mismatch
+from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.negative_policy import Drawn
 from duckplets.runs.pool_loading import Left, Named, empty_pools, read_streams, without_empty
 from duckplets.runs.reader import BatchReader
@@ -45,6 +45,7 @@ from duckplets.runs.settings import (
     overridden,
     saved_settings,
 )
+from duckplets.runs.state import behind, unsavable
 from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE
@@ -345,7 +346,9 @@ def _opened(
     odd = [*left_alone(sampler.unused), *oddities(planner)]
     odd += [] if vectors is None else vectors.notes
     if not settings.rank:
-        saved = behind(Path(str(database.path)), settings, state_path, position)
+        saved = behind(
+            Path(str(database.path)), settings.run, settings.fingerprint(), state_path, position
+        )
         sampler.notes += [*notes, *saved, *served.notes, *odd]
     return sampler
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -23,15 +22,15 @@ from duckplets.errors import MixtureError, SamplerError, StateMismatchError
 from duckplets.order.changes import Event
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.weights import Shares
+from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
-from duckplets.runs.cautions import Unused
 from duckplets.runs.fingerprint import Fingerprint, refuse_mismatch
 from duckplets.runs.losses import Losses, checked_losses
 from duckplets.runs.metrics import PhaseLog
-from duckplets.runs.outlook import Outlook
 from duckplets.runs.reader import BatchReader
-from duckplets.runs.settings import BehindNote, RunSettings
+from duckplets.runs.settings import RunSettings
+from duckplets.runs.state import BehindNote
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ class Sampler:
         self._settings, self._reader, self._planner = settings, reader, reader.planner
         self._position = 0
         self.notes: list[str] = []
-        self.unused: list[Unused] = []
+        self.unused: list[tuple[str, str, int]] = []
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
         self._saves: list[tuple[str | None, int, int]] | None = None  # in the file, once read
@@ -309,25 +308,19 @@ class Sampler:
         if steps is not None:
             most = MAX_POSITION // self._batch
             steps = integer("steps", steps, 0, most, say_high=False)
-        outlook = self._outlook
-        return outlook.forecast(outlook.positions(steps))
+        return forecasts.forecast(self, steps)
 
     def describe(self) -> str:
         """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
-        outlook, notes = self._outlook, list(self.notes)
-        notes += [warning for warning in outlook.warnings() if warning not in notes]
-        step = self._position // self._batch
-        return "\n".join([*outlook.described(step), *(f"note: {note}" for note in notes)])
+        notes = list(self.notes)
+        notes += [warning for warning in forecasts.warnings(self) if warning not in notes]
+        return "\n".join([*forecasts.described(self), *(f"note: {note}" for note in notes)])
 
     def _repr_html_(self) -> str:
         s = self._settings
         caption = f"Sampler {s.kind}, split {s.split}, run {s.run}, position {self._position:,}"
         lines = ([line] for line in self.describe().splitlines())
         return html_table(caption, ("what is drawn from here on",), lines)
-
-    @cached_property
-    def _outlook(self) -> Outlook:
-        return Outlook(self._settings, self._reader, self.unused)
 
     def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Yield the ids of positions ``start … stop-1`` in pieces; at least one, if empty."""

@@ -46,23 +46,6 @@ _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is r
 )
 
 
-class SavingNote(str):
-    """A note on a run that matters only to who saves it."""
-
-    __slots__ = ()
-
-
-class BehindNote(SavingNote):
-    """Says that a run begins before its latest save."""
-
-    __slots__ = ()
-
-
-def not_of_saving(notes: Iterable[str]) -> list[str]:
-    """Return the notes that matter also to who does not save."""
-    return [note for note in notes if not isinstance(note, SavingNote)]
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """Everything a run's order and batches follow from, as plain values.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.plain import StoredJson
-from duckplets.base.sanitize import listed
+from duckplets.base.sanitize import listed, shown
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
@@ -30,6 +30,7 @@ from duckplets.errors import (
     CorpusLockedError,
     DuckpletsError,
     MissingFileError,
+    SamplerError,
     StateMismatchError,
     nearest,
 )
@@ -338,6 +339,79 @@ def _reading(path: Path) -> Iterator[Database]:
     with for_a_moment(path, read_only=True) as database:
         migrate.check(database, "state")
         yield database
+
+
+# -- notes on saving -------------------------------------------------------------------------------
+
+
+class SavingNote(str):
+    """A note on a run that matters only to who saves it."""
+
+    __slots__ = ()
+
+
+class BehindNote(SavingNote):
+    """Says that a run begins before its latest save."""
+
+    __slots__ = ()
+
+
+def not_of_saving(notes: Iterable[str]) -> list[str]:
+    """Return the notes that matter also to who does not save."""
+    return [note for note in notes if not isinstance(note, SavingNote)]
+
+
+def behind(
+    corpus: Path, run: str, fingerprint: Fingerprint, path: Path, position: int
+) -> list[str]:
+    """Return that a run begins before its latest save, which a save would replace, if it does.
+
+    Args:
+        corpus: The corpus, or the folder of token shards.
+        run: Its name.
+        fingerprint: Of the run.
+        path: The state file.
+        position: Where the run begins.
+    """
+    try:
+        saved = saves_of(path, run, fingerprint)
+    except DuckpletsError as error:  # whoever saves is stopped by that; others need not be
+        return [SavingNote(f"this run cannot be saved in {shown(path)}: {error}")]
+    latest = [(at, step) for tag, at, step in saved if tag is None and at > position]
+    if not latest:
+        return []
+    of_run, options = [shown(repr(str(corpus)))], ["--resume"]
+    if run != "default":
+        of_run.append(shown(repr(run)))
+        options += ["--run", shlex.quote(run)]
+    if path != state_path(corpus):
+        of_run.append(f"state={shown(repr(str(path)))}")
+        options += ["--state", shlex.quote(str(path))]
+    ways = f"duckplets.resume({', '.join(of_run)})"
+    if corpus.is_file():
+        ways += f", or run: duckplets sample {' '.join([shlex.quote(str(corpus)), *options])}"
+    step = position // fingerprint["batch_size"]
+    return [
+        BehindNote(
+            f"run {run!r} was saved at step {latest[0][1]:,}; this run begins at step "
+            f"{step:,}, and saving it replaces that save. To go on from there call {ways}"
+        )
+    ]
+
+
+def unsavable(path: Path, *, asked: bool) -> list[str]:
+    """Return why a run cannot be saved in a file, if it cannot, where only reading may be meant.
+
+    Raises:
+        SamplerError: It was asked for.
+    """
+    why = migrate.unwritable(path)
+    told: list[str] = (
+        [SavingNote(f"this run cannot be saved in {shown(path)}: {why}")] if why else []
+    )
+    if told and asked:
+        raise SamplerError(f"{told[0]}; name another file")
+    return told
 
 
 # -- a save as plain values -----------------------------------------------------------------------

@@ -24,6 +24,7 @@ from duckplets.errors import StateMismatchError
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.samples.batch import Block
 from duckplets.samples.columns import DETAILS, fallbacks, negative_values, slot_names
+from duckplets.samples.expectation import mean_tokens
 from duckplets.samples.planned import Plan, without_negative
 from duckplets.samples.prefixes.prefixing import Prefixed, Prefixes, nothing
 from duckplets.samples.stream import Stream
@@ -131,9 +132,9 @@ class Fetcher:
             found[:, 2] = np.bincount(sources[gave], minlength=size)
         return found
 
-    def tokens(self, keys: Integers) -> Integers:
-        """Return how many tokens chunks have, prefixes not counted."""
-        return self._texts.tokens(keys)
+    def mean_tokens(self, stream: Stream, per_draw: int, *, swaps: bool) -> float:
+        """Return the tokens that a sample of a stream is expected to have, without prefixes."""
+        return mean_tokens(stream, self._texts.tokens, per_draw, swaps=swaps)
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.

@@ -30,11 +30,12 @@ from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
 from duckplets.runs import state as states
-from duckplets.runs.cautions import behind, omitted, unsavable
 from duckplets.runs.fingerprint import differing, refuse_mismatch
+from duckplets.runs.forecast import omitted
 from duckplets.runs.opening import accept_edited
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import saved_settings
+from duckplets.runs.state import behind, unsavable
 from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.locations import mirror
 from duckplets.tokens.manifest import ShardManifest
@@ -266,7 +267,7 @@ class TokenShards:
         )
         sampler = TokenSampler(settings, reader, path, open_source)
         if not settings.rank:
-            saved = behind(self.path, settings, path, position)
+            saved = behind(self.path, settings.run, settings.fingerprint(), path, position)
             sampler.notes += [*notes, *saved, *_cut(streams)]
         self._samplers.add(sampler)
         return sampler

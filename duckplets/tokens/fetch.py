@@ -133,6 +133,10 @@ class TokenFetcher:
             )
         return found
 
+    def mean_tokens(self, stream: TokenStream, per_draw: int, *, swaps: bool) -> float:
+        """Return the tokens that a row of a stream has on average."""
+        return stream.rows.tokens / len(stream)
+
     def fetch(self, plan: Plan, *, start: int, stop: int) -> TokenBlock:
         """Return the rows of a plan as the block of batches from ``start`` to ``stop``."""
         widths = [stream.rows.width for stream in self._streams]

@@ -1,4 +1,4 @@
-"""Plan which rows of tokens are at which positions, and say what a run of them draws."""
+"""Plan which rows of tokens are at which positions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from duckplets.base.arrays import Floats, Integers
+from duckplets.base.arrays import Integers
 from duckplets.order.buckets import BucketSchedule
 from duckplets.order.permute import key, ranks_at
 from duckplets.order.schedule import Schedule
-from duckplets.runs.outlook import Outlook
 from duckplets.samples.plan import Planner
 from duckplets.samples.planned import Plan
 from duckplets.samples.redrawn import Asked
@@ -123,16 +122,3 @@ class TokenPlanner(Planner):
             streams[at] = number
             rows[at], epochs[at] = self.rows[number].draw(index)
         return Plan(numbers, streams, [rows, epochs], [], np.zeros(len(numbers), bool))
-
-
-class TokenOutlook(Outlook):
-    """Work out what a run of token rows draws."""
-
-    @property
-    def _sample(self) -> str:
-        return "row"
-
-    def _tokens(self) -> Floats:
-        """Return the tokens of all rows of every stream."""
-        streams = cast(list[TokenStream], self._streams)
-        return np.array([stream.rows.tokens for stream in streams], np.float64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NoReturn, cast
 
 import pyarrow as pa
@@ -14,12 +13,10 @@ from duckplets.errors import SamplerError, nearest
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import batch_size_of
 from duckplets.runs.fingerprint import Fingerprint, digest
-from duckplets.runs.outlook import Outlook
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import RunSettings, checked_arguments, checked_ranks
 from duckplets.samples.batch import Batch
 from duckplets.tokens.batches import ARRAYS, TokenBatch
-from duckplets.tokens.planner import TokenOutlook
 
 _OVERRIDES = (  # arguments that may be given anew where a run is resumed
     *("mixture", "batch_size", "steps", "epochs", "rank", "world_size", "remainder", "prefetch"),
@@ -163,10 +160,6 @@ class TokenSampler(Sampler):
             SamplerError: A bounded run has no such positions.
         """
         return super().served(start, stop)
-
-    @cached_property
-    def _outlook(self) -> Outlook:
-        return TokenOutlook(self._settings, self._reader, [])
 
     def diagnostics(self, batch: Batch) -> dict[str, list[Any]]:
         """Refused: rows of tokens are no pairs of texts."""

@@ -36,7 +36,7 @@ import duckplets as dp
 from duckplets.cli.watch import page
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
-from duckplets.runs.run_status import Standing, standing
+from duckplets.runs.forecast import RunStatus, run_status
 from duckplets.runs.settings import saved_settings
 from duckplets.runs.versions import schedule_of
 
@@ -65,11 +65,11 @@ def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
     return sampler
 
 
-def seen(path: Path, run: str = "default", tag: str | None = None) -> Standing:
+def seen(path: Path, run: str = "default", tag: str | None = None) -> RunStatus:
     saved = state.load(path, run, tag)
     schedule = schedule_of(saved_settings(saved), saved.events)
     (row,) = [r for r in state.cursors(path) if r["run"] == run and r["tag"] == tag]
-    return standing(saved, schedule, row["saved_at"], [])
+    return run_status(saved, schedule, row["saved_at"], [])
 
 
 # ---- figures
@@ -92,16 +92,15 @@ def test_samples_of_sources_are_those_that_were_served(corpus: dp.Corpus, kind: 
             assert of.tokens == metrics[f"data/{of.name}/tokens"]
             assert of.declared == sampler._planner.schedule.shares_at(sampler.step)[of.name]
             assert of.share == of.samples / max(sampler.position, 1)
-        assert (found.step, found.position) == (sampler.step, sampler.position)
-        assert found.phase == sampler.mixture.phase(sampler.step)
-    assert (found.since, found.until, found.lr_scale) == (40, None, 0.5)
+        assert (found.saved.step, found.saved.position) == (sampler.step, sampler.position)
+    assert (found.since, found.until, found.mixture.lr_scale(found.saved.step)) == (40, None, 0.5)
 
 
 def test_a_run_of_many_sources_without_an_end_in_sight(corpus: dp.Corpus) -> None:
     trained(corpus, steps=1 << 50)
     found = seen(state.state_path(corpus.path), tag="half")
     assert {of.name: of.loss for of in found.sources} == {"a": 2.5 - 0.23, "b": None, "c": 1.0}
-    assert (found.loss_step, found.until, found.steps, found.rate) == (23, 40, 1 << 50, None)
+    assert (found.loss_step, found.until, found.rate) == (23, 40, None)
     many = [replace(of, name=f"{of.name}{i}") for of in found.sources for i in range(2000)]
     console = Console(width=80, file=StringIO())
     with console.capture() as printed:

@@ -341,7 +341,6 @@ def test_bounds_remainders_and_the_forecast(shards: dp.TokenShards) -> None:
         assert filled == -end % 16
         counts = Counter(source for batch in batches for source in batch["source"])
         forecast = shards.sampler(**arguments).forecast()
-        assert forecast.exact
         told = Counter[str]()
         for row in forecast.table.to_pylist():
             told[row["source"]] += row["samples"]
