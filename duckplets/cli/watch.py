@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -157,7 +157,7 @@ class _Watched:
         Raises:
             StateMismatchError: It is one over something else.
         """
-        from duckplets.runs.settings import saved_settings
+        from duckplets.runs.settings import RunSettings, saved_settings
         from duckplets.runs.versions import schedule_of
         from duckplets.tokens.dataset import TokenShards
         from duckplets.tokens.sampler import TokenSettings
@@ -168,11 +168,11 @@ class _Watched:
             raise StateMismatchError(f"run {run.run!r} of {self._path} is over {what}: give that")
         if of_tokens:
             shards = TokenShards(self._corpus)
-            settings = cast(TokenSettings, saved_settings(run, TokenSettings))
+            settings = saved_settings(run, TokenSettings)
             same = settings.folder.get("fingerprint") == shards.manifest.fingerprint
             self._compared(run, same=same)
             return shards.schedule(settings, run.events)
-        of_corpus = saved_settings(run)
+        of_corpus = saved_settings(run, RunSettings)
         if not self._is_compared:
             self._compare(run, of_corpus)
         return schedule_of(of_corpus, run.events)

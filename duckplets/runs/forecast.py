@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from duckplets.order.schedule import Schedule
     from duckplets.report.plots import Plot
     from duckplets.runs.sampler import Sampler
+    from duckplets.runs.samples import FetchesSamples
     from duckplets.runs.state import Save
-    from duckplets.samples.fetch import Fetcher
     from duckplets.samples.plan import Planner
     from duckplets.samples.stream import Stream
 
@@ -210,7 +210,7 @@ def _end(sampler: Sampler, steps: int | None) -> int:
     return min(begun * batch + epoch, last)
 
 
-def _table(planner: Planner, dealt: Dealt, fetcher: Fetcher) -> pa.Table:
+def _table(planner: Planner, dealt: Dealt, fetcher: FetchesSamples) -> pa.Table:
     streams, count = planner.streams, len(dealt.steps)
     anchors = np.array([len(stream) for stream in streams])
     per_draw, swaps = planner.samples_per_draw, planner.swaps

@@ -24,8 +24,8 @@ from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
+    from duckplets.runs.samples import FetchesSamples
     from duckplets.runs.state import Counts
-    from duckplets.samples.fetch import Fetcher
     from duckplets.samples.plan import Planner
     from duckplets.samples.planned import Plan
 
@@ -47,7 +47,7 @@ class SourceCounts:
         fetcher: Of the run.
     """
 
-    def __init__(self, planner: Planner, fetcher: Fetcher) -> None:
+    def __init__(self, planner: Planner, fetcher: FetchesSamples) -> None:
         self._planner, self._fetcher = planner, fetcher
         self._position = 0
         self._counts = np.zeros((len(planner.schedule.sources), 3), np.int64)
@@ -274,15 +274,26 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
     ``proximity``: 1/distance of the windows of anchor and positive where both are of one
     section, else None.
     """
+    need_texts(sampler, "diagnostics")
     first, slots = sampler._reader.fetcher.slots[0], sampler.text_columns
     if first not in slots:
         raise SamplerError(
             f"diagnostics compare texts with the {first}, which columns= left out; this run "
             f"has {', '.join(sampler._settings.columns)}"
         )
-    near = sampler._reader.fetcher.proximity(_plan_of(sampler, batch))
+    fetcher: Any = sampler._reader.fetcher
+    near = fetcher.proximity(_plan_of(sampler, batch))
     ordered = [first, *(slot for slot in slots if slot != first)]
     return {**similarities(batch, ordered), "proximity": near}
+
+
+def need_texts(sampler: Sampler, what: str) -> None:
+    """Refuse what is of texts, for a run over token shards."""
+    if sampler.settings.kind == "tokens":
+        raise SamplerError(
+            f"{what} is of texts, and this run serves tokens: iterate it, give a Trainer its "
+            f"to_hf(), or PyTorch's DataLoader a duckplets.torch.TokenDataset"
+        )
 
 
 def _plan_of(sampler: Sampler, batch: Batch) -> Plan:

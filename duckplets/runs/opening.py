@@ -8,13 +8,13 @@ recipe since changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from duckplets.base.arrays import Words
 from duckplets.db.database import Database
@@ -23,7 +23,6 @@ from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.order.mixture import Mixture, differences, mixture_of
-from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
@@ -57,6 +56,8 @@ from duckplets.serving.snapshot import Snapshot, fingerprint, serve
 
 Recipe = recipe_store.Recipe
 Found = tuple[list[Stream], list[Left]]
+AnySettings = TypeVar("AnySettings", bound=RunSettings)
+AnySampler = TypeVar("AnySampler", bound=Sampler)
 # What else can be done about stale minings than to mine again.
 _INSTEAD = (
     "; or draw at random instead, with by='random', or from these all the same, with "
@@ -177,13 +178,7 @@ def resume_run(
     given = dict(overrides)
     missing = checked_missing(given.pop("vectors")) if "vectors" in given else None
     saved = state.load(state_path, run, tag)
-    if saved.order_version != ORDER_VERSION:
-        raise StateMismatchError(
-            f"run {run!r} was saved with order version {saved.order_version}; this duckplets "
-            f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
-            f"version it was started with"
-        )
-    before = saved_settings(saved)
+    before = saved_settings(saved, RunSettings)
     versions.refuse_older(database, before)
     joining = versions.checked_version(database, before, version, saved.position)
     sources = versions.sources_with(database, before, joining)
@@ -194,40 +189,83 @@ def resume_run(
         splits=current.to_dict() if current else {},
         chunking=chunking_of(database),
     )
-    was, edited = None, dict[str, str]()
+    target, asked = (state_path, False) if save_to is None else (save_to, True)
+    notes = unsavable(target, asked=asked)
+
+    def opened(*, edited: bool) -> Sampler:
+        run, also = now, set[str]()
+        if joining is not None:
+            recipes, position = overrides.get("recipes"), saved.position
+            run = versions.with_version(
+                database, now, joining, position=position, events=saved.events, recipes=recipes
+            )
+        if edited and run.no_duplicates and run.epochs:
+            was = replace(run, mixture=before.mixture)
+            also = versions.schedule_of(was, saved.events).planned
+        return _opened(
+            database,
+            run,
+            saved.events,
+            target,
+            notes,
+            position=saved.position,
+            also=also,
+            snapshot=snapshot,
+        )
+
+    def joined(sampler: Sampler) -> None:
+        if joining is not None:
+            versions.tell(database, sampler, before)
+
+    return resumed(
+        saved,
+        before,
+        now,
+        opened,
+        lambda settings: versions.schedule_of(settings, saved.events),
+        allow_drift=allow_drift,
+        joined=joined,
+    )
+
+
+def resumed(
+    saved: state.Save,
+    before: AnySettings,
+    now: AnySettings,
+    opened: Callable[..., AnySampler],
+    schedule_of: Callable[[AnySettings], Schedule],
+    *,
+    allow_drift: Collection[str],
+    joined: Callable[[AnySampler], None] | None = None,
+) -> AnySampler:
+    """Open a saved run with settings of now, where they deal all samples so far as it did.
+
+    Args:
+        saved: The save.
+        before: Its settings.
+        now: Those that it is to go on with.
+        opened: Opens the run; ``edited``: whether its mixture is another.
+        schedule_of: Returns how settings deal, with the weights that were set.
+        allow_drift: Names of fingerprint fields that may differ.
+        joined: Notes what has joined the run.
+
+    Raises:
+        StateMismatchError: Something differs that must agree.
+    """
+    edited: dict[str, str] = {}
     if now.mixture != before.mixture and "mixture" not in allow_drift:
-        was = replace(now, mixture=before.mixture)
         mixtures = (Mixture.from_dict(settings.mixture) for settings in (before, now))
         edited = {"mixture": differences(*mixtures)}
     found = now.fingerprint()
     told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
     refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
-    target, asked = (state_path, False) if save_to is None else (save_to, True)
-    notes = unsavable(target, asked=asked)
-    if joining is not None:
-        recipes, position = overrides.get("recipes"), saved.position
-        now = versions.with_version(
-            database, now, joining, position=position, events=saved.events, recipes=recipes
-        )
-    also: set[str] = set()
-    if was is not None and now.no_duplicates and now.epochs:
-        also = versions.schedule_of(was, saved.events).planned
-    sampler = _opened(
-        database,
-        now,
-        saved.events,
-        target,
-        notes,
-        position=saved.position,
-        also=also,
-        snapshot=snapshot,
-    )
+    sampler = opened(edited=bool(edited))
     try:
-        if was is not None:
-            old = versions.schedule_of(replace(was, joins=sampler.settings.joins), saved.events)
-            accept_edited(sampler, old, saved.position, edited["mixture"])
-        if joining is not None:
-            versions.tell(database, sampler, before)
+        if edited:
+            was: Any = replace(sampler.settings, mixture=before.mixture)
+            _accept_edited(sampler, schedule_of(was), saved.position, edited["mixture"])
+        if joined is not None:
+            joined(sampler)
         sampler.go_on(
             saved.position,
             saved.events,
@@ -241,18 +279,8 @@ def resume_run(
     return sampler
 
 
-def accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
-    """Accept the mixture of a run for one that was saved with another.
-
-    Args:
-        sampler: Of the new mixture.
-        before: The schedule of the saved one, with all events.
-        position: Where the run was saved.
-        told: What differs between the mixtures.
-
-    Raises:
-        StateMismatchError: A sample before the position is another.
-    """
+def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
+    """Accept the mixture of a run for that of the schedule before, from a position on."""
     changed, batch = sampler.first_change(before), sampler.settings.global_batch
     sampler.changed_from = changed
     if changed < position:

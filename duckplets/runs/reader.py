@@ -24,8 +24,8 @@ from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import Schedule
 from duckplets.runs.metrics import SourceCounts
-from duckplets.samples.batch import Batch, Block, Tranche
-from duckplets.samples.fetch import Fetcher
+from duckplets.runs.samples import FetchesSamples, SampleBlock, SampleTranche
+from duckplets.samples.batch import Batch
 from duckplets.samples.plan import Planner
 from duckplets.samples.planned import joined
 
@@ -58,7 +58,7 @@ class BatchReader:
     def __init__(
         self,
         planner: Planner,
-        fetcher: Fetcher,
+        fetcher: FetchesSamples,
         part: RankPart,
         *,
         end: int | None,
@@ -74,13 +74,13 @@ class BatchReader:
         self._prefetch = prefetch
         self._block_bytes = block_bytes
         self._waits, self._waited = 0, 0.0  # for blocks that were not ready, in seconds
-        self._tranche: Tranche | None = None  # of the batch taken last
-        self._before: Tranche | None = None  # that of the batch before it, if another
+        self._tranche: SampleTranche | None = None  # of the batch taken last
+        self._before: SampleTranche | None = None  # that of the batch before it, if another
         self._is_closed = False
         self._begin()
 
     def _begin(self, *, alone: int = 0) -> None:
-        self._block: Block | None = None
+        self._block: SampleBlock | None = None
         prepare = self._preparation(self.end)
         if alone:
             prepare.sizes.begin_small()
@@ -120,7 +120,7 @@ class BatchReader:
         number = (start - block.start) // self.part.stride
         return self._batch(self._tranche_of(block, number), start, stop)
 
-    def _tranche_of(self, block: Block, number: int) -> Tranche:
+    def _tranche_of(self, block: SampleBlock, number: int) -> SampleTranche:
         """Return the tranche of a block's batch: the one of the batch before, if it has both.
 
         Whoever takes a batch mostly drops the one before it after that. So a tranche is let go one
@@ -139,13 +139,13 @@ class BatchReader:
         """Whether samples up to a position are those that were prepared."""
         return self._until is None or stop <= self._until
 
-    def _next_block(self, start: int) -> Block | None:
+    def _next_block(self, start: int) -> SampleBlock | None:
         if self._until is not None:
             self._until = None
             self._renew()
         return self._taken(start)
 
-    def _taken(self, start: int) -> Block | None:
+    def _taken(self, start: int) -> SampleBlock | None:
         try:
             with nullcontext() if self._blocks.is_ready(start) else self._waiting():
                 return self._blocks.take(start)
@@ -187,7 +187,7 @@ class BatchReader:
                 yield self._batch(tranche, begin, min(begin + self.part.batch, span[1]))
             start = span[1]
 
-    def _batch(self, tranche: Tranche, start: int, stop: int) -> Batch:
+    def _batch(self, tranche: SampleTranche, start: int, stop: int) -> Batch:
         position, after = self.part.slice(start, stop)
         low = (start - tranche.start) // self.part.stride * self.part.batch_size
         step = start // self.part.batch
@@ -251,13 +251,13 @@ class BatchReader:
             _leave(tranche)
 
 
-def _let_go(blocks: BlocksAhead[Block], fetcher: Fetcher) -> None:
+def _let_go(blocks: BlocksAhead[SampleBlock], fetcher: FetchesSamples) -> None:
     """Stop what nobody holds any more, without waiting."""
     blocks.stop()
     fetcher.drop()
 
 
-def _leave(tranche: weakref.ref[Tranche]) -> None:
+def _leave(tranche: weakref.ref[SampleTranche]) -> None:
     """Have a tranche leave its block, if somebody still has a batch of it."""
     if (held := tranche()) is not None:
         held.leave_block()
@@ -300,7 +300,7 @@ class BlockSizes:
         """Begin with one batch."""
         self._target = 1
 
-    def learn(self, block: Block, samples: int) -> None:
+    def learn(self, block: SampleBlock, samples: int) -> None:
         """Bound the next blocks by the size of this one's texts."""
         self._largest = max(1, self.most_bytes // max(1, block.nbytes // max(1, samples)))
 
@@ -317,11 +317,11 @@ class Preparation:
     """
 
     planner: Planner
-    fetcher: Fetcher
+    fetcher: FetchesSamples
     part: RankPart
     sizes: BlockSizes = field(repr=False)
 
-    def __call__(self, start: int, stop: int) -> Block:
+    def __call__(self, start: int, stop: int) -> SampleBlock:
         """Return the block of the batches from ``start`` to ``stop``.
 
         Raises:
@@ -330,7 +330,7 @@ class Preparation:
         with self.fetcher.sound():
             return self._block(start, stop)
 
-    def _block(self, start: int, stop: int) -> Block:
+    def _block(self, start: int, stop: int) -> SampleBlock:
         own = self.part.own(start, stop)
         plan = joined([self.planner.plan_at(part) for part in _cut(own)])
         block = self.fetcher.fetch(plan, start=start, stop=stop)

@@ -392,6 +392,7 @@ class Sampler:
 
     def hf_batch_sampler(self) -> Any:
         """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""
+        figures.need_texts(self, "hf_batch_sampler")
         return self._trainers.hf_batch_sampler(self)
 
     def hf_callback(self) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.plain import misfit
@@ -226,6 +226,9 @@ class RunSettings:
         return min(ends, default=None)
 
 
+AnySettings = TypeVar("AnySettings", bound=RunSettings)
+
+
 def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a sampler with plain integers and what its preset says of swapping.
 
@@ -286,12 +289,18 @@ def checked_empty(empty: Any) -> Empty | None:
     return cast("Empty | None", empty)
 
 
-def saved_settings(saved: Save, of: type[RunSettings] = RunSettings) -> RunSettings:
+def saved_settings(saved: Save, of: type[AnySettings]) -> AnySettings:
     """Return the settings of a saved run, which are of a class.
 
     Raises:
         StateMismatchError: They are damaged, or another version of duckplets saved it.
     """
+    if saved.order_version != ORDER_VERSION:
+        raise StateMismatchError(
+            f"run {saved.run!r} was saved with order version {saved.order_version}; this duckplets "
+            f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
+            f"version it was started with"
+        )
     shape = {name: _shape(hint) for name, hint in get_type_hints(of).items()}
     differ = sorted(shape.keys() ^ saved.settings)
     wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from duckplets.base.dropped import LiveSet
 from duckplets.base.locks import alone
@@ -26,13 +26,11 @@ from duckplets.errors import (
     nearest,
 )
 from duckplets.order.buckets import BucketSchedule
-from duckplets.order.mixture import Mixture, differences, mixture_of
-from duckplets.order.permute import ORDER_VERSION
+from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.runs import state as states
-from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.forecast import omitted
-from duckplets.runs.opening import accept_edited
+from duckplets.runs.opening import resumed
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import saved_settings
 from duckplets.runs.state import behind, unsavable
@@ -179,42 +177,28 @@ class TokenShards:
         """Open a saved run where it was saved; see ``duckplets.resume``."""
         path = self._state_path(state)
         saved = states.load(path, run, tag)
-        if saved.kind != "tokens" or saved.order_version != ORDER_VERSION:
+        if saved.kind != "tokens":
             raise StateMismatchError(
-                f"run {run!r} of {path} serves {saved.kind} in order version "
-                f"{saved.order_version}, and this would be tokens in order version {ORDER_VERSION}"
+                f"run {run!r} of {path} serves {saved.kind}, and this would be tokens"
             )
-        before = cast(TokenSettings, saved_settings(saved, TokenSettings))
+        before = saved_settings(saved, TokenSettings)
         if "mixture" in overrides:
-            overrides["mixture"] = self._mixture(overrides["mixture"]).to_dict()
+            mixture = self._mixture(overrides["mixture"])
+            mixture.check(before.sources)
+            overrides["mixture"] = mixture.to_dict()
         folder = {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
         now = replace(overridden(before, overrides), folder=folder)
         self._checked_split(now.split)
-        was, edited = None, {}
-        if now.mixture != before.mixture and "mixture" not in allow_drift:
-            Mixture.from_dict(now.mixture).check(now.sources)
-            was = self.schedule(replace(now, mixture=before.mixture), saved.events)
-            edited = {"mixture": differences(was.mixture, Mixture.from_dict(now.mixture))}
-        found = now.fingerprint()
-        told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
-        refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
         target = path if save_to is None else Path(save_to)
         notes = unsavable(target, asked=save_to is not None)
-        sampler = self._opened(now, target, notes, saved.events, saved.position)
-        try:
-            if was is not None:
-                accept_edited(sampler, was, saved.position, edited["mixture"])
-            sampler.go_on(
-                saved.position,
-                saved.events,
-                saved.counts,
-                drifted_from=saved.fingerprint,
-                losses=saved.losses,
-            )
-        except BaseException:
-            sampler.close()
-            raise
-        return sampler
+        return resumed(
+            saved,
+            before,
+            now,
+            lambda **_: self._opened(now, target, notes, saved.events, saved.position),
+            lambda settings: self.schedule(settings, saved.events),
+            allow_drift=allow_drift,
+        )
 
     def schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
         """Return how a run deals rows to sources, by its settings and weights that were set."""
@@ -259,7 +243,7 @@ class TokenShards:
         )
         reader = BatchReader(
             planner,
-            cast(Any, fetcher),  # what a reader asks of one, of rows of tokens
+            fetcher,
             settings.rank_part(),
             end=settings.end(planner.epoch_start),
             prefetch=settings.prefetch,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, cast
-
-import pyarrow as pa
+from typing import Any, cast
 
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError, nearest
@@ -15,7 +13,6 @@ from duckplets.order.ranks import batch_size_of
 from duckplets.runs.fingerprint import Fingerprint, digest
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import RunSettings, checked_arguments, checked_ranks
-from duckplets.samples.batch import Batch
 from duckplets.tokens.batches import ARRAYS, TokenBatch
 
 _OVERRIDES = (  # arguments that may be given anew where a run is resumed
@@ -79,7 +76,7 @@ def new_settings(
     columns += ["padded"] if arguments["remainder"] == "pad" else []
     return TokenSettings(
         **checked_arguments("texts", {**arguments, **_FIXED}),
-        kind=cast(Any, "tokens"),
+        kind="tokens",
         recipes={source: [recipe] for source in sources},
         optional={},
         sources=list(sources),
@@ -149,28 +146,3 @@ class TokenSampler(Sampler):
     def peek(self, steps: int) -> Iterator[TokenBatch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
         return cast(Iterator[TokenBatch], super().peek(steps))
-
-    def served(self, start: int, stop: int) -> pa.Table:
-        """Return the ids of positions ``start … stop-1`` of all ranks, worked out again.
-
-        Columns: ``step``, ``position``, ``source``, ``bucket`` (null unless batches are of one),
-        ``epoch`` and ``row`` of the source or bucket, ``record_ids`` of the texts in the row.
-
-        Raises:
-            SamplerError: A bounded run has no such positions.
-        """
-        return super().served(start, stop)
-
-    def diagnostics(self, batch: Batch) -> dict[str, list[Any]]:
-        """Refused: rows of tokens are no pairs of texts."""
-        return self._refuse("diagnostics")
-
-    def hf_batch_sampler(self) -> Any:
-        """Refused: sentence-transformers learn from texts."""
-        return self._refuse("hf_batch_sampler")
-
-    def _refuse(self, what: str) -> NoReturn:
-        raise SamplerError(
-            f"{what} is of texts, and this run serves tokens: iterate it, give a Trainer its "
-            f"to_hf(), or PyTorch's DataLoader a duckplets.torch.TokenDataset"
-        )

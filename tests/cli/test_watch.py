@@ -37,7 +37,7 @@ from duckplets.cli.watch import page
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
 from duckplets.runs.forecast import RunStatus, run_status
-from duckplets.runs.settings import saved_settings
+from duckplets.runs.settings import RunSettings, saved_settings
 from duckplets.runs.versions import schedule_of
 
 MIXTURE = dp.Mixture(
@@ -67,7 +67,7 @@ def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
 
 def seen(path: Path, run: str = "default", tag: str | None = None) -> RunStatus:
     saved = state.load(path, run, tag)
-    schedule = schedule_of(saved_settings(saved), saved.events)
+    schedule = schedule_of(saved_settings(saved, RunSettings), saved.events)
     (row,) = [r for r in state.cursors(path) if r["run"] == run and r["tag"] == tag]
     return run_status(saved, schedule, row["saved_at"], [])
 
