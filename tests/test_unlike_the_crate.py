@@ -313,13 +313,13 @@ KINDS = ["triplets", "pairs", "texts", "messages"]
 def test_resuming_goes_on_while_the_corpus_is_larger_than_any_buffer(
     kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    follow = blocks.BlockSizes.follow
+    follow = blocks.BlockMaker.follow
 
     def short(self: Any, start: int) -> tuple[int, int] | None:
         self._target = 16  # samples, instead of thousands
         return follow(self, start)
 
-    monkeypatch.setattr(blocks.BlockSizes, "follow", short)
+    monkeypatch.setattr(blocks.BlockMaker, "follow", short)
     path = tmp_path / "c.duckdb"
     for seed in range(often(3, less=1)):
         path.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
-from duckplets.runs import messages, mining_pins, negative_policy, state, versions
+from duckplets.runs import messages, negative_policy, state, versions
 from duckplets.runs.default_mixture import Shares, shares
 from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.forecast import left_alone, oddities, omitted
@@ -40,7 +40,6 @@ from duckplets.runs.settings import (
     RunSettings,
     check_overrides,
     checked_arguments,
-    checked_empty,
     overridden,
     saved_settings,
 )
@@ -84,7 +83,8 @@ def open_run(
 
     ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
     """
-    arguments, empty = checked_arguments(kind, arguments), checked_empty(empty)
+    arguments = checked_arguments(kind, {**arguments, "empty": empty})
+    del arguments["empty"]
     missing = checked_missing(arguments.pop("vectors", "error"))
     notes = unsavable(state_path, asked=not beside)
     split = splits.checked_split(arguments["split"])
@@ -153,7 +153,9 @@ def open_run(
         database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
     )
     needed, stale = schedule.drawn, bool(allow_stale)
-    pins = mining_pins.pins(database, settings, drawn, needed, allow_stale=stale, instead=_INSTEAD)
+    pins = negative_policy.pins(
+        database, settings, drawn, needed, allow_stale=stale, instead=_INSTEAD
+    )
     settings = replace(settings, candidates=pins)
     notes += [] if kind in SINGLE else negative_policy.notes(database, settings, needed)
     given_recipes = {r.name for s in resolved for r in s.recipes} if recipes else set[str]()
@@ -370,7 +372,7 @@ def _opened(
     reader = BatchReader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
     open_source = partial(versions.add_source, settings, planner, read)
     sampler = Sampler(settings, reader, state_path, open_source)
-    sampler.unused = mining_pins.unused(database, settings, planner.streams)
+    sampler.unused = negative_policy.unused_minings(database, settings, planner.streams)
     odd = [*left_alone(sampler.unused), *oddities(planner)]
     odd += [] if vectors is None else vectors.notes
     if not settings.rank:

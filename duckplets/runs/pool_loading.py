@@ -21,7 +21,7 @@ from duckplets.pools.labels import Kinds, labels_of
 from duckplets.pools.read import NoAnchorError, PoolReader
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
-from duckplets.runs import mining_pins, negative_policy
+from duckplets.runs import negative_policy
 from duckplets.runs.default_mixture import counted
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
@@ -235,7 +235,9 @@ def _compiled(
     database: Database, settings: RunSettings, source: str, recipe: Recipe, kinds: Kinds
 ) -> tuple[CompiledPool, mining_store.Mining | None]:
     mined = isinstance(recipe, TripletRecipe) and recipe.mined
-    mining = mining_pins.pinned(database, settings, source, recipe.name) if mined else None
+    mining = (
+        negative_policy.pinned_mining(database, settings, source, recipe.name) if mined else None
+    )
     pool = compile_pool(
         recipe,
         source=source,

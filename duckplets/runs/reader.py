@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 from duckplets.base.arrays import Integers
@@ -81,20 +81,15 @@ class BatchReader:
 
     def _begin(self, *, alone: int = 0) -> None:
         self._block: SampleBlock | None = None
-        prepare = self._preparation(self.end)
+        maker = self._maker(self.end)
         if alone:
-            prepare.sizes.begin_small()
-        self._blocks = BlocksAhead(prepare, prepare.sizes.follow, self._prefetch, alone=alone)
+            maker.begin_small()
+        self._blocks = BlocksAhead(maker, maker.follow, self._prefetch, alone=alone)
         # Dropping a reader ends its thread and its connection, as closing it does.
         self._dropped = when_dropped(self, partial(_let_go, self._blocks, self.fetcher))
 
-    def _preparation(self, end: int | None) -> Preparation:
-        return Preparation(
-            self.planner,
-            self.fetcher,
-            self.part,
-            BlockSizes(self.part, end, self.planner.needs_all, self._block_bytes),
-        )
+    def _maker(self, end: int | None) -> BlockMaker:
+        return BlockMaker(self.planner, self.fetcher, self.part, end, self._block_bytes)
 
     def check_open(self) -> None:
         """Refuse to read after this was closed.
@@ -112,11 +107,12 @@ class BatchReader:
         """Return the batch that begins at a position."""
         self.check_open()
         stop, block = self.stop_of(start), self._block
-        if block is None or not block.start <= start < block.stop or not self._is_sound(stop):
+        is_stale = self._until is not None and stop > self._until
+        if block is None or not block.start <= start < block.stop or is_stale:
             block = self._block = self._next_block(start)
         if block is None or block.stop < stop:
             with self._waiting():
-                block = self._preparation(self.end)(start, stop)
+                block = self._maker(self.end)(start, stop)
         number = (start - block.start) // self.part.stride
         return self._batch(self._tranche_of(block, number), start, stop)
 
@@ -135,17 +131,12 @@ class BatchReader:
             return self._tranche
         return tranche
 
-    def _is_sound(self, stop: int) -> bool:
-        """Whether samples up to a position are those that were prepared."""
-        return self._until is None or stop <= self._until
-
     def _next_block(self, start: int) -> SampleBlock | None:
         if self._until is not None:
             self._until = None
-            self._renew()
-        return self._taken(start)
-
-    def _taken(self, start: int) -> SampleBlock | None:
+            self._blocks.stop()
+            forget(self._dropped)
+            self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
         try:
             with nullcontext() if self._blocks.is_ready(start) else self._waiting():
                 return self._blocks.take(start)
@@ -171,15 +162,15 @@ class BatchReader:
         """Return the batch that begins at a position, whatever is prepared."""
         self.check_open()
         stop = self.stop_of(start)
-        block = self._preparation(self.end)(start, stop)
+        block = self._maker(self.end)(start, stop)
         return self._batch(block.tranche(0, self.part.batch_size), start, stop)
 
     def between(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches that begin from ``start`` on before ``stop``."""
         self.check_open()
-        prepare = self._preparation(self.bounded(stop))
-        while span := prepare.sizes.follow(start):
-            block, tranche = prepare(*span), None
+        maker = self._maker(self.bounded(stop))
+        while span := maker.follow(start):
+            block, tranche = maker(*span), None
             for number, begin in enumerate(self.part.batches(*span).tolist()):
                 row = number * self.part.batch_size
                 if tranche is None or not tranche.is_of(block, row):
@@ -228,11 +219,6 @@ class BatchReader:
         self._until = position if self._until is None else min(position, self._until)
         self._blocks.stop()
 
-    def _renew(self) -> None:
-        self._blocks.stop()
-        forget(self._dropped)
-        self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
-
     def close(self) -> None:
         """Stop preparing and close the connection."""
         self._block = None
@@ -240,15 +226,12 @@ class BatchReader:
             self._is_closed = True
             forget(self._dropped)
             self._blocks.close()
-            self._leave_tranches()
+            # Batches that somebody keeps hold no block, nor what it is read from.
+            kept = [weakref.ref(tranche) for tranche in (self._before, self._tranche) if tranche]
+            self._before = self._tranche = None
+            for tranche in kept:
+                _leave(tranche)
             self.fetcher.close()
-
-    def _leave_tranches(self) -> None:
-        """Let batches that somebody keeps hold no block, nor what it is read from."""
-        kept = [weakref.ref(tranche) for tranche in (self._before, self._tranche) if tranche]
-        self._before = self._tranche = None
-        for tranche in kept:
-            _leave(tranche)
 
 
 def _let_go(blocks: BlocksAhead[SampleBlock], fetcher: FetchesSamples) -> None:
@@ -263,63 +246,40 @@ def _leave(tranche: weakref.ref[SampleTranche]) -> None:
         held.leave_block()
 
 
-@dataclass
-class BlockSizes:
-    """How many positions each block goes over.
+class BlockMaker:
+    """Plans and fetches blocks, in the background or at once; they grow to what memory allows."""
 
-    Attributes:
-        part: What the reader takes of them.
-        end: The position a bounded run ends at, or None.
-        plans_all: Whether blocks are planned with all that lies between their batches.
-        most_bytes: Of what is fetched for one, about.
-    """
-
-    part: RankPart
-    end: int | None
-    plans_all: bool = False
-    most_bytes: int = _BLOCK_BYTES
-    _target: int = _FIRST_BLOCK
-    _largest: int = _LARGEST_BLOCK
-    _next: int | None = None  # where the last one ended
+    def __init__(
+        self,
+        planner: Planner,
+        fetcher: FetchesSamples,
+        part: RankPart,
+        end: int | None,
+        most_bytes: int = _BLOCK_BYTES,
+    ) -> None:
+        self._planner, self._fetcher, self.part, self.end = planner, fetcher, part, end
+        self._most_bytes = most_bytes  # of what is fetched for one, about
+        self._target, self._largest = _FIRST_BLOCK, _LARGEST_BLOCK
+        self._next: int | None = None  # where the last one ended
 
     def follow(self, start: int) -> tuple[int, int] | None:
         """Return the block that begins at a position; None at the end of the run."""
-        if self.end is not None and start >= self.end:
+        part, end = self.part, self.end
+        if end is not None and start >= end:
             return None
         if start != self._next:  # the cursor has jumped, and is to come to its batch soon
             self._target = min(self._target, _FIRST_BLOCK)
         samples = min(self._target, self._largest)
-        most = _LARGEST_SPAN if self.plans_all else _FARTHEST
-        batches = min(samples // self.part.batch_size, most // self.part.stride)
-        self._target = min(max(self._target, self.part.batch_size) * _GROWTH, _LARGEST_BLOCK)
-        stop = start + max(1, batches) * self.part.stride
-        self._next = stop if self.end is None else min(stop, self.end)
+        most = _LARGEST_SPAN if self._planner.needs_all else _FARTHEST
+        batches = min(samples // part.batch_size, most // part.stride)
+        self._target = min(max(self._target, part.batch_size) * _GROWTH, _LARGEST_BLOCK)
+        stop = start + max(1, batches) * part.stride
+        self._next = stop if end is None else min(stop, end)
         return start, self._next
 
     def begin_small(self) -> None:
         """Begin with one batch."""
         self._target = 1
-
-    def learn(self, block: SampleBlock, samples: int) -> None:
-        """Bound the next blocks by the size of this one's texts."""
-        self._largest = max(1, self.most_bytes // max(1, block.nbytes // max(1, samples)))
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """Plan and fetch blocks, in the background or at once.
-
-    Attributes:
-        planner: Of the run.
-        fetcher: Of the run.
-        part: What the reader takes.
-        sizes: Learn from every block.
-    """
-
-    planner: Planner
-    fetcher: FetchesSamples
-    part: RankPart
-    sizes: BlockSizes = field(repr=False)
 
     def __call__(self, start: int, stop: int) -> SampleBlock:
         """Return the block of the batches from ``start`` to ``stop``.
@@ -327,14 +287,11 @@ class Preparation:
         Raises:
             DamagedFileError: What is mapped does not fit together.
         """
-        with self.fetcher.sound():
-            return self._block(start, stop)
-
-    def _block(self, start: int, stop: int) -> SampleBlock:
         own = self.part.own(start, stop)
-        plan = joined([self.planner.plan_at(part) for part in _cut(own)])
-        block = self.fetcher.fetch(plan, start=start, stop=stop)
-        self.sizes.learn(block, len(own))
+        with self._fetcher.sound():
+            plan = joined([self._planner.plan_at(part) for part in _cut(own)])
+            block = self._fetcher.fetch(plan, start=start, stop=stop)
+        self._largest = max(1, self._most_bytes // max(1, block.nbytes // max(1, len(own))))
         return block
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from duckplets.base.checks import MAX_POSITION, checked_name, integer
+from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.plain import misfit
-from duckplets.base.sanitize import shown
+from duckplets.base.settings import Bounds, Name, checked
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import RankPart, batch_size_of
@@ -31,13 +31,19 @@ Pairs = Literal["labelled", "drawn"]
 
 _MOST_SAMPLES = 1 << 22  # in a batch of all ranks: of what is planned at once
 _MOST_RANKS = 1 << 20
-_BOUNDS = {  # least and most
-    "batch_size": (1, 1 << 20),
-    "negatives": (1, 1024),
-    "prefetch": (0, 64),  # blocks, each of up to 192 MB of text
-    "steps": (0, MAX_POSITION),
-    "epochs": (0, MAX_POSITION),
-    "seed": (-(1 << 63), (1 << 64) - 1),
+_ARGUMENTS: dict[str, Any] = {
+    "kind": Kind,
+    "batch_size": Annotated[int, Bounds(1, 1 << 20)],
+    "negatives": Annotated[int, Bounds(1, 1024)],
+    "prefetch": Annotated[int, Bounds(0, 64)],  # blocks, each of up to 192 MB of text
+    "steps": Annotated[int, Bounds(0, MAX_POSITION)] | None,
+    "epochs": Annotated[int, Bounds(0, MAX_POSITION)] | None,
+    "seed": Annotated[int, Bounds(-(1 << 63), (1 << 64) - 1)],
+    "remainder": Remainder,
+    "no_duplicates": NoDuplicates,
+    "prefixes": bool,
+    "empty": Empty | None,
+    "run": Annotated[str, Name(slash=True)],
 }
 _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
@@ -235,15 +241,11 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
     Raises:
         SamplerError: One is not.
     """
-    if kind not in get_args(Kind):
-        raise SamplerError(
-            f"kind={kind!r}{nearest(str(kind), get_args(Kind))}: give one of "
-            f"{', '.join(get_args(Kind))}"
-        )
+    given = {"kind": kind, **arguments}
     plain = {
-        name: integer(name, arguments[name], low, high, say_high=False)
-        for name, (low, high) in _BOUNDS.items()
-        if arguments[name] is not None or name not in ("steps", "epochs")
+        name: checked(name, given[name], declared, SamplerError)
+        for name, declared in _ARGUMENTS.items()
+        if name in given
     }
     plain |= checked_ranks(arguments["rank"], arguments["world_size"])
     if plain["batch_size"] * plain["world_size"] > _MOST_SAMPLES:
@@ -251,42 +253,22 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
             f"batch_size={plain['batch_size']} of each of world_size={plain['world_size']} ranks: "
             f"a batch of all ranks has at most {_MOST_SAMPLES:,} samples; give less of one of them"
         )
-    if arguments["remainder"] not in get_args(Remainder):
-        raise SamplerError(
-            f"remainder={arguments['remainder']!r}: give one of {', '.join(get_args(Remainder))}"
-        )
-    by, apart = checked_by(arguments.get("by")), arguments["no_duplicates"]
+    by, apart = checked_by(arguments.get("by")), plain["no_duplicates"]
     if by is not None and kind in SINGLE:
         raise SamplerError(f"by={by!r}: {kind} have no negatives; leave it out")
-    if not (isinstance(apart, bool) or apart == "negatives"):
-        raise SamplerError(f"no_duplicates={apart!r}: give False, True or 'negatives'")
     if apart == "negatives" and kind in SINGLE:
         raise SamplerError(f"no_duplicates='negatives': {kind} have none; give False or True")
     if kind in SINGLE and arguments["negatives"] != 1:
         raise SamplerError(f"negatives: {kind} have none; leave it at 1")
-    if not isinstance(arguments.get("prefixes", True), bool):
-        raise SamplerError(f"prefixes={arguments['prefixes']!r}: give True or False")
     pairs = arguments.get("pairs")
     if pairs is not None and (kind != "pairs" or pairs not in get_args(Pairs)):
         what = "give 'labelled' or 'drawn'" if kind == "pairs" else f"{kind} are no pairs"
         raise SamplerError(f"pairs={pairs!r}: {what}; or leave it out")
-    run = arguments["run"]
-    checked_name(f"run={shown(repr(run))}", run, SamplerError, slash=True)
+    del plain["kind"]
     preset = checked_preset(arguments.get("preset"))
     swap = is_swapped(arguments.get("swap"), preset)
     others = {"by": by, "preset": preset, "swap": swap}
     return dict(arguments) | plain | others
-
-
-def checked_empty(empty: Any) -> Empty | None:
-    """Return what becomes of sources and recipes that find no anchor.
-
-    Raises:
-        SamplerError: It says neither.
-    """
-    if empty is not None and empty not in get_args(Empty):
-        raise SamplerError(f"empty={empty!r}: give 'error' or 'skip', or leave it out")
-    return cast("Empty | None", empty)
 
 
 def saved_settings(saved: Save, of: type[AnySettings]) -> AnySettings:

@@ -27,7 +27,7 @@ from duckplets.order.schedule import Events, Schedule
 from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
-from duckplets.runs import messages, mining_pins, negative_policy
+from duckplets.runs import messages, negative_policy
 from duckplets.runs.default_mixture import shares
 from duckplets.runs.pool_loading import empty_pools
 from duckplets.runs.settings import RunSettings
@@ -296,7 +296,7 @@ def with_version(
     drawn |= negative_policy.with_mined(database, made, of_fresh)
     begins_here = _with_join(made, len(made.joins), step=position // settings.global_batch)
     needed = _schedule(begins_here, len(made.joins), events).planned
-    pins = mining_pins.pins(database, made.versions[-1], drawn, needed, allow_stale=False)
+    pins = negative_policy.pins(database, made.versions[-1], drawn, needed, allow_stale=False)
     return _with_join(made, len(made.joins), candidates=pins)
 
 

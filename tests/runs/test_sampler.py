@@ -81,7 +81,7 @@ def test_blocks_do_not_show(
             stop = stop if self.end is None else min(stop, self.end)
             return (start, stop) if stop > start else None
 
-        monkeypatch.setattr("duckplets.runs.reader.BlockSizes.follow", follow)
+        monkeypatch.setattr("duckplets.runs.reader.BlockMaker.follow", follow)
         cut = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), STEPS)]
         assert cut == whole
 
@@ -354,7 +354,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"epochs": 1.5}, dp.SamplerError, "epochs"),
     ({"negatives": 0}, dp.SamplerError, "negatives=0"),
     ({"prefetch": -1}, dp.SamplerError, "prefetch"),
-    ({"remainder": "wrap"}, dp.SamplerError, "keep, drop, pad"),
+    ({"remainder": "wrap"}, dp.SamplerError, "'keep', 'drop' or 'pad'"),
     ({"columns": ["anchr"]}, dp.SamplerError, "did you mean 'anchor'"),
     ({"run": ""}, dp.SamplerError, "run=''"),
     ({"mixture": {"c": 1}}, dp.MixtureError, "no source 'c'"),

@@ -221,7 +221,7 @@ def test_ranks_and_blocks_do_not_show(corpus: dp.Corpus, monkeypatch: pytest.Mon
     def follow(self: Any, start: int) -> tuple[int, int]:
         return start, start + (1 + start % 5) * self.part.stride
 
-    monkeypatch.setattr("duckplets.runs.reader.BlockSizes.follow", follow)
+    monkeypatch.setattr("duckplets.runs.reader.BlockMaker.follow", follow)
     assert [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), SHOWN)] == whole
 
 
