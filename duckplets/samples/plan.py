@@ -23,9 +23,15 @@ from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 from duckplets.order.weights import exact_weights
 from duckplets.samples.negative_request import AT_RANDOM
-from duckplets.samples.no_duplicates import BLOCK_BATCHES, arranged
-from duckplets.samples.planned import Plan, joined, spread
-from duckplets.samples.redrawn import Asked, Drawn, OneBatch, one_batch, redraw, settle
+from duckplets.samples.no_duplicates import (
+    BLOCK_BATCHES,
+    OneBatch,
+    arranged,
+    one_batch,
+    redraw,
+    settle,
+)
+from duckplets.samples.planned import Asked, Drawn, Plan, joined, spread
 from duckplets.samples.stream import Stream
 
 _KNOWN = 1 << 17  # samples of a block that is kept

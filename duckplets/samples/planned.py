@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.samples.negative_request import AT_RANDOM
+from duckplets.samples.negative_request import AT_RANDOM, FoundNegatives, Wanting, blank
+
+if TYPE_CHECKING:
+    from duckplets.samples.stream import Stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +129,115 @@ def without_negative(plan: Plan) -> Flags:
 
 def _by_turns(columns: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(columns, axis=1).reshape(-1)
+
+
+# -- samples, and what their negatives may be drawn from again ------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The draws of one stream among others: which ``rows``, and they themselves."""
+
+    rows: Integers
+    stream: Stream
+    wanting: Wanting
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Planned samples, and what their negatives may be drawn from again.
+
+    Attributes:
+        plan: The samples. Negatives are replaced in its arrays.
+        draws: Row of the draw that each sample is of.
+        shifts: What to add to a column of a sample for the number of the negative in its draw.
+        asked: Draws by stream.
+        count: How many draws there are.
+    """
+
+    plan: Plan
+    draws: Integers
+    shifts: Integers
+    asked: Sequence[Asked]
+    count: int
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def part(self, rows: slice | Integers) -> Drawn:
+        """Return some of the samples."""
+        return replace(
+            self, plan=self.plan.part(rows), draws=self.draws[rows], shifts=self.shifts[rows]
+        )
+
+    def joined(self, other: Drawn) -> Drawn:
+        """Return these samples and others after them."""
+        more = (replace(asked, rows=asked.rows + self.count) for asked in other.asked)
+        return Drawn(
+            joined([self.plan, other.plan]),
+            np.concatenate([self.draws, other.draws + self.count]),
+            np.concatenate([self.shifts, other.shifts]),
+            [*self.asked, *more],
+            self.count + other.count,
+        )
+
+    @cached_property
+    def free(self) -> Flags:
+        """Which texts may be drawn again: shape (slots, samples)."""
+        found = np.zeros((len(self.plan.hashes), len(self)), dtype=bool)
+        if self.plan.labels is None:
+            found[2:] = True
+        else:
+            found[1] = ~without_negative(self.plan)
+        return found
+
+    @cached_property
+    def fixed(self) -> list[set[int]]:
+        """The texts of every sample that are not drawn again."""
+        texts, free = np.stack(self.plan.hashes).T.tolist(), self.free.T.tolist()
+        rows = zip(texts, free, strict=True)
+        return [{t for t, may in zip(*row, strict=True) if not may} for row in rows]
+
+    @cached_property
+    def _owners(self) -> tuple[Integers, Integers]:
+        """For every draw which of ``asked`` it is in, and where there."""
+        part, at = np.zeros(self.count, np.int64), np.zeros(self.count, np.int64)
+        for number, asked in enumerate(self.asked):
+            part[asked.rows] = number
+            at[asked.rows] = np.arange(len(asked.rows))
+        return part, at
+
+    def again(
+        self, rows: Integers, columns: Integers, attempt: int
+    ) -> tuple[FoundNegatives, Flags]:
+        """Return other negatives for some columns of samples, and which of them are legal."""
+        found, legal = blank(len(rows)), np.zeros(len(rows), dtype=bool)
+        draws, slots = self.draws[rows], self.shifts[rows] + columns
+        parts, at = (of[draws] for of in self._owners)
+        for part, slot in {*zip(parts.tolist(), slots.tolist(), strict=True)}:
+            (mine,) = np.nonzero((parts == part) & (slots == slot))
+            asked = self.asked[part]
+            drawn, legal[mine] = asked.stream.again(asked.wanting.part(at[mine]), slot, attempt)
+            found.put(mine, drawn)
+        return found, legal
+
+    def options(self, row: int) -> FoundNegatives:
+        """Return all negatives that a sample may have, each text once."""
+        part, at = (of[self.draws[row : row + 1]] for of in self._owners)
+        asked = self.asked[int(part[0])]
+        return asked.stream.options(asked.wanting.part(at))
+
+    def stream_of(self, row: int) -> Stream:
+        """Return the stream that a sample with negatives is of."""
+        return self.asked[int(self._owners[0][self.draws[row]])].stream
+
+    def put(self, rows: Integers, columns: Integers, found: FoundNegatives) -> None:
+        """Give samples other negatives."""
+        plan = self.plan
+        for column in np.unique(columns).tolist():
+            here = columns == column
+            plan.chunks[column][rows[here]] = found.chunks[here]
+            plan.hashes[column][rows[here]] = found.hashes[here]
+            if plan.candidates is not None:
+                told = plan.candidates[column - len(plan.chunks) + len(plan.candidates)]
+                told[rows[here]] = found.told[here]

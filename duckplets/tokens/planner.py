@@ -14,8 +14,7 @@ from duckplets.order.buckets import BucketSchedule
 from duckplets.order.permute import key, ranks_at
 from duckplets.order.schedule import Schedule
 from duckplets.samples.plan import Planner
-from duckplets.samples.planned import Plan
-from duckplets.samples.redrawn import Asked
+from duckplets.samples.planned import Asked, Plan
 from duckplets.tokens.rows import TokenRows
 
 

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from duckplets.base.arrays import Integers
 from duckplets.order.permute import below, hashed, key, mix
 from duckplets.samples.no_duplicates import BLOCK_BATCHES, arranged
-from duckplets.samples.planned import Plan
-from duckplets.samples.redrawn import Drawn
+from duckplets.samples.planned import Drawn, Plan
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -173,7 +172,7 @@ def test_labels_go_with_their_samples() -> None:
     texts = np.arange(40).reshape(20, 2)
     texts[3] = texts[2]
     labels = np.arange(20) % 3
-    plan = replace(plan_of(texts), labels=labels, given=labels >= 0)
+    plan = replace(plan_of(texts), labels=labels, given=True)
     found = check(plan, 5)
     assert found.labels is not None
     assert found.labels.tolist() == labels[found.chunks[0] // 2].tolist()
