@@ -210,13 +210,7 @@ def _nothing_in(evaluation: _Evaluation, texts: int, n: int) -> str:
 
 
 class _Matches:
-    """What of each record is in the evaluation set, as far as was looked.
-
-    Attributes:
-        count: N-grams of it that are; int64[n], by place.
-        number: The text of the evaluation set that has the first of them first.
-        ngram: That one, where there is any.
-    """
+    """What of each record is in the evaluation set, as far as was looked."""
 
     def __init__(self, texts: LiveTexts, n: int) -> None:
         self._texts = texts
@@ -274,15 +268,7 @@ def _store(
 
 @dataclass(kw_only=True, slots=True)
 class _Evaluation:
-    """What the records of a corpus are compared with.
-
-    Attributes:
-        name: As it is told and stored.
-        judged: Which records are compared with it, as ``LiveTexts.of`` takes it.
-        texts: Gives its texts, with their numbers.
-        places_of: Where texts of some numbers stand.
-        skipped: Rows without usable text, by reason, once the texts were read.
-    """
+    """What the records of a corpus are compared with."""
 
     name: str
     judged: dict[str, Any]
@@ -294,11 +280,7 @@ class _Evaluation:
 def _evaluation_of(
     database: Database, version: int, against: Any, text: str | Sequence[str] | None
 ) -> _Evaluation:
-    """Return what is meant by ``against``; see ``Corpus.decontaminate``.
-
-    Raises:
-        SourceError, SplitError: It names nothing that is there.
-    """
+    """Return what is meant by ``against``; see ``Corpus.decontaminate``."""
     columns = [text] if isinstance(text, str) else list(text or ())
     names = [row[0] for row in database.run("recipes/store/sources", {"version": version})]
     if isinstance(against, str) and (against in _BEFORE or against in names):

@@ -202,12 +202,7 @@ class _Judging:
     def _measured(
         self, found: Iterable[tuple[Any, pa.Array]], *, is_unjudged: bool = False
     ) -> Iterator[tuple[Any, pa.Array, pa.Table]]:
-        """Yield what comes with texts, the texts, and their metrics.
-
-        Args:
-            found: What comes with some texts, and these.
-            is_unjudged: Whether rows come with the texts, of which the gates ask more.
-        """
+        """Yield what comes with texts, the texts, and their metrics."""
 
         def rows_of(item: tuple[Any, pa.Array]) -> pa.Table:
             with_texts, texts = item
@@ -361,11 +356,7 @@ class _Judging:
             self.database.run("quality/judge/change")
 
     def _completed(self, batch: pa.RecordBatch, missing: Any) -> pa.StructArray:
-        """Return metrics of all rows, after measuring some from the stored texts.
-
-        Raises:
-            QualityError: The text of one was not kept.
-        """
+        """Return metrics of all rows, after measuring some from the stored texts."""
         lost = missing & ~batch["has_text"].to_numpy(zero_copy_only=False)
         if lost.any():
             row = batch.slice(int(np.flatnonzero(lost)[0]), 1).to_pylist()[0]
@@ -396,10 +387,7 @@ class _Judging:
         return pa.concat_arrays([batch["metrics"], metrics]).take(pa.array(index))
 
     def _merged(self, before: pa.StructArray, now: pa.Table, kinds: pa.Array) -> pa.StructArray:
-        """Return metrics, those as they were measured now that lacked before.
-
-        The others stay: of a redacted text what was taken out can be counted no more.
-        """
+        """Return metrics, those as they were measured now that lacked before."""
         coded = kinds.fill_null("").dictionary_encode()
         codes = coded.indices.to_numpy()
         lacking = [self._lacking(kind) for kind in coded.dictionary.to_pylist()]

@@ -226,11 +226,7 @@ def _morsels(texts: pa.Array) -> pa.Table:
 
 
 def _pieces(texts: pa.Array) -> tuple[pa.Array, Integers]:
-    """Cut large texts at line breaks, for their lines take many times as much in SQL.
-
-    Returns:
-        Texts and pieces of texts, without the line breaks between those; the text of each.
-    """
+    """Cut large texts at line breaks, for their lines take many times as much in SQL."""
     large = pc.greater(pc.binary_length(texts), _LARGE).to_numpy(zero_copy_only=False)
     if not large.any():
         return texts, np.arange(len(texts))
@@ -336,47 +332,20 @@ def _flexible(phrase: str) -> str:
     return r"\s+".join(map(re.escape, phrase.split()))
 
 
-# What stands for a letter, beside itself; a star stands for any vowel.
-_LOOKALIKES = {
-    "a": "4@*",
-    "b": "8",
-    "e": "3*",
-    "g": "9",
-    "i": "1!|*",
-    "l": "1|",
-    "o": "0*",
-    "s": "5$z",
-    "t": "7+",
-    "u": "v*",
-    "z": "2",
-}
-
-
 _NOTHING = r"[^\s\S]"  # is found nowhere
 
 
 def _profane(words: WordFile) -> dict[str, Any]:
     found = [term for _, term in words.terms]
-    single = "|".join(_obfuscated(word) for word in found if " " not in word)
+    single = "|".join(re.escape(word) for word in found if " " not in word)
     several = "|".join(_flexible(phrase) for phrase in found if " " in phrase)
     return {
         # Around a word stands what is no letter.
-        "words": rf"[^\pL\pN@$]*(?:{single or _NOTHING})(?:['’]s)?[^\pL\pN]*",
+        "words": rf"[^\pL\pN]*(?:{single or _NOTHING})(?:['’]s)?[^\pL\pN]*",
         "phrases": rf"\b(?:{several})\b" if several else _NOTHING,
         "longest": 300,
         "apart": r"[-/,;:.…_&()\"“”]+",
     }
-
-
-def _obfuscated(word: str) -> str:
-    """Return a pattern for a word with look-alikes, repeated letters, and marks between them."""
-    parts = []
-    for run in re.finditer(r"(.)\1*", word):
-        letter, least = run[1], len(run[0])
-        each = re.escape(letter) + "".join(re.escape(c) for c in _LOOKALIKES.get(letter, ""))
-        times = "+" if least == 1 else f"{{{least},}}"
-        parts.append(f"[{each}]{times}" if least == 1 else rf"(?:[{each}][._*-]*){times}")
-    return r"[._*-]*".join(parts)
 
 
 # -- the rest -------------------------------------------------------------------------------------

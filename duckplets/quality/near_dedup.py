@@ -231,12 +231,7 @@ class _Links:
             self._compare(batch["one"].to_numpy(), batch["place"].to_numpy())
 
     def clusters(self) -> pa.Table:
-        """Return all records that are linked to another, by cluster, the survivor first.
-
-        Returns:
-            ``place`` of each, ``cluster``, from 1, whether it is the ``survivor``, and its
-            ``similarity`` to that one.
-        """
+        """Return all records that are linked to another, by cluster, the survivor first."""
         size = np.bincount(self.first, minlength=len(self.first))
         places = np.flatnonzero(size[self.first] > 1)
         places = places[np.lexsort((places, self.first[places]))]

@@ -62,15 +62,7 @@ Kinds = tuple[Literal["email", "phone", "ssn", "ipv4", "card"], ...]
 
 
 def _rule(gate: str | None, *of: str, off: Any = None, **presets: Any) -> Any:
-    """Declare a setting.
-
-    Args:
-        gate: Whose rule it is; None for what only says how to measure.
-        of: The metrics that it is compared with: one, or a share of the first in the second. Less
-            than ``min_…`` fails, and more than ``max_…``; what compares otherwise is in ``decide``.
-        off: Its value where neither the caller nor the preset gives one.
-        presets: Its values by preset.
-    """
+    """Declare a setting."""
     facts = {"gate": gate, "of": of, "off": off, "presets": presets}
     return field(default=_PRESET, metadata=facts)
 
@@ -111,7 +103,7 @@ class Quality:
             hide. Not looked for are names, IPv6 and postal addresses, full-width digits and ``＠``,
             e-mail addresses with letters beyond ASCII, and numbers over several lines.
         max_pii_density: Of personal data.
-        profanity: A file with a word or phrase a line; variants such as ``sh1t`` are found, too.
+        profanity: A file with a word or phrase a line, found whatever their case.
         max_profanity_density: Of these words.
         copyright: Phrases of which none may stand in a text, whatever their case; () for off.
         min_words: Tokens that are not punctuation. From here on down to ``min_stop_words``: Gopher.

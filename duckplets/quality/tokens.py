@@ -78,15 +78,7 @@ def _windows(texts: pa.Array) -> Iterator[pa.Array]:
 
 
 class _Tokens(NamedTuple):
-    """Tokens of several texts.
-
-    Attributes:
-        number: An id that equal tokens share, int32[n].
-        length: In characters, int32[n].
-        text: Index of the text, ascending, int32[n].
-        first: The first token of each text, and the end; shape (texts + 1,).
-        kinds: What has each id: tokens, and gaps between them.
-    """
+    """Tokens of several texts."""
 
     number: Integers32
     length: Integers32
@@ -355,16 +347,7 @@ def _of_first(tokens: _Tokens, ends: Integers32, n: int) -> Integers:
 
 
 def _read_again(place: Integers32, group: Integers32, n: int) -> Integers32:
-    """Return where a reader meets an n-gram again, going on after it each time.
-
-    What is passed over is not known later, so it is one step after the other: for each kind of
-    n-gram, and for each that is met again, of which there are few beside the places.
-
-    Args:
-        place: First tokens of n-grams that stand in a text several times, ascending.
-        group: What equal n-grams share.
-        n: Tokens of each.
-    """
+    """Return where a reader meets an n-gram again, going on after it each time."""
     known = bytearray(int(group.max(initial=-1)) + 1)
     groups, after = group.data, _after(place, n).data  # lists take four times as much
     met, at, count = [], 0, len(place)

@@ -176,11 +176,7 @@ def _folder(what: str, given: Any) -> Path:
 
 
 def _checked(tables: Mapping[Any, Any], folder: Path, where: str) -> list[DataSet]:
-    """Return the data sets that tables by name describe.
-
-    Raises:
-        SourceError: There is none, or something in them is wrong.
-    """
+    """Return the data sets that tables by name describe."""
     if not tables:
         raise SourceError(f"{where}no data sets are given; give keys such as file_name by name")
     problems: list[str] = []

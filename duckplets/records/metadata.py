@@ -78,11 +78,7 @@ def generator(purpose: int, index: int) -> Generator:
 
 
 class _PhiloxKey(ISpawnableSeedSequence):
-    """Gives Philox its key, the hash of a seed and an index.
-
-    The same generator as from ``Philox(key=[purpose, index])``, which takes three times as long
-    because it asks the machine for entropy first; and ``Generator.spawn`` follows from the key.
-    """
+    """Gives Philox its key, the hash of a seed and an index."""
 
     def __init__(self, purpose: int, index: int) -> None:
         self._key = (purpose, index)

@@ -221,7 +221,7 @@ JOIN quality_terms ON quality_terms.term = counted.term
 GROUP BY counted.place
 
 -- name: profanity
--- Words of a list in texts, whatever stands for their letters, and its phrases.
+-- Words of a list in texts, and its phrases.
 -- Parameters: $words, $phrases (regular expressions), $apart (what words are cut at), $longest
 --     (characters that stand between white space; what is longer is no word).
 -- Rows: one for each of `quality_texts` (place, text) that has any, in any order.

@@ -123,7 +123,7 @@ LOOKS_PERSONAL = {
     "an at sign": ("@decorator", "a@b"),
     "pi": ("3.14159",),
 }
-OBSCURE = ("damn", "D4MN", "d*mn", "daaamn", "d.a.m.n", "dämn"[:1] + "@mn", "damn's", "(damn)!")
+PROFANE_WORDS = ("damn", "DAMN", "damn's", "(damn)!", "damn/it")
 INNOCENT = ("damnation", "goddamned", "amn", "dam")
 
 
@@ -211,7 +211,7 @@ def planted() -> dict[str, list[Planted]]:
         kinds[name] = [line(sentences(*words), PRIVATE)]
     for name, words in LOOKS_PERSONAL.items():
         kinds[name] = [line(sentences(*words, seed=15))]
-    for word in OBSCURE:
+    for word in PROFANE_WORDS:
         kinds[f"profane {word}"] = [line(sentences(word, seed=16), PROFANE)]
     for code, foreign in LANGUAGES.items():
         kinds[f"language {code}"] = [line(foreign, FOREIGN)]

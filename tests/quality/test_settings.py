@@ -117,7 +117,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"max_pii_density": float("nan")}, "max_pii_density=nan"),
     ({"max_pii_density": True}, "max_pii_density=True"),
     ({"duplicates": 1}, "duplicates=1: give True or False"),
-    ({"pii": "drop"}, "pii='drop': give 'reject' or 'redact' or None"),
+    ({"pii": "drop"}, "pii='drop': give 'reject', 'redact' or None"),
     ({"pii_kinds": ("email", "phones")}, "did you mean 'phone'"),
     ({"pii_kinds": ()}, "pii_kinds"),
     ({"copyright": "©"}, "copyright='©': give a list of texts"),
