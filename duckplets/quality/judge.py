@@ -3,7 +3,7 @@
     judgements ─metrics, those that are missing measured→ decide ─settle→ what changes ─apply→
     a new version: records removed, records made of rejected rows
 
-The decision that matters: rows are judged again in the order in which they came, all of them at
+Rows are judged again in the order in which they came, all of them at
 once. So the result is that of an intake by the new thresholds, and a row that is good now takes the
 place of later copies of itself.
 """

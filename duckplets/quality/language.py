@@ -2,7 +2,7 @@
 
     texts ─prefix→ beginnings ─letters→ long enough ─detector→ (code, probability)
 
-The decision that matters: only a beginning of fixed length is looked at. A detector's time grows
+Only a beginning of fixed length is looked at. A detector's time grows
 with the text (6,300 texts a second of 200 characters, 1,370 of 4,000), its answer hardly changes.
 Probabilities are rounded to four places, so that another machine's arithmetic gives the same.
 """

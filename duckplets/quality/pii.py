@@ -2,7 +2,7 @@ r"""Say what personal data looks like, count it, and take it out of texts.
 
     text ─RE2 in SQL→ candidates ─Luhn, public networks→ counts        text ─the same→ [EMAIL] …
 
-The decision that matters: one table of patterns, read alike by DuckDB's RE2 and by Python: nothing
+One table of patterns, read alike by DuckDB's RE2 and by Python: nothing
 but ASCII digits and words, no look-around. So what is counted is what is taken out. Texts are
 searched in SQL; Python goes through those alone in which something was found, in time that grows
 with the text: patterns of numbers are bounded, and addresses are found from their ``@``, for

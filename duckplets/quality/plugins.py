@@ -2,7 +2,7 @@
 
     name, function, version ─register→ looked up by settings that name it ─call→ checked values
 
-The decision that matters: settings store the name and the version, never the function. So what was
+Settings store the name and the version, never the function. So what was
 decided says by which version, and another version counts as something else that is to be measured.
 """
 

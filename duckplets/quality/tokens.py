@@ -2,7 +2,7 @@
 
     texts ─bytes, flags→ kinds ─joins→ tokens ─dictionary→ ids ─pairs→ n-grams ─groups→ repeats
 
-The decision that matters: an (n+1)-gram repeats only where both its n-grams do. So all pairs of a
+An (n+1)-gram repeats only where both its n-grams do. So all pairs of a
 block are sorted once, and every longer n-gram is looked for among what is left, which in ordinary
 text is little. Ids are exact, so no two n-grams are taken for one.
 
