@@ -24,7 +24,6 @@ __all__ = [
     "detected",
     "detector",
     "gate",
-    "is_registered",
     "judged",
     "names",
     "register_all",
@@ -126,11 +125,6 @@ def _check(what: str, name: str, function: Any, version: str) -> None:
         )
 
 
-def is_registered(name: str) -> bool:
-    """Tell whether there is a gate of that name."""
-    return name in _GATES
-
-
 def names() -> tuple[str, ...]:
     """Return the names of all gates."""
     return tuple(_GATES)
@@ -151,12 +145,12 @@ def gate(name: str) -> Gate:
     Raises:
         QualityError: There is none of that name.
     """
-    if name not in _GATES:
-        raise QualityError(
-            f"gate {name!r} is not registered{nearest(name, _GATES)}; before that call "
-            f"dp.register_gate({name!r}, function, version='1')"
-        )
-    return _GATES[name]
+    if name in _GATES:
+        return _GATES[name]
+    raise QualityError(
+        f"gate {name!r} is not registered{nearest(name, _GATES)}; before that call "
+        f"dp.register_gate({name!r}, function, version='1')"
+    )
 
 
 def detector(name: str) -> Detector:
@@ -165,38 +159,30 @@ def detector(name: str) -> Detector:
     Raises:
         QualityError: There is none of that name.
     """
-    if name not in _DETECTORS:
-        known = ["py3langid", *_DETECTORS]
-        raise QualityError(
-            f"detector={name!r} is not registered{nearest(name, known)}; known: "
-            f"{', '.join(known)}; before that call dp.register_detector({name!r}, function, "
-            f"version='1', languages=...)"
-        )
-    return _DETECTORS[name]
+    if name in _DETECTORS:
+        return _DETECTORS[name]
+    known = ["py3langid", *_DETECTORS]
+    raise QualityError(
+        f"detector={name!r} is not registered{nearest(name, known)}; known: {', '.join(known)}; "
+        f"before that call dp.register_detector({name!r}, function, version='1', languages=...)"
+    )
 
 
 def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
     """Call a gate and return its values as numbers, True as 1.
 
-    Args:
-        name: Of the gate.
-        texts: What to call it with.
-        alone: Whether it is named by itself, and so has to return bools.
+    Named by itself (``alone``) it has to return bools.
 
     Raises:
         QualityError: It raised an error, or returned something else than a value a text.
     """
     values = _call("gate", name, gate(name).function, texts)
-    kinds: tuple[type, ...] = (bool, np.bool_)
-    if not alone:
-        kinds += (int, float, np.integer, np.floating)
+    kinds = (bool, np.bool_) if alone else (bool, np.bool_, int, float, np.integer, np.floating)
     for value in values:
         if not isinstance(value, kinds) or not math.isfinite(float(cast("Any", value))):
-            advice = (
-                f"bools, or compare it in a condition such as '{name} < 0.5'"
-                if alone
-                else "bools or finite numbers"
-            )
+            advice = "bools or finite numbers"
+            if alone:
+                advice = f"bools, or compare it in a condition such as '{name} < 0.5'"
             raise QualityError(f"gate {name!r} returned {shown(repr(value))}: expected {advice}")
     return [float(value) for value in values]
 
