@@ -170,6 +170,7 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
         found["sha256"], found["bytes"] = digests_of(texts)
         if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to hold less
             found |= tokens.counts(texts, _SAMPLE)
+            pa.default_memory_pool().release_unused()
             found |= _by_sql(database, texts, quality)
         else:
             with ThreadPoolExecutor(1, "duckplets-quality") as pool:
