@@ -241,7 +241,7 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
     Raises:
         SamplerError: One is not.
     """
-    given = {"kind": kind, **arguments}
+    given = {**arguments, "kind": kind}
     plain = {
         name: checked(name, given[name], declared, SamplerError)
         for name, declared in _ARGUMENTS.items()

@@ -399,9 +399,9 @@ def test_a_state_file_elsewhere(toy: str) -> None:
 def test_an_old_state_file_is_migrated_by_the_command_its_error_names(
     toy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("duckplets.db.migrate.migrations", lambda kind: migrations(kind)[:1])
-        create(Path("s.duckdb"), "state")
+    create(Path("s.duckdb"), "state")
+    later = (2, "0002_later.sql", "COMMENT ON TABLE saves IS 'Saves';")
+    monkeypatch.setattr("duckplets.db.migrate.migrations", lambda kind: [*migrations(kind), later])
     said = error("cursor", "list", toy, "--state", "s.duckdb")
     assert "duckplets migrate s.duckdb" in said
     assert ok("migrate", "s.duckdb").startswith("s.duckdb: applied 0002_")
