@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import typer
@@ -19,64 +19,65 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-T = TypeVar("T")
-
-# Command: the module that has a function of that name.
-_COMMANDS = {
-    "demo": "demo",
-    "ingest": "ingest",
-    "acquire": "quality",
-    "split": "ingest",
-    "chunk": "chunk",
-    "deduplicate": "repeats",
-    "decontaminate": "repeats",
-    "index": "mining",
-    "mine": "mining",
-    "search": "mining",
-    "embed": "embed",
-    "export": "mining",
-    "shard": "tokens",
-    "verify": "tokens",
-    "sql": "recipes",
-    "pool": "recipes",
-    "sample": "sample",
-    "plan": "sample",
-    "served": "sample",
-    "forecast": "forecast",
-    "watch": "watch",
-    "status": "maintenance",
-    "capacity": "maintenance",
-    "report": "report",
-    "judge": "quality",
-    "quality": "quality",
-    "show": "show",
-    "remove": "maintenance",
-    "compact": "maintenance",
-    "prepare": "maintenance",
-    "migrate": "maintenance",
-    "doctor": "maintenance",
+# By what one does: each command with the module that has a function of that name, and the first
+# line of its docstring, so that a list of them needs no module.
+_COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    "Bring text in": {
+        "demo": ("demo", "Do the main job on text that every Python ships."),
+        "ingest": ("ingest", "Store the records of files, through gates or without."),
+        "split": ("ingest", "Assign every record to train, validation or test."),
+        "chunk": ("chunk", "Cut the sections into windows with other settings."),
+        "quality": ("quality", "Tell what gates accepted and rejected, and judge anew."),
+        "deduplicate": ("quality", "Find records whose texts are equal or nearly so."),
+        "decontaminate": ("quality", "Find records that an evaluation set shares text with."),
+    },
+    "Look": {
+        "status": ("maintenance", "Show what is in a corpus: sources, splits, pools, runs."),
+        "show": ("show", "Show records with their sections, or samples."),
+        "search": ("mining", "Show the sections that fit a text best."),
+        "sql": ("recipes", "Print the statement of a recipe's pool, or its rows."),
+        "capacity": ("maintenance", "Estimate how many samples each source and split has."),
+        "report": ("report", "Make one HTML page of a corpus to look at."),
+    },
+    "Recipes and negatives": {
+        "recipe": ("", "Keep recipes in a corpus: add, list, show, remove."),
+        "mine": ("mining", "Mine hard negatives by BM25, where they are missing."),
+        "export": ("mining", "Write mined negatives or an evaluation set for a trainer."),
+        "embed": ("tokens", "Give a vector to every text that has none yet."),
+    },
+    "Train": {
+        "forecast": ("forecast", "Print what a run will draw, or what a mixture alters."),
+        "sample": ("sample", "Write samples as JSON lines or Parquet."),
+        "served": ("sample", "Print the ids of what a saved run served or will serve."),
+        "watch": ("watch", "Show where a run stands, once a second."),
+        "cursor": ("", "Look at saved runs, or forget them: list, reset."),
+        "tokenizer": ("", "Make a tokenizer for a corpus: train."),
+        "shard": ("tokens", "Write the texts of a corpus as token shards."),
+        "verify": ("tokens", "Compare token shards with their manifest."),
+    },
+    "Keep in order": {
+        "remove": ("maintenance", "Remove a source from the newest version of a corpus."),
+        "compact": ("maintenance", "Rewrite a corpus without what no run needs any more."),
+        "prepare": ("maintenance", "Make the snapshot of a corpus that runs are served from."),
+        "migrate": ("maintenance", "Bring a corpus and its state file to this schema."),
+        "doctor": ("maintenance", "Check the environment and a corpus."),
+    },
 }
 _GROUPS = {
-    "tokenizer": ("Make a tokenizer for a corpus: train.", {"train": "tokens.train"}),
-    "recipe": (
-        "Keep recipes in a corpus: add, list, show, remove.",
-        {
-            "add": "recipes.add_recipes",
-            "list": "recipes.list_recipes",
-            "show": "recipes.show",
-            "remove": "recipes.remove",
-        },
-    ),
-    "cursor": (
-        "Look at saved runs, or forget them: list, reset.",
-        {"list": "maintenance.list_cursors", "reset": "maintenance.reset"},
-    ),
+    "tokenizer": {"train": "tokens.train"},
+    "recipe": {
+        "add": "recipes.add_recipes",
+        "list": "recipes.list_recipes",
+        "show": "recipes.show",
+        "remove": "recipes.remove",
+    },
+    "cursor": {"list": "maintenance.list_cursors", "reset": "maintenance.reset"},
 }
 # What may take long, and can be logged.
 _LONG = {
-    *("demo", "ingest", "acquire", "split", "chunk", "deduplicate", "decontaminate", "index"),
-    *("mine", "embed", "export", "shard", "verify", "sample", "report", "judge", "remove"),
-    *("compact", "prepare", "tokenizer train"),
+    *("demo", "ingest", "split", "chunk", "deduplicate", "decontaminate", "mine", "embed"),
+    *("export", "shard", "verify", "sample", "report", "quality", "remove", "compact"),
+    *("prepare", "tokenizer train"),
 }
 _HELP = (
     "Text corpora in one DuckDB file, and recipes that turn them into training batches.\n\n"
@@ -128,31 +129,26 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
     """Return the application; of one that is called, only what the words of the call need.
 
     Typer takes 3 ms for a command with its options, beside what its module imports. A list of all
-    commands needs no options.
+    commands needs no module.
     """
     from duckplets.cli.app import add, list_only, new_app, start
 
     first, second = [*(called or ()), "", ""][:2]
-    every = first not in _COMMANDS and first not in _GROUPS
-    is_list = called is not None and {*called}.isdisjoint({*_COMMANDS, *_GROUPS})
-    put = list_only if is_list else add
-    made = new_app(_HELP, completion=True)
+    known = {name: home for group in _COMMANDS.values() for name, home in group.items()}
+    is_list = called is not None and {*called}.isdisjoint(known)
+    made = new_app(_HELP, completion=True, panels={k: list(v) for k, v in _COMMANDS.items()})
     made.callback()(start)
-    for name, home in _called(_COMMANDS, first, every=every).items():
-        put(made, name, _command(f"{home}.{name.replace('-', '_')}"), long=name in _LONG)
-    for name, (description, verbs) in _called(_GROUPS, first, every=every).items():
-        group = new_app(description)
-        made.add_typer(group, name=name)
-        for verb, where in _called(verbs, second, every=second not in verbs).items():
-            put(group, verb, _command(where), long=f"{name} {verb}" in _LONG)
+    for name, (module, told) in known.items() if first not in known else [(first, known[first])]:
+        if is_list:
+            list_only(made, name, told)
+        elif name not in _GROUPS:
+            command = getattr(import_module(f"duckplets.cli.{module}"), name)
+            add(made, name, command, long=name in _LONG)
+        else:
+            group, verbs = new_app(told), _GROUPS[name]
+            made.add_typer(group, name=name)
+            for verb in verbs if second not in verbs else [second]:
+                home, _, function = verbs[verb].partition(".")
+                command = getattr(import_module(f"duckplets.cli.{home}"), function)
+                add(group, verb, command, long=f"{name} {verb}" in _LONG)
     return made
-
-
-def _called(commands: Mapping[str, T], word: str, *, every: bool) -> Mapping[str, T]:
-    """Return the command of a word, if it is one, or every command."""
-    return commands if every else {word: commands[word]} if word in commands else {}
-
-
-def _command(where: str) -> Any:
-    module, name = where.split(".")
-    return getattr(import_module(f"duckplets.cli.{module}"), name)

@@ -3,7 +3,7 @@
 Data goes to stdout, talk and progress to stderr. Exit codes: 0, 1 for an error (one line on
 stderr, a traceback only with ``--debug``), 2 for wrong usage (Typer's), 130 after Ctrl-C and 141
 when the reader of stdout is gone, as the shell has them. Whatever came from outside is written by
-``duckplets.base.sanitize``. Errors name the arguments of Python; here they become options.
+``duckplets.base.sanitize``. Errors are printed as they are, by the names of arguments in Python.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import functools
 import inspect
 import io
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
@@ -45,15 +44,21 @@ _USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer names those of wrong us
 _debug = False
 
 
-def new_app(description: str, *, completion: bool = False) -> typer.Typer:
+def new_app(
+    description: str,
+    *,
+    completion: bool = False,
+    panels: Mapping[str, Sequence[str]] | None = None,
+) -> typer.Typer:
     """Return an application, or a group of commands, with plain help.
 
     Args:
         description: What its help begins with.
         completion: Whether it has the options that install shell completion.
+        panels: The names of its commands, below what they are for.
     """
     return typer.Typer(
-        cls=_Group,
+        cls=type("_Panels", (_Group,), {"panels": panels or {}}),
         help=description,
         rich_markup_mode=None,
         no_args_is_help=True,
@@ -63,7 +68,22 @@ def new_app(description: str, *, completion: bool = False) -> typer.Typer:
 
 
 class _Group(TyperGroup):
-    """A group of commands that refuses wrong usage without repeating what acts on a terminal."""
+    """A group of commands that refuses wrong usage without repeating what acts on a terminal.
+
+    Attributes:
+        panels: The names of commands, below what they are for; without any they are one list.
+    """
+
+    panels: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    def format_commands(self, context: Any, formatter: Any) -> None:
+        for title, names in (self.panels or {"Commands": list(self.commands)}).items():
+            there = [(name, self.commands[name]) for name in names if name in self.commands]
+            most = formatter.width - 6 - max((len(name) for name, _ in there), default=0)
+            if there:
+                with formatter.section(title):
+                    rows = [(name, command.get_short_help_str(most)) for name, command in there]
+                    formatter.write_dl(rows)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         with _harmless_usage():
@@ -83,8 +103,8 @@ def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool
 
         given = chain.from_iterable(v if isinstance(v, list) else [v] for v in options.values())
         with (
-            boundary(guarded),
-            said(lambda text: say(in_options(text, guarded))),
+            boundary(),
+            said(say),
             logged(log_file, apart_from=[*given]),
         ):
             command(**options)
@@ -103,9 +123,9 @@ def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool
     app.command(name, help=_help(command))(guarded)
 
 
-def list_only(app: typer.Typer, name: str, command: Callable[..., None], **_: bool) -> None:
-    """Register the name and the help of a command that is listed and not called."""
-    app.command(name, help=_help(command))(lambda: None)
+def list_only(app: typer.Typer, name: str, told: str) -> None:
+    """Register the name and the first line of a command that is listed and not called."""
+    app.command(name, help=told)(lambda: None)
 
 
 def _print_version(wanted: bool) -> None:
@@ -162,26 +182,9 @@ def existing(corpus: Path) -> Path:
 # -- errors ---------------------------------------------------------------------------------------
 
 
-class _AsWrittenError(DuckpletsError):
-    """An error about a file that users write: it names the keys that stand there, not options."""
-
-
 @contextmanager
-def as_written() -> Iterator[None]:
-    """Leave the names in errors as they are: those of keys in a file that is being read."""
-    try:
-        yield
-    except DuckpletsError as error:
-        raise _AsWrittenError(str(error)) from error
-
-
-@contextmanager
-def boundary(command: Callable[..., None] | None = None) -> Iterator[None]:
-    """Turn every exception into one line on stderr, in the options of a command, and an exit code.
-
-    Args:
-        command: The one that runs; errors name its arguments.
-    """
+def boundary() -> Iterator[None]:
+    """Turn every exception into one line on stderr, and an exit code."""
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -199,10 +202,8 @@ def boundary(command: Callable[..., None] | None = None) -> Iterator[None]:
             _give_up_stdout()
         if _debug:
             raise
-        text = _text_of(error)
-        if command is not None and not isinstance(error, _AsWrittenError):
-            text = in_options(text, command)
-        say(f"error: {' '.join(line.strip() for line in harmless(text).splitlines())}")
+        text = harmless(_text_of(error))
+        say(f"error: {' '.join(line.strip() for line in text.splitlines())}")
         raise SystemExit(1) from error
 
 
@@ -259,58 +260,6 @@ def _text_of(error: Exception) -> str:
         f"this should not happen, please report it: {type(error).__name__}: {error} "
         f"(--debug shows where)"
     )
-
-
-# A quoted value, the URI of a data set with its keys, or the name of an argument before its value.
-_QUOTED = r"""(?<!\w)(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")"""
-_CALL = r"\b\w+Source\(…, ([^()]*)\)"  # an example in Python
-# The way in Python where a command follows, which is the same.
-_IN_PYTHON = (
-    rf"(?:call )?(?:corpus|duckplets)\.\w+\((?:{_QUOTED}|[^()'\"])*\), or (run: )?(?=duckplets )"
-)
-_ARGUMENT = (
-    rf"""{_QUOTED}|hf://\S+(?:(?<![,;])\s+\w+=\S+)*|(?<![\w.$-])(\w+)=(True\b|False\b|None\b)?"""
-)
-
-
-def in_options(text: str, command: Callable[..., None]) -> str:
-    """Return a message in the options of a command: ``batch_size=0`` becomes ``--batch-size 0``."""
-    text = re.sub(_CALL, r"\1", text)
-    text = re.sub(_IN_PYTHON, lambda found: "run: " if found[0].startswith("call ") else "", text)
-    options, places = _given_by(command)
-
-    def of(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
-        if value in ("False", "None") and f"no_{name}" in options:
-            return options[f"no_{name}"]
-        if name in places and value is None:
-            return ""
-        if name not in options:
-            return found[0]
-        follows = text[found.end() : found.end() + 1].strip(" ,;:.)")
-        return options[name] + (" " if follows and value is None else "")
-
-    return re.sub(_ARGUMENT, of, text)
-
-
-def _given_by(command: Callable[..., None]) -> tuple[dict[str, str], set[str]]:
-    """Return the options of a command by the names of what they give, and what has a place."""
-    options, places = {}, set()
-    for name, hint in get_type_hints(command, include_extras=True).items():
-        for how in getattr(hint, "__metadata__", ()):
-            if isinstance(how, typer.models.OptionInfo):
-                written = [how.default, *(how.param_decls or ())]  # Typer takes the first for one
-                named = [each for each in written if isinstance(each, str) and each[:2] == "--"]
-                options[name], _, off = [option(name), *named][-1].partition("/")
-                options |= {f"no_{name}": off} if off else {}
-            else:
-                places.add(name)
-    return options, places
-
-
-def option(name: str) -> str:
-    """Return the option that gives an argument."""
-    return f"--{name.replace('_', '-')}"
 
 
 def _debug_first(arguments: list[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,8 +10,8 @@ import typer
 from duckplets.base.sanitize import counted
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, existing, say
-from duckplets.cli.inputs import integers
-from duckplets.cli.options import NORMALISE, option
+from duckplets.cli.options import NORMALISE
+from duckplets.cli.verbs import optional, options_of, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,38 +21,15 @@ if TYPE_CHECKING:
     from duckplets.text.preprocessors import AnyPreprocessor
 
 
+def _settings() -> list[Parameter]:
+    """Return the fields of ``Chunking`` as options; what is not given stays as it is."""
+    options = options_of("text.chunking:Chunking", without={"preprocessors"})
+    return [optional(each) for each in options]
+
+
+@with_options(_settings())
 def chunk(
     corpus: CORPUS,
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(help="A longer section is cut into windows of so many. [default: 1024]"),
-    ] = None,
-    overlap: Annotated[
-        list[str] | None,
-        option("Tokens shared by neighbours; several make several sets. [default: 64]", "TOKENS"),
-    ] = None,
-    summary_tokens: Annotated[
-        int | None,
-        typer.Option(
-            help="Length of a longer section's summary; 0: none. [default: 512, or half a window]"
-        ),
-    ] = None,
-    chunker: Annotated[
-        str | None,
-        option("sentences, markdown or code; windows for none. [default: windows]", "NAME"),
-    ] = None,
-    summary_weight: Annotated[
-        float | None, typer.Option(help="Weight of a summary, from 0 to 1. [default: 0.35]")
-    ] = None,
-    weight_floor: Annotated[
-        float | None, typer.Option(help="No chunk weighs less, from 0 to 1. [default: 0.1]")
-    ] = None,
-    position_weight: Annotated[
-        str | None, option("How later windows weigh less. [default: window]", "window|start_ratio")
-    ] = None,
-    tokenizer: Annotated[
-        str | None, option("A Hugging Face tokenizers file. [default: words count]", "FILE")
-    ] = None,
     denoise: Annotated[
         bool, typer.Option("--denoise", help="Clean texts of digits, tables, lines of no letter.")
     ] = False,
@@ -67,8 +45,9 @@ def chunk(
         bool,
         typer.Option("--defaults", help="What is not named is the default, not as it was."),
     ] = False,
+    **given: Any,
 ) -> None:
-    """Cut the sections into windows again, with other settings.
+    """Cut the sections into windows with other settings.
 
     Ingest cuts what it adds, so this is needed only for settings other than the corpus has.
     What is not named stays as it is; with --defaults it is set to its default, and texts that
@@ -82,23 +61,14 @@ def chunk(
     from duckplets.corpus.corpus import Corpus
     from duckplets.text.chunking import Chunking
 
-    given: dict[str, Any] = {
-        "max_tokens": max_tokens,
-        "overlap": integers("--overlap", overlap),
-        "summary_tokens": summary_tokens,
-        "summary_weight": summary_weight,
-        "weight_floor": weight_floor,
-        "position_weight": position_weight,
-        "tokenizer": tokenizer,
-    }
     cleaners = cleaners_of(denoise, max_digit_ratio, normalise, tables=not keep_tables)
     with Corpus(existing(corpus)) as opened:
         if cleaners:
             kept = () if defaults else opened.chunking().preprocessors
             given["preprocessors"] = with_cleaners(kept, cleaners)
-        named = {name: value for name, value in given.items() if value is not None}
-        named |= {} if chunker is None else {"chunker": None if chunker == "windows" else chunker}
-        chunking = Chunking(**named) if defaults else opened.chunking(**named)
+        if given.get("chunker") == "windows":
+            given["chunker"] = None
+        chunking = Chunking(**given) if defaults else opened.chunking(**given)
         sections = opened.chunk(chunking)
     same = "these are the settings it has already"
     say(f"cut {counted(sections, 'section')} again" if sections else same)

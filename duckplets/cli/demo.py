@@ -60,9 +60,10 @@ def demo(
         Path | None, typer.Option(metavar="FILE", help="Keep the corpus, in a new file.")
     ] = None,
 ) -> None:
-    """Do the main job on text that every Python ships: ingest, split, mine, sample, save, resume.
+    """Do the main job on text that every Python ships.
 
-    The corpus is made in a temporary folder, unless it is to be kept.
+    It ingests, splits, mines, samples, saves and resumes. The corpus is made in a temporary
+    folder, unless it is to be kept.
 
     Example:
         duckplets demo --keep demo.duckdb

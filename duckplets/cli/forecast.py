@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, in_options, say, tell
-from duckplets.cli.options import RunOptions, mixture_of, names_run
+from duckplets.cli.app import CORPUS, JSON, say, tell
+from duckplets.cli.options import mixture_of, names_run, opening
 
 if TYPE_CHECKING:
     from duckplets.runs.forecast import Forecast
 
 
-@names_run
+@names_run()
 def forecast(
     corpus: CORPUS,
-    how: RunOptions,
     steps: Annotated[
         int | None,
         typer.Option(
@@ -33,14 +32,16 @@ def forecast(
         ),
     ] = None,
     json: JSON = False,
+    **given: Any,
 ) -> None:
-    """Print what a run draws, from counts alone: shares, samples, visits an anchor, warnings.
+    """Print what a run will draw, or what a mixture alters.
 
-    Give what `sample` will be given: options of a new run, or --resume for a saved one, which is
-    forecast from its step 0. A row is a recipe of a source between two changes of shares. Tokens
-    are an expectation, by the means of what is drawn from. With --against: shares before and after,
-    and the first step whose samples differ; weights that were set during a run are part of both, so
-    `sample --resume --mixture` would take it from there.
+    From counts alone: shares, samples, visits an anchor, warnings. Give what `sample` will be
+    given: options of a new run, or --resume for a saved one, which is forecast from its step 0. A
+    row is a recipe of a source between two changes of shares. Tokens are an expectation, by the
+    means of what is drawn from. With --against: shares before and after, and the first step whose
+    samples differ; weights that were set during a run are part of both, so `sample --resume
+    --mixture` would take it from there.
 
     Example:
         duckplets forecast faq.duckdb --epochs 3
@@ -50,13 +51,12 @@ def forecast(
     from duckplets.corpus.corpus import Corpus
     from duckplets.runs.forecast import difference
 
+    how = opening(**given)
     how.need_saved()
     with Corpus(corpus, read_only=True) as opened:
         sampler = how.open(opened)
         found = sampler.forecast(steps)
-        warned = {in_options(warning, forecast) for warning in found.warnings}
-        notes = [in_options(note, forecast) for note in sampler.notes]
-        say(*(f"note: {note}" for note in notes if note not in warned))
+        say(*(f"note: {note}" for note in sampler.notes if note not in found.warnings))
         other = mixture_of(against, None, "--against")
         if other is not None:
             _show_difference(difference(sampler, other), json=json)
@@ -69,7 +69,7 @@ def _show(found: Forecast, *, json: bool) -> None:
         told = {"title": found.title, "warnings": found.warnings}
         output.print_document(told | {"rows": found.table.to_pylist()})
     else:
-        tell(*(in_options(line, forecast) for line in str(found).split("\n")))
+        tell(*str(found).split("\n"))
 
 
 def _show_difference(found: Mapping[str, Any], *, json: bool) -> None:

@@ -14,7 +14,6 @@ import typer
 
 from duckplets.base.formats import DATA_SETS, FORMATS, HUB, HUB_MARK, STDIN, TEXT
 from duckplets.base.sanitize import without_secrets
-from duckplets.cli.app import as_written
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
 if TYPE_CHECKING:
@@ -257,15 +256,14 @@ def found_in(
     passed = problems if keep_going else None
     found = [FoundSource(each, source, each) for each, source in inputs.sources(passed)]
     listed: list[str] = []
-    with as_written():
-        for file in lists:
-            with _passed_over(passed, file):
-                found += _listed(file, listed)
-        if listed and not keep_going:
-            raise SourceError(several(listed))
-        for file in files:
-            with _passed_over(passed, file):
-                found += _data_sets(file)
+    for file in lists:
+        with _passed_over(passed, file):
+            found += _listed(file, listed)
+    if listed and not keep_going:
+        raise SourceError(several(listed))
+    for file in files:
+        with _passed_over(passed, file):
+            found += _data_sets(file)
     return found, problems + listed
 
 

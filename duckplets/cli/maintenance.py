@@ -12,7 +12,8 @@ import typer
 from duckplets.base.sanitize import counted, listed, shown, size
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
-from duckplets.cli.options import ENGINE, STATE, command
+from duckplets.cli.options import STATE, command
+from duckplets.cli.verbs import of_verb
 from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ FILE = Annotated[
 
 
 def status(corpus: CORPUS, json: JSON = False) -> None:
-    """Show what is in a corpus: sources, splits, pools, mined negatives, saved runs.
+    """Show what is in a corpus: sources, splits, pools, runs.
 
     Pools come with what they leave out and why, mined negatives with why they are stale. What
     large pools have is counted once a version and kept in the corpus, if nobody else has it open.
@@ -49,7 +50,9 @@ def status(corpus: CORPUS, json: JSON = False) -> None:
 
 
 def capacity(corpus: CORPUS, json: JSON = False) -> None:
-    """Estimate from counts alone how many samples each source and split can give.
+    """Estimate how many samples each source and split has.
+
+    It is an estimate from counts alone.
 
     Example:
         duckplets capacity faq.duckdb
@@ -69,7 +72,9 @@ def doctor(
         Path | None, typer.Argument(metavar="[CORPUS]", help="A corpus file to check as well.")
     ] = None,
 ) -> None:
-    """Check the environment and, if one is given, a corpus with its state file.
+    """Check the environment and a corpus.
+
+    A state file beside the corpus is checked too.
 
     Example:
         duckplets doctor faq.duckdb
@@ -161,14 +166,9 @@ def remove(
     say(f"what no run needs is still in the file; to free it: {command('compact', corpus)}")
 
 
-def compact(
-    corpus: CORPUS,
-    state: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A state file elsewhere, whose runs are to go on too."),
-    ] = None,
-) -> None:
-    """Rewrite a corpus without what was removed or replaced and no saved run needs any more.
+@of_verb("corpus.maintenance:compact")
+def compact(corpus: CORPUS, **given: Any) -> None:
+    """Rewrite a corpus without what no run needs any more.
 
     Runs of the state file beside it go on; others only if their --state is given. It needs the
     room of the result. Killed at any instant, it leaves the old file or the new one.
@@ -179,30 +179,19 @@ def compact(
     from duckplets.corpus.corpus import Corpus
 
     with Corpus(existing(corpus)) as opened:
-        report = opened.compact(state=state or ())
+        report = opened.compact(**given)
     output.show_table(("table", "rows freed"), report.freed.items())
     say(f"{report.before:,} bytes before, {report.after:,} now, in {report.seconds:g} s")
     say(f"kept for saved runs: {listed(report.runs)}" if report.runs else "no saved run needs more")
 
 
-def prepare(
-    corpus: CORPUS,
-    clean: Annotated[
-        bool,
-        typer.Option(
-            "--clean", help="Remove what neither the newest version nor a saved run needs."
-        ),
-    ] = False,
-    state: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="A state file elsewhere, whose runs are to go on too."),
-    ] = None,
-    engine: ENGINE = None,
-) -> None:
-    """Make the snapshot of a corpus, from which runs are served: NAME.snapshot beside it.
+@of_verb("corpus.maintenance:prepare")
+def prepare(corpus: CORPUS, **given: Any) -> None:
+    """Make the snapshot of a corpus that runs are served from.
 
-    It is made by itself for a corpus of more than 200,000 chunks when a run is first opened. Only
-    what has come since is added. It may be deleted at any time.
+    It lies beside the corpus, in NAME.snapshot. It is made by itself for a corpus of more than
+    200,000 chunks when a run is first opened. Only what has come since is added. It may be
+    deleted at any time.
 
     Example:
         duckplets prepare faq.duckdb
@@ -211,7 +200,7 @@ def prepare(
     from duckplets.corpus.corpus import Corpus
 
     with Corpus(existing(corpus), read_only=True) as opened:
-        report = opened.prepare(clean=clean, state=state or (), engine=engine)
+        report = opened.prepare(**given)
     kept = listed(report.splits) or "none: the corpus is not split"
     say(
         f"{report.folder}: version {report.version}, {report.sections:,} sections, "
@@ -219,12 +208,12 @@ def prepare(
         f"default pools kept of: {kept}",
         *(f"no pools of {split}: {why}" for split, why in report.left_out.items()),
     )
-    if clean:
+    if given["clean"]:
         say(f"{report.freed:,} bytes freed")
 
 
 def migrate(file: FILE) -> None:
-    """Bring a corpus and the state file beside it to the schema of this version.
+    """Bring a corpus and its state file to this schema.
 
     Example:
         duckplets migrate faq.duckdb

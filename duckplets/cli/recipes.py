@@ -1,4 +1,4 @@
-"""Commands about recipes: `recipe …` keeps them, `sql` and `pool` show what they find."""
+"""Commands about recipes: `recipe …` keeps them, `sql` shows what they find."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from duckplets.base.sanitize import harmless, listed
 from duckplets.cli import completion, output
-from duckplets.cli.app import CORPUS, as_written, existing, say
+from duckplets.cli.app import CORPUS, existing, say
 from duckplets.cli.options import PRESET, command
 from duckplets.errors import RecipeError, nearest
 
@@ -51,8 +51,7 @@ def add_recipes(
     from duckplets.corpus.corpus import Corpus
     from duckplets.recipes.files import load_recipes
 
-    with as_written():
-        recipes = load_recipes(file)
+    recipes = load_recipes(file)
     with Corpus(existing(corpus)) as opened:
         stored = {recipe.name: recipe for recipe in opened.recipes()}
         for recipe in recipes:
@@ -132,41 +131,36 @@ def sql(
     split: SPLIT = "train",
     preset: PRESET = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print DuckDB's plan of it.")] = False,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Print its rows as JSON lines: one an anchor.")
+    ] = False,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="With --rows: print so many at most.")
+    ] = None,
 ) -> None:
-    """Print the statement of a recipe's pool, ready for the duckdb CLI.
+    """Print the statement of a recipe's pool, or its rows.
+
+    It is ready for the duckdb CLI.
 
     Example:
         duckplets sql faq.duckdb anchor_context | duckdb -readonly faq.duckdb
+        duckplets sql faq.duckdb anchor_context --rows --limit 5
     """
     from duckplets.corpus.corpus import Corpus
 
+    if limit is not None and not rows:
+        raise typer.BadParameter("--limit is about rows: give --rows with it")
     with Corpus(corpus, read_only=True) as opened:
+        if rows:
+            found = opened.pool(recipe, split, source, preset=preset)
+            output.write_rows(found.slice(0, limit), output.stdout())
+            return
         statement = opened.runnable_sql(recipe, source, split, preset=preset)
         if not explain:
             print(_harmless_sql(statement), end="")
             return
         for plan in opened.sql(" ".join(("EXPLAIN", statement)))["explain_value"].to_pylist():
             print(harmless(plan, None))
-
-
-def pool(
-    corpus: CORPUS,
-    recipe: RECIPE,
-    source: SOURCE = None,
-    split: SPLIT = "train",
-    preset: PRESET = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="Print so many rows at most.")] = None,
-) -> None:
-    """Print the rows of a recipe's pool as JSON lines: one an anchor.
-
-    Example:
-        duckplets pool faq.duckdb anchor_context --limit 5
-    """
-    from duckplets.corpus.corpus import Corpus
-
-    with Corpus(corpus, read_only=True) as opened:
-        rows = opened.pool(recipe, split, source, preset=preset)
-        output.write_rows(rows.slice(0, limit), output.stdout())
 
 
 def _defaults(corpus: Corpus, preset: Preset | None) -> list[tuple[Recipe, str]]:

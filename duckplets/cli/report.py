@@ -31,11 +31,11 @@ def report(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--force", help="Replace the page.")] = False,
 ) -> None:
-    """Make one HTML file of a corpus that opens from disk: figures, plots, samples to leaf through.
+    """Make one HTML page of a corpus to look at.
 
-    Sources and lengths, recipes with samples, mined negatives, the mixture over steps and what was
-    served of it, gates with examples; each table with the SQL that made it. No network is needed,
-    nothing is saved.
+    It opens from disk: figures, plots, samples to leaf through. Sources and lengths, recipes
+    with samples, mined negatives, the mixture over steps and what was served of it, gates with
+    examples; each table with the SQL that made it. No network is needed, nothing is saved.
 
     Example:
         duckplets report faq.duckdb

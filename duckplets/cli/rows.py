@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,7 +12,7 @@ import typer
 
 from duckplets.base.formats import FORMATS
 from duckplets.cli.inputs import FoundSource, Options, found_in, names
-from duckplets.cli.options import option, with_options
+from duckplets.cli.options import option
 
 _COLUMNS = "Repeat it, or separate by commas."
 
@@ -225,6 +226,11 @@ def given(
     )
 
 
-def reads_rows(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of ``given`` in the place of its parameter ``rows``."""
-    return with_options(command, given, "rows")
+def source_parameters() -> dict[str, Parameter]:
+    """Return the options of a command that reads sources, by name."""
+    return dict(signature(given, eval_str=True).parameters)
+
+
+def given_of(values: Mapping[str, Any]) -> SourceOptions:
+    """Return what the options of a command say of sources."""
+    return given(**{name: value for name, value in values.items() if name in source_parameters()})

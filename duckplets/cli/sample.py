@@ -1,12 +1,13 @@
-"""Commands from a run to its samples: `sample` writes them, `plan` and `served` their ids."""
+"""Commands from a run to its samples: `sample` writes them, `served` their ids."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,17 +15,13 @@ from duckplets.base.sanitize import counted, harmless_json, listed
 from duckplets.base.stages import stage
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, say
-from duckplets.cli.inputs import names
 from duckplets.cli.options import (
-    NO_PREFIXES,
     OUT,
-    RUN,
-    STATE,
-    TAG,
     RunOptions,
     command,
     introduce,
     names_run,
+    opening,
 )
 from duckplets.errors import SamplerError, StateMismatchError
 
@@ -37,26 +34,11 @@ if TYPE_CHECKING:
 _PIECE = 1 << 16  # positions worked out at once, however long the stretch
 
 
-@names_run
+@names_run(without=())
 def sample(
     corpus: CORPUS,
-    how: RunOptions,
     steps: Annotated[
         int | None, typer.Option(min=0, help="Batches to write. [default: 1, or with --epochs all]")
-    ] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN,…", help="Columns of a sample.")
-    ] = None,
-    vectors: Annotated[
-        Literal["error", "drop", "null"] | None,
-        typer.Option(
-            help="With columns such as anchor_vector: texts that have none. [default: error]"
-        ),
-    ] = None,
-    no_prefixes: NO_PREFIXES = False,
-    rank: Annotated[
-        int | None,
-        typer.Option(min=0, help="Which of the ranks this is: it writes its slice of every batch."),
     ] = None,
     tag: Annotated[
         str | None,
@@ -73,11 +55,12 @@ def sample(
         typer.Option(metavar="FILE.json", help="Write what each source gave since the start."),
     ] = None,
     out: OUT = None,
+    **given: Any,
 ) -> None:
-    """Write samples: one JSON object a line on stdout, or a file.
+    """Write samples as JSON lines or Parquet.
 
-    The corpus is only read. The position is saved once everything is written, and only with
-    --save. A run that is resumed keeps its settings.
+    One JSON object a line on stdout, or a file. The corpus is only read. The position is saved
+    once everything is written, and only with --save. A run that is resumed keeps its settings.
 
     Every rank gets the same options but for --rank, and rank 0 saves for all. Where they resume
     the save that it replaces, start rank 0 last, or let them resume a --tag.
@@ -91,18 +74,13 @@ def sample(
     """
     from duckplets.corpus.corpus import Corpus
 
-    how = how.also(
-        columns=names(columns),
-        vectors=vectors,
-        prefixes=False if no_prefixes else None,
-        rank=rank,
-    )
+    how = opening(tag=tag, **given)
     _check(how, save=save, metrics=metrics, out=out)
     with Corpus(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
         if save:
             _refuse_clash(sampler, how, corpus)
-        introduce(sampler, sample)
+        introduce(sampler)
         _write(sampler, steps, out)
         if metrics is not None:
             text = harmless_json(json.dumps(sampler.metrics(), ensure_ascii=False))
@@ -111,35 +89,7 @@ def sample(
             _save(sampler, how)
 
 
-@names_run
-def plan(
-    corpus: CORPUS,
-    how: RunOptions,
-    steps: Annotated[
-        int | None, typer.Option(min=0, help="Batches to plan. [default: 1, or with --epochs all]")
-    ] = None,
-    out: OUT = None,
-) -> None:
-    """Print what a run will serve, as ids without texts: a row a sample of all ranks.
-
-    Give what `sample` will be given: options of a new run, or --resume for a saved one. Nothing
-    is saved or moved.
-
-    Example:
-        duckplets plan faq.duckdb --batch-size 64 --steps 10
-        duckplets plan faq.duckdb --resume --steps 10 --out next.parquet
-    """
-    from duckplets.corpus.corpus import Corpus
-
-    how.need_saved()
-    output.check(out)
-    with Corpus(corpus, read_only=True) as opened:
-        sampler = how.open(opened)
-        introduce(sampler, plan)
-        bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
-        _put_ids(_planned(sampler, 1 if steps is None and not bounded else steps), out)
-
-
+@names_run()
 def served(
     corpus: CORPUS,
     start: Annotated[int, typer.Option("--from", min=0, help="The first position.")] = 0,
@@ -147,30 +97,50 @@ def served(
         int | None,
         typer.Option("--to", min=0, help="After the last. [default: where the run stands]"),
     ] = None,
-    run: RUN = "default",
-    tag: TAG = None,
-    state: STATE = None,
+    upcoming: Annotated[
+        int | None,
+        typer.Option(
+            "--next", metavar="N", min=0, help="Print what is served in the next N steps."
+        ),
+    ] = None,
     out: OUT = None,
+    **given: Any,
 ) -> None:
-    """Print what a saved run served, as ids without texts: a row a sample of all ranks.
+    """Print the ids of what a saved run served or will serve.
 
-    Batch number t of all ranks is positions t * G to (t + 1) * G, with G samples in it.
+    Rows are ids without texts, one a sample of all ranks. Batch number t of all ranks is positions
+    t * G to (t + 1) * G, with G samples in it. With --next and options of a new run it is what
+    `sample` would write with them. Nothing is saved or moved.
 
     Example:
         duckplets served faq.duckdb --from 6400 --to 6464
         duckplets served faq.duckdb --out served.parquet
+        duckplets served faq.duckdb --next 10
+        duckplets served faq.duckdb --batch-size 64 --next 10
     """
     from duckplets.corpus.corpus import Corpus
 
+    how = opening(**given)
     output.check(out)
+    is_new = bool(how.arguments) and not how.resume
+    if upcoming is None and is_new:
+        raise typer.BadParameter("a new run has served nothing: give --next with its options")
+    if upcoming is not None and (start or stop is not None):
+        raise typer.BadParameter("--next is counted from where the run stands: leave --from out")
     if stop is not None and start > stop:
         raise typer.BadParameter(f"--from {start} --to {stop}: give two in order")
     with Corpus(corpus, read_only=True) as opened:
-        sampler = opened.resume(run, tag, state)
+        sampler = how.open(opened) if is_new else replace(how, resume=True).open(opened)
+        if upcoming is not None:
+            introduce(sampler)
+            _put_ids(_planned(sampler, upcoming), out)
+            return
         if max(start, stop or 0) > sampler.position:
-            shown = command("plan", corpus, "--resume", run=run, tag=tag, state=state)
+            shown = command(
+                "served", corpus, "--next", "1", run=how.run, tag=how.tag, state=how.state
+            )
             raise SamplerError(
-                f"position {max(start, stop or 0)}: run {run!r} is saved at position "
+                f"position {max(start, stop or 0)}: run {how.run!r} is saved at position "
                 f"{sampler.position} and has served nothing beyond; what it will serve shows: "
                 f"{shown}"
             )
@@ -249,17 +219,17 @@ def _put_ids(tables: Iterator[pa.Table], out: Path | None) -> None:
         say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
 
 
-def _planned(sampler: Sampler, steps: int | None) -> Iterator[pa.Table]:
-    """Yield the ids of the next steps, or of all there are, moving on."""
+def _planned(sampler: Sampler, steps: int) -> Iterator[pa.Table]:
+    """Yield the ids of the next steps, moving on."""
     most = max(1, _PIECE // sampler.settings.global_batch)
-    while steps is None or steps:
-        count = most if steps is None else min(most, steps)
+    while steps:
+        count = min(most, steps)
         table = sampler.plan(count)
         if not table.num_rows:
             return
         yield table
         sampler.move(sampler.position + table.num_rows)
-        steps = None if steps is None else steps - count
+        steps -= count
 
 
 def _pieces(sampler: Sampler, start: int, stop: int) -> Iterator[pa.Table]:

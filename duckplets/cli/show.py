@@ -49,7 +49,7 @@ def show(
     state: STATE = None,
     json: JSON = False,
 ) -> None:
-    """Show records of a source with their sections, or samples; nothing is saved.
+    """Show records with their sections, or samples.
 
     Where there are vectors: how many chunks of each section have one. Long texts are cut, but
     with --json.

@@ -1,10 +1,13 @@
-"""Commands of tokens: `tokenizer train`, `shard` and `verify`."""
+"""Commands that make numbers of texts: `embed`, `tokenizer train`, `shard` and `verify`."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,47 +15,89 @@ from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.inputs import names
-from duckplets.cli.options import ENGINE
+from duckplets.cli.verbs import of_verb
 
 if TYPE_CHECKING:
     from duckplets.tokens.shards import ShardReport
     from duckplets.tokens.train import TokenizerReport
+    from duckplets.vectors.embed import EmbedReport
 
-OUT = Annotated[Path, typer.Argument(metavar="OUT", help="A folder.")]
 PLACE = "A folder, or s3://bucket/prefix in an object store"
 SOURCES = Annotated[
     list[str] | None,
     typer.Option("--source", metavar="NAME,…", help="Names of sources. [default: all]"),
 ]
-CODE = Annotated[
-    list[str] | None,
-    typer.Option(metavar="NAME,…", help="Sources of code, whose white space stays."),
-]
 
 
-def train(
+@of_verb("vectors.embed:embed", places={"model": "MODEL"}, without={"prompts"})
+def embed(
     corpus: CORPUS,
-    out: OUT,
-    split: Annotated[
-        Literal["train", "validation"], typer.Option(help="Whose text it sees.")
-    ] = "train",
-    sources: SOURCES = None,
-    code: CODE = None,
-    vocab_size: Annotated[int, typer.Option(help="Tokens at most.")] = 32_000,
-    min_frequency: Annotated[
-        int, typer.Option(help="How often a pair has to occur to become a token.")
-    ] = 2,
-    special: Annotated[
+    prompts: Annotated[
         list[str] | None,
-        typer.Option(metavar="TOKEN", help="Repeat it. [default: <s> </s> <pad> <unk> <mask>]"),
+        typer.Option(
+            "--prompt",
+            metavar="ROLE=TEXT",
+            help="What stands before texts of a role: anchor, context or rejected.",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the tenth that is held out.")] = 42,
-    texts: Annotated[
-        bool,
-        typer.Option("--texts", help="Also write train.txt and val.txt, what is held out."),
-    ] = False,
     json: JSON = False,
+    **given: Any,
 ) -> None:
+    """Give a vector to every text that has none yet.
+
+    They are kept in NAME.vectors.duckdb. Stopped or killed, it goes on where it was when it is
+    called again, and no text is embedded twice. The corpus is only read, so runs may draw from
+    it meanwhile.
+
+    Example:
+        duckplets embed faq.duckdb sentence-transformers/all-MiniLM-L6-v2
+        duckplets embed faq.duckdb intfloat/e5-small-v2 --name e5 --prompt 'anchor=query: '
+        duckplets embed faq.duckdb mypkg.teacher:vectors --name teacher --dtype float16
+    """
+    from duckplets.corpus.corpus import Corpus
+    from duckplets.sources.converters.registry import search_first
+
+    with suppress(OSError):  # the folder was deleted
+        search_first(os.getcwd())
+    try:
+        with Corpus(existing(corpus), read_only=True) as opened:
+            report = opened.embed(prompts=_prompts(prompts or ()), **given)
+    except KeyboardInterrupt as error:
+        say(str(error) or "interrupted")
+        raise
+    if json:
+        output.print_document(asdict(report) | {"path": str(report.path)})
+    else:
+        _tell_embedded(report)
+
+
+def _prompts(given: Sequence[str]) -> dict[str, str] | None:
+    prompts: dict[str, str] = {}
+    for each in given:
+        role, equals, text = each.partition("=")
+        if not equals or role in prompts:
+            raise typer.BadParameter(f"--prompt {each}: give ROLE=TEXT, each role once")
+        prompts[role] = text
+    return prompts or None
+
+
+def _tell_embedded(report: EmbedReport) -> None:
+    dimension = "" if report.dimension is None else f" of {report.dimension} {report.dtype}"
+    say(
+        f"{report.name}: {counted(report.embedded, 'text')} embedded{dimension}, "
+        f"{report.there:,} were there, {report.failed:,} failed, {report.rate:,.0f} texts a second"
+    )
+    if report.prompted:
+        say(f"with a prompt, though in other roles too: {counted(report.prompted, 'text')}")
+    for reason, count in report.reasons.items():
+        say(f"failed: {count:,} so: {shown(reason)}")
+    if report.failed:
+        say("they are in vector_failures, and are tried again when this is called again")
+    say(f"kept in {report.path}")
+
+
+@of_verb("tokens.train:train_tokenizer", places={"out": "OUT"}, without={"sources"})
+def train(corpus: CORPUS, sources: SOURCES = None, json: JSON = False, **given: Any) -> None:
     """Train a byte-level BPE tokenizer on the text of a split, never of the test split.
 
     Writes tokenizer.json, tokenizer-vocab.json and tokenizer-merges.txt. It is not trained again
@@ -62,21 +107,10 @@ def train(
         duckplets tokenizer train faq.duckdb tokenizer --vocab-size 50000
     """
     from duckplets.corpus.corpus import Corpus
-    from duckplets.tokens.train import SPECIAL, train_tokenizer
+    from duckplets.tokens.train import train_tokenizer
 
     with Corpus(existing(corpus), read_only=True) as opened:
-        report = train_tokenizer(
-            opened,
-            out,
-            split=split,
-            sources=names(sources) or None,
-            code=names(code) or (),
-            vocab_size=vocab_size,
-            min_frequency=min_frequency,
-            special=special or SPECIAL,
-            seed=seed,
-            texts=texts,
-        )
+        report = train_tokenizer(opened, **given, sources=names(sources))
     if json:
         output.print_document(asdict(report) | {"path": str(report.path)})
     else:
@@ -95,6 +129,7 @@ def _tell_tokenizer(report: TokenizerReport) -> None:
     )
 
 
+@of_verb("tokens.shards:shard", without={"out", "sources", "mixture", "tokenizer"})
 def shard(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="The corpus file.")],
     out: Annotated[
@@ -106,47 +141,22 @@ def shard(
             metavar="FILE", help="A tokenizers file, or the folder of tokenizer train.", exists=True
         ),
     ] = None,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME,…", help="Texts of this split. [default: train]"),
-    ] = None,
     sources: SOURCES = None,
-    code: CODE = None,
-    buckets: Annotated[
-        str, typer.Option(metavar="N,…", help="Boundaries of lengths in tokens.")
-    ] = "128,256,512,1024",
-    longer: Annotated[
-        Literal["own", "cut", "drop"],
-        typer.Option(help="Longer texts have a bucket of their own, are cut, or dropped."),
-    ] = "own",
-    shard_mb: Annotated[
-        float, typer.Option(help="Size of a shard in 10^6 bytes, of four a token.")
-    ] = 100,
-    seed: Annotated[int, typer.Option(help="Of the order of rows.")] = 42,
-    compression: Annotated[
-        Literal["zstd", "snappy", "gzip", "lz4", "none"], typer.Option(help="Of Parquet.")
-    ] = "zstd",
-    row_group_size: Annotated[int, typer.Option(help="Rows of a row group, at most.")] = 8192,
-    offsets: Annotated[
-        bool, typer.Option("--offsets", help="Also which characters each token is of.")
-    ] = False,
     mixture: Annotated[
         Path | None,
         typer.Option(metavar="FILE.toml", help="Phases and weights for mixtures.json."),
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the shards of another run.")
-    ] = False,
-    engine: ENGINE = None,
     status: Annotated[
         bool, typer.Option("--status", help="Only say how far the export in a folder has come.")
     ] = False,
     json: JSON = False,
+    **given: Any,
 ) -> None:
-    """Write the texts of a corpus as token shards: Parquet files of like lengths, with a manifest.
+    """Write the texts of a corpus as token shards.
 
-    Interrupted or killed, it goes on where it was when it is called again. Called again when it is
-    finished, it compares every file with what was written, and writes again what is damaged.
+    They are Parquet files of like lengths, with a manifest. Interrupted or killed, it goes on
+    where it was when it is called again. Called again when it is finished, it compares every
+    file with what was written, and writes again what is damaged.
 
     Example:
         duckplets shard faq.duckdb shards --tokenizer tokenizer --shard-mb 100
@@ -161,35 +171,13 @@ def shard(
     from duckplets.corpus.corpus import Corpus
     from duckplets.order.mixture import Mixture
 
+    given["mixture"] = None if mixture is None else Mixture.from_toml(mixture)
     with Corpus(existing(Path(corpus)), read_only=True) as opened:
-        report = opened.shard(
-            out,
-            tokenizer=tokenizer,
-            split=names(split) or "train",
-            sources=names(sources) or None,
-            code=names(code) or (),
-            buckets=_numbers(buckets),
-            longer=longer,
-            shard_mb=shard_mb,
-            seed=seed,
-            compression=compression,
-            row_group_size=row_group_size,
-            offsets=offsets,
-            mixture=None if mixture is None else Mixture.from_toml(mixture),
-            overwrite=overwrite,
-            engine=engine,
-        )
+        report = opened.shard(out, tokenizer=tokenizer, sources=names(sources), **given)
     if json:
         output.print_document(asdict(report) | {"path": str(report.path)})
     else:
         _tell_shards(report)
-
-
-def _numbers(given: str) -> list[int]:
-    try:
-        return [int(each) for each in given.split(",")]
-    except ValueError:
-        raise typer.BadParameter(f"--buckets {given}: give numbers, as 128,256,512,1024") from None
 
 
 def _tell_shards(report: ShardReport) -> None:
@@ -222,10 +210,10 @@ def _tell_status(folder: str, *, json: bool) -> None:
 def verify(
     out: Annotated[str, typer.Argument(metavar="OUT", help=f"{PLACE}.")], json: JSON = False
 ) -> None:
-    """Compare every file of a folder of token shards with its manifest; exit code 1 if it differs.
+    """Compare token shards with their manifest.
 
-    Finds files that are damaged or missing, shards that no manifest lists, and a manifest of
-    another run.
+    The exit code is 1 where a file differs. Finds files that are damaged or missing, shards
+    that no manifest lists, and a manifest of another run.
 
     Example:
         duckplets verify shards

@@ -47,11 +47,12 @@ def watch(
         bool, typer.Option("--once", help="Print one page, in plain text, and end.")
     ] = False,
 ) -> None:
-    """Show where a run stands and what it has drawn, once a second until Ctrl-C.
+    """Show where a run stands, once a second.
 
-    CORPUS may be a folder of token shards. A run tells its state file where it stands when it
-    saves, so the page is as of the last save; how fast it goes is known from two of them. The file
-    is copied to be read: the run waits for nobody. Where nothing is saved yet, it is waited for.
+    It shows what the run has drawn until Ctrl-C. CORPUS may be a folder of token shards. A run
+    tells its state file where it stands when it saves, so the page is as of the last save; how
+    fast it goes is known from two of them. The file is copied to be read: the run waits for
+    nobody. Where nothing is saved yet, it is waited for.
 
     Example:
         duckplets watch faq.duckdb

@@ -16,7 +16,7 @@ from duckplets.errors import ExtensionError, QueryError
 _NAME = "fts"
 _WHEEL = "duckdb-extension-fts"
 _WAYS = "pip install 'duckplets[fts]', or, with a network: duckdb -c 'INSTALL fts'"
-_WITHOUT = "duckplets index CORPUS --stemmer none (Terms(stemmer='none')) needs no extension"
+_WITHOUT = "duckplets mine CORPUS --stemmer none (Terms(stemmer='none')) needs no extension"
 _NEWEST = "1.5.5"  # the newest version of DuckDB that the wheel is published for
 
 

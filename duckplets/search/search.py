@@ -113,7 +113,7 @@ def _indexes(database: Database, source: str | None, split: str | None) -> list[
         name, of_split, reason = unfit[0]
         raise UnfitIndexError(
             f"the index of source {name!r}, split {of_split!r} does not fit ({reason}), and the "
-            f"corpus is open read-only; run: duckplets index {database.path}"
+            f"corpus is open read-only; run: duckplets search {database.path} …"
         )
     return index.stored(database, source=source, split=split)
 

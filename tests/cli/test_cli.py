@@ -29,12 +29,12 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import duckplets as dp
-from duckplets.cli import _COMMANDS, _GROUPS, app, demo
+from duckplets.cli import _COMMANDS, _GROUPS, app, demo, verbs
 from duckplets.db.database import Database
 
-COMMANDS = [[name] for name in _COMMANDS] + [
-    [group, verb] for group, (_, verbs) in _GROUPS.items() for verb in verbs
-]
+NAMES = {name: told for names in _COMMANDS.values() for name, (_, told) in names.items()}
+COMMANDS = [[name] for name in NAMES if name not in _GROUPS]
+COMMANDS += [[group, verb] for group, verbs in _GROUPS.items() for verb in verbs]
 
 
 @pytest.fixture(autouse=True)
@@ -69,24 +69,43 @@ def test_every_help_has_an_example(command: list[str]) -> None:
     assert f"Example:\n      duckplets {' '.join(command)} " in text or "| duckplets" in text
 
 
+def test_the_list_of_commands_has_the_first_line_of_each() -> None:
+    assert len(NAMES) <= 30
+    shown = ok("--help")
+    for name, told in NAMES.items():
+        assert re.search(rf"^  {name} +{re.escape(told)}$", shown, re.MULTILINE), name
+        assert f"\n\n  {told}\n" in ok(name, "--help"), name
+
+
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_help_shows_defaults_in_one_form_and_examples_whole(words: list[str]) -> None:
+def test_every_option_says_what_it_is_for(words: list[str]) -> None:
     command: Any = get_command(app)
     for word in words:
         command = command.commands[word]
-    for parameter in command.params:
-        told = getattr(parameter, "help", None) or ""
-        assert "by default" not in told.lower(), told
-        # A stray word or number at the end, as of "…, of each rank; 128."
-        assert not re.search(r"; (?:[a-z]+|[\d.]+[A-Z]*|UTF-8)\.$", told), told
-    _, _, example = command.help.partition("Example:\n")
-    assert not re.search(r"\S {2,}\S", example), example
+    assert [p.name for p in command.params if not getattr(p, "help", None)] == []
+
+
+def test_a_new_argument_of_a_verb_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mine(corpus: object, /, *, depth: int = 100, kinds: Sequence[str] = (), engine: Any = None):  # type: ignore[no-untyped-def]
+        """Mine.
+
+        Args:
+            depth: How deep ``mine`` looks.
+            kinds: Of what.
+        """
+
+    monkeypatch.setattr("duckplets.mining.mine.mine", mine)
+    depth, kinds, engine = verbs.options_of("mining.mine:mine")
+    assert (depth.default, depth.annotation.__args__[0]) == (100, int)
+    assert depth.annotation.__metadata__[0].help == "How deep mine looks."
+    assert kinds.annotation.__args__[0] == list[str] | None
+    assert "Dask" in engine.annotation.__metadata__[0].help
 
 
 def test_no_command_shows_help() -> None:
     result = cli()
     assert result.exit_code == 2
-    assert "Commands:" in result.stdout + result.stderr
+    assert "Bring text in:" in result.stdout + result.stderr
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
@@ -131,7 +150,7 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
         ["sample", "toy.duckdb", "--mixture", "a"],
         ["sample", "toy.duckdb", "--mixture", "a=x"],
         ["sample", "toy.duckdb", "--mixture", "a=1,a=2"],
-        ["pool", "toy.duckdb", "anchor_context", "--limit", "-1"],
+        ["sql", "toy.duckdb", "anchor_context", "--rows", "--limit", "-1"],
         ["cursor", "reset", "toy.duckdb"],
     ],
     ids=" ".join,
@@ -156,28 +175,28 @@ def test_wrong_usage_exits_with_2(toy: str, arguments: list[str]) -> None:
         (["ingest", "n/n.duckdb", "x.csv", "--text", "t"], "folder n does not exist"),
         (["ingest", "n.duckdb", "none.csv", "--text", "t"], "none.csv does not exist"),
         (["ingest", "n.duckdb", "no*.csv", "--text", "t"], "no*.csv matches no file"),
-        (["ingest", "n.duckdb", "text.txt", "--text", "t"], "text.txt is text: --text is for"),
-        (["ingest", "n.duckdb", "*", "--text", "t"], "say --format"),
+        (["ingest", "n.duckdb", "text.txt", "--text", "t"], "text.txt is text: text= is for"),
+        (["ingest", "n.duckdb", "*", "--text", "t"], "say format="),
         (["ingest", "n.duckdb", "x.*", "--text", "t"], "several formats: csv, jsonl"),
         (["ingest", "n.duckdb", "x.csv", "x.jsonl", "--text", "t"], "--name x"),
         (["ingest", "n.duckdb", "x.jsonl", "--text", "t", "--delimiter", ";"], "is for CSV"),
-        (["ingest", "n.duckdb", "folder", "--anchor", "t"], "--anchor is for files with columns"),
+        (["ingest", "n.duckdb", "folder", "--anchor", "t"], "anchor= is for files with columns"),
         (["ingest", "n.duckdb", "-", "--format", "csv", "--text", "t"], "JSON lines"),
         (["ingest", "toy.duckdb", "x.csv", "--text", "q"], "no column 'q'"),
         (["ingest", "toy.duckdb", "x.csv"], "say which columns hold the text"),
         (["ingest", "toy.duckdb", "x.csv", "--text", "t", "--trust", "2"], "trust"),
-        (["split", "toy.duckdb", "--train", "0.9", "--test", "0.2"], "--test 0.2 add up to 1.1"),
-        (["split", "toy.duckdb", "--keep-together", "text"], "--keep-together text; keep those"),
-        (["split", "toy.duckdb"], "--reassign"),
-        (["chunk", "toy.duckdb", "--max-tokens", "0"], "--max-tokens 0:"),
+        (["split", "toy.duckdb", "--train", "0.9", "--test", "0.2"], "test=0.2 add up to 1.1"),
+        (["split", "toy.duckdb", "--keep-together", "text"], "keep_together=text; keep those"),
+        (["split", "toy.duckdb"], "reassign=True"),
+        (["chunk", "toy.duckdb", "--max-tokens", "0"], "max_tokens=0:"),
         (["recipe", "add", "toy.duckdb", "none.toml"], "no such file"),
         (["recipe", "show", "toy.duckdb", "anchor_contex"], "did you mean 'anchor_context'?"),
         (["recipe", "remove", "toy.duckdb", "x"], "no recipe 'x'"),
         (["sql", "toy.duckdb", "x"], "no recipe 'x'"),
         (["sql", "toy.duckdb", "anchor_context", "--source", "c"], "no source 'c'"),
-        (["pool", "toy.duckdb", "x"], "no recipe 'x'"),
+        (["sql", "toy.duckdb", "x", "--rows"], "no recipe 'x'"),
         (["sample", "toy.duckdb", "--resume"], "no run is saved"),
-        (["sample", "toy.duckdb", "--batch-size", "0"], "--batch-size 0:"),
+        (["sample", "toy.duckdb", "--batch-size", "0"], "batch_size=0:"),
         (["sample", "toy.duckdb", "--columns", "anchr"], "did you mean 'anchor'?"),
         (["sample", "toy.duckdb", "--mixture", "c=1"], "no source 'c'"),
         (["sample", "toy.duckdb", "--recipes", "x"], "no recipe 'x'"),
@@ -435,12 +454,12 @@ def test_any_recipe_comes_back_from_what_is_shown(toy: str) -> None:
 
 
 def test_pool_rows_are_json_lines(toy: str) -> None:
-    rows = lines(ok("pool", toy, "anchor_context", "--source", "b", "--split", "test"))
+    rows = lines(ok("sql", toy, "anchor_context", "--rows", "--source", "b", "--split", "test"))
     with dp.Corpus(toy, read_only=True) as corpus:
         assert rows == corpus.pool("anchor_context", "test", "b").to_pylist()
-    limited = lines(ok("pool", toy, "anchor_context", "--limit", "2"))
+    limited = lines(ok("sql", toy, "anchor_context", "--rows", "--limit", "2"))
     assert [row["record_id"].split("/")[0] for row in limited] == ["a", "a"]
-    assert ok("pool", toy, "anchor_context", "--limit", "0") == ""
+    assert ok("sql", toy, "anchor_context", "--rows", "--limit", "0") == ""
 
 
 def test_explain_shows_a_plan(toy: str) -> None:
@@ -739,7 +758,7 @@ def test_the_duckdb_cli_runs_what_sql_prints(toy: str) -> None:
     every = list(product(recipes, ([], ["--source", "b", "--split", "validation"])))
     for recipe, options in some(every, less=3):
         rows = duckdb(toy, ok("sql", toy, recipe, *options) + ";")
-        expected = lines(ok("pool", toy, recipe, *options))
+        expected = lines(ok("sql", toy, recipe, "--rows", *options))
         assert [row["record_id"] for row in rows] == [row["record_id"] for row in expected]
         assert rows
 
@@ -782,7 +801,7 @@ def test_both_files_can_be_looked_at_while_a_run_goes_on(toy: str) -> None:
         assert running.stdout is not None
         assert running.stdout.readline() == "started\n"
         wait_for(Path("toy.state.duckdb").exists)
-        pool = len(lines(ok("pool", toy, "anchor_context")))
+        pool = len(lines(ok("sql", toy, "anchor_context", "--rows")))
         while len(set(steps)) < often(5, less=2):
             assert running.poll() is None
             assert len(duckdb(toy, statement)) == pool

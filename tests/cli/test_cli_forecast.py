@@ -71,7 +71,7 @@ def test_mined_negatives_are_forecast_where_they_are_drawn(toy: str) -> None:
         rows = json.loads(ok("forecast", toy, *how))["rows"]
         drawn = {row["recipe"] + " " + row["source"]: row["negatives"] for row in rows}
         assert (drawn["anchor_context a"], drawn["anchor_anchor a"]) == (told, "random")
-    assert "--empty 'skip'" in error("forecast", toy, "--negatives", "900")
+    assert "empty='skip'" in error("forecast", toy, "--negatives", "900")
     many = ["--negatives", "30", "--mixture", "a=1,b=0"]
     assert "anchor_context" in ok("forecast", toy, *many, "--empty", "skip")
 
@@ -82,9 +82,9 @@ def test_a_saved_run_is_forecast_from_its_start(toy: str) -> None:
     assert saved == ok("forecast", toy, *OPTIONS, "--steps", "20")
 
 
-@pytest.mark.parametrize("command", ["sample", "plan"])
-def test_a_run_says_on_stderr_what_it_draws(toy: str, command: str) -> None:
-    result = cli(command, toy, *OPTIONS)
+@pytest.mark.parametrize("command", [["sample"], ["served", "--next", "1"]])
+def test_a_run_says_on_stderr_what_it_draws(toy: str, command: list[str]) -> None:
+    result = cli(*command, toy, *OPTIONS)
     assert len(lines(result.stdout)) == 8
     with dp.Corpus(toy, read_only=True) as corpus:
         sampler = corpus.sampler(batch_size=8, mixture={"a": 3, "b": 1}, swap=False)

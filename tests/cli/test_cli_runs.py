@@ -20,13 +20,11 @@ from prebuilt import toy_corpus
 import duckplets as dp
 from duckplets.cli import output
 from duckplets.cli import sample as sample_commands
-from duckplets.db.migrate import create
-from duckplets.db.queries import migrations
 from duckplets.runs.sampler import Sampler
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
-# What `plan` and `served` tell of a sample; a batch has it all but the step.
+# What `served` tells of a sample; a batch has it all but the step.
 IDS = ["position", "source", "recipe", "swapped"] + [
     f"{slot}_{what}"
     for slot in ("anchor", "positive", "negative")
@@ -60,7 +58,7 @@ def samples(*arguments: str | Path) -> list[dict[str, Any]]:
 
 
 def without_steps(rows: Sequence[dict[str, Any]], batch: int) -> list[dict[str, Any]]:
-    """Return rows of ``plan`` or ``served`` without their steps, which have to be right."""
+    """Return rows of ``served`` without their steps, which have to be right."""
     for row in rows:
         assert row["step"] == row["position"] // batch
     more = ("step", "displaced")  # which samples have no column for
@@ -68,7 +66,7 @@ def without_steps(rows: Sequence[dict[str, Any]], batch: int) -> list[dict[str, 
 
 
 def ids(command: str, *arguments: str | Path, batch: int) -> list[dict[str, Any]]:
-    """Return what ``plan`` or ``served`` prints, without the steps."""
+    """Return what ``served`` prints, without the steps."""
     return without_steps(lines(ok(command, *arguments)), batch)
 
 
@@ -184,12 +182,12 @@ def test_tags_and_runs(toy: str) -> None:
 
 def test_a_save_that_goes_back_is_said(toy: str) -> None:
     ok("sample", toy, "--steps", "30", "--save")
-    for command in ("sample", "plan", "forecast"):
+    for command in ("sample", "forecast"):
         assert "was saved at" not in cli(command, toy).stderr  # nothing is going to be replaced
     back = cli("sample", toy, "--steps", "2", "--save")
     assert back.exit_code == 0
     assert "note: run 'default' was saved at step 30; this run begins at step 0, and" in back.stderr
-    assert "from there run: duckplets sample toy.duckdb --resume\n" in back.stderr
+    assert "duckplets sample toy.duckdb --resume\n" in back.stderr
     assert "saved at step 2 in toy.state.duckdb, which replaces the save at step 30" in back.stderr
     assert ok("sample", toy, "--resume", "--save")
     assert dp.resume(toy).step == 3
@@ -208,8 +206,6 @@ def test_sampling_leaves_a_read_only_corpus_alone(toy: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["sample", "--rank", "-1"], "--rank"),
-        (["sample", "--world-size", "0"], "--world-size"),
         (["sample", "--remainder", "spill"], "--remainder"),
         (["sample", "--remainder", "drop"], "give --epochs"),
         (["sample", "--temperature", "2"], "give --mixture"),
@@ -221,19 +217,17 @@ def test_sampling_leaves_a_read_only_corpus_alone(toy: str) -> None:
         (["sample", "--state", "s.duckdb"], "give --resume or --save"),
         (["sample", "--save", "--state", "no/s.duckdb"], "no folder no"),
         (["sample", "--metrics", "no/m.json"], "no folder no"),
-        (["plan", "--run", "r"], "give --resume"),
-        (["plan", "--tag", "t"], "give --resume"),
-        (["plan", "--state", "s.duckdb"], "give --resume"),
-        (["plan", "--allow-drift", "seed"], "give --resume"),
-        (["plan", "--steps", "-1"], "--steps"),
-        (["plan", "--out", "x.csv"], "FILE.parquet"),
-        (["plan", "--out", "no/x.jsonl"], "no folder no"),
-        (["plan", "--rank", "1"], "--rank"),
-        (["plan", "--columns", "anchor"], "--columns"),
+        (["served", "--allow-drift", "seed"], "give --resume"),
+        (["served", "--next", "-1"], "--next"),
+        (["served", "--next", "1", "--from", "1"], "leave --from out"),
+        (["served", "--batch-size", "4"], "give --next"),
+        (["served", "--out", "no/x.jsonl"], "no folder no"),
+        (["served", "--rank", "1"], "--rank"),
+        (["served", "--columns", "anchor"], "--columns"),
         (["served", "--from", "-1"], "--from"),
         (["served", "--from", "3", "--to", "2"], "in order"),
         (["served", "--out", "x.csv"], "FILE.parquet"),
-        (["served", "--seed", "1"], "--seed"),
+        (["served", "--seed", "1"], "give --next"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -246,7 +240,9 @@ def test_wrong_usage_exits_with_2(toy: str, arguments: list[str], said: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["sample", "--rank", "1"], "--rank 1"),
+        (["sample", "--rank", "1"], "rank=1"),
+        (["sample", "--rank", "-1"], "rank=-1"),
+        (["sample", "--world-size", "0"], "world_size=0"),
         (["sample", "--rank", "2", "--world-size", "2"], "from 0 to 1"),
         (["sample", "--mixture", "none.toml"], "none.toml: there is no such file"),
         (["sample", "--mixture", "m.toml"], "no source 'c'"),
@@ -255,9 +251,9 @@ def test_wrong_usage_exits_with_2(toy: str, arguments: list[str], said: str) -> 
         (["sample", "--mixture", "a=0,b=0"], "weight 0"),
         (["sample", "--save", "--state", "o.duckdb"], "is a corpus file, not a state file"),
         (["sample", "--resume", "--state", "s.duckdb"], "s.duckdb does not exist"),
-        (["plan", "--resume"], "no run is saved"),
-        (["plan", "--recipes", "x"], "no recipe 'x'"),
-        (["plan", "--batch-size", "0"], "--batch-size 0:"),
+        (["served", "--next", "1"], "no run is saved"),
+        (["served", "--recipes", "x", "--next", "1"], "no recipe 'x'"),
+        (["served", "--batch-size", "0", "--next", "1"], "batch_size=0:"),
         (["served"], "no run is saved"),
         (["served", "--state", "s.duckdb"], "s.duckdb does not exist"),
         (["cursor", "list", "--state", "s.duckdb"], "s.duckdb does not exist"),
@@ -283,12 +279,12 @@ def test_a_mixture_file_with_a_phase_changes_the_shares(toy: str) -> None:
         '[[data.datasets]]\nname = "a"\nweight = 9\n[[data.datasets]]\nname = "b"\n'
         "[[data.phases]]\nstart_step = 2\ndataset_weights = { a = 0 }\n"
     )
-    arguments = [toy, "--mixture", "m.toml", "--batch-size", "40", "--steps", "3"]
-    found = samples(*arguments)
+    arguments = [toy, "--mixture", "m.toml", "--batch-size", "40"]
+    found = samples(*arguments, "--steps", "3")
     counts = [Counter(row["source"] for row in found[i : i + 40]) for i in (0, 40, 80)]
     assert [count["a"] for count in counts[:2]] == [pytest.approx(30, abs=1)] * 2
     assert counts[2] == {"b": 40}
-    assert ids("plan", *arguments, batch=40) == found
+    assert ids("served", *arguments, "--next", "3", batch=40) == found
 
 
 @pytest.mark.parametrize(
@@ -298,7 +294,7 @@ def test_a_temperature_flattens_or_sharpens(toy: str, temperature: str, expected
     arguments = [toy, "--mixture", "a=9,b=1", "--batch-size", "100", "--temperature", temperature]
     found = samples(*arguments)
     assert Counter(row["source"] for row in found)["a"] == pytest.approx(expected, abs=1)
-    assert ids("plan", *arguments, batch=100) == found
+    assert ids("served", *arguments, "--next", "1", batch=100) == found
 
 
 # ---- ranks
@@ -361,7 +357,7 @@ def test_remainders(toy: str, remainder: str) -> None:
     assert len(found) == expected
     if remainder == "pad":
         assert [row["padded"] for row in found] == [i >= length for i in range(expected)]
-    assert len(ids("plan", *arguments, batch=7)) == expected
+    assert len(ids("served", *arguments, "--next", "99", batch=7)) == expected
 
 
 # ---- what is written beside the samples
@@ -386,7 +382,7 @@ def test_a_state_file_elsewhere(toy: str) -> None:
     assert said == "saved run default at step 1 in d/s.duckdb\n"
     assert files() == {toy, "d"}
     assert samples(toy, "--resume", *elsewhere) == unbroken[4:]
-    assert ids("plan", toy, "--resume", *elsewhere, batch=4) == unbroken[4:]
+    assert ids("served", toy, "--resume", *elsewhere, "--next", "1", batch=4) == unbroken[4:]
     assert ids("served", toy, *elsewhere, batch=4) == unbroken[:4]
     assert ok("cursor", "list", toy, *elsewhere).splitlines()[1].split()[0] == "default"
     clash = error("sample", toy, "--seed", "1", "--save", *elsewhere)
@@ -422,7 +418,7 @@ def test_what_may_drift_is_named(toy: str) -> None:
     found = samples(*drifting)
     assert [row["position"] for row in found] == [4, 5]
     assert found == samples(toy, "--batch-size", "2", "--seed", "7", "--steps", "3")[4:]
-    assert ids("plan", *drifting, batch=2) == found
+    assert ids("served", *drifting, "--next", "1", batch=2) == found
     assert "did you mean 'seed'?" in error("sample", toy, "--resume", "--allow-drift", "sede")
 
 
@@ -443,48 +439,49 @@ def test_a_drift_that_cannot_be_saved_is_refused_before_anything_is_written(toy:
 def test_a_plan_is_what_is_sampled_then(toy: str) -> None:
     options = ["--batch-size", "6", "--seed", "3", "--mixture", "a=2,b=1", "--no-duplicates"]
     options += ["--no-swap", "--split", "validation", "--recipes", "anchor_context"]
-    planned = ids("plan", toy, *options, "--steps", "4", batch=6)
+    planned = ids("served", toy, *options, "--next", "4", batch=6)
     assert files() == {toy}
     assert len(planned) == 24
     assert samples(toy, *options, "--steps", "1", "--save") == planned[:6]
-    left = ids("plan", toy, "--resume", "--steps", "3", batch=6)
+    left = ids("served", toy, "--resume", "--next", "3", batch=6)
     assert left == planned[6:]
-    assert left == ids("plan", toy, "--resume", "--steps", "3", batch=6)  # nothing moved
+    assert left == ids("served", toy, "--resume", "--next", "3", batch=6)  # nothing moved
     assert samples(toy, "--resume", "--steps", "3") == left
     assert not any(row["swapped"] for row in planned)
 
 
 def test_a_plan_is_of_all_ranks(toy: str) -> None:
-    whole = ids("plan", toy, "--batch-size", "6", "--steps", "2", batch=6)
-    assert ids("plan", toy, "--batch-size", "2", "--world-size", "3", "--steps", "2", batch=6) == (
+    whole = ids("served", toy, "--batch-size", "6", "--next", "2", batch=6)
+    assert ids("served", toy, "--batch-size", "2", "--world-size", "3", "--next", "2", batch=6) == (
         whole
     )
     ok("sample", toy, "--batch-size", "3", "--rank", "0", "--world-size", "2", "--save")
-    assert ids("plan", toy, "--resume", batch=6) == whole[6:]
+    assert ids("served", toy, "--resume", "--next", "1", batch=6) == whole[6:]
     assert ids("served", toy, batch=6) == whole[:6]
 
 
 def test_a_plan_follows_the_kind(toy: str) -> None:
-    pairs = lines(ok("plan", toy, "--kind", "pairs", "--negatives", "2", "--batch-size", "6"))
+    how = ("served", toy, "--next", "1")
+    pairs = lines(ok(*how, "--kind", "pairs", "--negatives", "2", "--batch-size", "6"))
     assert [row["label"] for row in pairs] == [1, 0, 0] * 2
     assert "other_record_id" in pairs[0]
-    assert "text_record_id" in lines(ok("plan", toy, "--kind", "texts", "--batch-size", "1"))[0]
+    assert "text_record_id" in lines(ok(*how, "--kind", "texts", "--batch-size", "1"))[0]
 
 
 def test_a_bounded_run_is_planned_to_its_end(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = [toy, "--epochs", "1", "--batch-size", "10"]
     expected = samples(*arguments)
-    assert ids("plan", *arguments, batch=10) == expected
-    assert len(ids("plan", *arguments, "--steps", "2", batch=10)) == 20
-    assert ok("plan", *arguments, "--steps", "0") == ""
+    assert ids("served", *arguments, "--next", "99", batch=10) == expected
+    assert len(ids("served", *arguments, "--next", "2", batch=10)) == 20
+    assert ok("served", *arguments, "--next", "0") == ""
     monkeypatch.setattr(sample_commands, "_PIECE", 25)
-    assert ids("plan", *arguments, batch=10) == expected
-    assert ids("plan", *arguments, "--steps", "3", batch=10) == expected[:30]
+    assert ids("served", *arguments, "--next", "99", batch=10) == expected
+    assert ids("served", *arguments, "--next", "3", batch=10) == expected[:30]
 
 
 def test_nothing_left_to_plan(toy: str) -> None:
     ok("sample", toy, "--epochs", "1", "--save", "--out", "all.jsonl")
-    result = cli("plan", toy, "--resume", "--out", "x.parquet")
+    result = cli("served", toy, "--next", "1", "--out", "x.parquet")
     assert result.exit_code == 0
     assert talk(result.stderr) == "no samples to write: x.parquet is left as it is\n"
     assert "x.parquet" not in files()
@@ -512,7 +509,7 @@ def test_what_was_not_served_yet_is_refused(toy: str) -> None:
     for beyond in (["--to", "6"], ["--from", "6"], ["--from", "6", "--to", "9"]):
         said = error("served", toy, *of, "--tag", "one", *beyond)
         assert f"position {beyond[-1]}: run 'my run' is saved at position 5" in said
-    shown = re.search(r"duckplets (plan .*)\n", said)
+    shown = re.search(r"duckplets (served .*)\n", said)
     assert shown is not None
     assert [row["position"] for row in lines(ok(*shlex.split(shown[1])))] == [5, 6, 7, 8, 9]
     assert "saved at position 10" in error("served", toy, *of, "--to", "11")
@@ -520,8 +517,8 @@ def test_what_was_not_served_yet_is_refused(toy: str) -> None:
 
 def test_files_hold_the_ids_that_stdout_would(toy: str) -> None:
     ok("sample", toy, "--batch-size", "8", "--save")
-    for command, name in (["served"], "x.jsonl"), (["plan", "--batch-size", "8"], "x.parquet"):
-        words = [command[0], toy, *command[1:]]
+    for how, name in ([], "x.jsonl"), (["--batch-size", "8", "--next", "1"], "x.parquet"):
+        words = ["served", toy, *how]
         result = cli(*words, "--out", name)
         assert (result.exit_code, result.stdout) == (0, "")
         assert talk(result.stderr) == f"wrote the ids of 8 samples to {name}\n"

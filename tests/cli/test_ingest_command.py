@@ -133,7 +133,7 @@ def test_remapping_and_dates_and_encodings() -> None:
     assert (report["added"], report["incomplete"]) == (2, {"unreadable date": 1})
     said = error("ingest", "c.duckdb", "d.csv", "--text", "q", "--encoding", "latin-1")
     assert 'anchor: "q", date: "d"' in said
-    assert "--remap replaces" in said
+    assert "remap=True replaces" in said
     (report,) = lines(
         ok("ingest", "c.duckdb", "d.csv", "--text", "q", "--encoding=latin-1", "--remap", "--json")
     )
@@ -157,7 +157,7 @@ def test_text_files_by_name() -> None:
     assert "not read: 1 .rst (b.rst); pattern= says what is" in report["notes"]
     Path("notes", "d.HTML").write_text("<p>text</p>")
     done = cli("ingest", "d.duckdb", "notes", *many, "--pattern", "*.HTML")
-    assert "  not read: 1 .rst (b.rst); --pattern says what is" in done.stderr.splitlines()
+    assert "  not read: 1 .rst (b.rst); pattern= says what is" in done.stderr.splitlines()
     assert "  read as plain text, with their tags: 1 .html" in done.stderr.splitlines()
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         stored = corpus.sql("SELECT mapping FROM sources ORDER BY name")["mapping"].to_pylist()
@@ -172,7 +172,7 @@ def test_sections_of_text_are_records() -> None:
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         found = corpus.sql("SELECT text FROM section_texts ORDER BY record_id, position")
     assert found["text"].to_pylist() == ["Guide", "intro", "Guide > Use", "how"]
-    assert "--by-heading is for files of text" in error(
+    assert "by_heading= is for files of text" in error(
         "ingest", "c.duckdb", "good.csv", "--anchor", "q", "--by-heading"
     )
 

@@ -44,7 +44,7 @@ def test_a_driver_that_was_killed_goes_on(tmp_path: Path) -> None:
 def test_the_command_line_takes_an_engine(tmp_path: Path) -> None:
     corpus_of(tmp_path / "c.duckdb", 40, 1).close()
     path = str(tmp_path / "c.duckdb")
-    for command in (["mine", path], ["index", path], ["judge", path], ["deduplicate", path]):
+    for command in (["mine", path], ["quality", path, "--apply", "c4"], ["deduplicate", path]):
         wrong = cli(*command, "--engine", "ray://x")
         assert wrong.exit_code == 1, wrong.output
         assert (

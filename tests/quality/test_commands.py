@@ -1,4 +1,4 @@
-"""The commands `acquire`, `judge` and `quality`."""
+"""The commands `ingest` through gates, and `quality`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def test_text_is_taken_in_judged_and_told_of(tmp_path: Path) -> None:
         second, [{"text": GOOD.format(1), "license": "MIT"}, {"text": "short", "license": "gpl"}]
     )
     given = (corpus, first, second, "--text", "text", "--id", "id", "--quality", quality)
-    out = ok("acquire", *given, "--license", "mit", "--where", "text <> 'x'", "--json")
+    out = ok("ingest", *given, "--license", "mit", "--where", "text <> 'x'", "--json")
     reports = [json.loads(line) for line in out.splitlines()]
     assert [(r["source"], r["added"], r["skipped"]) for r in reports] == [("a", 3, 0), ("b", 0, 2)]
-    again = ok("acquire", *given, "--license", "mit", "--where", "text <> 'x'", "--json")
+    again = ok("ingest", *given, "--license", "mit", "--where", "text <> 'x'", "--json")
     assert [json.loads(line)["read"] for line in again.splitlines()] == [0, 0]
     told = json.loads(ok("quality", corpus, "--json"))
     assert [(r["source"], r["outcome"], r["rule"], r["rows"]) for r in told] == [
@@ -35,23 +35,23 @@ def test_text_is_taken_in_judged_and_told_of(tmp_path: Path) -> None:
     assert "psi" in ok("quality", corpus, "--against", "1")
     loose = tmp_path / "loose.toml"
     loose.write_text("language = false\nmin_characters = 1\n")
-    would = json.loads(ok("judge", corpus, "--quality", loose, "--dry-run", "--json"))
+    would = json.loads(ok("quality", corpus, "--apply", loose, "--dry-run", "--json"))
     assert (would["accepted"], would["dry_run"], would["version"]) == (1, True, 2)
-    assert "→" in cli("judge", corpus, "--quality", loose).stderr
+    assert "→" in cli("quality", corpus, "--apply", loose).stderr
     assert json.loads(ok("quality", corpus, "--why", "b/1"))["outcome"] == "accepted"
     usage("quality", corpus, "--why", "b:2", "--against", "a")
-    assert "--size-mb -1" in error("acquire", *given, "--size-mb", "-1")
-    assert "--where" in error("acquire", *given, "--where", "role = 'x'")
+    assert "size_mb=-1" in error("ingest", *given, "--size-mb", "-1")
+    assert "where" in error("ingest", *given, "--where", "role = 'x'")
 
 
 def test_a_corpus_that_was_made_for_nothing_is_not_left(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     written(path, [LONG])
     assert "generel" in error(
-        "acquire", tmp_path / "c.duckdb", path, "--text", "text", "--quality", "generel"
+        "ingest", tmp_path / "c.duckdb", path, "--text", "text", "--quality", "generel"
     )
     ok(
-        "acquire",
+        "ingest",
         tmp_path / "c.duckdb",
         path,
         "--text",
@@ -64,7 +64,7 @@ def test_a_corpus_that_was_made_for_nothing_is_not_left(tmp_path: Path) -> None:
     assert not (tmp_path / "c.duckdb").exists()
 
 
-def test_acquire_reads_rows_by_the_options_of_ingest_and_data_sets_by_their_own(
+def test_gates_read_rows_by_the_options_of_ingest_and_data_sets_by_their_own(
     tmp_path: Path,
 ) -> None:
     corpus, sets = tmp_path / "c.duckdb", tmp_path / "sets.yaml"
@@ -75,7 +75,7 @@ def test_acquire_reads_rows_by_the_options_of_ingest_and_data_sets_by_their_own(
     given = ("--anchor", "ask", "--positive", "answer", "--date", "day", "--group", "of")
     given += ("--delimiter", ";", "--encoding", "latin-1", "--trust", "0.9")
     given += ("--quality", tmp_path / "q.toml")
-    went_on = cli("acquire", corpus, table, "/nowhere.csv", *given, "--json", "--keep-going")
+    went_on = cli("ingest", corpus, table, "/nowhere.csv", *given, "--json", "--keep-going")
     assert (went_on.exit_code, json.loads(went_on.stdout)["added"]) == (1, 3)
     assert "/nowhere.csv does not exist" in went_on.stderr
     written(tmp_path / "a.jsonl", [GOOD.format(f"a{i}") for i in range(5)])
@@ -85,14 +85,18 @@ def test_acquire_reads_rows_by_the_options_of_ingest_and_data_sets_by_their_own(
         "b: {file_name: b.jsonl, text: text, quality: {language: false, min_characters: 2}}\n"
     )
     more = ("--quality", tmp_path / "q.toml", "--limit", "9", "--readers", "1", "--retries", "0")
-    out = ok("acquire", corpus, sets, *more, "--spool-mb", "1", "--json")
+    out = ok("ingest", corpus, sets, *more, "--spool-mb", "1", "--json")
     assert [json.loads(line)["added"] for line in out.splitlines()] == [3, 1]
     assert (
         json.loads(ok("ingest", tmp_path / "d.duckdb", sets, "--json").split("\n")[0])["added"] == 3
     )
-    assert "two sources would be 'a'" in error("acquire", corpus, sets, tmp_path / "a.jsonl")
-    assert "--readers 0: give a whole number" in error("acquire", corpus, sets, "--readers", "0")
-    assert "domain='law'" in error("acquire", corpus, bad_sets(tmp_path))
+    assert "two sources would be 'a'" in error(
+        "ingest", corpus, sets, tmp_path / "a.jsonl", "--limit", "9"
+    )
+    none = ("ingest", corpus, sets, "--readers", "0")
+    assert "readers=0: give a whole number" in error(*none, "--limit", "9")
+    assert "--readers is for an ingest through gates" in usage(*none)
+    assert "domain='law'" in error("ingest", corpus, bad_sets(tmp_path))
 
 
 def bad_sets(folder: Path) -> Path:

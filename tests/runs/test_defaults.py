@@ -219,7 +219,7 @@ def test_every_command_takes_the_preset(path: Path, tmp_path: Path) -> None:
     assert "anchor_anchor" in listed
     assert "when named" not in listed
     assert "drawn when named, or by --preset crate" in ok("recipe", "list", path)
-    for command in ("forecast", "plan", "sample"):
+    for command in ("forecast", "sample"):
         how = (path, "--preset", "crate", "--batch-size", 50)
         told = cli(command, *how, *(("--steps", 4) if command != "forecast" else ()))
         assert "swap on" in told.stderr + told.stdout
