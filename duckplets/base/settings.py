@@ -372,10 +372,13 @@ def _number(value: Any, kind: type) -> Any:
 
 
 def _text(value: Any) -> str:
-    # Half of a pair of characters nothing can store.
-    if isinstance(value, str) and (value.isascii() or not SURROGATE.search(value)):
-        return value
-    raise _Misfit(value, str)
+    if not isinstance(value, str):
+        raise _Misfit(value, str)
+    if not value.isascii() and SURROGATE.search(value):
+        raise _Misfit(
+            value, str, "; it holds half of a pair of characters, which nothing can store"
+        )
+    return value
 
 
 def _wanted(kind: Any) -> str:

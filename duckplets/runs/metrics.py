@@ -249,7 +249,8 @@ def metrics(sampler: Sampler) -> dict[str, float]:
             found[f"data/{name}/fallbacks"] = fallbacks
         if planner.distinct_batch:
             found[f"data/{name}/displaced"] = displaced
-    return found | {f"prefetch/{name}": of for name, of in reader.prefetched.items()}
+    found |= {f"prefetch/{name}": of for name, of in reader.prefetched.items()}
+    return found
 
 
 def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, float]:

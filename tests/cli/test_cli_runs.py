@@ -20,6 +20,7 @@ from prebuilt import toy_corpus
 import duckplets as dp
 from duckplets.cli import output
 from duckplets.cli import sample as sample_commands
+from duckplets.db.migrate import create, migrations
 from duckplets.runs.sampler import Sampler
 
 pytestmark = pytest.mark.usefixtures("pools_once")
