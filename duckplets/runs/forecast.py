@@ -299,6 +299,8 @@ def _negatives(stream: Stream) -> str:
     found, count = stream.negatives_from, stream.fallback_anchors
     if found is None:
         return ""
+    if stream.is_given:
+        return "grades as given" if stream.graded else "labels as given"
     if not count:
         return f"negatives {found}"
     whence = "all sources" if found == "random" else "random ones"

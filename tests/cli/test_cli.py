@@ -639,7 +639,7 @@ def test_examples_of_the_help_texts_run(
     shown.sort(
         key=lambda line: (
             late.search(line) is not None,
-            re.search("search|vector:", line) is not None,
+            re.search("search|vector:|--against", line) is not None,
             re.search("shards", line) is not None,  # after the tokenizer
         )
     )
@@ -768,7 +768,9 @@ def test_the_duckdb_cli_shows_commented_tables(toy: str) -> None:
     ok("sample", toy, "--save")
     for path in (toy, "toy.state.duckdb"):
         bare = "SELECT count(*) AS n FROM duckdb_columns() WHERE comment IS NULL AND NOT internal"
-        tables = duckdb(path, "SELECT table_name AS name FROM duckdb_tables()")
+        tables = duckdb(
+            path, "SELECT schema_name || '.' || table_name AS name FROM duckdb_tables()"
+        )
         assert tables
         on_tables = f"{bare} AND table_name IN (SELECT table_name FROM duckdb_tables())"
         assert duckdb(path, on_tables) == [{"n": 0}]

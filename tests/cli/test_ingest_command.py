@@ -142,7 +142,7 @@ def test_remapping_and_dates_and_encodings() -> None:
     (report,) = lines(ok("ingest", "c.duckdb", "d.csv", *strict))
     assert (report["added"], report["failed"]) == (1, 1)
     Path("x.parquet").write_bytes(b"PAR1")
-    assert "--encoding" in error("ingest", "c.duckdb", "x.parquet", "--encoding", "latin-1")
+    assert "encoding=" in error("ingest", "c.duckdb", "x.parquet", "--encoding", "latin-1")
 
 
 def test_text_files_by_name() -> None:

@@ -137,7 +137,7 @@ STAGES: list[tuple[list[str], str]] = [
         ["export", "c.duckdb", "out.jsonl", "--format", "sentence-transformers"],
         r"export negatives of c\.duckdb: .*rows 116, anchors 12, ",
     ),
-    (["prepare", "c.duckdb"], r"prepare c\.duckdb: .*sections 27, chunks 180, "),
+    (["prepare", "c.duckdb"], r"prepare c\.duckdb: .*sections 30, chunks 183, "),
     (["deduplicate", "c.duckdb", "--dry-run"], r"deduplicate c\.duckdb: .*clusters 0"),
     (
         ["decontaminate", "c.duckdb", "more.jsonl", "--text", "t", "--ngram", "3"],

@@ -47,7 +47,7 @@ def test_chunk_keeps_what_is_not_named(toy: str) -> None:
         assert (found.max_tokens, found.overlap) == (12, (2, 4))
         assert found.preprocessors == (dp.Denoiser(strip_markdown=False),)
         assert corpus.chunking(overlap=(1,)).overlap == (1,)
-        with pytest.raises(dp.ChunkingError, match=r"unknown chunking setting 'overlaps'"):
+        with pytest.raises(dp.ChunkingError, match=r"chunking: unknown key 'overlaps'"):
             corpus.chunking(overlaps=(1,))
     ok("chunk", toy, "--defaults", "--max-tokens", "30")
     assert chunking(toy) == dp.Chunking(max_tokens=30).fingerprint()

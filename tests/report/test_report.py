@@ -397,7 +397,7 @@ def test_the_command(tmp_path: Path) -> None:
     told = ok("report", copy)
     page = tmp_path / "toy.html"
     assert f"{page.stat().st_size:,} bytes" in told
-    assert "--force" in error("report", copy)
+    assert "overwrite=True" in error("report", copy)
     assert "overwrite" not in error("report", copy)
     ok("report", copy, "--force")
     assert "no run is saved" in error("report", copy, "--run", "never", "--force")

@@ -232,8 +232,8 @@ SAID = ("source", "instruction")
     ("recipes", "told"),
     [
         ("own", "recipes='own'.*give a list"),
-        ([TITLE, 3], "recipes: 3 is no recipe"),
-        ([TITLE, TITLE], "recipes: two are named 'title'"),
+        ([TITLE, 3], "recipes: 3 is none; give TripletRecipe"),
+        ([TITLE, TITLE], "recipes: two recipes are named 'title'"),
     ],
 )
 def test_what_a_source_brings_are_recipes(tmp_path: Path, recipes: Any, told: str) -> None:

@@ -336,7 +336,7 @@ def test_pairs_have_the_rejected_reply_as_the_negative_of_three_samples_in_four(
 
 def test_ranked_negatives_of_the_same_record_are_refused() -> None:
     for by in ("bm25", dp.bm25(top_k=4)):
-        with pytest.raises(dp.RecipeError, match="'same_record' takes the anchor's own; leave by"):
+        with pytest.raises(dp.RecipeError, match="'same_record' takes those of the anchor's own"):
             replace(CHOSEN, by=by)
     with pytest.raises(dp.RecipeError, match=r"'same_recrod'.*did you mean 'same_record'"):
         replace(CHOSEN, strategy="same_recrod")
@@ -347,7 +347,7 @@ def test_ranked_negatives_of_the_same_record_are_refused() -> None:
 def test_mining_for_them_is_refused(tmp_path: Path) -> None:
     with made(tmp_path / "pairs.duckdb", some_records(30, 0)) as corpus:
         corpus.add_recipe(CHOSEN)
-        with pytest.raises(dp.RecipeError, match="takes the anchor's own"):
+        with pytest.raises(dp.RecipeError, match="takes those of the anchor's own"):
             corpus.mine("chosen_rejected")
 
 
