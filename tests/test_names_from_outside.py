@@ -335,6 +335,13 @@ def entries(told: Any) -> Iterator[dict[str, Any]]:
             yield from entries(part)
 
 
+def looked_through(corpus: dp.Corpus) -> None:
+    """Open a snapshot and all the pools that it keeps."""
+    found = snapshot.opened(corpus.database, corpus.version)
+    assert found is not None
+    found.find(["a pool that is not there"])
+
+
 def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
     path = tmp_path / "x" / "c.duckdb"
     path.parent.mkdir()
@@ -358,9 +365,7 @@ def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
                 (folder / "manifest.json").write_text(json.dumps(told))
                 with watched(tmp_path, path.parent):
                     with pytest.raises(dp.DamagedFileError):
-                        found = snapshot.opened(corpus.database, corpus.version)
-                        assert found is not None
-                        found.find(["a pool that is not there"])  # so it looks at all that are
+                        looked_through(corpus)
                     assert list(snapshot.verify(folder))
         (folder / "manifest.json").write_text(json.dumps(good))
         (folder / texts).unlink()
