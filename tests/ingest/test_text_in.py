@@ -249,7 +249,7 @@ def test_what_is_wrong_with_a_line_of_the_hub(hub: Hub) -> None:
     assert "sources.txt:2" in said
     assert "did you mean 'text'?" in said
     assert "give a SOURCE, or a --list" in usage("ingest", "c.duckdb")
-    assert "--format" in error("ingest", "c.duckdb", "hf://org/one", "--format", "csv")
+    assert "format=" in error("ingest", "c.duckdb", "hf://org/one", "--format", "csv")
     for given in (["--anchor", "q"], ["--name", "n"], ["--format", "csv"], ["--trust", "1"]):
         assert "says itself" in usage("ingest", "c.duckdb", str(SETS), *given)
         assert "says itself" in usage("ingest", "c.duckdb", "--list", "sources.txt", *given)
