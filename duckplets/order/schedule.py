@@ -36,6 +36,15 @@ _MOST_STAIRS = 1024  # of an anneal
 
 
 @dataclass(frozen=True, slots=True)
+class _Told:
+    """Weights that were set from a step on; ``drawn``: sources of these and earlier ones."""
+
+    step: int
+    event: Event
+    drawn: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Segment:
     """Draws from ``start`` on, dealt from ``step`` on; two of the same ``how`` deal alike."""
 
@@ -46,15 +55,7 @@ class _Segment:
     names: tuple[str, ...] = field(compare=False)
     base: list[int] = field(compare=False)  # what each source has got before
     stairs: tuple[int, ...] = field(compare=False, default=())  # their first steps, and the end
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """Weights that were set from a step on; ``drawn``: sources of these and earlier ones."""
-
-    step: int
-    event: Event
-    drawn: frozenset[str]
+    told: _Told | None = field(compare=False, default=None)  # what was set, if it begins this
 
 
 class Schedule:
@@ -92,7 +93,7 @@ class Schedule:
         self.numbers = {name: number for number, name in enumerate(self.sources)}
         self.batch, self.samples_per_draw, self.begin = batch, samples_per_draw, begin
         self._seed = seed
-        self._events: list[_Told] = []
+        self._early: list[_Told] = []  # what was set before the begin
         self._planned = list(mixture.changes(self.sources))
         self._segments: list[_Segment] = []
         for change in self._planned:
@@ -104,7 +105,8 @@ class Schedule:
     @property
     def events(self) -> dict[int, Event]:
         """Weights set during the run, by the step from which on."""
-        return {told.step: told.event for told in self._events}
+        later = (of.told for of in self._segments if of.told is not None)
+        return {told.step: told.event for told in (*self._early, *later)}
 
     @property
     def drawn(self) -> set[str]:
@@ -112,7 +114,8 @@ class Schedule:
 
         And of all whose anchors count for the shares of the others.
         """
-        return self.planned | self.counting | (self._events[-1].drawn if self._events else set())
+        told = self._told_before(len(self._segments))
+        return self.planned | self.counting | (told.drawn if told else set())
 
     @property
     def counting(self) -> set[str]:
@@ -128,7 +131,7 @@ class Schedule:
             MixtureError: The weights do not fit the sources, or the temperature is wrong.
         """
         changed = copy(self)
-        changed._segments, changed._events = self._segments.copy(), self._events.copy()
+        changed._segments, changed._early = self._segments.copy(), self._early.copy()
         changed._set(step, event)
         return changed
 
@@ -264,7 +267,8 @@ class Schedule:
 
     def is_overridden(self, step: int) -> bool:
         """Return whether a phase or an event holds at a step in the place of declared weights."""
-        return self.mixture.phase(step) > 0 or any(told.step <= step for told in self._events)
+        told = self._told_before(self._number_of(step) + 1)
+        return self.mixture.phase(step) > 0 or told is not None
 
     def in_force(self, step: int) -> Mixture:
         """Return the mixture with the weights and the temperature that hold at a step.
@@ -272,9 +276,8 @@ class Schedule:
         Shares of an anneal are those of the step.
         """
         change = self._planned[bisect_right(self._planned, step, key=lambda of: of.step) - 1]
-        number = bisect_right(self._events, step, key=lambda told: told.step)
         declared, weights, temperature = self.mixture, change.weights, self.mixture.temperature
-        told = self._events[number - 1] if number else None
+        told = self._told_before(self._number_of(step) + 1)
         if told is not None:
             temperature = told.event.temperature or temperature
         if told is not None and told.step >= change.step:
@@ -296,26 +299,36 @@ class Schedule:
         return max(0, step - self.begin) * self.batch
 
     def _set(self, step: int, event: Event) -> None:
-        del self._events[bisect_left(self._events, step, key=lambda told: told.step) :]
-        before = self._events[-1] if self._events else None
+        self._early = [told for told in self._early if told.step < step]
+        before = self._told_before(
+            bisect_left(self._segments, step, key=lambda segment: segment.step)
+        )
         temperature = event.temperature
         if temperature is not None:
             temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
         elif before is not None:
             temperature = before.event.temperature
         weights = self.mixture.changed(self.sources, event.weights, "set_weights")
-        later = (change for change in self._planned if change.step > step)
-        for change in (Change(step, weights), *later):
-            self._append(change, temperature or self.mixture.temperature)
         drawn = frozenset(name for name, weight in event.weights.items() if weight > 0)
         if before is not None:
             drawn = before.drawn if drawn <= before.drawn else before.drawn | drawn
-        self._events.append(_Told(step, Event(dict(event.weights), temperature), drawn))
+        told = _Told(step, Event(dict(event.weights), temperature), drawn)
+        self._append(Change(step, weights), temperature or self.mixture.temperature, told)
+        if step < self.begin:
+            self._early.append(told)
+        for change in self._planned:
+            if change.step > step:
+                self._append(change, temperature or self.mixture.temperature)
 
-    def _append(self, change: Change, temperature: float) -> None:
+    def _told_before(self, number: int) -> _Told | None:
+        """Return what was set last before a segment."""
+        told = (self._segments[i].told for i in range(number - 1, -1, -1))
+        return next(filter(None, told), self._early[-1] if self._early else None)
+
+    def _append(self, change: Change, temperature: float, told: _Told | None = None) -> None:
         """Let a change set in, in the place of all from its step on."""
         step = max(change.step, self.begin)
-        segment = self._segment(change, step, temperature)
+        segment = replace(self._segment(change, step, temperature), told=told)
         del self._segments[bisect_left(self._segments, step, key=lambda of: of.step) :]
         if self._segments:
             segment = replace(segment, base=_upto(self._segments[-1], segment.start))
