@@ -114,7 +114,7 @@ def stream(source: str, rows: int, seed: int, weight: float = 1) -> Stream:
     hashes = mix(chunks.astype(np.uint64) + np.uint64(key(source) >> 1))
     starts, classes = np.arange(rows + 1), np.zeros(rows, dtype=np.int64)
     recipe = dp.TextRecipe(f"r{weight}", dp.any_section(), weight=weight)
-    compiled = CompiledPool(recipe, {"source": source})
+    compiled = CompiledPool(recipe, {"source": source, "negatives": 1})
     return Stream(
         source, Pool(compiled, Anchors(chunks, hashes, classes, chunks, starts), None, None), seed
     )
