@@ -185,7 +185,6 @@ class Wrapped:
     kind = "wrapped"
     uri = None
     trust = None
-    in_pieces = False
 
     def __init__(
         self,
@@ -198,7 +197,7 @@ class Wrapped:
     def default_name(self) -> str:
         return "wrapped"
 
-    def open(self, reader: Database, cursor: Any = None) -> Rows:
+    def open(self, reader: Database) -> Rows:
         rows = self.source.open(reader)
         return Rows(self.batches(rows.batches), rows.defaults, rejected=lambda: self.rejected)
 
