@@ -16,6 +16,7 @@ from hub_server import Hub
 
 from duckplets.db.database import Database
 from duckplets.sources import Mark, Rows, Source
+from duckplets.sources.remote.hub import HubSource
 
 MOODS = ("neutral", "bullish", "bearish")
 
@@ -70,7 +71,9 @@ def jsonl(data: list[dict[str, Any]]) -> bytes:
 
 def opened(source: Source, cursor: Any = None) -> Rows:
     reader = Database.reader()
-    return source.open(reader, cursor)
+    if isinstance(source, HubSource):
+        return source.open(reader, cursor)
+    return source.open(reader)
 
 
 def read(source: Source, cursor: Any = None) -> list[dict[str, Any]]:

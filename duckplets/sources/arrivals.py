@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -14,8 +12,6 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
 
 from duckplets.errors import SourceError
-
-_SUFFIXES = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 
 
 class Remote(Protocol):
@@ -45,40 +41,38 @@ def arrivals(
     Raises:
         SourceError: A file cannot be had, or the folder cannot be written.
     """
-    folder = _folder()
-    try:
-        with ThreadPoolExecutor(1, "duckplets-arrivals") as thread:
+    with _folder() as folder, ThreadPoolExecutor(1, "duckplets-arrivals") as thread:
 
-            def bring(number: int) -> Path:
-                suffixes = "".join(PurePosixPath(files[number].path).suffixes[-2:]).lower()
-                known = _SUFFIXES.fullmatch(suffixes)  # it comes from outside, and becomes a name
-                here = folder / f"{number}{suffixes if known else ''}"
-                fetch(files[number], here)
-                return here
+        def bring(number: int) -> Path:
+            suffixes = "".join(PurePosixPath(files[number].path).suffixes[-2:])
+            here = Path(folder) / f"{number}{suffixes}"
+            fetch(files[number], here)
+            return here
 
-            coming: Future[Path] | None = None
-            try:
-                for number, file in enumerate(files):
-                    coming = coming or thread.submit(bring, number)
-                    here, coming = coming.result(), None
-                    if number + 1 < len(files):
-                        coming = thread.submit(bring, number + 1)
-                    yield file, here
-                    with suppress(OSError):
-                        here.unlink()
-            finally:
-                stop.set()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        coming: Future[Path] | None = None
+        try:
+            for number, file in enumerate(files):
+                coming = coming or thread.submit(bring, number)
+                here, coming = coming.result(), None
+                if number + 1 < len(files):
+                    coming = thread.submit(bring, number + 1)
+                yield file, here
+                with suppress(OSError):
+                    here.unlink()
+        finally:
+            stop.set()
 
 
-def _folder() -> Path:
+def _folder() -> tempfile.TemporaryDirectory[str]:
     given = os.environ.get("DUCKPLETS_CACHE")
     try:
-        base = Path(given).expanduser() if given else None
-        if base is not None:
-            base.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="duckplets-", dir=base))
+        if given:
+            Path(given).expanduser().mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(
+            prefix="duckplets-",
+            dir=given and str(Path(given).expanduser()),
+            ignore_cleanup_errors=True,
+        )
     except OSError as error:
         reason = error.strerror or str(error)
         raise SourceError(
