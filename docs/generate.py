@@ -38,6 +38,7 @@ INTERFACE = {
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
         *(
+            "Resumable",
             "Limits",
             "preview",
             "Preview",

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from duckplets.sources.custom.indexed import IndexedSource
     from duckplets.sources.custom.protocol import CustomSource, PagedSource
     from duckplets.sources.dataset import DatasetSource
-    from duckplets.sources.formats.columnar import ArrowSource, ParquetSource
+    from duckplets.sources.formats.arrow_file import ArrowSource
     from duckplets.sources.formats.csv_file import CsvSource
     from duckplets.sources.formats.json_file import JsonSource
+    from duckplets.sources.formats.parquet_file import ParquetSource
     from duckplets.sources.formats.text_file import TextFileSource, TextLinesSource
     from duckplets.sources.memory import MemorySource
+    from duckplets.sources.resumable import Resumable
     from duckplets.sources.sql_query import SqlSource
 
 _HOMES = {
-    "ArrowSource": "formats.columnar",
+    "ArrowSource": "formats.arrow_file",
     "CsvSource": "formats.csv_file",
     "CustomSource": "custom.protocol",
     "DatasetSource": "dataset",
@@ -32,7 +34,8 @@ _HOMES = {
     "JsonSource": "formats.json_file",
     "MemorySource": "memory",
     "PagedSource": "custom.protocol",
-    "ParquetSource": "formats.columnar",
+    "ParquetSource": "formats.parquet_file",
+    "Resumable": "resumable",
     "SqlSource": "sql_query",
     "TextFileSource": "formats.text_file",
     "TextLinesSource": "formats.text_file",
@@ -50,6 +53,8 @@ __all__ = [
     "MemorySource",
     "PagedSource",
     "ParquetSource",
+    "Resumable",
+    "ResumableSource",
     "Rows",
     "Source",
     "SqlSource",
@@ -87,23 +92,29 @@ class Source(Protocol):
     def default_name(self) -> str:
         """Return the name it goes by when the user gives none."""
 
-    @property
-    def in_pieces(self) -> bool:
-        """Whether its rows hold a ``Mark`` here and there, and it can go on from any of them.
+    def open(self, reader: Database) -> Rows:
+        """Check what can be checked at once, and return the rows.
 
-        What comes before a mark is stored with its cursor; an ingest that stops half-way goes on
-        there the next time, exactly once, and its records appear when it has come to its end. Such
-        a source has ``settings()``: plain JSON values that must agree for a cursor to mean the
-        same place.
+        Raises:
+            SourceError: It cannot be read, or a column is not there.
         """
 
-    def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Check what can be checked at once, and return the rows.
+
+@runtime_checkable
+class ResumableSource(Source, Protocol):
+    """A source whose rows hold a ``Mark`` here and there, and that can go on from any of them.
+
+    What comes before a mark is stored with its cursor; an ingest that stops half-way goes on
+    there the next time, exactly once, and its records appear when it has come to its end.
+    """
+
+    def settings(self) -> dict[str, Any]:
+        """Return, as plain JSON values, what must agree for a cursor to mean the same place."""
+
+    def open_at(self, reader: Database, cursor: Any) -> Rows:
+        """Open at a place.
 
         Args:
             reader: An instance to run statements in.
             cursor: Of a ``Mark``, or None for the beginning.
-
-        Raises:
-            SourceError: It cannot be read, or a column is not there.
         """

@@ -24,6 +24,7 @@ from duckplets.sources import (
     JsonSource,
     Mark,
     ParquetSource,
+    ResumableSource,
     row_batches,
 )
 from duckplets.sources.remote.hub import HubSource
@@ -195,7 +196,7 @@ def test_a_cursor_of_something_else_is_refused(hub: Hub) -> None:
 
 
 def test_it_is_a_resumable_source() -> None:
-    assert HubSource("hf://o/n text=t").in_pieces
+    assert isinstance(HubSource("hf://o/n text=t"), ResumableSource)
 
 
 # ---- columns and labels
