@@ -175,7 +175,7 @@ def test_snapshots_are_the_same(processes: Any, tmp_path: Path) -> None:
         with corpus_of(tmp_path / f"{name}.duckdb", 60, 9) as corpus:
             corpus.chunk(dp.Chunking(max_tokens=5, overlap=(2,)))
             assert corpus.prepare(engine=engine, progress=False).chunks > 500
-        files = (tmp_path / f"{name}.snapshot").rglob("*.arrow")
+        files = (tmp_path / f"{name}.snapshot").rglob("*.npy")
         found.append(sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))
     assert found[0] == found[1]
     assert len(found[0]) >= 3

@@ -145,7 +145,7 @@ def test_settings_come_back(mode: dp.Normaliser) -> None:
     ("given", "told"),
     [
         ({"nfc": 1}, "nfc=1: give True or False"),
-        ({"white_space": "line"}, "white_space='line': give 'lines' or 'all' or None"),
+        ({"white_space": "line"}, "white_space='line': give 'lines', 'all' or None"),
         ({"white_space": True}, "white_space=True"),
         ({"code": True, "quotes": False}, "quotes=False: with code=True leave it out"),
     ],

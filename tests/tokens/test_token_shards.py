@@ -715,7 +715,7 @@ def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> Non
     assert "completed" in ok("shard", "--status", out)
     refused = cli("shard", corpus_file, out, *small, "--seed", "1")
     assert refused.exit_code == 1
-    assert "give another folder, or --overwrite" in refused.stderr
+    assert "give another folder, or overwrite=True" in refused.stderr
     assert cli("shard", corpus_file).exit_code == 2
     assert "as written" in ok("verify", out)
     _flip(out / ShardManifest.read(out).shards[0].path)
