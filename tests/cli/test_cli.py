@@ -639,7 +639,7 @@ def test_examples_of_the_help_texts_run(
     shown.sort(
         key=lambda line: (
             late.search(line) is not None,
-            re.search("search|vector:|--against", line) is not None,
+            re.search("search|vector:|--against|--run default|watch", line) is not None,
             re.search("shards", line) is not None,  # after the tokenizer
         )
     )

@@ -138,7 +138,7 @@ STAGES: list[tuple[list[str], str]] = [
         r"export negatives of c\.duckdb: .*rows 116, anchors 12, ",
     ),
     (["prepare", "c.duckdb"], r"prepare c\.duckdb: .*sections 30, chunks 183, "),
-    (["deduplicate", "c.duckdb", "--dry-run"], r"deduplicate c\.duckdb: .*clusters 0"),
+    (["deduplicate", "c.duckdb", "--dry-run"], r"deduplicate c\.duckdb: .*clusters 3"),
     (
         ["decontaminate", "c.duckdb", "more.jsonl", "--text", "t", "--ngram", "3"],
         r"decontaminate c\.duckdb: ",
