@@ -317,6 +317,7 @@ def warnings(sampler: Sampler) -> Iterator[str]:
     undrawn = [name for name in sampler.settings.sources if name not in schedule.drawn]
     yield from omitted(schedule.mixture, undrawn)
     yield from left_alone(sampler.unused)
+    yield from unreached(planner)
     for number in np.flatnonzero(planner.recipe_parts()).tolist():
         stream = planner.streams[number]
         if stream.fallback_anchors:
@@ -326,6 +327,15 @@ def warnings(sampler: Sampler) -> Iterator[str]:
                 f"({stream.fallback_anchors:,} of {len(stream):,}) have fewer "
                 f"{_TOO_FEW[stream.negatives_from or '']}"
             )
+
+
+def unreached(planner: Planner) -> Iterator[str]:
+    """Yield at every join how many anchors of the epochs under way are not reached."""
+    for step, left, anchors in planner.unreached():
+        yield (
+            f"of the epochs that end at step {step:,} {left:,} of "
+            f"{counted(anchors, 'anchor')} are not reached"
+        )
 
 
 def oddities(planner: Planner) -> Iterator[str]:

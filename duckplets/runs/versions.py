@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from duckplets.base.checks import MAX_POSITION, integer
-from duckplets.base.sanitize import counted, listed
+from duckplets.base.sanitize import listed
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records
@@ -29,6 +29,7 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.runs import messages, negative_policy
 from duckplets.runs.default_mixture import shares
+from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools
 from duckplets.runs.settings import RunSettings
 from duckplets.samples.joined import JoinedPlanner, JoinedSchedule
@@ -441,21 +442,6 @@ def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
                     f"source {source!r}, recipe {recipe.name!r} finds no anchor in corpus version "
                     f"{version.corpus_version}, and is left out of it"
                 )
-
-
-def unreached(planner: Planner) -> Iterator[str]:
-    """Yield at every join how many anchors of the epochs under way are not reached."""
-    if not isinstance(planner, JoinedPlanner):
-        return
-    for part, (start, stop) in zip(planner.planners, pairwise(planner.firsts), strict=False):
-        samples = part.samples(stop - start) // part.samples_per_draw
-        left = [(-int(n)) % len(s) for n, s in zip(samples, part.streams, strict=True)]
-        if some := sum(left):
-            step = stop // part.schedule.batch
-            yield (
-                f"of the epochs that end at step {step:,} {counted(some, 'anchor')} of "
-                f"{counted(sum(map(len, part.streams)), 'anchor')} are not reached"
-            )
 
 
 def _told_of_sources(

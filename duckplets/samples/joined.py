@@ -284,6 +284,14 @@ class JoinedPlanner(Planner):
             found[numbers] = planner.samples(max(0, min(position, stop) - first))
         return found
 
+    def unreached(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the step of every join, and of the anchors before it how many it leaves out."""
+        for part, (start, stop) in zip(self.planners, pairwise(self.firsts), strict=False):
+            samples = part.samples(stop - start) // part.samples_per_draw
+            left = [-int(n) % len(s) for n, s in zip(samples, part.streams, strict=True)]
+            if some := sum(left):
+                yield stop // part.schedule.batch, some, sum(map(len, part.streams))
+
     @property
     def changes(self) -> list[tuple[int, int]]:
         """Step of every change of shares, and the position from which on it holds."""

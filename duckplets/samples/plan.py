@@ -154,6 +154,10 @@ class Planner:
             found[indexes] = recipes.parts()
         return found
 
+    def unreached(self) -> Iterator[tuple[int, int, int]]:
+        """Yield what joins cut off, as ``JoinedPlanner`` does: here none has joined."""
+        return iter(())
+
     def epochs_of(self, source: str, samples: int) -> float:
         """Return how often the anchors of a source have come up in so many samples of it."""
         return samples / max(1, self.length_of(source))

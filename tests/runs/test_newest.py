@@ -226,6 +226,26 @@ def sampler_metrics(state: dict[str, Any], sampler: dp.Sampler) -> dict[str, flo
     return found
 
 
+@pytest.mark.parametrize("steps", some((1, 4, 9, 23), less=2))
+def test_anchors_that_a_join_cuts_off_are_counted_at_once_and_in_the_forecast(
+    path: Path, steps: int
+) -> None:
+    with dp.resume(path, "triplets") as sampler:
+        anchors = {
+            (row["source"], row["recipe"]): row["anchors"]
+            for row in sampler.forecast().table.to_pylist()
+        }
+        rows = sampler.served(0, steps * BATCH).to_pylist()
+        drawn = Counter((row["source"], row["recipe"]) for row in rows)
+        taken(sampler, steps)
+        sampler.save()
+    left = sum(-drawn[stream] % count for stream, count in anchors.items())
+    said = f"{left} of {sum(anchors.values())} anchors are not reached"
+    with dp.resume(path, "triplets", version="newest") as sampler:
+        assert any(said in note for note in sampler.notes)
+        assert any(said in warning for warning in sampler.forecast().warnings)
+
+
 def test_a_source_that_came_since_takes_the_recipes_that_are_given(path: Path) -> None:
     with dp.resume(path, "triplets", version="newest", recipes=[PAIR, BACK]) as sampler:
         assert any("'c' 0." in note and "(pair, back)" in note for note in sampler.notes)
