@@ -27,6 +27,8 @@ VECTORS = ".vectors.duckdb"
 """The same of its vector file."""
 SNAPSHOT = ".snapshot"
 """The same of the folder of its snapshot."""
+INTERNALS = "_internal"
+"""The schema of a file's internals; what users need is in ``main``."""
 
 _LONGEST_NAME = 220  # bytes; file systems take 255, and what lies beside a file adds up to 30
 _ADDRESS = re.compile(
@@ -47,6 +49,11 @@ def real_path(path: Path) -> Path:
         )
     try:
         real = path.resolve()
+        if real.name.split(".")[0].lower() == INTERNALS:  # DuckDB calls the database so, too
+            raise MigrationError(
+                f"{shown(path)}: {INTERNALS!r} is the schema inside each file; give the file "
+                f"another name"
+            )
         name = str(real).encode()
     except UnicodeEncodeError:
         raise MigrationError(f"{shown(path)} is not UTF-8; give the file another name") from None

@@ -372,6 +372,18 @@ def test_any_file_name_serves(name: str, tmp_path: Path) -> None:
     assert list(contents(tmp_path)) == [name]
 
 
+@pytest.mark.parametrize("name", ["_internal.duckdb", "_INTERNAL.v2.duckdb", "_internal"])
+def test_a_file_is_not_called_as_the_schema_inside_it(name: str, tmp_path: Path) -> None:
+    with pytest.raises(MigrationError, match="give the file another name"):
+        dp.Corpus(tmp_path / name)
+    assert not contents(tmp_path)
+    migrate.create(tmp_path / "c.duckdb", "corpus")
+    (tmp_path / "c.duckdb").rename(tmp_path / name)
+    for read_only in (True, False):
+        with pytest.raises(MigrationError, match="give the file another name"):
+            dp.Corpus(tmp_path / name, read_only=read_only)
+
+
 # ---- other processes
 
 
