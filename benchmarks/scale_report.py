@@ -304,7 +304,8 @@ def verbs(model: Model) -> str:
         for name, verb in inspect.getmembers(dp.Corpus, inspect.isfunction)
         if "engine" in inspect.signature(verb).parameters
     ]
-    return f"{', '.join(names[:-1])} and {names[-1]} take `engine=`, and their commands `--engine`:"
+    listed = f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"{listed} take `engine=`; those that are commands, and `quality --apply`, `--engine`:"
 
 
 def rates(model: Model) -> str:
