@@ -59,8 +59,7 @@ class SourceCounts:
 
     def at(self, position: int) -> dict[str, list[int]]:
         """Return the counts of every source before a position."""
-        if position < self._position:
-            self._rewind(position)
+        self.rewind(position)
         uncounted = position - self._position
         if uncounted > _LONG:
             log.info("counting the tokens of %s samples, once", f"{uncounted:,}")
@@ -70,11 +69,13 @@ class SourceCounts:
 
     def known(self, position: int) -> Counts:
         """Return what was counted so far, none of it at a position or behind it."""
-        if position < self._position:
-            self._rewind(position)
+        self.rewind(position)
         return self._position, self._by_source()
 
-    def _rewind(self, position: int) -> None:
+    def rewind(self, position: int) -> None:
+        """Forget what was counted from a position on, before the samples there may be others."""
+        if self._position <= position:
+            return
         if self._position - position > position:
             self._position, self._counts[:] = 0, 0
         else:

@@ -215,6 +215,7 @@ class BatchReader:
         every step, so the next block is a small one, and some are made before a thread begins.
         """
         self.check_open()
+        self.counter.rewind(position)
         self.planner.go_on_with(schedule, position)
         self._until = position if self._until is None else min(position, self._until)
         self._blocks.stop()

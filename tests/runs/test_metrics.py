@@ -205,6 +205,22 @@ SIMILAR: list[tuple[str, str, float]] = [
 ]
 
 
+@pytest.mark.parametrize("back", [2, 15])  # counted anew from 0, or what lies between subtracted
+def test_counts_of_what_is_drawn_otherwise_now_are_forgotten(corpus: dp.Corpus, back: int) -> None:
+    def told(seen_before: bool) -> dict[str, float]:
+        with corpus.sampler(batch_size=16, prefetch=0, swap=True, run=str(seen_before)) as sampler:
+            if seen_before:
+                sampler.move(20 * 16)
+                sampler.metrics()
+            sampler.move(back * 16)
+            assert sampler.set_weights({"a": 9, "b": 1, "c": 0.5}) == back
+            sampler.move(18 * 16)
+            found = sampler.metrics()
+        return {name: value for name, value in found.items() if name.startswith("data/")}
+
+    assert told(True) == told(False)
+
+
 @pytest.mark.parametrize(("one", "other", "expected"), SIMILAR, ids=repr)
 def test_similarity_is_the_share_of_common_words(one: str, other: str, expected: float) -> None:
     assert dp.lexical_similarity(one, other) == pytest.approx(expected)
