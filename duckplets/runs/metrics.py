@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,31 +50,40 @@ class SourceCounts:
 
     def __init__(self, planner: Planner, fetcher: FetchesSamples) -> None:
         self._planner, self._fetcher = planner, fetcher
+        self._alone = Lock()  # two threads would both add what lies since the last count
         self._position = 0
         self._counts = np.zeros((len(planner.schedule.sources), 3), np.int64)
 
     def load(self, counts: Counts) -> None:
         """Go on from the counts of a saved run."""
-        self._position, sources = counts
-        self._counts[:] = [sources.get(name, (0, 0, 0)) for name in self._planner.schedule.sources]
+        names = self._planner.schedule.sources
+        with self._alone:
+            self._position, sources = counts
+            self._counts[:] = [sources.get(name, (0, 0, 0)) for name in names]
 
     def at(self, position: int) -> dict[str, list[int]]:
         """Return the counts of every source before a position."""
-        self.rewind(position)
-        uncounted = position - self._position
-        if uncounted > _LONG:
-            log.info("counting the tokens of %s samples, once", f"{uncounted:,}")
-        self._counts += self._counted(self._position, position)
-        self._position = position
-        return self._by_source()
+        with self._alone:
+            self._rewind(position)
+            uncounted = position - self._position
+            if uncounted > _LONG:
+                log.info("counting the tokens of %s samples, once", f"{uncounted:,}")
+            self._counts += self._counted(self._position, position)
+            self._position = position
+            return self._by_source()
 
     def known(self, position: int) -> Counts:
         """Return what was counted so far, none of it at a position or behind it."""
-        self.rewind(position)
-        return self._position, self._by_source()
+        with self._alone:
+            self._rewind(position)
+            return self._position, self._by_source()
 
     def rewind(self, position: int) -> None:
         """Forget what was counted from a position on, before the samples there may be others."""
+        with self._alone:
+            self._rewind(position)
+
+    def _rewind(self, position: int) -> None:
         if self._position <= position:
             return
         if self._position - position > position:

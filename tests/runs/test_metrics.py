@@ -7,6 +7,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,17 @@ def test_counters_are_of_all_before_the_position(
         other = corpus.sampler(**configuration)
         other.load_state_dict(state)
         assert counts_of(other) == expected[step]
+
+
+def test_threads_that_ask_at_once_count_nothing_twice(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(batch_size=64, prefetch=0)
+    for step in range(20, 200, 20):
+        sampler.move(step * 64)
+        with ThreadPoolExecutor(8) as threads:
+            found = [*threads.map(lambda _: counts_of(sampler), range(8))]
+        other = corpus.sampler(batch_size=64, prefetch=0, run=f"r{step}")
+        other.move(step * 64)
+        assert found == [counts_of(other)] * 8
 
 
 SIMILAR: list[tuple[str, str, float]] = [
