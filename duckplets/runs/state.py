@@ -193,6 +193,12 @@ def load(path: Path, run: str, tag: str | None = None) -> Save:
             )
         there = _read(path, run, rows[0])
         losses = database.table("runs/state/losses", {"run": run, "stop": there.steps})
+    taken = [
+        {step: event for step, event in one.events.items() if step < there.steps}
+        for one in (found, there)
+    ]
+    if taken[0] != taken[1]:  # a checkpoint was added since, of a run that went another way
+        return replace(there, losses=losses)
     last = {name: getattr(found, name) for name in ("settings", "fingerprint", "joins", "events")}
     return replace(there, **last, losses=losses)
 

@@ -486,6 +486,28 @@ def test_weights_set_after_a_save_are_not_known_to_a_resumed_run(own: dp.Corpus)
     assert [own.resume().batch_at(step).to_pydict() for step in range(2, 6)] == unset
 
 
+def test_a_checkpoint_with_other_weights_changes_nothing_of_a_later_save(own: dp.Corpus) -> None:
+    sampler = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
+    taken(sampler, 5)
+    sampler.save(tag="early")
+    taken(sampler, 3)
+    sampler.set_weights({"a": 5})
+    taken(sampler, 6)
+    sampler.save()
+    expected = [sampler.batch_at(step).to_pydict() for step in range(20)]
+    other = own.resume(tag="early")
+    taken(other, 1)
+    other.set_weights({"c": 9})
+    taken(other, 1)
+    other.save(tag="other")
+    resumed = own.resume()
+    assert resumed.step == 14
+    assert [resumed.batch_at(step).to_pydict() for step in range(20)] == expected
+    with pytest.raises(dp.StateMismatchError, match="'other'"):
+        resumed.save()
+    assert [step for step, *_ in own.resume(tag="other").state_dict()["events"]] == [6]
+
+
 @pytest.mark.parametrize("seed", range(often(2, less=1)))
 def test_a_run_cut_anywhere_replays_what_it_was_told(own: dp.Corpus, seed: int) -> None:
     draw = random.Random(seed)
