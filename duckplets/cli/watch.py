@@ -158,8 +158,7 @@ class _Watched:
         Raises:
             StateMismatchError: It is one over something else.
         """
-        from duckplets.runs.settings import RunSettings, saved_settings
-        from duckplets.runs.versions import schedule_of
+        from duckplets.runs.settings import RunSettings, saved_settings, schedule_of
         from duckplets.tokens.dataset import TokenShards
         from duckplets.tokens.sampler import TokenSettings
 

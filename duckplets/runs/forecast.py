@@ -27,6 +27,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.sanitize import counted, listed, shown
+from duckplets.runs.settings import schedule_of
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -524,8 +525,6 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     epoch; ``shares``: before and after, of the sources and steps where they differ, each as that of
     the first and of the last of these steps; ``lr_scale``: where that differs.
     """
-    from duckplets.runs.versions import schedule_of
-
     before, settings = sampler._planner.schedule, sampler.settings
     mixture.check(settings.sources)
     if isinstance(mixture.weights, str):

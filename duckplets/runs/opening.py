@@ -42,6 +42,7 @@ from duckplets.runs.settings import (
     checked_arguments,
     overridden,
     saved_settings,
+    schedule_of,
 )
 from duckplets.runs.state import behind, unsavable
 from duckplets.samples.columns import checked_columns
@@ -148,7 +149,7 @@ def open_run(
         declared_prefixes=prefix_store.digest(database, version),
         index=drawn_by.index,
     )
-    schedule = versions.schedule_of(settings, None)
+    schedule = schedule_of(settings, None)
     drawn = negative_policy.with_mined(
         database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
     )
@@ -203,7 +204,7 @@ def resume_run(
             )
         if edited and run.no_duplicates and run.epochs:
             was = replace(run, mixture=before.mixture)
-            also = versions.schedule_of(was, saved.events).planned
+            also = schedule_of(was, saved.events).planned
         return _opened(
             database,
             run,
@@ -224,7 +225,7 @@ def resume_run(
         before,
         now,
         opened,
-        lambda settings: versions.schedule_of(settings, saved.events),
+        lambda settings: schedule_of(settings, saved.events),
         allow_drift=allow_drift,
         joined=joined,
     )
@@ -235,7 +236,7 @@ def resumed(
     before: AnySettings,
     now: AnySettings,
     opened: Callable[..., AnySampler],
-    schedule_of: Callable[[AnySettings], Schedule],
+    dealt: Callable[[AnySettings], Schedule],
     *,
     allow_drift: Collection[str],
     joined: Callable[[AnySampler], None] | None = None,
@@ -247,7 +248,7 @@ def resumed(
         before: Its settings.
         now: Those that it is to go on with.
         opened: Opens the run; ``edited``: whether its mixture is another.
-        schedule_of: Returns how settings deal, with the weights that were set.
+        dealt: Returns how settings deal, with the weights that were set.
         allow_drift: Names of fingerprint fields that may differ.
         joined: Notes what has joined the run.
 
@@ -265,7 +266,7 @@ def resumed(
     try:
         if edited:
             was: Any = replace(sampler.settings, mixture=before.mixture)
-            _accept_edited(sampler, schedule_of(was), saved.position, edited["mixture"])
+            _accept_edited(sampler, dealt(was), saved.position, edited["mixture"])
         if joined is not None:
             joined(sampler)
         sampler.go_on(
@@ -343,7 +344,7 @@ def _opened(
             raise empty_pools(refused)
         needed = sorted(planner.schedule.drawn)
         settings, notes = without_empty(settings, planner.streams, needed, notes, empty)
-        planner.schedule = versions.schedule_of(settings, None)
+        planner.schedule = schedule_of(settings, None)
     # Refuse now what cannot be served at all.
     most, schedule = settings.global_batch, planner.schedule
     if settings.no_duplicates == "negatives":

@@ -14,15 +14,19 @@ from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.plain import misfit
 from duckplets.base.settings import Bounds, Name, checked
 from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import RankPart, batch_size_of
+from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
 from duckplets.runs.fingerprint import Fingerprint, digest
 from duckplets.runs.negative_policy import By, checked_by, wants_mined
 from duckplets.runs.state import Save
 from duckplets.samples.columns import checked_columns, default_columns
+from duckplets.samples.joined import JoinedSchedule
 from duckplets.samples.no_duplicates import NoDuplicates
 from duckplets.samples.plan import SINGLE
+from duckplets.samples.planned import samples_per_draw
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
@@ -358,3 +362,32 @@ def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
             f"rank={rank}: with world_size={world_size} give one from 0 to {world_size - 1}"
         )
     return {"rank": rank, "world_size": world_size}
+
+
+def schedule_of(settings: RunSettings, events: Events | None) -> Schedule:
+    """Return the schedule of a run."""
+    parts = [
+        schedule_of_part(settings, number, events) for number in range(len(settings.joins) + 1)
+    ]
+    return parts[0] if len(parts) == 1 else JoinedSchedule(parts)
+
+
+def schedule_of_part(settings: RunSettings, number: int, events: Events | None) -> Schedule:
+    """Return the schedule of a part of a run."""
+    begins = [0, *(join["step"] for join in settings.joins), None]
+    version, stop = settings.versions[number], begins[number + 1]
+    mixture, events = Mixture.from_dict(version.mixture), events or {}
+    if settings.joins:
+        mixture = mixture.of_known(version.sources)
+        # One that names a source which has not come yet is of a later part.
+        known = {s: e for s, e in events.items() if {*e.weights} <= {*version.sources}}
+        events = {s: e for s, e in known.items() if stop is None or s < stop}
+    return Schedule(
+        mixture,
+        version.sources,
+        seed=version.seed,
+        batch=settings.global_batch,
+        samples_per_draw=samples_per_draw(settings.kind, settings.pairs, settings.negatives),
+        events=events,
+        begin=begins[number] or 0,
+    )

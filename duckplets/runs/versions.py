@@ -23,7 +23,7 @@ from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records
 from duckplets.order.mixture import Mixture
-from duckplets.order.schedule import Events, Schedule
+from duckplets.order.schedule import Events
 from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
@@ -31,10 +31,9 @@ from duckplets.runs import messages, negative_policy
 from duckplets.runs.default_mixture import shares
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools
-from duckplets.runs.settings import RunSettings
-from duckplets.samples.joined import JoinedPlanner, JoinedSchedule
+from duckplets.runs.settings import RunSettings, schedule_of_part
+from duckplets.samples.joined import JoinedPlanner
 from duckplets.samples.plan import Planner
-from duckplets.samples.planned import samples_per_draw
 from duckplets.samples.vector_columns import pinned, pinned_again
 from duckplets.serving.snapshot import fingerprint
 
@@ -52,33 +51,6 @@ Read: TypeAlias = Callable[..., Found]
 
 
 # -- the parts of a run ---------------------------------------------------------------------------
-
-
-def schedule_of(settings: RunSettings, events: Events | None) -> Schedule:
-    """Return the schedule of a run."""
-    parts = [_schedule(settings, number, events) for number in range(len(settings.joins) + 1)]
-    return parts[0] if len(parts) == 1 else JoinedSchedule(parts)
-
-
-def _schedule(settings: RunSettings, number: int, events: Events | None) -> Schedule:
-    """Return the schedule of a part of a run."""
-    begins = [0, *(join["step"] for join in settings.joins), None]
-    version, stop = settings.versions[number], begins[number + 1]
-    mixture, events = Mixture.from_dict(version.mixture), events or {}
-    if settings.joins:
-        mixture = mixture.of_known(version.sources)
-        # One that names a source which has not come yet is of a later part.
-        known = {s: e for s, e in events.items() if {*e.weights} <= {*version.sources}}
-        events = {s: e for s, e in known.items() if stop is None or s < stop}
-    return Schedule(
-        mixture,
-        version.sources,
-        seed=version.seed,
-        batch=settings.global_batch,
-        samples_per_draw=samples_per_draw(settings.kind, settings.pairs, settings.negatives),
-        events=events,
-        begin=begins[number] or 0,
-    )
 
 
 def planned(
@@ -118,7 +90,7 @@ def planned(
         if number and settings.joins[number - 1]["step"] == _open_step(settings):
             step = _all_of(planners).next_change(position)
             settings = _with_join(settings, number, step=step)
-        schedule, version = _schedule(settings, number, events), settings.versions[number]
+        schedule, version = schedule_of_part(settings, number, events), settings.versions[number]
         if settings.joins:
             stops = [*(join["step"] for join in settings.joins), None]
             sure = schedule.drawn_in(schedule.begin, stops[number])
@@ -182,7 +154,7 @@ def _in_shares(
         settings = replace(settings, mixture=mixture.to_dict())
     elif not settings.joins[number - 1]["lengths"]:
         settings = _with_join(settings, number, lengths=lengths)
-    planner.schedule = _schedule(settings, number, events)
+    planner.schedule = schedule_of_part(settings, number, events)
     return settings
 
 
@@ -296,7 +268,7 @@ def with_version(
     of_fresh = {s.source: [r for r in s.recipes if r.weight] for s in fresh}
     drawn |= negative_policy.with_mined(database, made, of_fresh)
     begins_here = _with_join(made, len(made.joins), step=position // settings.global_batch)
-    needed = _schedule(begins_here, len(made.joins), events).planned
+    needed = schedule_of_part(begins_here, len(made.joins), events).planned
     pins = negative_policy.pins(database, made.versions[-1], drawn, needed, allow_stale=False)
     return _with_join(made, len(made.joins), candidates=pins)
 

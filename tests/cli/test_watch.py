@@ -37,8 +37,7 @@ from duckplets.cli.watch import page
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
 from duckplets.runs.forecast import RunStatus, run_status
-from duckplets.runs.settings import RunSettings, saved_settings
-from duckplets.runs.versions import schedule_of
+from duckplets.runs.settings import RunSettings, saved_settings, schedule_of
 
 MIXTURE = dp.Mixture(
     {"a": 0.6, "b": 0.3, "c": 0.1}, phases=[dp.Phase(40, {"a": 0.1, "c": 0.8}, lr_scale=0.5)]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import test_kills
-from commands import error, ok, usage
+from commands import cli, error, ok, usage
 from corpora import ODD_MAPPING, odd_corpus, odd_records
 from effort import often, some
 from hashed import DIMENSION, Embedder, check_whole, hashed, kept, reasons, texts_of
@@ -491,11 +491,11 @@ def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path: Path) -> Non
 def test_the_command(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     path = toy.path
     toy.close()
-    said = error("embed", path, "hashed:hashes")
+    said = cli("embed", path, "hashed:hashes").stderr
     assert "MODEL" not in said
     assert "hashed.py) has no 'hashes'" in said
     assert "give ROLE=TEXT" in usage("embed", path, "hashed:hashed", "--prompt", "anchor")
-    assert "--max-failures" in error("embed", path, "hashed:hashed", "--max-failures", "7")
+    assert "max_failures=7.0" in error("embed", path, "hashed:hashed", "--max-failures", "7")
     options = ("--prompt", "anchor=q, ", "--name", "teacher", "--json")
     report = ok("embed", path, "hashed:hashed", *options)
     assert '"embedded": 120' in report
