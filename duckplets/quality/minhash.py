@@ -4,8 +4,8 @@ r"""Hash the n-grams of texts, and make MinHash bands of them.
     hashes of a text ─bands × rows multiplications, least of each→ bands
 
 The hash of an n-gram is a polynomial of the hashes of its words, so it is a difference of two
-prefix sums, whatever n is. All constants are our own and words are hashed by BLAKE2: what is a
-near-duplicate does not follow the version of NumPy or Python.
+prefix sums, whatever n is. All constants are our own and words are hashed by MD5: what is a
+near-duplicate does not follow the version of NumPy, Python or DuckDB.
 
 A word is a run of letters, digits and marks, in lower case; in scripts without spaces it is one
 character. Of a text without any the words are what white space parts.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -30,7 +29,7 @@ from duckplets.quality.texts import portions
 
 __all__ = ["ALGORITHM", "Grams", "NearSettings", "bands_of", "grams_of"]
 
-ALGORITHM = 2
+ALGORITHM = 3
 """Changes whenever another n-gram, hash or band would be made of the same text."""
 
 _WORDS = {
@@ -166,7 +165,7 @@ def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Gra
     first = np.arange(starts[-1]) + np.repeat(word[:-1] - starts[:-1], grams)
     size = np.repeat(np.minimum(count, n), grams)
     forth, back = (_powers(base, len(words)) for base in (_BASE, pow(_BASE, -1, 1 << 64)))
-    sums = _sums(_hashed(words) * forth)
+    sums = _sums(_hashed(database, words) * forth)
     hashes = mixed((sums[first + size] - sums[first]) * back[first])
     return Grams(hashes, starts, words, first, size)
 
@@ -178,12 +177,14 @@ def _sums(counts: np.ndarray) -> np.ndarray:
     return sums
 
 
-def _hashed(words: pa.Array) -> Words:
+def _hashed(database: Database, words: pa.Array) -> Words:
+    """Return a hash of each word: each that differs is hashed once."""
     coded = words.dictionary_encode()
-    found = (blake2b(word.encode(), digest_size=8) for word in coded.dictionary.to_pylist())
-    hashes: Words = np.frombuffer(b"".join(each.digest() for each in found), "<u8")
-    found_: Words = hashes[coded.indices.to_numpy()]
-    return found_
+    table = pa.table({"place": np.arange(len(coded.dictionary)), "word": coded.dictionary})
+    with database.registered(gram_words=table):
+        hashes = database.table("quality/near_dedup/hashes")["hash"].to_numpy()
+    hashed: Words = hashes[coded.indices.to_numpy()]
+    return hashed
 
 
 def _powers(base: int, count: int) -> Words:

@@ -210,6 +210,8 @@ class _Links:
         self.settings = settings
         self.compared = 0
         self.first = np.arange(len(texts.keys))  # the first place of the cluster of each
+        self.other = self.first.copy()  # one before it that it was found near to, and how near
+        self.similarity = np.ones(len(texts.keys))
 
     def join_equal(self) -> None:
         """Link records whose texts are equal."""
@@ -236,9 +238,9 @@ class _Links:
         places = np.flatnonzero(size[self.first] > 1)
         places = places[np.lexsort((places, self.first[places]))]
         head = self.first[places]
-        similarity = np.ones(len(places))
+        similarity = self.similarity[places]
         if self.settings.near is not None:
-            others = np.flatnonzero(places != head)
+            others = np.flatnonzero(self.other[places] != head)
             similarity[others] = self._similarities(head[others], places[others])
         columns = {"place": places, "cluster": np.cumsum(np.diff(head, prepend=-1) != 0)}
         return pa.table(columns | {"survivor": places == head, "similarity": similarity})
@@ -252,8 +254,11 @@ class _Links:
             first, second = first[apart], second[apart]
             if len(first):
                 self.compared += len(first)
-                near = self._similarities(first, second) >= (self.settings.near or 1.0)
-                self._join(first[near], second[near])
+                found = self._similarities(first, second)
+                near = found >= (self.settings.near or 1.0)
+                first, second = first[near], second[near]
+                self.other[second], self.similarity[second] = first, found[near]
+                self._join(first, second)
 
     def _similarities(self, one: Integers, other: Integers) -> Floats:
         """Return the Jaccard similarity of pairs."""

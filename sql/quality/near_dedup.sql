@@ -20,6 +20,13 @@ SELECT
     CASE WHEN len(words) = 0 THEN regexp_extract_all(text, $solid) ELSE words END AS words
 FROM found
 
+-- name: hashes
+-- The hash of each word (Arrow gram_words: place, word).
+-- Rows: by place.
+SELECT md5_number_lower(word) AS hash
+FROM gram_words
+ORDER BY place
+
 -- name: create
 -- Make the table of buckets, in a database of its own: which text has which band.
 CREATE TABLE buckets (bucket UBIGINT NOT NULL, place BIGINT NOT NULL)
