@@ -158,24 +158,22 @@ class _Watched:
         Raises:
             StateMismatchError: It is one over something else.
         """
-        from duckplets.runs.settings import RunSettings, saved_settings, schedule_of
+        from duckplets.runs.settings import saved_settings, schedule_of
         from duckplets.tokens.dataset import TokenShards
-        from duckplets.tokens.sampler import TokenSettings
 
         of_tokens, is_folder = run.kind == "tokens", self._corpus.is_dir()
         if of_tokens is not is_folder:
             what = "a folder of token shards" if of_tokens else "a corpus file"
             raise StateMismatchError(f"run {run.run!r} of {self._path} is over {what}: give that")
+        settings = saved_settings(run)
         if of_tokens:
             shards = TokenShards(self._corpus)
-            settings = saved_settings(run, TokenSettings)
-            same = settings.folder.get("fingerprint") == shards.manifest.fingerprint
+            same = settings.shards.get("fingerprint") == shards.manifest.fingerprint
             self._compared(run, same=same)
             return shards.schedule(settings, run.events)
-        of_corpus = saved_settings(run, RunSettings)
         if not self._is_compared:
-            self._compare(run, of_corpus)
-        return schedule_of(of_corpus, run.events)
+            self._compare(run, settings)
+        return schedule_of(settings, run.events)
 
     def _compare(self, run: Save, settings: RunSettings) -> None:
         """Compare the records of a run with those of the corpus, if that can be read now."""

@@ -96,6 +96,10 @@ class BucketSchedule(Schedule):
         items = {name: [int(n) for n in self._items[i]] for i, name in enumerate(self.sources)}
         return BucketSchedule(self.mixture, items, seed=self._seed, batch=self.batch, events=events)
 
+    def leaf(self, source: str, bucket: int | None) -> int:
+        """Return the number that shares of a source have in a bucket."""
+        return (bucket or 0) * len(self.sources) + self.numbers[source]
+
     def deal(self, draws: Integers) -> Iterator[Share]:
         """Yield shares of positions, ascending, gaps or not; a leaf is a source in a bucket."""
         low, size = 0, len(draws)

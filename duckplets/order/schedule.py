@@ -183,6 +183,14 @@ class Schedule:
         segments = [self._segments[self._number_at(wanted)] for wanted in draws]
         return [_upto(of, wanted) for of, wanted in zip(segments, draws, strict=True)]
 
+    def leaf(self, source: str, bucket: int | None) -> int:
+        """Return the number that shares of a source have; here it has no buckets."""
+        return self.numbers[source]
+
+    def dealt(self, draws: int) -> list[int]:
+        """Return how many of the first so many draws each leaf gets."""
+        return self.totals([draws])[0]
+
     def samples(self, position: int) -> list[int]:
         """Return how many of the first so many positions each source gets, by its number."""
         whole, rest = divmod(position, self.samples_per_draw)

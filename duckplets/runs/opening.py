@@ -56,7 +56,6 @@ from duckplets.serving.snapshot import Snapshot, fingerprint, serve
 
 Recipe = recipe_store.Recipe
 Found = tuple[list[Stream], list[Left]]
-AnySettings = TypeVar("AnySettings", bound=RunSettings)
 AnySampler = TypeVar("AnySampler", bound=Sampler)
 # What else can be done about stale minings than to mine again.
 _INSTEAD = (
@@ -181,7 +180,7 @@ def resume_run(
     given = dict(overrides)
     missing = checked_missing(given.pop("vectors")) if "vectors" in given else None
     saved = state.load(state_path, run, tag)
-    before = saved_settings(saved, RunSettings)
+    before = saved_settings(saved)
     versions.refuse_older(database, before)
     joining = versions.checked_version(database, before, version, saved.position)
     sources = versions.sources_with(database, before, joining)
@@ -233,10 +232,10 @@ def resume_run(
 
 def resumed(
     saved: state.Save,
-    before: AnySettings,
-    now: AnySettings,
+    before: RunSettings,
+    now: RunSettings,
     opened: Callable[..., AnySampler],
-    dealt: Callable[[AnySettings], Schedule],
+    dealt: Callable[[RunSettings], Schedule],
     *,
     allow_drift: Collection[str],
     joined: Callable[[AnySampler], None] | None = None,
@@ -265,7 +264,7 @@ def resumed(
     sampler = opened(edited=bool(edited))
     try:
         if edited:
-            was: Any = replace(sampler.settings, mixture=before.mixture)
+            was = replace(sampler.settings, mixture=before.mixture)
             _accept_edited(sampler, dealt(was), saved.position, edited["mixture"])
         if joined is not None:
             joined(sampler)

@@ -6,9 +6,9 @@ recipes or mixtures gain later alter no fingerprint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.plain import misfit
@@ -61,7 +61,7 @@ class RunSettings:
     """Everything a run's order and batches follow from, as plain values.
 
     Attributes:
-        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
+        kind: ``triplets``, ``pairs``, ``texts``, ``messages`` or ``tokens``.
         split: Every text of the run is of this split.
         recipes: Definitions of the recipes of every source.
         optional: Names of those of them, by source, that are left out if they find no anchor.
@@ -100,6 +100,8 @@ class RunSettings:
         joins: What it takes of later versions of the corpus, in order: ``step``, from which on, and
             those settings that are others then; of ``sources``, ``recipes`` and ``index`` what
             came with them; ``lengths`` of the mixture from there on.
+        shards: Of tokens the folder that they are read from: ``name``, and the ``fingerprint`` of
+            its manifest.
     """
 
     kind: Kind | Literal["tokens"]
@@ -134,6 +136,7 @@ class RunSettings:
     pairs: Pairs | None = None
     vectors: dict[str, Any] = field(default_factory=dict)
     joins: list[dict[str, Any]] = field(default_factory=list)
+    shards: dict[str, str] = field(default_factory=dict)
 
     @property
     def versions(self) -> list[RunSettings]:
@@ -189,6 +192,8 @@ class RunSettings:
             found["vectors"] = {"sets": self.vectors["sets"]}
             if self.vectors["missing"] == "drop":  # then they say which samples there are
                 found["vectors"]["missing"] = "drop"
+        if self.shards:
+            found["shards"] = self.shards["fingerprint"][:12]
         if self.joins:
             found["versions"] = [[j["step"], j["corpus_version"], digest(j)] for j in self.joins]
         return found
@@ -236,9 +241,6 @@ class RunSettings:
         return min(ends, default=None)
 
 
-AnySettings = TypeVar("AnySettings", bound=RunSettings)
-
-
 def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a sampler with plain integers and what its preset says of swapping.
 
@@ -275,8 +277,8 @@ def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]
     return dict(arguments) | plain | others
 
 
-def saved_settings(saved: Save, of: type[AnySettings]) -> AnySettings:
-    """Return the settings of a saved run, which are of a class.
+def saved_settings(saved: Save) -> RunSettings:
+    """Return the settings of a saved run.
 
     Raises:
         StateMismatchError: They are damaged, or another version of duckplets saved it.
@@ -287,7 +289,7 @@ def saved_settings(saved: Save, of: type[AnySettings]) -> AnySettings:
             f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
             f"version it was started with"
         )
-    shape = {name: _shape(hint) for name, hint in get_type_hints(of).items()}
+    shape = {name: _shape(hint) for name, hint in get_type_hints(RunSettings).items()}
     differ = sorted(shape.keys() ^ saved.settings)
     wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)
     if wrong or sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):
@@ -296,7 +298,7 @@ def saved_settings(saved: Save, of: type[AnySettings]) -> AnySettings:
             f"damaged: {wrong or 'it has recipes of other sources'}. Finish it with that version, "
             f"put back an earlier copy, or forget it: duckplets cursor reset … --run {saved.run}"
         )
-    return of(**saved.settings)
+    return RunSettings(**saved.settings)
 
 
 def _shape(hint: Any) -> Any:
@@ -311,11 +313,11 @@ def _shape(hint: Any) -> Any:
     return {Any: object, type(None): None}.get(hint, hint)
 
 
-def check_overrides(given: Iterable[str]) -> None:
+def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> None:
     """Refuse the name of an argument that resuming a run does not have."""
     for name in given:
-        if name not in _OVERRIDES:
-            raise SamplerError(f"resume: no argument {name!r}{nearest(name, _OVERRIDES)}")
+        if name not in known:
+            raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
 
 
 def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
@@ -333,13 +335,21 @@ def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
             f"by={given['by']!r}: run {settings.run!r} was opened with by={settings.by!r} and "
             f"keeps it; leave it out, or open another run"
         )
+    made = replaced(settings, given, given.get("kind", settings.kind))
+    return replace(made, columns=_columns(settings, made, given))
+
+
+def replaced(settings: RunSettings, given: Mapping[str, Any], kind: str) -> RunSettings:
+    """Return settings with other arguments, checked as those of a kind of samples.
+
+    Another number of ranks divides the batch of all of them.
+    """
     made = replace(settings, **given)
     if "world_size" in given and "batch_size" not in given:
         checked_ranks(made.rank, made.world_size)
         size = batch_size_of(settings.global_batch, made.world_size)
         made = replace(made, batch_size=size)
-    made = replace(made, **checked_arguments(made.kind, vars(made)))
-    return replace(made, columns=_columns(settings, made, given))
+    return replace(made, **checked_arguments(kind, vars(made)))
 
 
 def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) -> list[str]:

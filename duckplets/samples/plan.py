@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -50,9 +50,9 @@ class Planner:
     Positions count from the step at which the schedule begins.
 
     Args:
-        streams: All of them, grouped by source.
-        schedule: Deals draws to sources.
-        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
+        streams: All of them, grouped by source; rows of tokens answer to the same as a ``Stream``.
+        schedule: Deals draws to its leaves: sources, or sources and buckets.
+        kind: ``triplets``, ``pairs``, ``texts``, ``messages`` or ``tokens``.
         seed: Of the run.
         swap: Whether anchor and positive change places on a hashed coin.
         graded: Whether labels of pairs are numbers of any kind, rather than integers.
@@ -68,7 +68,7 @@ class Planner:
 
     def __init__(
         self,
-        streams: Sequence[Stream],
+        streams: Sequence[Any],
         schedule: Schedule,
         *,
         kind: str,
@@ -97,20 +97,22 @@ class Planner:
         self.add(streams)
         self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
 
-    def add(self, streams: Sequence[Stream]) -> None:
+    def add(self, streams: Sequence[Any]) -> None:
         """Add the streams of sources that are drawn from later on."""
         first = len(self.streams)
         self.streams += streams
-        by_source: dict[str, list[int]] = {}
-        for i, stream in enumerate(streams, start=first):
-            by_source.setdefault(stream.source, []).append(i)
-        numbers = self.schedule.numbers
-        for source, indexes in by_source.items():
+        by_leaf: dict[tuple[int, str], list[int]] = {}
+        for i, stream in enumerate(self.streams[first:], start=first):
+            leaf = self.schedule.leaf(stream.source, stream.bucket)
+            by_leaf.setdefault((leaf, stream.source), []).append(i)
+        for (leaf, source), indexes in by_leaf.items():
             streams_of = [self.streams[i] for i in indexes]
-            self._lengths[source] = sum(map(len, streams_of)) * self._per_draw
+            length = sum(map(len, streams_of)) * self._per_draw
+            self._lengths[source] = self._lengths.get(source, 0) + length
             weights = exact_weights([stream.share for stream in streams_of])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
-            self._recipes[numbers[source]] = indexes, recipes
+            self._recipes[leaf] = indexes, recipes
+        numbers = self.schedule.numbers
         self.sources = np.array([numbers[stream.source] for stream in self.streams], np.int64)
 
     def lengths(self, sources: Sequence[str]) -> dict[str, int]:
@@ -131,9 +133,9 @@ class Planner:
     def _dealt(self, draws: int) -> Integers:
         """Return how many of the first so many draws each stream gets."""
         found = np.zeros(len(self.streams), dtype=np.int64)
-        (totals,) = self.schedule.totals([draws])
+        dealt = self.schedule.dealt(draws)
         for leaf, (indexes, recipes) in self._recipes.items():
-            found[indexes] = recipes.counts(totals[leaf])
+            found[indexes] = recipes.counts(dealt[leaf])
         return found
 
     @property
@@ -151,7 +153,9 @@ class Planner:
         """Return the share of each stream within its source."""
         found = np.zeros(len(self.streams))
         for indexes, recipes in self._recipes.values():
-            found[indexes] = recipes.parts()
+            length = sum(len(self.streams[i]) for i in indexes) * self._per_draw
+            of_source = length / self._lengths[self.streams[indexes[0]].source]
+            found[indexes] = np.array(recipes.parts()) * of_source
         return found
 
     def unreached(self) -> Iterator[tuple[int, int, int]]:
@@ -452,9 +456,10 @@ class Planner:
             draw = of.drawn_ahead(index) if self._ahead else of.draw_at(index)
             if self.needs_all and draw.wanting is not None:
                 asked.append(Asked(at + offset, of, draw.wanting))
-            for slot in range(slots):
-                chunks[slot][at] = draw.chunks[slot]
-                hashes[slot][at] = draw.hashes[slot]
+            for column, drawn in zip(chunks, draw.chunks, strict=True):
+                column[at] = drawn
+            for hashed_texts, words in zip(hashes, draw.hashes, strict=False):  # rows have none
+                hashed_texts[at] = words
             if labels is not None and draw.labels is not None:
                 labels[at] = draw.labels
             if candidates is not None and draw.candidates is not None:

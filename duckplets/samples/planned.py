@@ -24,7 +24,7 @@ class Plan:
         positions: Of every sample.
         streams: Index of the stream of every sample.
         chunks: Chunk keys, a column a slot: anchor, positive, negatives; or the text
-            alone; of messages the keys of their records.
+            alone; of messages the keys of their records; of tokens row and epoch.
         hashes: Text hashes of the same.
         swapped: Whether anchor and positive have changed places.
         labels: For pairs, 1 for anchor and positive, 0 for anchor and negative, or as was judged:

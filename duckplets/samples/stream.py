@@ -47,8 +47,9 @@ class Draw:
     """Chunks of some samples of a stream, a column a slot.
 
     Attributes:
-        chunks: Chunk keys: anchor, positive, negatives; for texts the anchor alone.
-        hashes: Their text hashes.
+        chunks: Chunk keys: anchor, positive, negatives; for texts the anchor alone; of tokens row
+            and epoch.
+        hashes: Their text hashes; of tokens none.
         candidates: Where negatives are from, a column a negative: the number of a candidate, or
             what else ``negatives`` names; None for a stream that does not tell.
         wanting: The samples as negatives were drawn for them.
@@ -111,6 +112,8 @@ class Stream:
     of_records: int | None = None
     shares: Mapping[str, float] | None = None
     graded: bool = False
+
+    bucket = None  # of lengths: batches are of all of them
 
     @property
     def tells(self) -> bool:

@@ -32,19 +32,20 @@ from duckplets.runs import state as states
 from duckplets.runs.forecast import omitted
 from duckplets.runs.opening import resumed
 from duckplets.runs.reader import BatchReader
-from duckplets.runs.settings import saved_settings
+from duckplets.runs.settings import RunSettings, saved_settings
 from duckplets.runs.state import behind, unsavable
+from duckplets.samples.plan import Planner
 from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.locations import mirror
 from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.mixtures import load_mixture
-from duckplets.tokens.planner import RowRecipe, TokenPlanner, TokenStream
 from duckplets.tokens.rows import PackedRows, SingleRows, TokenRows
-from duckplets.tokens.sampler import TokenSampler, TokenSettings, new_settings, overridden
+from duckplets.tokens.sampler import TokenSampler, new_settings, overridden, rows_of
 from duckplets.tokens.settings import ShardSettings
 from duckplets.tokens.shards import shard_by
 from duckplets.tokens.spans import TextSpan
+from duckplets.tokens.streams import RowRecipe, TokenStream
 
 _BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
 
@@ -88,6 +89,10 @@ class TokenShards:
     def file(self) -> TokenFile:
         """The decoded tokens, made now if they are not there."""
         return TokenFile.of(self.path, self.manifest, self._cache)
+
+    @property
+    def _shards(self) -> dict[str, str]:
+        return {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
 
     def sources(self, split: str = "train") -> list[str]:
         """Return the names of the sources that have texts in a split."""
@@ -159,7 +164,7 @@ class TokenShards:
             rows,
             sources=sorted(sources),
             mixture=given.to_dict(),
-            folder={"name": self.path.name, "fingerprint": self.manifest.fingerprint},
+            shards=self._shards,
             version=int(self.manifest.corpus.get("version", 0)),
         )
         return self._opened(settings, path, [*notes, *omitted(given, sources)], None)
@@ -181,13 +186,12 @@ class TokenShards:
             raise StateMismatchError(
                 f"run {run!r} of {path} serves {saved.kind}, and this would be tokens"
             )
-        before = saved_settings(saved, TokenSettings)
+        before = saved_settings(saved)
         if "mixture" in overrides:
             mixture = self._mixture(overrides["mixture"])
             mixture.check(before.sources)
             overrides["mixture"] = mixture.to_dict()
-        folder = {"name": self.path.name, "fingerprint": self.manifest.fingerprint}
-        now = replace(overridden(before, overrides), folder=folder)
+        now = replace(overridden(before, overrides), shards=self._shards)
         self._checked_split(now.split)
         target = path if save_to is None else Path(save_to)
         notes = unsavable(target, asked=save_to is not None)
@@ -200,11 +204,11 @@ class TokenShards:
             allow_drift=allow_drift,
         )
 
-    def schedule(self, settings: TokenSettings, events: Events | None) -> Schedule:
+    def schedule(self, settings: RunSettings, events: Events | None) -> Schedule:
         """Return how a run deals rows to sources, by its settings and weights that were set."""
         mixture = Mixture.from_dict(settings.mixture)
         dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
-        if not settings.rows["by_bucket"]:
+        if not rows_of(settings)["by_bucket"]:
             return Schedule(mixture, settings.sources, events=events, **dealt)
         buckets = range(len(self.manifest.buckets) + 1)
         rows = {source: self._rows(settings, source) for source in settings.sources}
@@ -215,7 +219,7 @@ class TokenShards:
 
     def _opened(
         self,
-        settings: TokenSettings,
+        settings: RunSettings,
         path: Path,
         notes: Sequence[str],
         events: Events | None,
@@ -223,7 +227,7 @@ class TokenShards:
     ) -> TokenSampler:
         schedule = self.schedule(settings, events)
         streams = self._streams(settings, sorted(schedule.drawn))
-        planner = TokenPlanner(streams, schedule, seed=settings.seed)
+        planner = Planner(streams, schedule, kind="tokens", seed=settings.seed, swap=False)
         mixture = schedule.mixture
         if isinstance(mixture.weights, str) and not mixture.lengths:
             mixture = replace(mixture, lengths=planner.lengths(settings.sources))
@@ -231,10 +235,12 @@ class TokenShards:
             planner.schedule = self.schedule(settings, events)
 
         def open_source(name: str) -> None:
-            planner.add(self._streams(settings, [name]))
+            more = self._streams(settings, [name])
+            streams.extend(more)
+            planner.add(more)
 
         fetcher = TokenFetcher(
-            planner.rows,
+            streams,
             self.file,
             self.path,
             self.manifest,
@@ -256,7 +262,7 @@ class TokenShards:
         self._samplers.add(sampler)
         return sampler
 
-    def _streams(self, settings: TokenSettings, sources: Sequence[str]) -> list[TokenStream]:
+    def _streams(self, settings: RunSettings, sources: Sequence[str]) -> list[TokenStream]:
         """Return the streams of some sources.
 
         Raises:
@@ -276,9 +282,9 @@ class TokenShards:
                 found.append(TokenStream(source, bucket, of, recipe, settings.seed))
         return found
 
-    def _rows(self, settings: TokenSettings, source: str) -> dict[int | None, TokenRows]:
+    def _rows(self, settings: RunSettings, source: str) -> dict[int | None, TokenRows]:
         """Return the rows of a source, by bucket where batches are of one, else under None."""
-        how, found = settings.rows, dict[int | None, TokenRows]()
+        how, found = rows_of(settings), dict[int | None, TokenRows]()
         for bucket, texts in self._texts(settings.split, source, how["by_bucket"]).items():
             width, tokenizer = how["seq_length"], self.manifest.tokenizer
             pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0

@@ -20,9 +20,9 @@ from duckplets.samples.planned import Plan
 from duckplets.tokens.batches import TokenBatch
 from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.memmap import TokenFile
-from duckplets.tokens.planner import TokenStream
 from duckplets.tokens.rows import Gathered
 from duckplets.tokens.spans import RecordIds
+from duckplets.tokens.streams import TokenStream
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)

@@ -37,7 +37,7 @@ from duckplets.cli.watch import page
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
 from duckplets.runs.forecast import RunStatus, run_status
-from duckplets.runs.settings import RunSettings, saved_settings, schedule_of
+from duckplets.runs.settings import saved_settings, schedule_of
 
 MIXTURE = dp.Mixture(
     {"a": 0.6, "b": 0.3, "c": 0.1}, phases=[dp.Phase(40, {"a": 0.1, "c": 0.8}, lr_scale=0.5)]
@@ -66,7 +66,7 @@ def trained(corpus: dp.Corpus, **arguments: Any) -> dp.Sampler:
 
 def seen(path: Path, run: str = "default", tag: str | None = None) -> RunStatus:
     saved = state.load(path, run, tag)
-    schedule = schedule_of(saved_settings(saved, RunSettings), saved.events)
+    schedule = schedule_of(saved_settings(saved), saved.events)
     (row,) = [r for r in state.cursors(path) if r["run"] == run and r["tag"] == tag]
     return run_status(saved, schedule, row["saved_at"], [])
 
