@@ -1,6 +1,6 @@
 """Read the negatives mined for every anchor section into memory, as flat arrays.
 
-    mined_negatives ─by anchor and rank→ rows of candidates ─Lookup→ documents ─→ chunks
+    mined_negatives ─by anchor and rank→ rows of candidates ─KeyLookup→ documents ─→ chunks
 
 A row is an anchor section, a document a section that the pool's negatives have. A candidate is
 the number of its document, four bytes, so that 32 of them for a million anchors take 128 MB. Ranks
@@ -12,19 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, Integers
+from duckplets.base.arrays import Flags, Floats, Integers, Integers32, places
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.mining.store import Mining
-from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives, Pool
 from duckplets.recipes.bm25 import Bm25, Sampling
 from duckplets.recipes.recipes import TextRecipe
-
-Numbers = npt.NDArray[np.int32]
 
 _BATCH = 1 << 20
 _SPARSE = 16  # keys so far apart, on average, are searched for instead of looked up
@@ -32,50 +28,29 @@ _SPARSE = 16  # keys so far apart, on average, are searched for instead of looke
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The sections that negatives are chunks of.
+    """The sections that negatives are chunks of."""
 
-    Attributes:
-        keys: Section key of every document, ascending.
-        kins: Key of the family of every document.
-        firsts: First place of every document in ``chunks``, and the end of the last.
-        chunks: The pool's negatives by document; None where they are so already.
-    """
-
-    keys: Integers
-    kins: Integers
-    firsts: Integers
-    chunks: Integers | None
+    keys: Integers  # section key of every document, ascending
+    kins: Integers  # key of its family
+    firsts: Integers  # its first place in ``chunks``, and the end of the last
+    chunks: Integers | None  # the pool's negatives by document; None where they are so already
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What a stream draws mined negatives from.
+    """What a stream draws mined negatives from."""
 
-    Attributes:
-        method: How they were mined: ``bm25`` or ``given``.
-        sampling: ``rotate``, ``top`` or ``random``.
-        rotation: How many of the first ones are drawn from, or None for all.
-        rows: Row of every anchor chunk of the pool; -1 for one without candidates.
-        keys: Section key of every row, ascending.
-        starts: First candidate of every row, and the end of the last.
-        numbers: Number of the document of every candidate, by row and rank.
-        documents: What these are.
-        ranks: Rank of every candidate; None where they count from 1 in each row.
-        filled: Whether each was drawn at random to make up the number; None where none was.
-        scores: Score of every candidate; None where nobody asks for it.
-    """
-
-    method: str
+    method: str  # how they were mined: ``bm25`` or ``given``
     sampling: Sampling
-    rotation: int | None
-    rows: Numbers
-    keys: Integers
-    starts: Integers
-    numbers: Numbers
-    documents: Documents
-    ranks: Numbers | None
-    filled: Flags | None
-    scores: Floats | None
+    rows: Integers32  # row of every anchor chunk of the pool
+    sections: Integers  # section key of every row, ascending
+    starts: Integers  # first candidate of every row
+    ends: Integers  # end of those of a row that are drawn from
+    numbers: Integers32  # number of the document of every candidate, by row and rank
+    documents: Documents  # what these are
+    ranks: Integers32 | None  # of every candidate; None where they count from 1 in each row
+    filled: Flags | None  # whether each was drawn at random to make up the number; None: none was
+    scores: Floats | None  # of every candidate; None where nobody asks for it
 
     def rank(self, candidates: Integers) -> Integers:
         """Return the ranks of candidates, from 1."""
@@ -92,39 +67,10 @@ class Candidates:
 
     def own(self) -> Integers:
         """Return how many of each row's candidates are drawn from and no fallbacks."""
-        ends = self._ends()
         if self.filled is None:
-            return ends - self.starts[:-1]
+            return self.ends - self.starts
         mined = np.concatenate([[0], np.cumsum(~self.filled)])
-        return np.asarray(mined[ends] - mined[self.starts[:-1]], np.int64)
-
-    def means(self, values: Floats, *, slots: int) -> tuple[Floats, Integers]:
-        """Return the mean of each row's candidates that are drawn from, and how many these are.
-
-        Args:
-            values: A value of every document.
-            slots: Negatives of a sample.
-        """
-        first = self.starts[:-1]
-        ends = np.minimum(self._ends(), first + slots) if self.sampling == "top" else self._ends()
-        sums = np.concatenate([[0.0], np.cumsum(values[self.numbers])])
-        count = ends - first
-        return (sums[ends] - sums[first]) / np.maximum(count, 1), count
-
-    def _ends(self) -> Integers:
-        """Return where the candidates of each row end that are drawn from."""
-        first, ends = self.starts[:-1], self.starts[1:]
-        return ends if self.rotation is None else np.minimum(ends, first + self.rotation)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        documents = self.documents
-        arrays = [
-            *(self.rows, self.keys, self.starts, self.numbers, self.ranks, self.filled),
-            *(self.scores, documents.keys, documents.kins, documents.firsts, documents.chunks),
-        ]
-        return sum(array.nbytes for array in arrays if array is not None)
+        return np.asarray(mined[self.ends] - mined[self.starts], np.int64)
 
 
 def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Candidates:
@@ -139,122 +85,71 @@ def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Can
     recipe, guarded = pool.compiled.recipe, pool.guarded
     if isinstance(recipe, TextRecipe) or guarded is None or pool.negatives is None:
         raise ValueError(f"recipe {recipe.name!r} draws no mined negatives")
+    settings = recipe.by if isinstance(recipe.by, Bm25) else mining.settings
     documents = _documents(pool.negatives, guarded.negative_sections)
-    find = KeyLookup(documents.keys)
+    sections = np.unique(guarded.sections)
+    row_of, number_of = KeyLookup(sections), KeyLookup(documents.keys)
     which = {"mining": mining.key}
     most = database.run("samples/candidates/count", which)[0][0]
-    for statement in ("samples/candidates/read", "samples/candidates/sorted"):
-        kept = _Kept(most, scores=scores)
-        for batch in database.stream(query(statement), which, rows=_BATCH):
-            kept.add(batch, find)
-        if kept.in_order:
-            break
-    keys, starts = kept.rows()
-    settings = recipe.by if isinstance(recipe.by, Bm25) else mining.settings
+    rows, numbers, ranks = (np.empty(most, dtype=np.int32) for _ in range(3))
+    filled = np.empty(most, dtype=bool)
+    values = np.empty(most if scores else 0, dtype=np.float64)
+    size = 0
+    for batch in database.stream(query("samples/candidates/read"), which, rows=_BATCH):
+        row = row_of(_column(batch, "anchor_section_key"))
+        number = number_of(_column(batch, "negative_section_key"))
+        there = (row >= 0) & (number >= 0)  # the others are gone, or no negatives any more
+        kept = slice(None) if there.all() else np.flatnonzero(there)
+        low, size = size, size + int(np.count_nonzero(there))
+        rows[low:size], numbers[low:size] = row[kept], number[kept]
+        ranks[low:size] = _column(batch, "rank")[kept]
+        score = batch.column("score")
+        filled[low:size] = score.is_null().to_numpy(zero_copy_only=False)[kept]
+        if scores:
+            values[low:size] = score.to_numpy(zero_copy_only=False)[kept]
+    rows, numbers, ranks, filled = (of[:size] for of in (rows, numbers, ranks, filled))
+    values = values[:size]
+    later = (rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (ranks[1:] > ranks[:-1]))
+    if not later.all():  # they were not stored in order
+        order = np.lexsort((ranks, rows))
+        rows, numbers, ranks, filled = (of[order] for of in (rows, numbers, ranks, filled))
+        values = values[order] if scores else values
+    counts = np.bincount(rows, minlength=len(sections))
+    ends = np.cumsum(counts)
+    some = counts > 0
+    drawn = counts if settings.rotation is None else np.minimum(counts, settings.rotation)
     return Candidates(
         method=mining.method,
         sampling=settings.sampling,
-        rotation=settings.rotation,
-        rows=KeyLookup(keys)(guarded.sections),
-        keys=keys,
-        starts=starts,
-        numbers=kept.numbers[: kept.size],
+        rows=row_of(guarded.sections),
+        sections=sections,
+        starts=ends - counts,
+        ends=ends - counts + drawn,
+        numbers=numbers,
         documents=documents,
-        ranks=None if kept.counted else kept.ranks[: kept.size],
-        filled=kept.filled[: kept.size] if kept.any_filled else None,
-        scores=None if kept.scores is None else kept.scores[: kept.size],
+        ranks=None if np.array_equal(ranks[ends[some] - 1], counts[some]) else ranks,
+        filled=filled if filled.any() else None,
+        scores=values if scores else None,
     )
 
 
 class KeyLookup:
-    """Finds keys among distinct ones.
-
-    Args:
-        keys: Ascending.
-    """
+    """Finds keys among distinct ones that ascend."""
 
     def __init__(self, keys: Integers) -> None:
         self._keys = keys
-        self._table: Numbers | None = None
+        self._table: Integers32 | None = None
         if len(keys) and keys[-1] - keys[0] < _SPARSE * len(keys):
-            self._table = np.full(keys[-1] - keys[0] + 1, -1, dtype=np.int32)
-            self._table[keys - keys[0]] = np.arange(len(keys), dtype=np.int32)
+            # With one more at both ends, for keys that lie outside.
+            self._table = np.full(keys[-1] - keys[0] + 3, -1, dtype=np.int32)
+            self._table[keys - keys[0] + 1] = np.arange(len(keys), dtype=np.int32)
 
-    def __call__(self, wanted: Integers) -> Numbers:
+    def __call__(self, wanted: Integers) -> Integers32:
         """Return the number of every wanted key, -1 if it is not there."""
-        if len(self._keys) == 0:
-            return np.full(len(wanted), -1, dtype=np.int32)
-        if self._table is not None:
-            place = wanted - self._keys[0]
-            outside = (place < 0) | (place >= len(self._table))
-            if not outside.any():
-                return np.asarray(self._table[place], np.int32)
-            return np.where(outside, np.int32(-1), self._table[np.where(outside, 0, place)])
-        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        return np.where(self._keys[place] == wanted, place, -1).astype(np.int32)
-
-
-class _Kept:
-    """Candidates as they are read, those apart whose sections are no negatives any more.
-
-    Args:
-        most: How many there can be.
-        scores: Whether to keep their scores.
-    """
-
-    def __init__(self, most: int, *, scores: bool) -> None:
-        self.numbers = np.empty(most, dtype=np.int32)
-        self.ranks = np.empty(most, dtype=np.int32)
-        self.filled = np.zeros(most, dtype=bool)
-        self.scores = np.empty(most, dtype=np.float64) if scores else None
-        self.size = 0
-        self.in_order = True
-        self.counted = True  # ranks count from 1
-        self.any_filled = False
-        self._last = -1, 0  # section and rank
-        self._keys: list[Integers] = []
-        self._counts: list[Integers] = []
-
-    def add(self, batch: pa.RecordBatch, find: KeyLookup) -> None:
-        """Add rows of ``candidates/read``."""
-        numbers = find(_column(batch, "negative_section_key"))
-        there = numbers >= 0
-        keep = slice(None) if there.all() else there
-        keys = _column(batch, "anchor_section_key")[keep]
-        if len(keys) == 0 or not self.in_order:
-            return
-        ranks, scores = _column(batch, "rank")[keep], batch.column("score")
-        low, self.size = self.size, self.size + len(keys)
-        self.numbers[low : self.size] = numbers[keep]
-        self.ranks[low : self.size] = ranks
-        if scores.null_count:
-            self.any_filled = True
-            self.filled[low : self.size] = scores.is_null().to_numpy(zero_copy_only=False)[keep]
-        if self.scores is not None:
-            self.scores[low : self.size] = scores.to_numpy(zero_copy_only=False)[keep]
-        self._count(keys, ranks)
-
-    def _count(self, keys: Integers, ranks: Integers) -> None:
-        step = np.diff(keys, prepend=self._last[0])
-        new = step > 0
-        before = np.concatenate([[self._last[1]], ranks[:-1]])
-        before[new] = 0
-        self.in_order = bool(np.all(step >= 0) and np.all(ranks > before))
-        self.counted &= bool(np.all(ranks == before + 1))
-        self._last = int(keys[-1]), int(ranks[-1])
-        new[0] = True
-        starts = np.flatnonzero(new)
-        self._keys.append(keys[starts])
-        self._counts.append(np.diff(np.append(starts, len(keys))))
-
-    def rows(self) -> tuple[Integers, Integers]:
-        """Return the section key of every row and where its candidates start."""
-        if not self._keys:
-            return np.zeros(0, np.int64), np.zeros(1, np.int64)
-        keys, counts = np.concatenate(self._keys), np.concatenate(self._counts)
-        first = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        starts = np.concatenate([[0], np.cumsum(np.add.reduceat(counts, first))])
-        return keys[first], starts.astype(np.int64)
+        if self._table is None:
+            return places(self._keys, wanted).astype(np.int32)
+        found: Integers32 = self._table.take(wanted - self._keys[0] + 1, mode="clip")
+        return found
 
 
 def _documents(negatives: Negatives, sections: Integers) -> Documents:
@@ -272,61 +167,3 @@ def _documents(negatives: Negatives, sections: Integers) -> Documents:
 
 def _column(batch: pa.RecordBatch, name: str) -> Integers:
     return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-# -- drawing from them ----------------------------------------------------------------------------
-
-
-class Circle:
-    """The candidates of each sample's section, from where the sample begins.
-
-    Args:
-        first: First candidate of the section.
-        count: How many of them are drawn from.
-        base: Which of these the sample begins with.
-        slots: So many from there are the slots' own; those after them can take their place.
-    """
-
-    def __init__(self, first: Integers, count: Integers, base: Integers, slots: int) -> None:
-        self._first, self._count, self._base = first, count, base
-        self._spare = np.full(len(first), slots, dtype=np.int64)
-
-    def take(self, left: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
-        """Return those of the samples that have another candidate for a slot, and which."""
-        offset = self._spare[left] if attempt else np.full(len(left), slot, dtype=np.int64)
-        if attempt:
-            self._spare[left] += 1
-        enough = offset < self._count[left]
-        left, offset = left[enough], offset[enough]
-        return left, self._first[left] + (self._base[left] + offset) % self._count[left]
-
-    def beyond(self, offset: int) -> tuple[Integers, Integers]:
-        """Return the samples that have so many candidates, and that candidate from their base."""
-        (have,) = np.nonzero(offset < self._count)
-        turned = (self._base[have] + offset) % self._count[have]
-        return have, self._first[have] + turned
-
-
-class Lots(Circle):
-    """Hashed draws without repetition instead, for samples of some numbers."""
-
-    def __init__(
-        self, first: Integers, count: Integers, index: Integers, slots: int, key: int
-    ) -> None:
-        super().__init__(first, count, index, slots)
-        self._slots, self._key = slots, key
-        self._spent = np.zeros(len(first), dtype=np.int64)
-        self._drawn = np.zeros((0, len(first)), dtype=np.int64)
-
-    def take(self, left: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
-        """Return those of the samples that have another candidate, and which."""
-        left = left[self._spent[left] < self._count[left]]
-        words = hashed(self._key, self._base[left], attempt * self._slots + slot)
-        rank = below(words, self._count[left] - self._spent[left])
-        for taken in np.sort(self._drawn[:, left], axis=0):
-            rank += rank >= taken
-        drawn = np.full(len(self._spent), np.iinfo(np.int64).max)
-        drawn[left] = rank
-        self._drawn = np.vstack([self._drawn, drawn])
-        self._spent[left] += 1
-        return left, self._first[left] + rank

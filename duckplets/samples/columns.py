@@ -19,7 +19,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Flags, Integers
 from duckplets.errors import SamplerError, nearest
 from duckplets.samples.candidates import Candidates
-from duckplets.samples.negative_request import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
+from duckplets.samples.negatives import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
 from duckplets.samples.plan import SINGLE
 from duckplets.samples.planned import Plan, without_negative
 from duckplets.samples.stream import Stream

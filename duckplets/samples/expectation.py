@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 def fallback_anchors(anchors: Anchors, candidates: Candidates, slots: int) -> int:
     """Return how many anchors have a chunk with fewer mined candidates than a sample takes."""
-    own = np.append(candidates.own(), 0)  # the last is of those without a row
-    return with_any(anchors, own[candidates.rows] < slots)
+    return with_any(anchors, candidates.own()[candidates.rows] < slots)
 
 
 def with_any(anchors: Anchors, chunks: Flags) -> int:

@@ -8,162 +8,338 @@ of the sample's number or of how often its anchor came before; nothing is rememb
 - Mined: the candidates kept for an anchor's section stand in a circle. With k negatives a sample,
   each visit to the section takes the next k from a hashed start, so that after
   ceil(candidates / k) visits each was used. A chunk that is illegal for a sample (a text it has
-  already) gives way to the next candidates; where there is none, or the section has too few, a
-  draw at random takes its place.
+  already) gives way to the next candidates.
 - Of the own record (strategy ``same_record``): a record has few and they are known beforehand, such
   as the rejected replies of a preference pair, so the illegal ones are left out as the pool is
-  read, and visits go through the others in a circle. Where a record has fewer than were asked for,
-  and its recipe says so, draws at random among those of other records fill up.
+  read, and visits go through the others in a circle.
 
-Each tells of what it drew where it is from, and draws a negative again for a batch that has its
-text already (``apart``).
+Where a circle has none left, a draw at random takes its place: of another record in place of one of
+the own, if the recipe says so. Each tells of what it drew where it is from, and draws a negative
+again for a batch that has its text already.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Integers, Words, ranges
 from duckplets.errors import EmptyPoolError
 from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import Negatives
 from duckplets.pools.legality import Legality, NegativeRequests
-from duckplets.samples.candidates import Candidates, Circle, Lots
-from duckplets.samples.negative_request import (
-    AT_RANDOM,
-    BY_CHANCE,
-    FILLED,
-    OWN,
-    FoundNegatives,
-    Wanting,
-    blank,
-    found_at,
-)
+from duckplets.samples.candidates import Candidates
+
+# Where a negative is from, in place of the number of a candidate.
+AT_RANDOM = -1  # drawn at random for want of a candidate
+BY_CHANCE = -2  # drawn at random, as it was asked for
+FROM_SPLIT = -3  # of all sources of the split, for want of enough in its own
+OWN = -4  # of the anchor's own record
+FILLED = -5  # of another record, for want of one of its own
+LACKING = (AT_RANDOM, FROM_SPLIT, FILLED)
 
 _REDRAWS = 24  # after which one in 2^24 is left even if half of what can be drawn is illegal
-_TRIES = 8
+_SCANNED = 4096  # units that are looked at together
+_TRIES = 8  # candidates for one slot
 
 
 @dataclass(frozen=True, slots=True)
+class Wanting:
+    """Samples of a stream with anchor and positive, which want negatives: shape (samples,) each."""
+
+    samples: NegativeRequests  # what the law looks at
+    anchor_at: Integers  # place of the anchor chunk in the pool
+    # How often the anchor came before; where negatives are mined, the section of that chunk.
+    visits: Integers
+    period: Integers  # visits after which an anchor's chunks and positives come again as they did
+    supply: Integers  # number of the stream's supply that each draws from
+
+    def part(self, rows: Integers) -> Wanting:
+        """Return some of the samples."""
+        columns = (self.anchor_at, self.visits, self.period, self.supply)
+        return Wanting(self.samples.part(rows), *(column[rows] for column in columns))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNegatives:
+    """Negatives, one for every sample or several for one: their chunks, texts, and where from."""
+
+    chunks: Integers
+    hashes: Words
+    told: Integers
+
+    @classmethod
+    def at(cls, pool: Negatives, at: Integers, told: Integers | int) -> FoundNegatives:
+        """Return the negatives at some places of a pool."""
+        where_from = np.broadcast_to(told, at.shape).astype(np.int64)
+        return cls(pool.chunks[at], pool.hashes[at], where_from)
+
+    def part(self, rows: Integers | Flags | slice) -> FoundNegatives:
+        """Return some of them."""
+        return FoundNegatives(self.chunks[rows], self.hashes[rows], self.told[rows])
+
+    def put(self, rows: Integers | Flags, others: FoundNegatives) -> None:
+        """Put others in the place of some of them."""
+        self.chunks[rows] = others.chunks
+        self.hashes[rows] = others.hashes
+        self.told[rows] = others.told
+
+
+def blank(size: int) -> FoundNegatives:
+    """Return room for the negatives of some samples."""
+    return FoundNegatives(
+        np.zeros(size, np.int64), np.zeros(size, np.uint64), np.zeros(size, np.int64)
+    )
+
+
+class Supply(Protocol):
+    """What negatives of a stream are drawn from."""
+
+    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
+        """Return a legal negative for every slot and sample, of different texts in a sample."""
+
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
+        """Return another negative for a slot of every sample, and whether it is legal."""
+
+    def options(self, wanting: Wanting) -> FoundNegatives:
+        """Return every negative that one sample could have, each text once."""
+
+
+# -- at random ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
 class RandomNegatives:
-    """Draw the negatives of one stream at random.
+    """Draw the negatives of one stream at random."""
 
-    Attributes:
-        law: Tells which chunks of the pool are legal for a sample.
-        unit_key: Key of the draws of a unit: the chunks of one record in one bin.
-        within_key: Key of the draws of one of its chunks.
-        slots: How many negatives a sample has.
-        what: Recipe and source, for messages.
-        told: Where what is drawn is from.
-    """
-
-    law: Legality
-    unit_key: int
-    within_key: int
-    slots: int
-    what: str
+    law: Legality  # tells which chunks of its pool are legal for a sample
+    unit_key: int  # of the draws of a unit: the chunks of one record in one bin
+    within_key: int  # of the draws of one of its chunks
+    slots: int  # negatives of a sample
+    what: str  # recipe and source, for messages
     told: int = BY_CHANCE
 
     def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
         """Return one legal negative for every slot and sample, of different texts."""
         found, samples = [], wanting.samples
         for slot in range(self.slots):
-            found.append(found_at(self.law.pool, self.draw(samples, slot), self.told))
+            found.append(self.draw(samples, slot))
             samples = samples.having(found[-1].hashes)
         return found
+
+    def draw(self, samples: NegativeRequests, slot: int) -> FoundNegatives:
+        """Return one legal negative for every sample."""
+        at, legal = self._draw_once(samples, slot)
+        left = np.flatnonzero(~legal)
+        for attempt in range(1, _REDRAWS):
+            if len(left) == 0:
+                break
+            again, legal = self._draw_once(samples.part(left), attempt * self.slots + slot)
+            at[left[legal]] = again[legal]
+            left = left[~legal]
+        for row in left.tolist():
+            at[row] = self._scan(samples.part(slice(row, row + 1)))
+        return FoundNegatives.at(self.law.pool, at, self.told)
 
     def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
         at, legal = self._draw_once(wanting.samples, (_REDRAWS + attempt) * self.slots + slot)
-        return found_at(self.law.pool, at, self.told), legal
+        return FoundNegatives.at(self.law.pool, at, self.told), legal
 
     def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
-        pool, samples = self.law.pool, wanting.samples
-        base = pool.sums[pool.firsts[samples.classes[0]]]
-        size = pool.sums[pool.firsts[samples.classes[0] + 1]] - base
-        at, legal = self._judged(base + np.arange(size), samples)
-        at = at[legal]
-        at = at[np.sort(np.unique(pool.hashes[at], return_index=True)[1])]
-        start = int(below(hashed(self.unit_key, samples.index), max(len(at), 1))[0])
-        return found_at(pool, np.roll(at, -start), self.told)
-
-    def draw(self, samples: NegativeRequests, slot: int) -> Integers:
-        """Return one legal chunk of the pool for every sample."""
-        pool = self.law.pool
-        base = pool.sums[pool.firsts[samples.classes]]
-        sizes = pool.sums[pool.firsts[samples.classes + 1]] - base
-        found = np.empty(len(samples.index), dtype=np.int64)
-        left = np.arange(len(samples.index))
-        for attempt in range(_REDRAWS):
-            at, legal = self._draw_once(samples.part(left), attempt * self.slots + slot)
-            found[left[legal]] = at[legal]
-            left = left[~legal]
-            if len(left) == 0:
-                return found
-        for row in left:
-            one = samples.part(slice(row, row + 1))
-            start = int(below(hashed(self.unit_key, one.index), sizes[row])[0])
-            found[row] = self._scan(int(base[row]), int(sizes[row]), start, one)
-        return found
+        at = np.concatenate([np.zeros(0, np.int64), *self._legal(wanting.samples)])
+        firsts = np.unique(self.law.pool.hashes[at], return_index=True)[1]
+        return FoundNegatives.at(self.law.pool, at[np.sort(firsts)], self.told)
 
     def _draw_once(self, samples: NegativeRequests, counter: int) -> tuple[Integers, Flags]:
         """Return a chunk for every sample, and whether it is legal."""
         pool = self.law.pool
-        base = pool.sums[pool.firsts[samples.classes]]
-        size = pool.sums[pool.firsts[samples.classes + 1]] - base
-        unit = _unit(pool, base + below(hashed(self.unit_key, samples.index, counter), size))
-        first = pool.starts[unit]
-        words = hashed(self.within_key, samples.index, counter)
-        at = first + below(words, pool.starts[unit + 1] - first)
+        base, size = self._range(samples.classes)
+        unit = self._unit(base + below(hashed(self.unit_key, samples.index, counter), size))
+        at = unit
+        if len(pool.chunks) > len(pool.kins):
+            first = pool.starts[unit]
+            words = hashed(self.within_key, samples.index, counter)
+            at = first + below(words, pool.starts[unit + 1] - first)
         return at, self.law.is_legal(at, pool.kins[unit], samples)
 
-    def _judged(self, targets: Integers, sample: NegativeRequests) -> tuple[Integers, Flags]:
-        """Return all chunks at some places of a sample's class, and which of them are legal."""
-        pool = self.law.pool
-        units = _unit(pool, targets)
-        starts, ends = pool.starts[units], pool.starts[units + 1]
-        at = _expand(starts, ends)
-        repeated = sample.part(np.zeros(len(at), dtype=np.int64))
-        return at, self.law.is_legal(at, np.repeat(pool.kins[units], ends - starts), repeated)
+    def _range(self, classes: Integers) -> tuple[Integers, Integers]:
+        """Return where the units of samples begin among those of all classes, and how many."""
+        bases, sizes = self._ranges
+        if len(bases) == 1:  # for all, also those whose class is one of another pool
+            return bases, sizes
+        return bases[classes], sizes[classes]
 
-    def _scan(self, base: int, size: int, start: int, sample: NegativeRequests) -> int:
-        """Return the first legal chunk from a start on, once around the class: rarely needed."""
-        step = 4096
-        for offset in range(0, size, step):
-            targets = (start + np.arange(offset, min(offset + step, size))) % size
-            at, is_legal = self._judged(base + targets, sample)
-            legal = np.flatnonzero(is_legal)
-            if len(legal):
-                return int(at[legal[0]])
+    @cached_property
+    def _ranges(self) -> tuple[Integers, Integers]:
+        bounds = self.law.pool.sums[self.law.pool.firsts]
+        return bounds[:-1], np.diff(bounds)
+
+    def _unit(self, targets: Integers) -> Integers:
+        """Return the unit at each place of the classes' ranges laid end to end."""
+        pool = self.law.pool
+        if len(pool.lows) == 1:
+            return np.asarray(pool.lows[0] + targets, np.int64)
+        place = np.searchsorted(pool.sums, targets, side="right") - 1
+        return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
+
+    def _scan(self, sample: NegativeRequests) -> int:
+        """Return the first legal chunk of one sample: rarely needed."""
+        for at in self._legal(sample):
+            if len(at):
+                return int(at[0])
         raise EmptyPoolError(
             f"{self.what}: no legal negative is left for record key {int(sample.records[0])}; the "
             f"corpus differs from the one the pool was made of"
         )
 
-
-def _unit(pool: Negatives, targets: Integers) -> Integers:
-    """Return the unit at each place of the classes' ranges laid end to end."""
-    if len(pool.lows) == 1:
-        return np.asarray(pool.lows[0] + targets, np.int64)
-    place = np.searchsorted(pool.sums, targets, side="right") - 1
-    return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
-
-
-def _expand(starts: Integers, ends: Integers) -> Integers:
-    """Return all integers of the given ranges, in order."""
-    counts = ends - starts
-    before = np.cumsum(counts) - counts
-    return np.asarray(np.repeat(starts - before, counts) + np.arange(counts.sum()), np.int64)
+    def _legal(self, sample: NegativeRequests) -> Iterator[Integers]:
+        """Yield the legal chunks of one sample, once around its class from a hashed start on."""
+        pool = self.law.pool
+        base, size = (int(of[0]) for of in self._range(sample.classes))
+        start = int(below(hashed(self.unit_key, sample.index), max(size, 1))[0])
+        for offset in range(0, size, _SCANNED):
+            targets = (start + np.arange(offset, min(offset + _SCANNED, size))) % size
+            units = self._unit(base + targets)
+            counts = pool.starts[units + 1] - pool.starts[units]
+            at = ranges(pool.starts[units], counts)
+            repeated = sample.part(np.zeros(len(at), dtype=np.int64))
+            yield at[self.law.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
 
 
-# -- mined --------------------------------------------------------------------------------------
+# -- in turn --------------------------------------------------------------------------------------
 
 
-class MinedNegatives:
+class Rotation:
+    """The options of every sample in a circle, from the one where the sample begins.
+
+    Args:
+        first: First option of every sample.
+        count: How many it has.
+        base: Which of them it begins with.
+        slots: So many from there are the slots' own; those after them can take their place.
+        lots: Key of draws without repetition that take the place of turns, by ``base``.
+    """
+
+    def __init__(
+        self,
+        first: Integers,
+        count: Integers,
+        base: Integers,
+        slots: int,
+        lots: int | None = None,
+    ) -> None:
+        self._first, self._count, self._base = first, count, base
+        self._slots, self._lots = slots, lots
+        self._spare = np.full(len(first), slots, dtype=np.int64)
+        self._drawn = np.zeros((0, len(first)), dtype=np.int64)
+
+    def take(self, rows: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
+        """Return those of some samples that have another option for a slot, and which."""
+        offset = np.full(len(rows), slot, dtype=np.int64)
+        if attempt:
+            offset = self._spare[rows]
+            self._spare[rows] += 1
+        enough = offset < self._count[rows]
+        rows, offset = rows[enough], offset[enough]
+        if self._lots is None:
+            return rows, self._at(rows, offset)
+        words = hashed(self._lots, self._base[rows], attempt * self._slots + slot)
+        return rows, self._first[rows] + self._draw(rows, words)
+
+    def beyond(self, offset: int) -> tuple[Integers, Integers]:
+        """Return the samples that have so many options, and that option from their base."""
+        rows = np.flatnonzero(offset < self._count)
+        return rows, self._at(rows, offset)
+
+    def _at(self, rows: Integers, offset: Integers | int) -> Integers:
+        turned = (self._base[rows] + offset) % self._count[rows]
+        return np.asarray(self._first[rows] + turned, np.int64)
+
+    def _draw(self, rows: Integers, words: Words) -> Integers:
+        """Return which of their options samples draw that they did not draw before."""
+        never = np.iinfo(np.int64).max
+        before = np.sort(self._drawn[:, rows], axis=0)
+        drawn = below(words, self._count[rows] - np.count_nonzero(before < never, axis=0))
+        for one in before:
+            drawn += drawn >= one
+        self._drawn = np.vstack([self._drawn, np.full(len(self._first), never)])
+        self._drawn[-1, rows] = drawn
+        return drawn
+
+
+class _InTurn(ABC):
+    """Draws what is listed for an anchor, and at random for want of more.
+
+    Args:
+        pool: What is listed.
+        others: Draws at random; None where there is always enough.
+        slots: Negatives of a sample.
+    """
+
+    def __init__(self, pool: Negatives, others: RandomNegatives | None, slots: int) -> None:
+        self._pool, self._others, self._slots = pool, others, slots
+
+    @abstractmethod
+    def _rotation(self, wanting: Wanting) -> Rotation:
+        """Return what samples may take."""
+
+    @abstractmethod
+    def _chunks(
+        self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
+    ) -> tuple[Integers, Integers | int, Flags]:
+        """Return a chunk of the option of each of some samples, its code, and if it is legal."""
+
+    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
+        """Return one negative for every slot and sample."""
+        rotation, samples = self._rotation(wanting), wanting.samples
+        found = []
+        for slot in range(self._slots):
+            found.append(self._draw(rotation, samples, slot))
+            samples = samples.having(found[-1].hashes)
+        return found
+
+    def _draw(self, rotation: Rotation, samples: NegativeRequests, slot: int) -> FoundNegatives:
+        size = len(samples.index)
+        found, left = blank(size), np.arange(size)
+        missing = np.ones(size, dtype=bool)
+        for attempt in range(_TRIES):
+            left, options = rotation.take(left, slot, attempt)
+            if len(left) == 0:
+                break
+            counter = attempt * self._slots + slot
+            at, told, legal = self._chunks(options, samples, left, counter)
+            drawn = FoundNegatives.at(self._pool, at, told)
+            if len(left) == size and legal.all():
+                return drawn
+            found.put(left[legal], drawn.part(legal))
+            missing[left[legal]] = False
+            left = left[~legal]
+        if self._others is not None and missing.any():
+            others = self._others.draw(samples.part(np.flatnonzero(missing)), slot)
+            found.put(missing, others)
+        return found
+
+    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
+        """Return the next option for a slot of every sample, else a draw at random."""
+        size = len(wanting.visits)
+        found, legal = blank(size), np.zeros(size, dtype=bool)
+        if self._others is not None:
+            found, legal = self._others.again(wanting, slot, attempt)
+        rows, options = self._rotation(wanting).beyond((1 + attempt) * self._slots + slot)
+        at, told, good = self._chunks(options, wanting.samples, rows, attempt * self._slots)
+        found.put(rows[good], FoundNegatives.at(self._pool, at, told).part(good))
+        legal[rows[good]] = True
+        return found, legal
+
+
+class MinedNegatives(_InTurn):
     """Draw the negatives of one stream from the candidates mined for its anchors.
 
     Args:
@@ -174,194 +350,98 @@ class MinedNegatives:
     """
 
     def __init__(
-        self,
-        candidates: Candidates,
-        at_random: RandomNegatives,
-        *,
-        start_key: int,
-        within_key: int,
+        self, candidates: Candidates, at_random: RandomNegatives, *, start_key: int, within_key: int
     ) -> None:
-        self._candidates = candidates
-        self._at_random = at_random
+        super().__init__(at_random.law.pool, at_random, at_random.slots)
+        self._candidates, self._at_random = candidates, at_random
         self._start_key, self._within_key = start_key, within_key
 
-    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
-        """Return a negative for every slot and sample, and which candidate it is."""
-        slots, pool = self._at_random.slots, self._at_random.law.pool
-        circle, samples = self._circle(wanting), wanting.samples
-        found = []
-        for slot in range(slots):
-            at, place = self._slot(samples, circle, slot)
-            (missing,) = np.nonzero(place == AT_RANDOM)
-            if len(missing):
-                at[missing] = self._at_random.draw(samples.part(missing), slot)
-            found.append(found_at(pool, at, place))
-            samples = samples.having(found[-1].hashes)
-        return found
-
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
-        """Return the next candidate for a slot of every sample, else a draw at random."""
-        found, legal = self._at_random.again(wanting, slot, attempt)
-        if attempt < _TRIES:
-            number = self._at_random.slots
-            circle = self._circle(wanting)
-            have, candidate = circle.beyond((1 + attempt) * number + slot)
-            at, good = self._chunk(candidate, wanting.samples.part(have), attempt * number)
-            found.put(have[good], found_at(self._at_random.law.pool, at[good], candidate[good]))
-            legal[have[good]] = True
-        return found, legal
-
     def options(self, wanting: Wanting) -> FoundNegatives:
-        """Return every negative that one sample could have, each text once."""
+        """Return every negative that one sample could have, candidate or not, each text once."""
         return self._at_random.options(wanting)
 
-    def _circle(self, wanting: Wanting) -> Circle:
-        candidates, slots = self._candidates, self._at_random.slots
-        row = candidates.rows[wanting.anchor_at].astype(np.int64)
-        known = row >= 0
-        row = np.where(known, row, 0)
-        if len(candidates.keys) == 0:
-            nothing = np.zeros(len(row), dtype=np.int64)
-            return Circle(nothing, nothing, nothing, slots)
+    def _rotation(self, wanting: Wanting) -> Rotation:
+        candidates, slots = self._candidates, self._slots
+        row = candidates.rows[wanting.anchor_at]
         first = candidates.starts[row]
-        count = np.where(known, candidates.starts[row + 1] - first, 0)
-        if candidates.rotation is not None:
-            count = np.minimum(count, candidates.rotation)
+        count = candidates.ends[row] - first
         if candidates.sampling == "random":
-            return Lots(first, count, wanting.samples.index, slots, self._start_key)
+            return Rotation(first, count, wanting.samples.index, slots, self._start_key)
         base = np.zeros(len(row), dtype=np.int64)
         if candidates.sampling == "rotate":
-            start = below(hashed(self._start_key, candidates.keys[row]), np.maximum(count, 1))
-            base = (start + wanting.visits * slots) % np.maximum(count, 1)
-        return Circle(first, count, base, slots)
+            some = np.maximum(count, 1)
+            start = below(hashed(self._start_key, candidates.sections[row]), some)
+            base = (start + wanting.visits * slots) % some
+        return Rotation(first, count, base, slots)
 
-    def _slot(
-        self, samples: NegativeRequests, circle: Circle, slot: int
-    ) -> tuple[Integers, Integers]:
-        """Return a chunk and its candidate for every sample, where one does."""
-        found = np.zeros(len(samples.index), dtype=np.int64)
-        places = np.full(len(samples.index), AT_RANDOM, dtype=np.int64)
-        left = np.arange(len(samples.index))
-        for attempt in range(_TRIES):
-            left, candidate = circle.take(left, slot, attempt)
-            if len(left) == 0:
-                break
-            rest = samples.part(left)
-            at, legal = self._chunk(candidate, rest, attempt * self._at_random.slots + slot)
-            found[left[legal]] = at[legal]
-            places[left[legal]] = candidate[legal]
-            left = left[~legal]
-        return found, places
-
-    def _chunk(
-        self, candidate: Integers, samples: NegativeRequests, counter: int
-    ) -> tuple[Integers, Flags]:
-        """Return one chunk of each candidate's document, and whether it is legal."""
+    def _chunks(
+        self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
+    ) -> tuple[Integers, Integers, Flags]:
         documents = self._candidates.documents
-        document = self._candidates.numbers[candidate]
-        first = documents.firsts[document]
-        count = documents.firsts[document + 1] - first
-        at = first
+        document = self._candidates.numbers[options]
+        if len(rows) < len(samples.index):
+            samples = samples.part(rows)
+        at = documents.firsts[document]
         if len(documents.keys) < documents.firsts[-1]:
-            at = first + below(hashed(self._within_key, samples.index, counter), count)
+            count = documents.firsts[document + 1] - at
+            at = at + below(hashed(self._within_key, samples.index, counter), count)
         if documents.chunks is not None:
             at = documents.chunks[at]
         law = self._at_random.law
         legal = law.is_legal(at, documents.kins[document], samples)
-        return at, legal & law.suits(at, samples.classes)
+        return at, options, legal & law.suits(at, samples.classes)
 
 
-# -- of the own record --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OwnNegatives:
+class OwnNegatives(_InTurn):
     """Draw the negatives of one stream from the records of its anchors.
 
-    Attributes:
+    Args:
         pool: What to draw from: of every record the legal chunks, of different texts.
         start_key: Key of where a record's circle begins.
-        slots: How many negatives a sample has.
-        others: Fills up where a record has fewer; None where none has. Its anchors are of one
-            class.
+        slots: Negatives of a sample.
+        others: Fills up where a record has fewer; None where none has.
     """
 
-    pool: Negatives
-    start_key: int
-    slots: int
-    others: RandomNegatives | None = None
-
-    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
-        """Return one negative for every slot and sample.
-
-        After each common cycle of visits the circle moves on by one more, else some negatives
-        would never meet some chunks and positives of their anchor.
-        """
-        first, count, base = self._circles(wanting)
-        found, samples = [], self._of_others(wanting).samples
-        for slot in range(self.slots):
-            missing = slot >= count
-            if self.others is None or not missing.any():
-                found.append(found_at(self.pool, first + (base + slot) % count, OWN))
-            else:
-                drawn = self.others.draw(samples.part(np.flatnonzero(missing)), slot)
-                found.append(blank(len(count)))
-                found[-1].put(missing, found_at(self.others.law.pool, drawn, FILLED))
-                own = first[~missing] + (base[~missing] + slot) % count[~missing]
-                found[-1].put(~missing, found_at(self.pool, own, OWN))
-            samples = samples.having(found[-1].hashes)
-        return found
-
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
-        """Return the next negative of the record for every sample, else one of another record."""
-        first, count, base = self._circles(wanting)
-        offset = (1 + attempt) * self.slots + slot
-        own = offset < count
-        found, legal = blank(len(count)), own.copy()
-        if self.others is not None:
-            found, legal = self.others.again(self._of_others(wanting), slot, attempt)
-            legal |= own
-        at = first[own] + (base[own] + offset) % count[own]
-        found.put(own, found_at(self.pool, at, OWN))
-        return found, legal
+    def __init__(
+        self, pool: Negatives, start_key: int, slots: int, others: RandomNegatives | None = None
+    ) -> None:
+        super().__init__(pool, others, slots)
+        self._start_key = start_key
+        self._counts, self._first_chunks = pool.counts(), np.zeros(len(pool.firsts) - 1, np.int64)
+        some = pool.firsts[1:] > pool.firsts[:-1]
+        self._first_chunks[some] = pool.starts[pool.lows[pool.firsts[:-1][some]]]
 
     def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
-        first, count, base = self._circles(wanting)
-        own = first + (base + np.arange(count[0])) % np.maximum(count, 1)
-        found = found_at(self.pool, own, OWN)
-        if self.others is None:
+        rotation, count = self._rotation(wanting), self._counts[wanting.samples.classes[0]]
+        own = [rotation.beyond(offset)[1] for offset in range(count)]
+        at = np.concatenate([np.zeros(0, np.int64), *own])
+        found = FoundNegatives.at(self._pool, at, OWN)
+        if self._others is None:
             return found
-        more = self.others.options(self._of_others(wanting))
-        new = ~np.isin(more.hashes, found.hashes)
+        more = self._others.options(wanting)
+        more = more.part(~np.isin(more.hashes, found.hashes))
         return FoundNegatives(
-            np.concatenate([found.chunks, more.chunks[new]]),
-            np.concatenate([found.hashes, more.hashes[new]]),
-            np.concatenate([found.told, more.told[new]]),
+            np.concatenate([found.chunks, more.chunks]),
+            np.concatenate([found.hashes, more.hashes]),
+            np.concatenate([found.told, more.told]),
         )
 
-    def _of_others(self, wanting: Wanting) -> Wanting:
-        """Return the samples as those see them that fill up."""
-        one = np.zeros_like(wanting.samples.classes)
-        return replace(wanting, samples=replace(wanting.samples, classes=one))
+    def _rotation(self, wanting: Wanting) -> Rotation:
+        """Return the circles of records.
 
-    def _circles(self, wanting: Wanting) -> tuple[Integers, Integers, Integers]:
-        """Return the first of each record's chunks, how many it has, and where it begins."""
+        After each common cycle of visits one moves on by one more, else some negatives would never
+        meet some chunks and positives of their anchor.
+        """
         records, classes = wanting.samples.records, wanting.samples.classes
         first, count = self._first_chunks[classes], self._counts[classes]
         some = np.maximum(count, 1)
-        start = below(hashed(self.start_key, records), some)
-        cycle = np.lcm(wanting.period, some // np.gcd(some, self.slots))
-        return first, count, start + wanting.visits * self.slots + wanting.visits // cycle
+        start = below(hashed(self._start_key, records), some)
+        cycle = np.lcm(wanting.period, some // np.gcd(some, self._slots))
+        base = start + wanting.visits * self._slots + wanting.visits // cycle
+        return Rotation(first, count, base, self._slots)
 
-    @cached_property
-    def _counts(self) -> Integers:
-        return self.pool.counts()
-
-    @cached_property
-    def _first_chunks(self) -> Integers:
-        pool = self.pool
-        found = np.zeros(len(pool.firsts) - 1, dtype=np.int64)
-        some = pool.firsts[1:] > pool.firsts[:-1]
-        found[some] = pool.starts[pool.lows[pool.firsts[:-1][some]]]
-        return found
+    def _chunks(
+        self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
+    ) -> tuple[Integers, int, Flags]:
+        return options, OWN, np.ones(len(rows), dtype=bool)

@@ -27,7 +27,7 @@ from duckplets.pools.arrays import pair_hashes
 from duckplets.samples.planned import Drawn
 
 if TYPE_CHECKING:
-    from duckplets.samples.negative_request import FoundNegatives
+    from duckplets.samples.negatives import FoundNegatives
     from duckplets.samples.planned import Plan
 
 NoDuplicates: TypeAlias = bool | Literal["negatives"]

@@ -22,7 +22,7 @@ from duckplets.order.apportion import MAX_SPAN, Apportionment
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 from duckplets.order.weights import exact_weights
-from duckplets.samples.negative_request import AT_RANDOM
+from duckplets.samples.negatives import AT_RANDOM
 from duckplets.samples.no_duplicates import (
     BLOCK_BATCHES,
     OneBatch,

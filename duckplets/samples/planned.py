@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.samples.negative_request import AT_RANDOM, FoundNegatives, Wanting, blank
+from duckplets.samples.negatives import AT_RANDOM, FoundNegatives, Wanting, blank
 
 if TYPE_CHECKING:
     from duckplets.samples.stream import Stream

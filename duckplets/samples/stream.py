@@ -25,17 +25,19 @@ from duckplets.pools.legality import Legality, NegativeRequests
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.samples import expectation
 from duckplets.samples.candidates import Candidates
-from duckplets.samples.negative_request import (
+from duckplets.samples.negatives import (
     AT_RANDOM,
     BY_CHANCE,
     FILLED,
     FROM_SPLIT,
     FoundNegatives,
+    MinedNegatives,
+    OwnNegatives,
+    RandomNegatives,
     Supply,
     Wanting,
     blank,
 )
-from duckplets.samples.negatives import MinedNegatives, OwnNegatives, RandomNegatives
 
 _OF_SOURCE = 12  # attempts to draw again within the source, before those in all sources
 _FEW = 256  # samples, from which on drawing them costs more than the calls

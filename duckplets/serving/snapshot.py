@@ -40,7 +40,7 @@ log = logging.getLogger("duckplets")
 LARGE = 200_000  # chunks: corpora with more are served from a snapshot
 _HELD = 100_000_000  # characters: smaller ones with more as well
 BUILDING = "500MB"  # of DuckDB, and some 300 MB beside it
-_FORMAT = 3
+_FORMAT = 4
 MANIFEST, VECTORS = "manifest.json", "vectors"
 
 

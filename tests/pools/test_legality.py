@@ -19,7 +19,7 @@ from duckplets.mining import store as minings
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.samples import candidates
-from duckplets.samples.negative_request import BY_CHANCE, FILLED, FROM_SPLIT, OWN
+from duckplets.samples.negatives import BY_CHANCE, FILLED, FROM_SPLIT, OWN
 from duckplets.samples.stream import Stream
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
