@@ -95,13 +95,11 @@ def keep_pools(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(opening, "open_streams", partial(_read_once, opening.open_streams))
 
 
-def _read_once(
-    read: Any, database: Any, settings: Any, drawn: Any, sources: Sequence[str], **how: Any
-) -> Any:
+def _read_once(read: Any, database: Any, settings: Any, sources: Sequence[str], *how: Any) -> Any:
     what = [getattr(settings, name) for name in (*_SETTINGS, *_PINNED)]
     key = f"{_contents(Path(database.path))} {what} {list(sources)} {how}"
     if key not in _streams:
-        _streams[key] = read(database, settings, drawn, sources, **how)
+        _streams[key] = read(database, settings, sources, *how)
     return _streams[key]
 
 

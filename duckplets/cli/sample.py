@@ -174,7 +174,7 @@ def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
     saved = state.load(path, settings.run, tags[0])
     edited = {} if sampler.changed_from is None else {"mixture": "mixture"}
     try:
-        told = differing(saved.settings, vars(settings))
+        told = differing(saved.settings, settings.plain())
         refuse_mismatch(saved.fingerprint, settings.fingerprint(), told=told, edited=edited)
         if sampler.changed_from is not None:
             saves = state.saves_of(path, settings.run)

@@ -21,7 +21,7 @@ from duckplets.base.documents import DocumentLimits, read_document
 from duckplets.base.sanitize import listed, shown
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
-from duckplets.order.changes import Change
+from duckplets.order.changes import Change, Event
 from duckplets.order.weights import Factor, Shares, Step, Weight, Word
 
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
@@ -194,6 +194,19 @@ class Mixture:
         weights = [] if isinstance(self.weights, str) else [self.weights]
         given = [*weights, *(change.weights for change in self._changes())]
         return {name for of in given for name, weight in of.items() if weight > 0}
+
+    def drawn(self, sources: Sequence[str], events: Mapping[int, Event] = {}) -> set[str]:
+        """Return the names of the sources that are drawn from at some step of a run.
+
+        And of all whose anchors count for the shares of the others. ``events``: weights that were
+        set during the run.
+        """
+        given: list[Mapping[str, Weight]] = [event.weights for event in events.values()]
+        if isinstance(self.weights, str):
+            given.append(self.declared(sources))
+        for change in self.changes(sources):
+            given += [change.weights, change.target or {}]
+        return {name for weights in given for name, weight in weights.items() if weight > 0}
 
     def without(self, names: Collection[str]) -> Mixture:
         """Return the mixture in which some sources are never drawn."""

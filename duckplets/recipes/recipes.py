@@ -22,7 +22,9 @@ from duckplets.recipes.selectors import Selector
 
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
-By: TypeAlias = Literal["random", "bm25"] | Bm25
+Way = Literal["bm25", "random"]  # of choosing one of the legal negatives; ``Stream`` draws by each
+MINED_WAYS = frozenset[str](["bm25"])  # those that draw from what was mined
+By: TypeAlias = Way | Bm25
 Share = Literal["anchors"]
 NegativesFrom = Literal["source", "split"]
 WhenShort = Literal["drop", "random"]
@@ -134,7 +136,7 @@ class TripletRecipe:
     @property
     def mined(self) -> bool:
         """Whether negatives are drawn from those that were mined for it."""
-        return self.by is not None and self.by != "random"
+        return self.by in MINED_WAYS or isinstance(self.by, Bm25)
 
     @property
     def minable(self) -> bool:

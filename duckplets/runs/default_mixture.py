@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from duckplets.recipes.store import SourceDefaults
 
 Control = dict[str, Any]  # size, size_mode, weight and seed, as ``listing`` takes them
+_CONTROL = ("size", "size_mode", "weight", "seed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,49 +58,68 @@ def shares(
         version: Of the corpus.
         usual: What holds where nothing else says how; by default in proportion to anchors.
     """
-    own = {name: of.weight for name, of in sources.items() if of.weight is not None}
-    limited = any(of.controlled for of in sources.values())
-    found = counted(database, split, version) if limited else {}
-    found = {name: said for name, said in found.items() if name in sources}
-    controls = {name: control for name, (_, control) in found.items() if control is not None}
-    entries = {n: listing(n, count, **(c or {})).entries for n, (count, c) in found.items()}
-    if given is None and not own and controls:
-        told = listed(f"{n} {e:,}{'' if e else ' (never)'}" for n, e in entries.items())
-        note = (
-            f"no mixture= is given, so sources are drawn in the ratio of what their index controls "
-            f"list, and anchors are of the listed records: {told}"
+    own: dict[str, float] = {}
+    limited: list[str] = []
+    for name, offers in sources.items():
+        if offers.weight is not None:
+            own[name] = offers.weight
+        if offers.controlled:
+            limited.append(name)
+    declared = Mixture(own, omitted=1) if own else None
+    index, notes = dict[str, Control](), list[str]()
+    if limited:
+        counts = {
+            name: of for name, of in counted(database, split, version).items() if name in sources
+        }
+        if given is None and declared is None:
+            return _as_listed(counts)
+        index, note = _as_sized(
+            counts, "mixture=" if given else "the mixture declared with the sources"
         )
-        return Shares(Mixture({n: float(e) for n, e in entries.items()}), controls, [note])
-    notes = []
-    sizes = {n: {**c, "weight": 1.0} for n, c in controls.items() if c["size"] is not None}
-    if controls:
-        what = "mixture=" if given is not None else "the mixture declared with the sources"
-        note = f"{what} takes the place of the shares that index controls give"
-        if sizes:
-            sized = [
-                f"{n} {len(listing(n, found[n][0], **c).rows):,} of {found[n][0]:,}"
-                for n, c in sizes.items()
-            ]
-            note += f"; their sizes hold, so anchors are of the listed records: {listed(sized)}"
         notes.append(note)
-    if given is not None:
-        return Shares(given, sizes, notes)
-    if not own:
-        return Shares(usual or Mixture(), sizes, notes)
-    told = listed(f"{name} {weight:g}" for name, weight in own.items())
-    told += "; each of the others counts 1" * (len(own) < len(sources))
-    notes.append(f"no mixture= is given, so the one declared with the sources holds: {told}")
-    return Shares(Mixture(own, omitted=1), sizes, notes)
+    if given is None and declared is not None:
+        told = listed(f"{name} {weight:g}" for name, weight in own.items())
+        told += "; each of the others counts 1" * (len(own) < len(sources))
+        notes.append(f"no mixture= is given, so the one declared with the sources holds: {told}")
+    return Shares(given or declared or usual or Mixture(), index, notes)
+
+
+Counts = Mapping[str, tuple[int, Control | None]]
+
+
+def _as_listed(counts: Counts) -> Shares:
+    """Return shares in the ratio of what index controls list."""
+    entries = {name: listing(name, n, **(of or {})).entries for name, (n, of) in counts.items()}
+    told = listed(f"{n} {e:,}{'' if e else ' (never)'}" for n, e in entries.items())
+    note = (
+        f"no mixture= is given, so sources are drawn in the ratio of what their index controls "
+        f"list, and anchors are of the listed records: {told}"
+    )
+    controls = {name: control for name, (_, control) in counts.items() if control is not None}
+    return Shares(Mixture({n: float(e) for n, e in entries.items()}), controls, [note])
+
+
+def _as_sized(counts: Counts, what: str) -> tuple[dict[str, Control], str]:
+    """Return the controls of sources with a size, and what to say where others give shares."""
+    sizes = {
+        name: {**control, "weight": 1.0}
+        for name, (_, control) in counts.items()
+        if control is not None and control["size"] is not None
+    }
+    note = f"{what} takes the place of the shares that index controls give"
+    if sizes:
+        sized = [
+            f"{name} {len(listing(name, counts[name][0], **of).rows):,} of {counts[name][0]:,}"
+            for name, of in sizes.items()
+        ]
+        note += f"; their sizes hold, so anchors are of the listed records: {listed(sized)}"
+    return sizes, note
 
 
 def counted(database: Database, split: str, version: int) -> dict[str, tuple[int, Control | None]]:
     """Return of every source how many records a split has, and what was said about its index."""
     rows = database.run("records/controls/sources", {"split": split, "version": version})
     return {
-        name: (records, None if size_mode is None else _control(size, size_mode, weight, seed))
-        for name, _, records, size, size_mode, weight, seed in rows
+        name: (records, None if control[1] is None else dict(zip(_CONTROL, control, strict=True)))
+        for name, _, records, *control in rows
     }
-
-
-def _control(size: int | None, size_mode: str, weight: float, seed: int) -> Control:
-    return {"size": size, "size_mode": size_mode, "weight": weight, "seed": seed}

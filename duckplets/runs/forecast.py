@@ -529,7 +529,7 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     mixture.check(settings.sources)
     if isinstance(mixture.weights, str):
         mixture = replace(mixture, lengths=sampler._planner.lengths(settings.sources))
-    after = schedule_of(replace(settings, mixture=mixture.to_dict()), before.events)
+    after = schedule_of(replace(settings, mixture=mixture), before.events)
     changed: int | None = sampler.first_change(after)
     if changed == MAX_POSITION + 1:
         changed = None

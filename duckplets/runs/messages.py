@@ -8,32 +8,27 @@ is taken apart by DuckDB, so that no row passes through Python.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.artifacts.arrays import key_of
 from duckplets.base.arrays import Integers
 from duckplets.errors import EmptyPoolError
-from duckplets.pools.arrays import Anchors, Pool
-from duckplets.pools.compile import compile_pool
+from duckplets.pools.arrays import Anchors
 from duckplets.recipes.recipes import TextRecipe
 from duckplets.recipes.selectors import any_section
 from duckplets.recipes.store import SourceRecipes
-from duckplets.runs.pool_loading import AnchorRecords, Left
 from duckplets.samples.batch import Block
 from duckplets.samples.columns import OF_MESSAGES
 from duckplets.samples.fetch import NEEDED, Fetcher, as_array
-from duckplets.samples.stream import Stream
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.order.mixture import Mixture
-    from duckplets.runs.settings import RunSettings
+    from duckplets.pools.compile import CompiledPool
     from duckplets.samples.planned import Plan
-    from duckplets.serving.snapshot import Snapshot
 
 _FUNCTION = {"name": "VARCHAR", "arguments": "VARCHAR"}
 _TOOLS: dict[str, Any] = {
@@ -83,27 +78,30 @@ def type_of(shape: Any) -> pa.DataType:
     return pa.float64() if shape == "DOUBLE" else pa.string()
 
 
-def has_pairs(database: Database, sources: Collection[str], version: int) -> bool:
+def has_pairs(database: Database, sources: Sequence[str], version: int) -> bool:
     """Return whether some of the sources have preference pairs."""
     rows = database.run("runs/messages/sources", {"version": version})
     return any(pairs for name, _, pairs in rows if name in sources)
 
 
-def open_streams(
-    database: Database, settings: RunSettings, sources: Sequence[str], snapshot: Snapshot | None
-) -> tuple[list[Stream], list[Left]]:
-    """Read which conversations can be drawn of some sources; return also which have none."""
-    anchored = AnchorRecords(database, settings)
-    streams, empty = [], []
-    for source in sources:
-        pool = _pool(database, settings, source, anchored, snapshot)
-        if len(pool.anchors):
-            streams.append(Stream(source, pool, settings.seed, settings.negatives))
-        else:
-            listed = " that its index controls list" if source in settings.index else ""
-            why = f"source {source!r} has no conversation in split {settings.split!r}{listed}"
-            empty.append(Left(source, None, why))
-    return streams, empty
+def anchors(
+    database: Database, compiled: CompiledPool, of: Integers | None, *, hashed: bool
+) -> Anchors:
+    """Return the conversations of a source that a run may draw, of some records if those are given.
+
+    Args:
+        database: The corpus.
+        compiled: Says of which source, split and version.
+        of: Keys of the records, ascending, or None for all.
+        hashed: Whether texts are compared.
+    """
+    where = {name: compiled.parameters[name] for name in ("source", "split", "version")}
+    rows = database.table("runs/messages/pool", where | {"hashed": hashed})
+    if of is not None:
+        rows = rows.filter(pa.array(np.isin(rows["record_key"].to_numpy(), of)))
+    keys, count = rows["record_key"].to_numpy(), rows.num_rows
+    zeros, starts = np.zeros(count, np.int64), np.arange(count + 1)
+    return Anchors(keys, rows["text_hash"].to_numpy(), zeros, keys, starts)
 
 
 class MessageFetcher(Fetcher):
@@ -152,29 +150,3 @@ class MessageFetcher(Fetcher):
         asked = pa.table({"request": np.arange(len(keys), dtype=np.int64), "record_key": keys})
         with self._lock, self._database.registered(asked_messages=asked):
             return self._database.table(f"runs/messages/{name}")
-
-
-def _pool(
-    database: Database,
-    settings: RunSettings,
-    source: str,
-    anchored: AnchorRecords,
-    snapshot: Snapshot | None,
-) -> Pool:
-    """Return the conversations of a source that a run may draw."""
-    split, version = settings.split, settings.corpus_version
-    compiled = compile_pool(_RECIPE, source=source, split=split, version=version)
-    where = {"source": source, "split": split, "version": version}
-    where |= {"hashed": bool(settings.no_duplicates)}
-    key = key_of("conversations", where, settings.index.get(source))
-    if snapshot is not None and (kept := snapshot.find([key])):
-        return Pool(compiled, kept[key].get(key, Anchors), None, None)
-    rows = database.table("runs/messages/pool", where)
-    if (of := anchored.keys(source)) is not None:
-        rows = rows.filter(pa.array(np.isin(rows["record_key"].to_numpy(), of)))
-    keys, count = rows["record_key"].to_numpy(), rows.num_rows
-    zeros, starts = np.zeros(count, np.int64), np.arange(count + 1)
-    anchors = Anchors(keys, rows["text_hash"].to_numpy(), zeros, keys, starts)
-    if snapshot is not None:
-        snapshot.keep(version, {key: anchors})
-    return Pool(compiled, anchors, None, None)

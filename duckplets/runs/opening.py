@@ -1,5 +1,8 @@
 """Open runs: from a sampler's arguments, or a saved run, to a sampler.
 
+    arguments ─→ RunSettings ─read→ pools, texts ─→ streams ─→ planner, fetcher ─→ reader ─→ Sampler
+    saved run ─┘
+
 Arguments become ``RunSettings``, with everything resolved: recipes of every source, weights, the
 corpus version, and for mined negatives the number and digest of the mining that is current. A
 saved run keeps them, so resuming resolves nothing anew, and what was ingested, mined or stored as a
@@ -16,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from duckplets.base.arrays import Words
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
@@ -25,13 +27,18 @@ from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.files import to_dict
-from duckplets.runs import messages, negative_policy, state, versions
+from duckplets.runs import labelled_pairs, messages, negative_policy, state, versions
 from duckplets.runs.default_mixture import Shares, shares
 from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.forecast import left_alone, oddities, omitted
-from duckplets.runs.negative_policy import Drawn
-from duckplets.runs.pool_loading import Left, Named, empty_pools, read_streams, without_empty
+from duckplets.runs.pool_loading import (
+    Left,
+    Named,
+    in_words,
+    open_streams,
+    plan_of,
+    with_lengths,
+)
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import (
@@ -47,16 +54,17 @@ from duckplets.runs.settings import (
 from duckplets.runs.state import behind, unsavable
 from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
-from duckplets.samples.plan import SINGLE
+from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes.prefixing import Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors, checked_missing, pinned
 from duckplets.serving.segments import Contents
-from duckplets.serving.snapshot import Snapshot, fingerprint, serve
+from duckplets.serving.snapshot import fingerprint, serve
 
 Recipe = recipe_store.Recipe
-Found = tuple[list[Stream], list[Left]]
 AnySampler = TypeVar("AnySampler", bound=Sampler)
+
+_ALL = Named("error")  # a saved run needs all that it has
 # What else can be done about stale minings than to mine again.
 _INSTEAD = (
     "; or draw at random instead, with by='random', or from these all the same, with "
@@ -83,84 +91,92 @@ def open_run(
 
     ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
     """
-    arguments = checked_arguments(kind, {**arguments, "empty": empty})
-    del arguments["empty"]
-    missing = checked_missing(arguments.pop("vectors", "error"))
+    run = checked_arguments(kind, {**arguments, "kind": kind, "empty": empty})
+    empty, missing = run.pop("empty"), checked_missing(run.pop("vectors", "error"))
     notes = unsavable(state_path, asked=not beside)
-    split = splits.checked_split(arguments["split"])
-    split_settings = splits.need_splits(database)
+    split, preset = splits.checked_split(run["split"]), run["preset"]
+    split_settings, chunking = splits.need_splits(database), chunking_of(database)
     version = records.current_version(database)
-    chunking = chunking_of(database)
-    given, preset = None if mixture is None else mixture_of(mixture), arguments["preset"]
+    found = recipe_store.sources_of(database, version)
+    given = None if mixture is None else mixture_of(mixture)
     if given is not None and given.omitted is None and preset == "crate":
         given = replace(given, omitted=1.0)
+    usual = Mixture("equal" if preset == "crate" else "proportional")
+
     if kind == "messages":
         if recipes is not None:
             raise SamplerError("recipes: messages have none; leave it out")
         resolved = messages.resolve(database, given or Mixture(), version)
     else:
-        tokens = {"max_tokens": chunking["max_tokens"], "long_sections": long_sections}
-        run = arguments | {"kind": kind}
-        resolved = negative_policy.resolved(database, recipes, run, version, **tokens)
-    if not resolved and arguments["pairs"] != "labelled":
+        resolved = recipe_store.resolve(
+            database,
+            recipes,
+            kind=kind,
+            split=split,
+            version=version,
+            preset=preset,
+            max_tokens=chunking["max_tokens"],
+            long_sections=long_sections,
+        )
+    if not resolved:
         raise EmptyPoolError(
             f"{database.path} has no sources; ingest some text first: duckplets ingest "
             f"{database.path} FILE"
         )
-    found = recipe_store.sources_of(database, version)
-    usual = Mixture("equal" if preset == "crate" else "proportional")
 
-    def mixed(given: Mixture | None) -> Shares:
-        brought = {of_source.source: found[of_source.source] for of_source in resolved}
+    def dealt() -> Shares:
+        """Return how the sources are drawn that have recipes."""
+        sources = {of_source.source: found[of_source.source] for of_source in resolved}
         if given is not None:
-            given.check(sorted(brought))
-        return shares(database, given, brought, split=split, version=version, usual=usual)
+            given.check([*sources])
+        return shares(database, given, sources, split=split, version=version, usual=usual)
 
-    if kind == "pairs" and arguments["pairs"] is None:
-        drawn_from = Schedule(mixed(given).mixture, [*found], seed=0, batch=1).planned
-        run["pairs"] = arguments["pairs"] = negative_policy.which_pairs(
-            database, drawn_from, version
-        )
+    if kind == "pairs":
+        if run["pairs"] is None:
+            drawn = dealt().mixture.drawn([*found])
+            run["pairs"] = labelled_pairs.which_pairs(database, drawn, version)
         if run["pairs"] == "labelled":
-            resolved = negative_policy.resolved(database, recipes, run, version, **tokens)
-    if arguments["pairs"] == "labelled":
-        negative_policy.check_labelled(database, arguments, given, version)
-        given = given and given.of_known({of_source.source for of_source in resolved})
-    drawn_by, sources = mixed(given), sorted(of_source.source for of_source in resolved)
-    drawn_by.mixture.check(sources)
-    notes += [*drawn_by.notes, *omitted(drawn_by.mixture, sources)]
-    negatives, padded = arguments["negatives"], arguments["remainder"] == "pad"
+            labelled_pairs.check_labelled(database, run | {"version": version}, given, found)
+            resolved = labelled_pairs.labelled(database, resolved, version)
+            given = given and given.of_known({of_source.source for of_source in resolved})
+    mixed = dealt()
+    sources = sorted(of_source.source for of_source in resolved)
+    if mixed.mixture is not given:
+        mixed.mixture.check(sources)
+    notes += [*mixed.notes, *omitted(mixed.mixture, sources)]
     rejected = kind == "messages" and messages.has_pairs(database, sources, version)
-    served = checked_columns(columns, kind, negatives, padded=padded, rejected=rejected)
+    padded = run["remainder"] == "pad"
+    columns = checked_columns(columns, kind, run["negatives"], padded=padded, rejected=rejected)
     settings = RunSettings(
-        **arguments,
-        kind=kind,
-        recipes={s.source: [to_dict(r) for r in s.recipes] for s in resolved},
+        **run,
+        recipes={of_source.source: of_source.recipes for of_source in resolved},
         optional={s.source: sorted(s.optional) for s in resolved if s.optional},
         sources=sources,
-        mixture=drawn_by.mixture.to_dict(),
-        columns=served,
-        vectors=pinned(Path(str(database.path)), served, missing),
+        mixture=mixed.mixture,
+        columns=columns,
+        vectors=pinned(Path(str(database.path)), columns, missing),
         corpus_version=version,
         records=fingerprint(database, version),
         splits=split_settings.to_dict(),
         chunking=chunking,
         declared_prefixes=prefix_store.digest(database, version),
-        index=drawn_by.index,
+        index=mixed.index,
     )
-    schedule = schedule_of(settings, None)
-    drawn = negative_policy.with_mined(
-        database, settings, {s.source: [r for r in s.recipes if r.weight] for s in resolved}
+    if kind not in SINGLE:
+        needed = mixed.mixture.drawn(sources)
+        drawn_by = negative_policy.with_mined(database, settings, settings.recipes)
+        stale = bool(allow_stale)
+        pins = negative_policy.pins(
+            database, settings, drawn_by, needed, allow_stale=stale, instead=_INSTEAD
+        )
+        settings = replace(settings, candidates=pins) if pins else settings
+        if negative_policy.wants_mined(settings.by):
+            notes += negative_policy.notes(database, settings, needed)
+    of_recipes = (
+        {recipe.name for of in settings.recipes.values() for recipe in of} if recipes else ()
     )
-    needed, stale = schedule.drawn, bool(allow_stale)
-    pins = negative_policy.pins(
-        database, settings, drawn, needed, allow_stale=stale, instead=_INSTEAD
-    )
-    settings = replace(settings, candidates=pins)
-    notes += [] if kind in SINGLE else negative_policy.notes(database, settings, needed)
-    given_recipes = {r.name for s in resolved for r in s.recipes} if recipes else set[str]()
-    named = Named(empty, given.named if given else set(), given_recipes)
-    return _opened(database, settings, None, state_path, notes, named=named, snapshot=snapshot)
+    named = Named(empty, given.named if given else (), of_recipes)
+    return _opened(database, settings, {}, state_path, notes, named=named, snapshot=snapshot)
 
 
 def resume_run(
@@ -181,10 +197,9 @@ def resume_run(
     missing = checked_missing(given.pop("vectors")) if "vectors" in given else None
     saved = state.load(state_path, run, tag)
     before = saved_settings(saved)
-    versions.refuse_older(database, before)
     joining = versions.checked_version(database, before, version, saved.position)
     sources = versions.sources_with(database, before, joining)
-    settings = overridden(before, negative_policy.given_anew(database, before, given, sources))
+    settings = overridden(before, _given_anew(database, before, given, sources))
     current = splits.current_splits(database)
     now = replace(
         versions.as_found(database, settings, missing),
@@ -204,7 +219,7 @@ def resume_run(
         if edited and run.no_duplicates and run.epochs:
             was = replace(run, mixture=before.mixture)
             also = schedule_of(was, saved.events).planned
-        return _opened(
+        sampler = _opened(
             database,
             run,
             saved.events,
@@ -214,10 +229,12 @@ def resume_run(
             also=also,
             snapshot=snapshot,
         )
-
-    def joined(sampler: Sampler) -> None:
+        sampler.unused = negative_policy.unused_minings(database, run, sampler._planner.streams)
+        if not run.rank:
+            sampler.notes += left_alone(sampler.unused)
         if joining is not None:
             versions.tell(database, sampler, before)
+        return sampler
 
     return resumed(
         saved,
@@ -226,8 +243,31 @@ def resume_run(
         opened,
         lambda settings: schedule_of(settings, saved.events),
         allow_drift=allow_drift,
-        joined=joined,
     )
+
+
+def _given_anew(
+    database: Database,
+    settings: RunSettings,
+    overrides: Mapping[str, Any],
+    sources: Sequence[str],
+) -> dict[str, Any]:
+    """Return what is given anew, with recipes and mixture of ``sources`` as settings hold them."""
+    unset = ("recipes", "mixture", "swap", "by", "pairs")
+    given = {n: v for n, v in overrides.items() if not (n in unset and v is None)}
+    if "split" in given:
+        given["split"] = splits.checked_split(given["split"])
+    if "mixture" in given:
+        given["mixture"] = mixture_of(given["mixture"])
+        given["mixture"].check(sources)
+    if "recipes" in given:
+        if settings.kind == "messages":
+            raise SamplerError("recipes: messages have none; leave it out")
+        also = [recipe for of in settings.recipes.values() for recipe in of]
+        version, anew = settings.corpus_version, given["recipes"]
+        resolved = labelled_pairs.resolved(database, anew, settings, version, also)
+        given["recipes"] = {of_source.source: of_source.recipes for of_source in resolved}
+    return given
 
 
 def resumed(
@@ -238,7 +278,6 @@ def resumed(
     dealt: Callable[[RunSettings], Schedule],
     *,
     allow_drift: Collection[str],
-    joined: Callable[[AnySampler], None] | None = None,
 ) -> AnySampler:
     """Open a saved run with settings of now, where they deal all samples so far as it did.
 
@@ -249,25 +288,21 @@ def resumed(
         opened: Opens the run; ``edited``: whether its mixture is another.
         dealt: Returns how settings deal, with the weights that were set.
         allow_drift: Names of fingerprint fields that may differ.
-        joined: Notes what has joined the run.
 
     Raises:
         StateMismatchError: Something differs that must agree.
     """
     edited: dict[str, str] = {}
     if now.mixture != before.mixture and "mixture" not in allow_drift:
-        mixtures = (Mixture.from_dict(settings.mixture) for settings in (before, now))
-        edited = {"mixture": differences(*mixtures)}
+        edited = {"mixture": differences(before.mixture, now.mixture)}
     found = now.fingerprint()
-    told = {} if found == saved.fingerprint else differing(saved.settings, vars(now))
+    told = {} if found == saved.fingerprint else differing(saved.settings, now.plain())
     refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
     sampler = opened(edited=bool(edited))
     try:
         if edited:
             was = replace(sampler.settings, mixture=before.mixture)
             _accept_edited(sampler, dealt(was), saved.position, edited["mixture"])
-        if joined is not None:
-            joined(sampler)
         sampler.go_on(
             saved.position,
             saved.events,
@@ -284,7 +319,8 @@ def resumed(
 def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
     """Accept the mixture of a run for that of the schedule before, from a position on."""
     changed, batch = sampler.first_change(before), sampler.settings.global_batch
-    sampler.changed_from = changed
+    known = sampler.changed_from
+    sampler.changed_from = changed if known is None else min(changed, known)
     if changed < position:
         raise StateMismatchError(
             f"this mixture would change samples from step {changed // batch}, but the run is at "
@@ -296,13 +332,13 @@ def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str)
 def _opened(
     database: Database,
     settings: RunSettings,
-    events: Events | None,
+    events: Events,
     state_path: Path,
     notes: Sequence[str],
     *,
     position: int = 0,
     also: Collection[str] = (),
-    named: Named | None = None,
+    named: Named = _ALL,
     snapshot: Path | None = None,
 ) -> Sampler:
     """Open a run of given settings at its first position, to be saved at ``state_path``.
@@ -315,45 +351,43 @@ def _opened(
         notes: What a user should know of it.
         position: Where it stands; a join whose step is open begins as soon after as it may.
         also: Sources whose pools are needed although the schedule does not draw from them.
-        named: What a user has named of a new run; all else that has no anchor is left out of it,
-            and noted.
+        named: What must have an anchor; all else that has none is left out, and noted.
         snapshot: Folder of the snapshot, where it is not to lie beside the corpus.
     """
     newest = settings.versions[-1]
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
-    vectors = RunVectors.of(database, newest, folder=snapshot)
+    vectors = RunVectors.of(database, newest, folder=snapshot) if newest.vectors else None
     served = serve(database, newest.corpus_version, contents, settings.chunking, snapshot)
-    kept, skip = served.snapshot, named is not None and named.empty != "error"
 
-    def read(of: RunSettings, sources: Sequence[str], *, skip: bool = False) -> Found:
+    def read(of: RunSettings, sources: Collection[str]) -> tuple[list[Stream], list[Left]]:
+        """Read the streams of a version of the run."""
         own = vectors
         if of.vectors != newest.vectors:
             own = RunVectors.of(database, of, folder=snapshot)
-        drawn = negative_policy.drawn_by(of)
-        return _streams(database, own, of, drawn, sources, skip=skip, snapshot=kept)
+        return open_streams(database, of, sorted(sources), own, served.snapshot)
 
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         reads = beside.submit(served.texts, reading, contents, settings.chunking)
-        settings, planner, empty = versions.planned(
-            database, settings, events, read, position=position, skip=skip, also=also
-        )
-    texts = reads.result()
-    if named is not None and empty:
-        if refused := named.refused(empty, planner.streams):
-            raise empty_pools(refused)
-        needed = sorted(planner.schedule.drawn)
-        settings, notes = without_empty(settings, planner.streams, needed, notes, empty)
-        planner.schedule = schedule_of(settings, None)
-    # Refuse now what cannot be served at all.
-    most, schedule = settings.global_batch, planner.schedule
-    if settings.no_duplicates == "negatives":
-        planner.plan(0, most if planner.end is None else min(planner.end, most))
-    step = position // most
-    later = (change for change, _ in schedule.changes if change > step)
-    planner.check(schedule, [step, *later], settings.end(planner.epoch_start))
+        planner: Planner
+        if settings.joins:
+            settings, planner = versions.planned(database, settings, events, read, position)
+        else:
+            drawn = settings.mixture.drawn(settings.sources, events)
+            streams, empty = read(settings, drawn | {*also})
+            settings = with_lengths(settings, streams)
+            if empty:
+                settings = named.without_empty(settings, streams, empty)
+                notes = [*notes, f"what has no anchor is left out: {in_words(empty)}"]
+            planner = plan_of(database, settings, streams, schedule_of(settings, events))
+        texts = reads.result()
+    end = settings.end(planner.epoch_start)
+    if settings.no_duplicates:
+        _refuse_unfillable(settings, planner, position, end)
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, versions.prefixes_of(database, settings), settings.seed)
+    if settings.joins and vectors is not None:
+        versions.bring_vectors(settings, vectors)
     fetcher = (messages.MessageFetcher if contents == "conversations" else Fetcher)(
         database,
         planner.streams,
@@ -361,76 +395,36 @@ def _opened(
         negatives=settings.negatives,
         columns=settings.columns,
         texts=texts,
-        folder=kept.folder if kept else None,
+        folder=served.snapshot.folder if served.snapshot else None,
         prefixes=prefixes,
-        vectors=versions.vectors_of(settings, vectors),
+        vectors=vectors,
     )
     if isinstance(fetcher, messages.MessageFetcher):
         fetcher.shape = messages.shape_of(database, newest.corpus_version)
     fetcher.padded_from = settings.padded_from(planner.epoch_start)
-    end, prefetch = settings.end(planner.epoch_start), settings.prefetch
-    reader = BatchReader(planner, fetcher, settings.rank_part(), end=end, prefetch=prefetch)
+    part, prefetch = settings.rank_part(), settings.prefetch
+    reader = BatchReader(planner, fetcher, part, end=end, prefetch=prefetch)
     open_source = partial(versions.add_source, settings, planner, read)
     sampler = Sampler(settings, reader, state_path, open_source)
-    sampler.unused = negative_policy.unused_minings(database, settings, planner.streams)
-    odd = [*left_alone(sampler.unused), *oddities(planner)]
-    odd += [] if vectors is None else vectors.notes
     if not settings.rank:
-        saved = behind(
-            Path(str(database.path)), settings.run, settings.fingerprint(), state_path, position
-        )
-        sampler.notes += [*notes, *saved, *served.notes, *odd]
+        path, of_run = Path(str(database.path)), settings.fingerprint()
+        saved = behind(path, settings.run, of_run, state_path, position)
+        sampler.notes += [*notes, *saved, *served.notes, *oddities(planner)]
+        sampler.notes += [] if vectors is None else vectors.notes
     return sampler
 
 
-def _streams(database: Database, vectors: RunVectors | None, *of_run: Any, **how: Any) -> Found:
-    """Read streams as ``open_streams`` does, and count the vectors that they lack."""
-    if vectors is not None and vectors.texts is not None:
-        how = {**how, "texts": vectors.texts}
-    streams, empty = open_streams(database, *of_run, **how)
-    if vectors is not None:
-        vectors.check(database, streams)
-    return streams, empty
-
-
-def open_streams(
-    database: Database,
-    settings: RunSettings,
-    drawn: Drawn,
-    sources: Sequence[str],
-    *,
-    skip: bool = False,
-    snapshot: Snapshot | None = None,
-    texts: Words | None = None,
-) -> Found:
-    """Read the pools of all recipes that can be drawn of some sources.
-
-    Args:
-        database: The corpus.
-        settings: Of the run.
-        drawn: Its recipes.
-        sources: Names of the sources.
-        skip: Whether to leave out what is empty.
-        snapshot: Keeps pools.
-        texts: Hashes of those that samples may be of, ascending; None for all.
-
-    Returns:
-        The streams, and which recipes and sources were left out that somebody asked for, and why.
+def _refuse_unfillable(
+    settings: RunSettings, planner: Planner, position: int, end: int | None
+) -> None:
+    """Refuse now batches whose texts cannot differ at all.
 
     Raises:
-        EmptyPoolError: Sources have no recipe, or recipes no anchor: it names them all.
-        StateMismatchError: Mined negatives are not there, or others than the run is pinned to.
+        RecipeError: What is drawn has too few different texts.
     """
-    if settings.kind == "messages":
-        streams, empty = messages.open_streams(database, settings, sources, snapshot)
-    else:
-        none = [s for s in sources if not drawn[s]]
-        empty = [Left(s, None, f"source {s!r} has no recipe to draw by") for s in none]
-        named = [(source, recipe) for source in sources for recipe in drawn[source]]
-        streams = read_streams(database, settings, named, empty, snapshot, texts) if named else []
-    told = {stream.source for stream in streams} | {left.source for left in empty}
-    none = [name for name in sources if name not in told]
-    empty += [Left(n, None, f"no recipe of source {n!r} finds an anchor") for n in none]
-    if empty and not skip:
-        raise empty_pools(empty)
-    return streams, empty
+    batch, schedule = settings.global_batch, planner.schedule
+    if settings.no_duplicates == "negatives":
+        planner.plan(0, batch if planner.end is None else min(planner.end, batch))
+    step = position // batch
+    later = (change for change, _ in schedule.changes if change > step)
+    planner.check(schedule, [step, *later], end)

@@ -1,42 +1,53 @@
-"""Read the streams of a run: the pools of its recipes, with anchors of the listed records only."""
+"""Read the streams of a run: the pools of its recipes, with anchors of the listed records only.
+
+recipes of sources ─compile→ pools ─kept in the snapshot, or read→ arrays ─→ streams
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from duckplets.artifacts.arrays import key_of
 from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.errors import EmptyPoolError
-from duckplets.mining import store as mining_store
 from duckplets.order.copies import listing
-from duckplets.order.mixture import Mixture
 from duckplets.pools.arrays import Anchors, Guarded, Negatives, Pool, Positives
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.labels import Kinds, labels_of
 from duckplets.pools.read import NoAnchorError, PoolReader
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
-from duckplets.runs import negative_policy
+from duckplets.runs import messages
 from duckplets.runs.default_mixture import counted
+from duckplets.runs.labelled_pairs import is_graded
+from duckplets.runs.negative_policy import drawn_by, pinned_mining, shares_of
+from duckplets.runs.settings import RunSettings, every_recipe
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.columns import needs_scores
+from duckplets.samples.plan import Planner
+from duckplets.samples.planned import samples_per_draw
 from duckplets.samples.stream import Stream
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
+    from duckplets.mining.store import Mining
+    from duckplets.order.schedule import Schedule
     from duckplets.recipes.store import Recipe
-    from duckplets.runs.settings import Empty, RunSettings
+    from duckplets.runs.settings import Empty
+    from duckplets.samples.vector_columns import RunVectors
     from duckplets.serving.snapshot import Snapshot
 
 log = logging.getLogger("duckplets")
 
 _SHOWN = 50  # pools without an anchor that a message names
+
+Keys = Mapping[str, Integers]  # of the listed records of sources with index controls, ascending
 
 
 class Left(NamedTuple):
@@ -47,82 +58,11 @@ class Left(NamedTuple):
     why: str
 
 
-class Named(NamedTuple):
-    """What a user has named of a new run, so that it must not be empty.
-
-    Attributes:
-        empty: What was said of that: ``error``, ``skip``, or nothing.
-        sources: Those that the mixture names.
-        recipes: Names of those that were given.
-    """
-
-    empty: Empty | None
-    sources: set[str]
-    recipes: set[str]
-
-    def refused(self, empty: Sequence[Left], streams: Sequence[Stream]) -> list[Left]:
-        """Return what must not be left out of all that is empty."""
-        if self.empty == "skip":
-            return []
-        there = {stream.source for stream in streams}
-        found = {stream.recipe.name for stream in streams}
-        return [
-            left
-            for left in empty
-            if (left.source in self.sources and left.source not in there)
-            or (left.recipe is not None and self._is_named(left.source, left.recipe, found))
-        ]
-
-    def _is_named(self, source: str, recipe: Recipe, found: set[str]) -> bool:
-        given = recipe.name in self.recipes and recipe.name not in found
-        return given or source in (recipe.sources or ())
-
-
-class AnchorRecords:
-    """The records of each source that a run may take anchors from.
-
-    Args:
-        database: The corpus.
-        settings: Of the run.
-    """
-
-    def __init__(self, database: Database, settings: RunSettings) -> None:
-        self._database = database
-        self._split, self._version = settings.split, settings.corpus_version
-        self._index = settings.index
-        self._counts: dict[str, int] | None = None
-        self._keys: dict[str, Integers] = {}
-
-    def count(self, source: str) -> int:
-        """Return how many records of a source they are."""
-        keys = self.keys(source)
-        if keys is not None:
-            return len(keys)
-        if self._counts is None:
-            found = counted(self._database, self._split, self._version)
-            self._counts = {name: records for name, (records, _) in found.items()}
-        return self._counts[source]
-
-    def keys(self, source: str) -> Integers | None:
-        """Return the keys of those records, ascending; None for all of the split."""
-        control = self._index.get(source)
-        if control is None:
-            return None
-        if source not in self._keys:
-            where = {"split": self._split, "version": self._version, "sources": [source]}
-            rows = self._database.table("records/read/keys", where | {"by_source": False})
-            keys = rows["record_key"].to_numpy()
-            self._keys[source] = np.asarray(keys[listing(source, len(keys), **control).rows])
-        return self._keys[source]
-
-
 @dataclass(frozen=True, slots=True)
 class KeptPool:
-    """A pool as a snapshot keeps it, with the mined negatives that its anchors draw.
+    """A pool as a snapshot keeps it: the parts of ``Pool``, with the mined ones its anchors draw.
 
-    Attributes:
-        empty: Why there is no anchor; None if there is one. The others are those of ``Pool``.
-        candidates: Of a mined recipe.
+    Of one without an anchor ``empty`` says why.
     """
 
     empty: str | None = None
@@ -132,147 +72,286 @@ class KeptPool:
     guarded: Guarded | None = None
     beyond: Negatives | None = None
     short: Flags | None = None
-    candidates: Candidates | None = None
     labels: Floats | None = None
+    candidates: Candidates | None = None
 
 
-def read_streams(
+_PARTS = [field.name for field in fields(Pool) if field.name != "compiled"]
+
+
+def open_streams(
     database: Database,
     settings: RunSettings,
-    named: Sequence[tuple[str, Recipe]],
-    empty: list[Left],
+    sources: Sequence[str],
+    vectors: RunVectors | None = None,
     snapshot: Snapshot | None = None,
-    texts: Words | None = None,
-) -> list[Stream]:
-    """Read the pools of recipes of sources, those that a snapshot keeps from there.
+) -> tuple[list[Stream], list[Left]]:
+    """Read the pools of all recipes that can be drawn of some sources.
 
-    What is said of empty ones that are not optional is added to ``empty``. With ``texts`` they are
-    of chunks with these hashes only.
+    Args:
+        database: The corpus.
+        settings: Of the run, at one version.
+        sources: Names of the sources.
+        vectors: Of the run; where texts without one are dropped, pools are of the others only.
+        snapshot: Keeps pools.
+
+    Returns:
+        The streams, and which recipes and sources were left out that somebody asked for, and why.
+
+    Raises:
+        StateMismatchError: Mined negatives are not there, or others than the run is pinned to.
+        VectorError: Texts lack a vector, and that is an error.
     """
-    anchored = AnchorRecords(database, settings)
-    kinds = labels_of(database, settings.corpus_version)
-    wanted = [_compiled(database, settings, source, recipe, kinds) for source, recipe in named]
-    keys = [_key(settings, pool, mining) for pool, mining in wanted]
-    at_hand: dict[str, KeptPool] = {}
-    if snapshot is not None:
-        found = snapshot.find(keys)
-        at_hand = {key: bundle.get(key, KeptPool) for key, bundle in found.items()}
-    missing = [i for i, key in enumerate(keys) if key not in at_hand]
-    if missing:
-        pools = [wanted[i] for i in missing]
-        found_pools = _read(database, settings, pools, texts)
-        read = dict(zip([keys[i] for i in missing], found_pools, strict=True))
-        if snapshot is not None and (why := snapshot.keep(settings.corpus_version, read)):
-            log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
-        elif snapshot is not None:  # from now on they are shared with other processes
-            read = {key: of.get(key, KeptPool) for key, of in snapshot.find([*read]).items()}
-        at_hand |= read
-    streams = []
-    for (compiled, _), key in zip(wanted, keys, strict=True):
-        found_pool, source, recipe = at_hand[key], compiled.parameters["source"], compiled.recipe
-        if found_pool.anchors is None:
+    kinds, drawn = labels_of(database, settings.corpus_version), drawn_by(settings)
+    wanted = [
+        _compiled(database, settings, source, recipe, kinds)
+        for source in sources
+        for recipe in drawn[source]
+    ]
+    listed = _listed(database, settings, sources) if settings.index else {}
+    texts = None if vectors is None else vectors.texts
+    pools = _pools(database, settings, wanted, listed, snapshot, texts) if wanted else []
+    streams, empty, records = list[Stream](), list[Left](), dict[str, int]()
+    for (compiled, _), kept in zip(wanted, pools, strict=True):
+        source, recipe = compiled.parameters["source"], compiled.recipe
+        if kept.anchors is None:
             if recipe.name not in settings.optional.get(source, []):
-                empty.append(Left(source, recipe, str(found_pool.empty)))
+                empty.append(Left(source, recipe, str(kept.empty)))
             continue
-        parts = {f.name: getattr(found_pool, f.name) for f in fields(Pool) if f.name != "compiled"}
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
+        if by_anchors and not records:
+            found = counted(database, settings.split, settings.corpus_version)
+            records = {name: count for name, (count, _) in found.items()}
+            records |= {name: len(keys) for name, keys in listed.items()}
         streams.append(
             Stream(
                 source,
-                Pool(compiled, **parts),
+                Pool(compiled, **{name: getattr(kept, name) for name in _PARTS}),
                 settings.seed,
                 0 if compiled.is_given else settings.negatives,
-                found_pool.candidates,
-                of_records=anchored.count(source) if by_anchors else None,
-                shares=negative_policy.shares_of(settings, source, recipe.name),
+                kept.candidates,
+                of_records=records[source] if by_anchors else None,
+                shares=shares_of(settings, source, recipe.name),
                 graded=compiled.is_given and kinds.get(source) == "graded",
             )
         )
-    return streams
-
-
-def _key(settings: RunSettings, pool: CompiledPool, mining: mining_store.Mining | None) -> str:
-    """Return what a pool is kept by: all that it follows from, beside the corpus's own state."""
-    scores = needs_scores(settings.columns) if mining else False
-    dropping = settings.vectors.get("missing") == "drop"
-    return key_of(
-        to_dict(pool.recipe),
-        pool.parameters,
-        settings.index.get(pool.parameters["source"]),
-        settings.no_duplicates == "negatives",
-        [mining.digest, scores] if mining else None,
-        *([pool.labels] if pool.labels else []),
-        *([settings.vectors["sets"]] if dropping else []),
-    )
-
-
-def _read(
-    database: Database,
-    settings: RunSettings,
-    pools: Sequence[tuple[CompiledPool, mining_store.Mining | None]],
-    texts: Words | None,
-) -> list[KeptPool]:
-    """Read pools from the corpus."""
-    anchored, spare = AnchorRecords(database, settings), settings.no_duplicates == "negatives"
-    scores, found = needs_scores(settings.columns), []
-    with PoolReader(database, [pool for pool, _ in pools], texts) as reader:
-        for compiled, mining in pools:
-            keys = anchored.keys(compiled.parameters["source"])
-            try:
-                pool = reader.read(compiled, keys, spare=spare)
-            except NoAnchorError as error:
-                found.append(KeptPool(empty=str(error)))
-                continue
-            mined = None
-            if mining is not None:
-                mined = candidates.read(database, pool, mining, scores=scores)
-            parts = {f.name: getattr(pool, f.name) for f in fields(pool) if f.name != "compiled"}
-            found.append(KeptPool(candidates=mined, **parts))
-    return found
+    told = {*(stream.source for stream in streams), *(left.source for left in empty)}
+    for source in sources:
+        if source not in told:
+            why = (
+                "has no recipe that finds an anchor"
+                if drawn[source]
+                else "has no recipe to draw by"
+            )
+            empty.append(Left(source, None, f"source {source!r} {why}"))
+    if vectors is not None:
+        vectors.check(database, streams)
+    return streams, empty
 
 
 def _compiled(
     database: Database, settings: RunSettings, source: str, recipe: Recipe, kinds: Kinds
-) -> tuple[CompiledPool, mining_store.Mining | None]:
+) -> tuple[CompiledPool, Mining | None]:
     mined = isinstance(recipe, TripletRecipe) and recipe.mined
-    mining = (
-        negative_policy.pinned_mining(database, settings, source, recipe.name) if mined else None
-    )
-    pool = compile_pool(
+    mining = pinned_mining(database, settings, source, recipe.name) if mined else None
+    labels = kinds.get(source)
+    compiled = compile_pool(
         recipe,
         source=source,
         split=settings.split,
         version=settings.corpus_version,
         negatives=settings.negatives,
         mining=mining.key if mining else 0,
-        labels=negative_policy.labels_for(settings, kinds.get(source)),
+        labels="given" if labels and settings.pairs == "labelled" else labels,
     )
-    return pool, mining
+    return compiled, mining
 
 
-def without_empty(
+def _listed(database: Database, settings: RunSettings, sources: Sequence[str]) -> Keys:
+    """Return the keys of the records that index controls list, by source."""
+    found = {}
+    for source in sources:
+        if control := settings.index.get(source):
+            where = {"split": settings.split, "version": settings.corpus_version}
+            where |= {"sources": [source], "by_source": False}
+            keys = database.table("records/read/keys", where)["record_key"].to_numpy()
+            found[source] = np.asarray(keys[listing(source, len(keys), **control).rows])
+    return found
+
+
+def _pools(
+    database: Database,
+    settings: RunSettings,
+    wanted: Sequence[tuple[CompiledPool, Mining | None]],
+    listed: Keys,
+    snapshot: Snapshot | None,
+    texts: Words | None,
+) -> list[KeptPool]:
+    """Return pools, those that a snapshot keeps from there; it keeps the others from now on."""
+    if snapshot is None:
+        return _read(database, settings, wanted, listed, texts)
+    keys = [_key(settings, *of) for of in wanted]
+    found = {key: bundle.get(key, KeptPool) for key, bundle in snapshot.find(keys).items()}
+    missing = {key: of for key, of in zip(keys, wanted, strict=True) if key not in found}
+    if missing:
+        pools = _read(database, settings, [*missing.values()], listed, texts)
+        read = dict(zip(missing, pools, strict=True))
+        if why := snapshot.keep(settings.corpus_version, read):
+            log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
+        else:  # from now on they are shared with other processes
+            read = {key: of.get(key, KeptPool) for key, of in snapshot.find([*read]).items()}
+        found |= read
+    return [found[key] for key in keys]
+
+
+def _key(settings: RunSettings, pool: CompiledPool, mining: Mining | None) -> str:
+    """Return what a pool is kept by: all that it follows from, beside the corpus's own state."""
+    of_run: list[Any] = [settings.kind == "messages", settings.no_duplicates == "negatives"]
+    if settings.kind == "messages":
+        of_run += [bool(settings.no_duplicates)]
+    if mining is not None:
+        of_run += [mining.digest, needs_scores(settings.columns)]
+    if settings.vectors.get("missing") == "drop":
+        of_run += [settings.vectors["sets"]]
+    control = settings.index.get(pool.parameters["source"])
+    return key_of(to_dict(pool.recipe), pool.parameters, pool.labels, control, of_run)
+
+
+def _read(
+    database: Database,
+    settings: RunSettings,
+    pools: Sequence[tuple[CompiledPool, Mining | None]],
+    listed: Keys,
+    texts: Words | None,
+) -> list[KeptPool]:
+    """Read pools from the corpus."""
+    if settings.kind == "messages":
+        return [_conversations(database, settings, compiled, listed) for compiled, _ in pools]
+    found = []
+    spare = settings.no_duplicates == "negatives"
+    with PoolReader(database, [compiled for compiled, _ in pools], texts) as reader:
+        for compiled, mining in pools:
+            of = listed.get(compiled.parameters["source"])
+            try:
+                pool = reader.read(compiled, of, spare=spare)
+            except NoAnchorError as error:
+                found.append(KeptPool(empty=str(error)))
+                continue
+            mined = None
+            if mining is not None:
+                scores = needs_scores(settings.columns)
+                mined = candidates.read(database, pool, mining, scores=scores)
+            parts = {name: getattr(pool, name) for name in _PARTS}
+            found.append(KeptPool(candidates=mined, **parts))
+    return found
+
+
+def _conversations(
+    database: Database, settings: RunSettings, compiled: CompiledPool, listed: Keys
+) -> KeptPool:
+    source = compiled.parameters["source"]
+    hashed = bool(settings.no_duplicates)
+    anchors = messages.anchors(database, compiled, listed.get(source), hashed=hashed)
+    if len(anchors):
+        return KeptPool(anchors=anchors)
+    which = " that its index controls list" if source in listed else ""
+    return KeptPool(f"source {source!r} has no conversation in split {settings.split!r}{which}")
+
+
+# -- from streams to a planner --------------------------------------------------------------------
+
+
+def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSettings:
+    """Return settings that keep what the word of a mixture means: the epochs of its sources."""
+    mixture = settings.mixture
+    if mixture.lengths or not isinstance(mixture.weights, str):
+        return settings
+    per_draw = samples_per_draw(settings.kind, settings.pairs, settings.negatives)
+    lengths = dict.fromkeys(settings.sources, 0)
+    for stream in streams:
+        lengths[stream.source] += len(stream) * per_draw
+    return replace(settings, mixture=replace(mixture, lengths=lengths))
+
+
+def plan_of(
+    database: Database,
     settings: RunSettings,
     streams: Sequence[Stream],
-    needed: Sequence[str],
-    notes: Sequence[str],
-    empty: Sequence[Left],
-) -> tuple[RunSettings, list[str]]:
-    """Return the settings of a run that draws nothing of what is empty, and notes that say so.
+    schedule: Schedule,
+    *,
+    graded: bool | None = None,
+) -> Planner:
+    """Return what plans the samples of a run at one version.
 
-    Raises:
-        EmptyPoolError: Nothing is left.
+    ``graded``: whether labels are numbers of any kind; by default as those of the version are.
     """
-    if not streams:
-        raise empty_pools(empty)
-    left = {stream.source for stream in streams}
-    missing = [name for name in needed if name not in left]
-    mixture = Mixture.from_dict(settings.mixture)
-    if missing:
-        mixture = mixture.without(missing)
-        mixture.check(settings.sources)
-    every = {name: sorted(d["name"] for d in of) for name, of in settings.recipes.items()}
-    told = [*notes, f"what has no anchor is left out: {in_words(empty)}"]
-    return replace(settings, mixture=mixture.to_dict(), optional=every), told
+    if graded is None:
+        graded = settings.pairs == "labelled" and is_graded(database, settings)
+    planner = Planner(
+        streams,
+        schedule,
+        kind=settings.kind,
+        seed=settings.seed,
+        swap=settings.swap,
+        graded=graded,
+        distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
+        apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
+    )
+    # Ignore steps here: samples past them may come before, so other steps alter no batch.
+    planner.end = replace(settings, steps=None).end(planner.epoch_start)
+    return planner
+
+
+# -- what has no anchor ---------------------------------------------------------------------------
+
+
+class Named(NamedTuple):
+    """What a user has named of a new run, so that it must not be empty.
+
+    Attributes:
+        empty: What was said of all of it: ``error``, ``skip``, or nothing.
+        sources: Those that the mixture names.
+        recipes: Names of those that were given.
+    """
+
+    empty: Empty | None
+    sources: Collection[str] = ()
+    recipes: Collection[str] = ()
+
+    def refused(self, empty: Sequence[Left], streams: Sequence[Stream]) -> Sequence[Left]:
+        """Return what must not be left out of all that is empty."""
+        if self.empty is not None or not empty:
+            return empty if self.empty == "error" else []
+        there = {stream.source for stream in streams}
+        missing = {*self.sources} - there
+        names = {*self.recipes} - {stream.recipe.name for stream in streams}
+        return [
+            left
+            for left in empty
+            if left.source in missing
+            or (
+                left.recipe is not None
+                and (left.recipe.name in names or left.source in (left.recipe.sources or ()))
+            )
+        ]
+
+    def without_empty(
+        self, settings: RunSettings, streams: Sequence[Stream], empty: Sequence[Left]
+    ) -> RunSettings:
+        """Return the settings of a run that draws nothing of what is empty.
+
+        Raises:
+            EmptyPoolError: Nothing is left, or something of it was named.
+        """
+        refused = self.refused(empty, streams) if streams else empty
+        if refused:
+            raise empty_pools(refused)
+        mixture = settings.mixture
+        needed = mixture.drawn(settings.sources)
+        if missing := needed - {stream.source for stream in streams}:
+            mixture = mixture.without(missing)
+            mixture.check(settings.sources)
+        return replace(settings, mixture=mixture, optional=every_recipe(settings.recipes))
 
 
 def empty_pools(found: Sequence[Left]) -> EmptyPoolError:

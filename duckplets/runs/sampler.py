@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -532,7 +532,7 @@ class Sampler:
             kind=settings.kind,
             corpus_version=settings.corpus_version,
             order_version=ORDER_VERSION,
-            settings=asdict(replace(settings, rank=0)),
+            settings=replace(settings, rank=0).plain(),
             fingerprint=settings.fingerprint(),
             joins=[[join["step"], join["corpus_version"]] for join in settings.joins],
             position=position,

@@ -1,24 +1,27 @@
 """Check the arguments of a sampler and keep what its order and batches follow from.
 
-A saved run keeps its settings as they are, so that resuming resolves nothing anew and fields that
-recipes or mixtures gain later alter no fingerprint.
+A saved run keeps its settings as they are, so that resuming resolves nothing anew. A state file has
+them as plain values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.plain import misfit
 from duckplets.base.settings import Bounds, Name, checked
-from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
+from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.recipes import Recipe
 from duckplets.runs.fingerprint import Fingerprint, digest
 from duckplets.runs.negative_policy import By, checked_by, wants_mined
 from duckplets.runs.state import Save
@@ -58,43 +61,25 @@ _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is r
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Everything a run's order and batches follow from, as plain values.
+    """Everything a run's order and batches follow from: arguments of its sampler, and these.
 
     Attributes:
-        kind: ``triplets``, ``pairs``, ``texts``, ``messages`` or ``tokens``.
-        split: Every text of the run is of this split.
-        recipes: Definitions of the recipes of every source.
+        recipes: Those of every source; of tokens how they become rows, as plain values.
         optional: Names of those of them, by source, that are left out if they find no anchor.
-        index: By source what limits the records that anchors may be of: ``size``, ``size_mode``,
-            ``weight`` and ``seed`` of its index controls.
         sources: Names of all sources of the pinned version.
-        mixture: Weights of the sources and how they change; see ``Mixture.to_dict``.
         batch_size: Samples a batch of each rank.
-        seed: Another seed gives another order.
-        steps: Number of batches, or None.
-        epochs: Number of nominal epochs, or None.
-        remainder: What becomes of a last batch that is not full.
-        no_duplicates: Whether no text may come twice in a batch; or ``negatives``, if those may
-            not come twice in it nor be its anchors and positives.
-        negatives: How many a triplet has.
-        swap: Whether anchor and positive change places half of the time.
         preset: What it was opened with: recipes of sources that join come from it.
-        columns: Columns of a batch.
-        prefetch: Blocks to prepare in the background.
-        rank: Which of the ranks this is, from 0.
-        world_size: Number of ranks.
-        run: Name of the run.
         corpus_version: Version it is pinned to.
         records: Fingerprint of the records of that version.
         splits: Settings of the splits.
         chunking: Fingerprint of the chunks.
         candidates: By source and recipe the mining it draws from: ``mining``, its number, and
             ``digest``. Only of recipes whose negatives are mined.
-        prefixes: Whether texts have the metadata prefixes of the corpus.
         declared_prefixes: What identifies those of the pinned version: of ``sources`` the
             definitions, of ``records`` their number and lengths. Empty if there are none.
-        by: Where negatives come from in recipes that leave it open; see ``choosing``.
-        pairs: Of pairs, ``labelled`` if they come as they were judged, else ``drawn``.
+        index: By source what limits the records that anchors may be of: ``size``, ``size_mode``,
+            ``weight`` and ``seed`` of its index controls.
+        by: Where negatives come from in recipes that leave it open.
         vectors: Where columns have vectors, ``columns``, the set of each; ``sets``, of each the
             commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
         joins: What it takes of later versions of the corpus, in order: ``step``, from which on, and
@@ -106,10 +91,10 @@ class RunSettings:
 
     kind: Kind | Literal["tokens"]
     split: str
-    recipes: dict[str, list[dict[str, Any]]]
+    recipes: dict[str, Sequence[Any]]
     optional: dict[str, list[str]]
     sources: list[str]
-    mixture: dict[str, Any]
+    mixture: Mixture
     batch_size: int
     seed: int
     steps: int | None
@@ -138,22 +123,36 @@ class RunSettings:
     joins: list[dict[str, Any]] = field(default_factory=list)
     shards: dict[str, str] = field(default_factory=dict)
 
+    def plain(self) -> dict[str, Any]:
+        """Return the plain values that a state file has of it."""
+        joins = [{**join, "recipes": _definitions(join["recipes"])} for join in self.joins]
+        made = {"recipes": _definitions(self.recipes), "mixture": self.mixture.to_dict()}
+        return {**vars(self), **made, "joins": joins}
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
+        """Return the settings of what ``plain`` returned."""
+        made = {**plain, "mixture": Mixture.from_dict(plain["mixture"])}
+        if plain["kind"] != "tokens":
+            joins = [{**join, "recipes": _recipes(join["recipes"])} for join in plain["joins"]]
+            made |= {"recipes": _recipes(plain["recipes"]), "joins": joins}
+        return cls(**made)
+
     @property
     def versions(self) -> list[RunSettings]:
         """What it would be opened with at each version it is pinned to, without later ones.
 
         From a join on every recipe that finds no anchor is left out.
         """
-        found = [replace(self, joins=[])]
+        found = [self if not self.joins else replace(self, joins=[])]
         for join in self.joins:
             last, number = found[-1], join["corpus_version"]
             came: dict[str, Any] = {
                 n: {**getattr(last, n), **join[n]} for n in ("recipes", "index")
             }
             came["sources"] = [*last.sources, *join["sources"]]
-            names = ((name, [d["name"] for d in of]) for name, of in came["recipes"].items())
-            came["optional"] = {name: sorted(of) for name, of in names}
-            came["mixture"] = {**last.mixture, "lengths": join["lengths"]}
+            came["optional"] = every_recipe(came["recipes"])
+            came["mixture"] = replace(last.mixture, lengths=join["lengths"])
             came["seed"] = key(self.seed, "version", number)
             others = {n: v for n, v in join.items() if n not in (*came, "step", "lengths")}
             found.append(replace(last, **others, **came))
@@ -171,8 +170,9 @@ class RunSettings:
             found["bounds"] = [self.epochs, self.remainder]
         found["corpus_version"] = self.corpus_version
         found["order_version"] = ORDER_VERSION
+        plain = self.plain()
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
-            found[name] = digest(getattr(self, name))
+            found[name] = digest(plain[name])
         if self.candidates:
             found["candidates"] = digest(
                 {
@@ -195,7 +195,9 @@ class RunSettings:
         if self.shards:
             found["shards"] = self.shards["fingerprint"][:12]
         if self.joins:
-            found["versions"] = [[j["step"], j["corpus_version"], digest(j)] for j in self.joins]
+            found["versions"] = [
+                [join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]
+            ]
         return found
 
     @property
@@ -239,6 +241,27 @@ class RunSettings:
                 f"{min(ends)}, and there are {MAX_POSITION}; give less"
             )
         return min(ends, default=None)
+
+
+def _definitions(recipes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return recipes by source as plain values."""
+    every = {id(recipe): recipe for recipe in chain.from_iterable(recipes.values())}
+    plain = {place: r if isinstance(r, dict) else to_dict(r) for place, r in every.items()}
+    return {source: [plain[id(recipe)] for recipe in of] for source, of in recipes.items()}
+
+
+def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Sequence[Any]]:
+    """Return the recipes of what ``_definitions`` returned."""
+    made: dict[str, Any] = {}  # by definition: thousands of sources may have the same few
+    for definition in chain.from_iterable(definitions.values()):
+        if (told := repr(definition)) not in made:
+            made[told] = from_dict(definition)
+    return {name: [made[repr(d)] for d in of] for name, of in definitions.items()}
+
+
+def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]]:
+    """Return the names of all recipes by source: those that may be left out of a run."""
+    return {source: sorted(recipe.name for recipe in of) for source, of in recipes.items()}
 
 
 def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,15 +313,21 @@ def saved_settings(saved: Save) -> RunSettings:
             f"version it was started with"
         )
     shape = {name: _shape(hint) for name, hint in get_type_hints(RunSettings).items()}
+    shape |= {"recipes": {str: [dict]}, "mixture": dict}
     differ = sorted(shape.keys() ^ saved.settings)
     wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)
-    if wrong or sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):
-        raise StateMismatchError(
-            f"run {saved.run!r} was saved by another version of duckplets, or its state file is "
-            f"damaged: {wrong or 'it has recipes of other sources'}. Finish it with that version, "
-            f"put back an earlier copy, or forget it: duckplets cursor reset … --run {saved.run}"
-        )
-    return RunSettings(**saved.settings)
+    if not wrong and sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):
+        wrong = "it has recipes of other sources"
+    try:
+        if not wrong:
+            return RunSettings.of_plain(saved.settings)
+    except (RecipeError, MixtureError, KeyError, TypeError) as error:
+        wrong = str(error)
+    raise StateMismatchError(
+        f"run {saved.run!r} was saved by another version of duckplets, or its state file is "
+        f"damaged: {wrong}. Finish it with that version, put back an earlier copy, or forget it: "
+        f"duckplets cursor reset … --run {saved.run}"
+    )
 
 
 def _shape(hint: Any) -> Any:
@@ -325,7 +354,7 @@ def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
 
     Args:
         settings: Of the saved run.
-        given: Recipes and mixture as plain values.
+        given: Recipes by source, and the mixture, as settings have them.
 
     Raises:
         SamplerError: One is wrong.
@@ -376,22 +405,33 @@ def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
 
 def schedule_of(settings: RunSettings, events: Events | None) -> Schedule:
     """Return the schedule of a run."""
-    parts = [
-        schedule_of_part(settings, number, events) for number in range(len(settings.joins) + 1)
-    ]
-    return parts[0] if len(parts) == 1 else JoinedSchedule(parts)
+    if not settings.joins:
+        return _schedule(settings, settings, settings.mixture, events, 0)
+    numbers = range(len(settings.joins) + 1)
+    return JoinedSchedule([schedule_of_part(settings, number, events) for number in numbers])
 
 
 def schedule_of_part(settings: RunSettings, number: int, events: Events | None) -> Schedule:
-    """Return the schedule of a part of a run."""
+    """Return the schedule of a part of a run that later versions have joined."""
     begins = [0, *(join["step"] for join in settings.joins), None]
     version, stop = settings.versions[number], begins[number + 1]
-    mixture, events = Mixture.from_dict(version.mixture), events or {}
-    if settings.joins:
-        mixture = mixture.of_known(version.sources)
-        # One that names a source which has not come yet is of a later part.
-        known = {s: e for s, e in events.items() if {*e.weights} <= {*version.sources}}
-        events = {s: e for s, e in known.items() if stop is None or s < stop}
+    # An event that names a source which has not come yet is of a later part.
+    known = {
+        step: event
+        for step, event in (events or {}).items()
+        if {*event.weights} <= {*version.sources} and (stop is None or step < stop)
+    }
+    mixture = version.mixture.of_known(version.sources)
+    return _schedule(settings, version, mixture, known, begins[number] or 0)
+
+
+def _schedule(
+    settings: RunSettings,
+    version: RunSettings,
+    mixture: Mixture,
+    events: Events | None,
+    begin: int,
+) -> Schedule:
     return Schedule(
         mixture,
         version.sources,
@@ -399,5 +439,5 @@ def schedule_of_part(settings: RunSettings, number: int, events: Events | None) 
         batch=settings.global_batch,
         samples_per_draw=samples_per_draw(settings.kind, settings.pairs, settings.negatives),
         events=events,
-        begin=begins[number] or 0,
+        begin=begin,
     )

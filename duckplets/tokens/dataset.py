@@ -163,7 +163,7 @@ class TokenShards:
             arguments,
             rows,
             sources=sorted(sources),
-            mixture=given.to_dict(),
+            mixture=given,
             shards=self._shards,
             version=int(self.manifest.corpus.get("version", 0)),
         )
@@ -190,7 +190,7 @@ class TokenShards:
         if "mixture" in overrides:
             mixture = self._mixture(overrides["mixture"])
             mixture.check(before.sources)
-            overrides["mixture"] = mixture.to_dict()
+            overrides["mixture"] = mixture
         now = replace(overridden(before, overrides), shards=self._shards)
         self._checked_split(now.split)
         target = path if save_to is None else Path(save_to)
@@ -206,7 +206,7 @@ class TokenShards:
 
     def schedule(self, settings: RunSettings, events: Events | None) -> Schedule:
         """Return how a run deals rows to sources, by its settings and weights that were set."""
-        mixture = Mixture.from_dict(settings.mixture)
+        mixture = settings.mixture
         dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
         if not rows_of(settings)["by_bucket"]:
             return Schedule(mixture, settings.sources, events=events, **dealt)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
+from duckplets.order.mixture import Mixture
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import RunSettings, check_overrides, checked_arguments, replaced
 from duckplets.tokens.batches import ARRAYS
@@ -29,7 +30,7 @@ def new_settings(
     rows: Mapping[str, Any],
     *,
     sources: Sequence[str],
-    mixture: Mapping[str, Any],
+    mixture: Mixture,
     shards: Mapping[str, str],
     version: int,
 ) -> RunSettings:
@@ -39,7 +40,7 @@ def new_settings(
         arguments: Of the sampler, those that every run has.
         rows: How sources become rows.
         sources: Names of those of the split.
-        mixture: As plain values.
+        mixture: Of the run.
         shards: Name and fingerprint of the folder.
         version: Of the corpus that its shards were made from.
 
@@ -54,7 +55,7 @@ def new_settings(
         recipes={source: [recipe] for source in sources},
         optional={},
         sources=list(sources),
-        mixture=dict(mixture),
+        mixture=mixture,
         columns=_columns(rows, arguments["remainder"]),
         corpus_version=version,
         records=[],

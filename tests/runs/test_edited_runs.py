@@ -135,7 +135,7 @@ def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
     edited = corpus.resume(mixture=new)
     assert rows(edited, 10) == rest[:40]
     edited.save()
-    assert dp.Mixture.from_dict(corpus.resume().settings.mixture) == new
+    assert corpus.resume().settings.mixture == new
     assert rows(corpus.resume(), 10) == rest[40:80]
     ranks = [corpus.resume(rank=rank, world_size=2, mixture=new) for rank in range(2)]
     found = [rows(rank, 10) for rank in ranks]

@@ -9,7 +9,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.ingest import prefixes as prefix_store
-from duckplets.runs.settings import RunSettings
 from duckplets.testing import assert_resumes_everywhere
 from duckplets.text.prefix import Field, Prefix
 
@@ -395,14 +393,6 @@ def test_prefixes_can_be_turned_off(corpus: dp.Corpus) -> None:
     with pytest.raises(dp.StateMismatchError, match="prefixes"):
         on.load_state_dict(before.state_dict())
     on.load_state_dict(before.state_dict() | {"fingerprint": on.state_dict()["fingerprint"]})
-
-
-def test_settings_saved_without_prefixes_open_as_before(corpus: dp.Corpus) -> None:
-    settings = corpus.sampler().settings
-    saved = asdict(settings)
-    del saved["prefixes"], saved["declared_prefixes"]
-    assert RunSettings(**saved) == settings
-    assert RunSettings(**saved).fingerprint() == settings.fingerprint()
 
 
 def test_no_duplicates_looks_at_the_bare_text(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ class RunStates:
         settings, end = sampler.settings, sampler._reader.end
         sources = settings.versions[-1].sources
         start = standing(sampler, 0, 1)
-        return cls(start, settings.global_batch, end, settings.mixture, sources)
+        return cls(start, settings.global_batch, end, settings.mixture.to_dict(), sources)
 
     @property
     def steps(self) -> int:
