@@ -48,16 +48,7 @@ def shares(
     version: int,
     usual: Mixture | None = None,
 ) -> Shares:
-    """Return how sources are drawn.
-
-    Args:
-        database: The corpus.
-        given: The mixture that was asked for, or None.
-        sources: Those of the run.
-        split: The split.
-        version: Of the corpus.
-        usual: What holds where nothing else says how; by default in proportion to anchors.
-    """
+    """Return how sources are drawn: by the mixture that is given, or if nothing says, as usual."""
     own: dict[str, float] = {}
     limited: list[str] = []
     for name, offers in sources.items():

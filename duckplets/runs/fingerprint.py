@@ -34,15 +34,10 @@ def refuse_mismatch(
     told: Mapping[str, str] = {},
     edited: Mapping[str, str] = {},
 ) -> None:
-    """Refuse a fingerprint that differs.
+    """Refuse a fingerprint that differs in a field that may not.
 
-    Args:
-        saved: As it was.
-        now: As it is.
-        allow_drift: Names of fields that may differ.
-        told: What differs in fields that are digests; see ``differing``.
-        edited: Fields that others judge, with what differs in them, which is shown where another
-            field is refused.
+    ``told`` says what differs in fields that are digests, and ``edited`` so for those that others
+    judge: they are shown where another field is refused.
 
     Raises:
         StateMismatchError: With every differing field and both values.
@@ -77,12 +72,7 @@ def refuse_mismatch(
 
 
 def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """Return in words what differs in the recipes and the mixture of two runs' settings.
-
-    Args:
-        saved: Settings of a run, as they were.
-        now: Settings as they are.
-    """
+    """Return in words what differs in the recipes and the mixture of settings as plain values."""
     mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
     told = {"mixture": differences(*mixtures)}
     one, other = _recipes(saved), _recipes(now)

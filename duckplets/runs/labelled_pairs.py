@@ -40,13 +40,7 @@ def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pai
 def check_labelled(
     database: Database, run: Mapping[str, Any], mixture: Mixture | None, sources: Collection[str]
 ) -> None:
-    """Refuse what a run of labelled pairs cannot have.
-
-    Args:
-        database: The corpus.
-        run: Its arguments, with the ``version`` of the corpus.
-        mixture: The one that was given.
-        sources: All of the corpus.
+    """Refuse arguments, with the ``version`` of the corpus, that labelled pairs cannot have.
 
     Raises:
         SamplerError: Negatives are asked for, or sources that have no labels.

@@ -87,13 +87,9 @@ def has_pairs(database: Database, sources: Sequence[str], version: int) -> bool:
 def anchors(
     database: Database, compiled: CompiledPool, of: Integers | None, *, hashed: bool
 ) -> Anchors:
-    """Return the conversations of a source that a run may draw, of some records if those are given.
+    """Return the conversations that a run may draw, of the records with some keys or of all.
 
-    Args:
-        database: The corpus.
-        compiled: Says of which source, split and version.
-        of: Keys of the records, ascending, or None for all.
-        hashed: Whether texts are compared.
+    ``hashed``: whether texts are compared.
     """
     where = {name: compiled.parameters[name] for name in ("source", "split", "version")}
     rows = database.table("runs/messages/pool", where | {"hashed": hashed})

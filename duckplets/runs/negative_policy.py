@@ -35,10 +35,7 @@ WAYS: tuple[Way, ...] = get_args(Way)
 
 
 def checked_by(by: Any) -> By | None:
-    """Return how negatives are chosen, in the form in which settings hold it.
-
-    Args:
-        by: The name of a way, shares of several by name, or None.
+    """Return how negatives are chosen: the name of a way, shares of several by name, or None.
 
     Raises:
         SamplerError: It is something else.
@@ -115,11 +112,6 @@ def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, floa
 def notes(database: Database, settings: RunSettings, needed: Collection[str]) -> list[str]:
     """Return what a user may not expect of a new run that asks for mined negatives.
 
-    Args:
-        database: The corpus.
-        settings: Of the run.
-        needed: Sources that it draws from.
-
     Raises:
         StateMismatchError: No recipe has any.
     """
@@ -172,13 +164,8 @@ def pins(
 ) -> Candidates:
     """Return the number and digest of the mining of every mined recipe, by source.
 
-    Args:
-        database: The corpus.
-        settings: Of the run.
-        drawn: Its recipes.
-        needed: Sources that it draws from; of others what is missing or stale is left out.
-        allow_stale: Whether to take minings of other records than those of the run.
-        instead: What else can be done about stale ones than to mine again, for the error.
+    Of sources that are not ``needed`` what is missing or stale is left out. ``instead`` is what
+    else can be done about stale ones than to mine again, for the error.
 
     Raises:
         StateMismatchError: Negatives were not mined, or are stale.

@@ -279,15 +279,9 @@ def resumed(
     *,
     allow_drift: Collection[str],
 ) -> AnySampler:
-    """Open a saved run with settings of now, where they deal all samples so far as it did.
+    """Open a saved run with settings of now, where they deal all samples so far as those before.
 
-    Args:
-        saved: The save.
-        before: Its settings.
-        now: Those that it is to go on with.
-        opened: Opens the run; ``edited``: whether its mixture is another.
-        dealt: Returns how settings deal, with the weights that were set.
-        allow_drift: Names of fingerprint fields that may differ.
+    ``opened`` opens it, ``edited`` if its mixture is another; ``dealt`` returns how settings deal.
 
     Raises:
         StateMismatchError: Something differs that must agree.
@@ -349,7 +343,7 @@ def _opened(
         events: Weights that were set during it.
         state_path: Where it is saved.
         notes: What a user should know of it.
-        position: Where it stands; a join whose step is open begins as soon after as it may.
+        position: Where it stands.
         also: Sources whose pools are needed although the schedule does not draw from them.
         named: What must have an anchor; all else that has none is left out, and noted.
         snapshot: Folder of the snapshot, where it is not to lie beside the corpus.

@@ -350,11 +350,7 @@ def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> 
 
 
 def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a saved run with arguments of a sampler that are given anew.
-
-    Args:
-        settings: Of the saved run.
-        given: Recipes by source, and the mixture, as settings have them.
+    """Return the settings of a saved run with arguments that are given anew, as settings have them.
 
     Raises:
         SamplerError: One is wrong.

@@ -55,15 +55,7 @@ def planned(
 ) -> tuple[RunSettings, JoinedPlanner]:
     """Plan each part of a run; joins that are open begin where they may.
 
-    Args:
-        database: The corpus.
-        settings: Of the run.
-        events: Weights that were set during it.
-        read: Returns the streams of a version's settings and some sources, and what is empty.
-        position: Where the run stands.
-
-    Returns:
-        The settings with what a mixture in proportion means, and the steps of joins; the planner.
+    Returns the settings with what a mixture in proportion means, and the steps of joins.
 
     Raises:
         EmptyPoolError: A source that is surely drawn from has no anchor.
@@ -182,15 +174,8 @@ def with_version(
 ) -> RunSettings:
     """Return settings of a run that takes a later version, from a step on that is left open.
 
-    Joins of which nothing was served yet give way to it.
-
-    Args:
-        database: The corpus.
-        settings: Of the run.
-        version: The same that it has where it stands, or a later one.
-        position: Where it stands.
-        events: Weights that were set during the run.
-        recipes: Given for the sources that came since; else they take what a new run would.
+    Joins of which nothing was served before its position give way to it. Sources that came since
+    take the recipes that are given, else what a new run would.
 
     Raises:
         StateMismatchError: Negatives that the run takes from a mining are not mined for it.
@@ -295,13 +280,7 @@ def bring_vectors(settings: RunSettings, newest: RunVectors) -> None:
 
 
 def tell(database: Database, sampler: Sampler, before: RunSettings) -> None:
-    """Note what has joined a run, and from which position on its samples may be others.
-
-    Args:
-        database: The corpus.
-        sampler: Of the run.
-        before: Its settings as they were.
-    """
+    """Note what has joined a run, and from which position on its samples may be others."""
     settings, joins = sampler.settings, sampler.settings.joins
     newest = settings.versions[-1]
     if joins == before.joins:
