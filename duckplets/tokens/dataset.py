@@ -231,7 +231,7 @@ class TokenShards:
         mixture = schedule.mixture
         if isinstance(mixture.weights, str) and not mixture.lengths:
             mixture = replace(mixture, lengths=planner.lengths(settings.sources))
-            settings = replace(settings, mixture=mixture.to_dict())
+            settings = replace(settings, mixture=mixture)
             planner.schedule = self.schedule(settings, events)
 
         def open_source(name: str) -> None:

@@ -82,7 +82,8 @@ def checked_rows(rows: Mapping[str, Any]) -> dict[str, Any]:
 
 def rows_of(settings: RunSettings) -> dict[str, Any]:
     """Return how sources become rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``."""
-    return next(iter(settings.recipes.values()))[0]
+    rows: dict[str, Any] = next(iter(settings.recipes.values()))[0]
+    return rows
 
 
 def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
