@@ -376,20 +376,15 @@ def _conditions() -> list[str]:
 
 
 def _columns() -> list[str]:
-    named = [f"_{detail}" for detail in columns.DETAILS + columns.PREFIX_DETAILS]
-    details = _names([*named, columns.VECTOR])
+    of_texts = [*(f"_{name}" for name in columns.OF_TEXTS), columns.VECTOR]
     lines = ["| kind | by default | also, by `columns=` |", "|---|---|---|"]
     for kind in get_args(run_settings.Kind):
         default, slots = columns.default_columns(kind, 1), columns.slot_names(kind, 1)
-        if kind == "messages":
-            more = [name for name in columns.OF_MESSAGES if name not in default]
-            also = _names(["position", *more])
-        else:
-            made = columns.negative_columns(kind, 1)
-            more = ["position", *(["swapped", *made] if made else [])]
-            also = f"{_names(more)}; {_names(slots)} followed by {details}"
-            more = [*more, *(f"{slot}_record_id" for slot in slots)]
-        columns.checked_columns([*default, *more], kind, 1)
+        of_slots = [f"{slot}{name}" for slot in slots for name in of_texts]
+        known = columns.known_columns(kind, 1)
+        also = _names([name for name in known if name not in (*default, *of_slots)])
+        if kind != "messages":
+            also += f"; {_names(slots)} followed by {_names(of_texts)}"
         lines.append(f"| {kind} | {_names(default)} | {also} |")
     rest = (
         "With `negatives=k` above 1 a triplet has `negative_1 … negative_k`. `weight` is the "

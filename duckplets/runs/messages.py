@@ -8,7 +8,8 @@ is taken apart by DuckDB, so that no row passes through Python.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,15 +21,11 @@ from duckplets.pools.arrays import Anchors
 from duckplets.recipes.recipes import TextRecipe
 from duckplets.recipes.selectors import any_section
 from duckplets.recipes.store import SourceRecipes
-from duckplets.samples.batch import Block
-from duckplets.samples.columns import OF_MESSAGES
-from duckplets.samples.fetch import NEEDED, Fetcher, as_array
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.order.mixture import Mixture
     from duckplets.pools.compile import CompiledPool
-    from duckplets.samples.planned import Plan
 
 _FUNCTION = {"name": "VARCHAR", "arguments": "VARCHAR"}
 _TOOLS: dict[str, Any] = {
@@ -36,7 +33,12 @@ _TOOLS: dict[str, Any] = {
     "tool_call_id": "VARCHAR",
     "name": "VARCHAR",
 }
-_TEXTS, _DETAILS = OF_MESSAGES[:4], OF_MESSAGES[4:]
+_COLUMNS = {  # by what the statement calls them
+    "chosen": "messages",
+    "rejected": "rejected_messages",
+    "chosen_json": "messages_json",
+    "rejected_json": "rejected_messages_json",
+}
 _RECIPE = TextRecipe("messages", any_section())
 
 
@@ -100,49 +102,26 @@ def anchors(
     return Anchors(keys, rows["text_hash"].to_numpy(), zeros, keys, starts)
 
 
-class MessageFetcher(Fetcher):
-    """Turn plans of messages into blocks; its arguments are those of ``Fetcher``."""
+@dataclass(frozen=True, slots=True)
+class MessageParser:
+    """Take stored conversations apart into columns, as a ``Fetcher`` serves them.
 
-    shape: Sequence[Any] = ()  # of the messages of the run's version
+    Attributes:
+        shape: Of the messages of the run's version.
+        columns: Of the run.
+    """
 
-    def fetch(self, plan: Plan, *, start: int, stop: int) -> Block:
-        """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
-        keys = plan.chunks[0]
-        rows, chunks = self._messages(keys), self._texts.columns(NEEDED, keys)
-        found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
-        place = np.empty(len(keys), dtype=np.int64)
-        place[rows["request"].to_numpy()] = np.arange(len(keys))
-        for name in set(_TEXTS[1:]).intersection(self._columns):
-            found[name] = rows[name].combine_chunks().take(pa.array(place))
-        columns = {c: None if c in self.slots else as_array(found[c]) for c in self._columns}
-        texts = rows["messages"].combine_chunks()
-        return Block(start, stop, columns, texts, {"messages": place})
+    shape: Sequence[Any]
+    columns: Collection[str]
 
-    @property
-    def _identifying(self) -> list[str]:
-        return ["record_id"]
-
-    def _messages(self, keys: Integers) -> pa.Table:
-        """Return conversations taken apart, in any order; ``request`` says which is which."""
-        which = ("chosen", "rejected", "chosen_json", "rejected_json")
+    def __call__(self, database: Database, texts: pa.Array) -> dict[str, pa.Array]:
+        """Return the columns of some conversations, in order; those not asked for are null."""
         wanted: dict[str, Any] = {"shape": json.dumps(self.shape)}
-        wanted |= {w: name in self._columns for w, name in zip(which, _TEXTS, strict=True)}
-        request = np.arange(len(keys), dtype=np.int64)
-        with self._lock:  # refuses a forked process, as reading from the corpus does
-            stored = pa.table({"request": request, "text": self._texts.spans(keys).take(request)})
-            with self._database.registered(stored_messages=stored):
-                return self._database.table("runs/messages/parsed", wanted)
-
-    def _details(self, plan: Plan, keys: Integers, columns: Sequence[str]) -> dict[str, Any]:
-        """Return those of the columns that tell of the record."""
-        wanted = [name for name in columns if name in _DETAILS]
-        if not wanted:
-            return {}
-        rows = self._of_records("details", keys)
-        return {name: rows[name].combine_chunks() for name in wanted}
-
-    def _of_records(self, name: str, keys: Integers) -> pa.Table:
-        """Run a statement of ``sql/runs/messages`` over records."""
-        asked = pa.table({"request": np.arange(len(keys), dtype=np.int64), "record_key": keys})
-        with self._lock, self._database.registered(asked_messages=asked):
-            return self._database.table(f"runs/messages/{name}")
+        wanted |= {which: name in self.columns for which, name in _COLUMNS.items()}
+        stored = pa.table({"request": np.arange(len(texts), dtype=np.int64), "text": texts})
+        with database.registered(stored_messages=stored):
+            rows = database.table("runs/messages/parsed", wanted).combine_chunks()
+        request = rows["request"].to_numpy()
+        if (request[1:] < request[:-1]).any():
+            rows = rows.take(np.argsort(request)).combine_chunks()
+        return {name: rows[name].combine_chunks() for name in _COLUMNS.values()}

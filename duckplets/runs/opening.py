@@ -382,7 +382,11 @@ def _opened(
         prefixes = Prefixes(database, versions.prefixes_of(database, settings), settings.seed)
     if settings.joins and vectors is not None:
         versions.bring_vectors(settings, vectors)
-    fetcher = (messages.MessageFetcher if contents == "conversations" else Fetcher)(
+    parse = None
+    if contents == "conversations":
+        shape = messages.shape_of(database, newest.corpus_version)
+        parse = messages.MessageParser(shape, settings.columns)
+    fetcher = Fetcher(
         database,
         planner.streams,
         kind=settings.kind,
@@ -392,9 +396,8 @@ def _opened(
         folder=served.snapshot.folder if served.snapshot else None,
         prefixes=prefixes,
         vectors=vectors,
+        parse=parse,
     )
-    if isinstance(fetcher, messages.MessageFetcher):
-        fetcher.shape = messages.shape_of(database, newest.corpus_version)
     fetcher.padded_from = settings.padded_from(planner.epoch_start)
     part, prefetch = settings.rank_part(), settings.prefetch
     reader = BatchReader(planner, fetcher, part, end=end, prefetch=prefetch)

@@ -170,7 +170,8 @@ class Sampler:
     @property
     def message_shape(self) -> Sequence[Any]:
         """The shape of messages, as DuckDB's ``from_json`` takes it; empty for other kinds."""
-        return getattr(self._reader.fetcher, "shape", ())
+        parse = getattr(self._reader.fetcher, "parse", None)
+        return () if parse is None else parse.shape
 
     @property
     def position(self) -> int:

@@ -6,9 +6,9 @@ Block ─some thousand samples→ Tranche ─a column gathered, a list made, whe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 from typing import Any, Protocol, SupportsIndex, overload
@@ -30,16 +30,11 @@ _TRANCHE_BYTES = 32 << 20  # of their texts
 _TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
 
 
-class GatheredRows(Protocol):
-    """What the vectors of a column of a block are gathered from."""
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one sample's."""
-        ...
+class GatheredColumn(Protocol):
+    """A column of a block whose values are gathered when they are asked for."""
 
     def take(self, low: int, high: int) -> pa.Array:
-        """Return those of some samples."""
+        """Return those of samples ``low … high-1``."""
         ...
 
 
@@ -57,42 +52,46 @@ class GatheredTexts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class SlotTexts:
+    """The texts of one slot: for every sample the place of its own among those of a block."""
+
+    texts: GatheredTexts
+    places: Integers
+
+    def take(self, low: int, high: int) -> pa.Array:
+        """Return those of samples ``low … high-1``."""
+        return self.texts.take(self.places[low:high])
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """Samples of consecutive batches of one reader.
 
     Attributes:
         start: Position where the first batch begins.
         stop: Position after the last batch.
-        columns: The columns in order; None stands for one of ``texts`` or ``vectors``.
-        texts: What has all texts.
-        places: For every column of texts, where in them each sample's is.
-        vectors: What columns of vectors are gathered from.
+        size: Number of samples.
+        columns: Of them, in order.
+        nbytes: Bytes of all texts.
+        vector_bytes: Bytes of the vectors of one sample.
         origin: Of the texts: the folder of a snapshot, or None.
     """
 
     start: int
     stop: int
-    columns: dict[str, pa.Array | None]
-    texts: GatheredTexts
-    places: dict[str, Integers]
-    vectors: Mapping[str, GatheredRows] = field(default_factory=dict)
+    size: int
+    columns: Mapping[str, pa.Array | GatheredColumn]
+    nbytes: int
+    vector_bytes: int = 0
     origin: Path | None = None
-
-    def __len__(self) -> int:
-        return len(next(iter(self.places.values())))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all texts."""
-        return int(self.texts.nbytes)
 
     def tranche(self, row: int, batch_size: int) -> Tranche:
         """Return the tranche that has a sample; none cuts a batch in two."""
-        each = sum(rows.row_bytes for rows in self.vectors.values())
-        most = _TRANCHE_BYTES // max(1, self.nbytes // max(1, len(self)) + each)
+        each = self.nbytes // max(1, self.size) + self.vector_bytes
+        most = _TRANCHE_BYTES // max(1, each)
         rows = max(1, min(_TRANCHE, most) // batch_size) * batch_size
         low = row // rows * rows
-        return Tranche(self, low, min(low + rows, len(self)))
+        return Tranche(self, low, min(low + rows, self.size))
 
 
 class Tranche:
@@ -146,14 +145,11 @@ class Tranche:
         """Return a column, gathered now unless it was before; it shares no memory of the block."""
         block = self._block  # read before the columns, for it goes when the last of them is there
         if name not in self._columns and block is not None:
-            made = block.columns[name]
-            if name in block.vectors:
-                found = block.vectors[name].take(self.low, self.high)
-            elif made is None:
-                found = block.texts.take(block.places[name][self.low : self.high])
+            of = block.columns[name]
+            if isinstance(of, pa.Array):
+                self._columns[name] = pa.concat_arrays([of[self.low : self.high]])
             else:
-                found = pa.concat_arrays([made[self.low : self.high]])
-            self._columns[name] = found
+                self._columns[name] = of.take(self.low, self.high)
         return self._columns[name]
 
     def values(self, name: str) -> list[Any] | None:
@@ -185,16 +181,10 @@ class Batch:
     one. By column a batch reads as a dict does: ``keys()``, ``values()``, ``items()``, ``get()``,
     ``in`` and ``**batch``. It is not registered as a ``Mapping``, for trainers build those anew.
 
-    Columns: the texts (``anchor``, ``positive`` and ``negative``, or ``negative_1`` and so on;
+    Columns are the texts (``anchor``, ``positive``, ``negative``, or ``negative_1`` and so on;
     ``anchor`` and ``other`` with ``label`` and ``reason``; ``text``; ``messages``), ``weight``,
-    ``instruction``, ``recipe`` and ``source``. By ``columns=`` also ``position``; ``swapped``,
-    whether anchor and positive have changed places; ``negative_by`` (``random``, ``bm25``,
-    ``given``, ``same_record``, or what stood in: ``bm25_fallback``, ``random_split``),
-    ``negative_score`` and ``negative_rank``; and of each text ``anchor_record_id``, ``_section``,
-    ``_heading``, ``_window``, ``_tokens``, ``_trust``, ``_date``, ``_meta``, ``_kind``,
-    ``_overlap``, ``_start``, ``_length``, ``_start_ratio``, ``_prefix``, ``_prefix_meta`` and
-    ``_vector`` (or ``_vector:NAME``). ``weight`` is the recipe's × the mean over the texts of
-    trust × place in the section.
+    ``instruction``, ``recipe`` and ``source``, and those that ``columns=`` asked for: the reference
+    lists them under ``Columns of a batch``.
 
     Args:
         table: The samples.
@@ -262,20 +252,18 @@ class Batch:
             return self._column(which)
         if isinstance(which, slice):
             numbers = range(*which.indices(len(self)))
-            return _rows(self.table.take(pa.array(numbers, pa.int64())), self._origin)
+            return self._rows(self.table.take(pa.array(numbers, pa.int64())))
         number = index(which)
         if not -len(self) <= number < len(self):
             raise IndexError(f"{number}; this batch has {counted(len(self), 'sample')}")
-        return _rows(self.table.slice(number % len(self), 1), self._origin)[0]
+        return self._rows(self.table.slice(number % len(self), 1))[0]
 
     def _column(self, name: str) -> list[Any]:
-        if self._tranche is None or name not in self._names:
-            return _values(self.column(name), name, self._origin)
-        low, high = self._span
-        values = self._tranche.values(name)
-        if values is None:
-            return _values(self.column(name), name, self._origin)
-        return values[low:high]
+        if self._tranche is not None and name in self._names:
+            values = self._tranche.values(name)
+            if values is not None:
+                return values[self._span[0] : self._span[1]]
+        return _values(self.column(name), name, self._origin)
 
     @property
     def _origin(self) -> Path | None:
@@ -284,7 +272,11 @@ class Batch:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the samples, each as a dict."""
         for low in range(0, len(self), _ROWS):
-            yield from _rows(self.table.slice(low, _ROWS), self._origin)
+            yield from self._rows(self.table.slice(low, _ROWS))
+
+    def _rows(self, table: pa.Table) -> list[dict[str, Any]]:
+        names = table.column_names
+        return _as_dicts(names, [_values(table[name], name, self._origin) for name in names])
 
     def __contains__(self, column: object) -> bool:
         """Whether there is a column of that name."""
@@ -301,9 +293,7 @@ class Batch:
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Return the samples as a list of dicts."""
-        names = self._names
-        columns = (self._column(name) for name in names)
-        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+        return _as_dicts(self._names, [self._column(name) for name in self._names])
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """Return a column as Arrow has it; the others need not be gathered for it.
@@ -374,7 +364,8 @@ class Batch:
     def __repr__(self) -> str:
         more = ""
         if len(self) and self.texts:
-            texts = (f"{name}={shown(self._first(name), 60)!r}" for name in self.texts)
+            first = self[0]
+            texts = (f"{name}={shown(first[name], 60)!r}" for name in self.texts)
             more = f", first: {', '.join(texts)}"
         return f"Batch(step={self.step}, position={self.position}, samples={len(self)}{more})"
 
@@ -387,9 +378,6 @@ class Batch:
     def texts(self) -> list[str]:
         """The names of the columns that hold what samples are made of."""
         return [name for name in self._names if _TEXTS.fullmatch(name)]
-
-    def _first(self, column: str) -> Any:
-        return self[0][column]
 
 
 def _received(
@@ -409,13 +397,9 @@ def _values(column: pa.Array | pa.ChunkedArray, name: str, origin: Path | None =
     except UnicodeDecodeError as error:
         raise _no_text(name, origin) from error
     if name in ("messages", "rejected_messages") and "tool_calls" in str(column.type):
-        return [messages and [_without_null(each) for each in messages] for messages in values]
+        # Only messages of tools have keys for them.
+        return [of and [{k: v for k, v in m.items() if v is not None} for m in of] for of in values]
     return values
-
-
-def _without_null(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without the keys that only messages of tools have."""
-    return {key: value for key, value in message.items() if value is not None}
 
 
 def _no_text(name: str, origin: Path | None) -> DamagedFileError:
@@ -426,8 +410,5 @@ def _no_text(name: str, origin: Path | None) -> DamagedFileError:
     )
 
 
-def _rows(table: pa.Table, origin: Path | None) -> list[dict[str, Any]]:
-    """Return samples as dicts."""
-    names = table.column_names
-    columns = (_values(table.column(name), name, origin) for name in names)
+def _as_dicts(names: Sequence[str], columns: Sequence[Any]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]

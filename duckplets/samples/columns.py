@@ -1,4 +1,8 @@
-"""Name and check the columns of a batch, and work out those that say where negatives come from.
+"""Columns of a batch: their names, which kinds of samples have them, and how each is made.
+
+To add one, add a line to a table below: ``_OF_SAMPLES`` (one of a sample), ``OF_TEXTS`` (one of
+each text, as ``anchor_record_id``) or ``_OF_NEGATIVES``, with the function that makes it of
+``Samples``. What ``sql/samples/fetch`` selects of a chunk or record needs its name only.
 
 A negative is drawn at random, mined (with score and rank), or, by the strategy ``same_record``, one
 of its anchor's own record; ``given`` where its recipe fills up records that have too few. What
@@ -10,41 +14,176 @@ source.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Floats, Integers
+from duckplets.base.columns import column, text_column
 from duckplets.errors import SamplerError, nearest
+from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.negatives import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
 from duckplets.samples.plan import SINGLE
 from duckplets.samples.planned import Plan, without_negative
+from duckplets.samples.prefixes.prefixing import Prefixed, nothing
 from duckplets.samples.stream import Stream
+from duckplets.serving.texts import ChunkTexts
 
-DETAILS = (
-    *("record_id", "section", "heading", "window", "tokens", "trust", "date", "meta"),
-    *("kind", "overlap", "start", "length", "start_ratio"),  # of the chunk
-)
-PREFIX_DETAILS = ("prefix", "prefix_meta")
-OF_MESSAGES = (
-    *("messages", "rejected_messages", "messages_json", "rejected_messages_json"),
-    *("record_id", "trust", "date", "meta"),
-)
 VECTOR = "_vector"
-_BASICS = ("weight", "instruction", "recipe", "source")
-_WHATS = ("by", "score", "rank")
-_METHODS = ("bm25", "given")
 _OWN = "same_record"  # as the strategy is named
-_NAMES = [
+_METHODS = ("bm25", "given")
+_ORIGINS = [
     *(None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), _OWN),
     # The worst of a sample's negatives names them all, so what stands in comes last.
     *("given", "random", "random_split"),
 ]
-_GIVEN, _FILLED, _OF_SPLIT = range(len(_NAMES) - 3, len(_NAMES))
-_TOLD = {BY_CHANCE: _NAMES.index("random"), OWN: _GIVEN, FILLED: _FILLED, FROM_SPLIT: _OF_SPLIT}
+_GIVEN, _FILLED, _OF_SPLIT = range(len(_ORIGINS) - 3, len(_ORIGINS))
+_TOLD = {BY_CHANCE: _ORIGINS.index("random"), OWN: _GIVEN, FILLED: _FILLED, FROM_SPLIT: _OF_SPLIT}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of a plan, as columns are made of them.
+
+    Attributes:
+        plan: What they are.
+        streams: Those the plan refers to.
+        slots: The text columns, in order.
+        texts: Of all chunks of the corpus.
+        look_up: Returns what else is known of the chunks, or records of conversations; a row a key.
+        prefixed: What stands before their texts; None where nothing does.
+        parsed: Columns that conversations have been taken apart into.
+        padded_from: Position from which samples only fill up the last batch, or None.
+    """
+
+    plan: Plan
+    streams: Sequence[Stream]
+    slots: Sequence[str]
+    texts: ChunkTexts
+    look_up: Callable[[Samples], pa.Table]
+    prefixed: Prefixed | None = None
+    parsed: Mapping[str, pa.Array] | None = None
+    padded_from: int | None = None
+
+    @cached_property
+    def keys(self) -> Integers:
+        """The chunks, slot by slot."""
+        return np.concatenate(self.plan.chunks)
+
+    @cached_property
+    def details(self) -> pa.Table:
+        """What else is known of the chunks, slot by slot."""
+        return self.look_up(self)
+
+    def of_slot(self, values: pa.Array, slot: int) -> pa.Array:
+        """Return the values of one slot among those of all."""
+        return values.slice(slot * len(self.plan), len(self.plan))
+
+    def by_stream(self, of: Callable[[Stream], str | None]) -> pa.Array:
+        """Return for every sample a text that its stream has."""
+        return text_column([of(s) for s in self.streams]).take(column(self.plan.streams))
+
+    def proximity(self) -> Floats:
+        """Return 1/distance of windows of anchor and positive in one section, NaN for others."""
+        found = np.full(len(self.plan), np.nan)
+        if len(self.slots) > 1:
+            keys = np.concatenate(self.plan.chunks[:2])
+            of = self.texts.columns(["section_key", "window_index"], keys)
+            sections, windows = (values.reshape(2, -1) for values in of.values())
+            near = (sections[0] == sections[1]) & (windows.min(axis=0) >= 0)
+            found[near] = 1 / np.maximum(np.abs(windows[0] - windows[1]), 1)[near]
+        return found
+
+
+# -- how columns are made -------------------------------------------------------------------------
+
+Make: TypeAlias = Callable[[Samples], Any]  # an Arrow array, or numbers or flags
+
+
+_ALL = ("triplets", "pairs", "texts", "messages")
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    make: Make
+    kinds: Collection[str] = _ALL  # that have it
+    by_default: Collection[str] = ()  # kinds that have it when no columns are asked for
+
+
+def _weight(of: Samples) -> Floats:
+    """Recipe weight × the mean over slots of trust × position (× proximity), as specified."""
+    weights = of.texts.columns(["weight"], of.keys)["weight"].reshape(len(of.slots), len(of.plan))
+    if len(of.slots) > 1:
+        weights[:2] *= np.nan_to_num(of.proximity(), nan=1.0)
+    by_recipe = np.array([stream.recipe.weight for stream in of.streams])
+    product: Floats = weights.mean(axis=0) * by_recipe[of.plan.streams]
+    return product
+
+
+def _padded(of: Samples) -> Flags:
+    return of.plan.positions >= (np.inf if of.padded_from is None else of.padded_from)
+
+
+def _reason(of: Samples) -> pa.Array:
+    def reason(recipe: Any) -> str:
+        if isinstance(recipe, TripletRecipe):
+            return "sql" if isinstance(recipe.strategy, SqlStrategy) else str(recipe.strategy)
+        return ""
+
+    plan = of.plan
+    reasons = [None, *("given" if plan.given else reason(s.recipe) for s in of.streams)]
+    which = np.where(without_negative(plan) & (not plan.given), 0, plan.streams + 1)
+    return text_column(reasons).take(column(which))
+
+
+def _parsed(name: str, of: Samples) -> pa.Array:
+    return (of.parsed or {})[name]
+
+
+def _detail(name: str, slot: int, of: Samples) -> pa.Array:
+    return of.of_slot(of.details[name].combine_chunks(), slot)
+
+
+def _prefix(name: str, slot: int, of: Samples) -> pa.Array:
+    prefixed = of.prefixed or nothing(len(of.keys), meta=True)
+    return of.of_slot(getattr(prefixed, name), slot)
+
+
+_OF_SAMPLES = {
+    "label": _Column(lambda of: of.plan.labels, ("pairs",), ("pairs",)),
+    "reason": _Column(_reason, ("pairs",), ("pairs",)),
+    **{
+        name: _Column(partial(_parsed, name), ("messages",))
+        for name in ("rejected_messages", "messages_json", "rejected_messages_json")
+    },
+    "weight": _Column(_weight, by_default=_ALL),
+    "instruction": _Column(lambda of: of.by_stream(lambda s: s.recipe.instruction), _ALL, _ALL),
+    "recipe": _Column(lambda of: of.by_stream(lambda s: s.recipe.name), _ALL, _ALL),
+    "source": _Column(lambda of: of.by_stream(lambda s: s.source), _ALL, _ALL),
+    "position": _Column(lambda of: of.plan.positions),
+    "padded": _Column(_padded),
+    "swapped": _Column(lambda of: of.plan.swapped, ("triplets", "pairs")),
+}
+_OF_RECORDS = ("record_id", "trust", "date", "meta")
+OF_TEXTS: dict[str, Callable[[int, Samples], pa.Array]] = {
+    **{
+        name: partial(_detail, name)
+        for name in (
+            *("record_id", "section", "heading", "window", "tokens", "trust", "date", "meta"),
+            *("kind", "overlap", "start", "length", "start_ratio"),
+        )
+    },
+    "prefix": partial(_prefix, "lines"),
+    "prefix_meta": partial(_prefix, "meta"),
+}
+
+
+# -- names ----------------------------------------------------------------------------------------
 
 
 def slot_names(kind: str, negatives: int) -> list[str]:
@@ -71,9 +210,26 @@ def default_columns(
         padded: Whether a last batch is filled up.
         rejected: For messages, whether some are preference pairs.
     """
-    labels = ["label", "reason"] if kind == "pairs" else []
-    labels += ["rejected_messages"] if rejected and kind == "messages" else []
-    return [*slot_names(kind, negatives), *labels, *_BASICS, *(["padded"] if padded else [])]
+    also = [*(["padded"] if padded else []), *(["rejected_messages"] if rejected else [])]
+    usual = (
+        name
+        for name, of in _OF_SAMPLES.items()
+        if kind in of.by_default or (name in also and kind in of.kinds)
+    )
+    return [*slot_names(kind, negatives), *usual]
+
+
+def known_columns(kind: str, negatives: int) -> dict[str, Make | None]:
+    """Return all columns of a kind of sample with how each is made; None for those of a block."""
+    slots = slot_names(kind, negatives)
+    found: dict[str, Make | None] = dict.fromkeys(slots)
+    found |= {name: of.make for name, of in _OF_SAMPLES.items() if kind in of.kinds}
+    if kind == "messages":
+        return found | {name: partial(_detail, name, 0) for name in _OF_RECORDS}
+    for number, slot in enumerate(slots):
+        found |= {f"{slot}_{name}": partial(make, number) for name, make in OF_TEXTS.items()}
+        found[f"{slot}{VECTOR}"] = None
+    return found | negative_columns(kind, negatives)
 
 
 def checked_columns(
@@ -89,27 +245,17 @@ def checked_columns(
     Raises:
         SamplerError: There is no such column.
     """
-    known = default_columns(kind, negatives)
-    if kind == "messages":
-        known += [name for name in OF_MESSAGES if name not in known]
-    else:
-        details = DETAILS + PREFIX_DETAILS
-        slots = slot_names(kind, negatives)
-        known += [f"{slot}_{d}" for slot in slots for d in details]
-        known += [f"{slot}{VECTOR}" for slot in slots]
-    known += ["position", "padded"]
-    if kind not in SINGLE:
-        known += ["swapped", *negative_columns(kind, negatives)]
     if columns is None:
         return default_columns(kind, negatives, padded=padded, rejected=rejected)
+    known = known_columns(kind, negatives)
     if isinstance(columns, str):
         columns = [columns]
-    for column in columns:
-        base, _, name = column.partition(":")
+    for asked in columns:
+        base, _, name = asked.partition(":")
         is_of_set = bool(name) and base.endswith(VECTOR)  # ``anchor_vector:NAME``
-        if (base if is_of_set else column) not in known:
+        if (base if is_of_set else asked) not in known:
             raise SamplerError(
-                f"columns: {kind} have no {column!r}{nearest(column, known)}; there are "
+                f"columns: {kind} have no {asked!r}{nearest(asked, known)}; there are "
                 f"{', '.join(known)}"
             )
     return list(dict.fromkeys(columns))
@@ -121,43 +267,54 @@ def vector_slots(columns: Sequence[str]) -> list[str]:
     return [base.removesuffix(VECTOR) for base in bases if base.endswith(VECTOR)]
 
 
-def negative_columns(kind: str, negatives: int) -> list[str]:
-    """Return the columns there are for a kind of sample.
-
-    With several negatives ``negative_by`` is the worst of them: a fallback if one of them is.
-    """
-    if kind == "texts":
-        return []
-    if kind == "pairs" or negatives == 1:
-        return [f"negative_{what}" for what in _WHATS]
-    return ["negative_by", *(f"negative_{i + 1}_{w}" for i in range(negatives) for w in _WHATS)]
-
-
 def needs_scores(columns: Collection[str]) -> bool:
     """Return whether one of the columns is a score."""
     return any(name.startswith("negative_") and name.endswith("_score") for name in columns)
 
 
-def negative_values(
-    plan: Plan, streams: Sequence[Stream], columns: Collection[str]
-) -> dict[str, pa.Array]:
-    """Return those of the columns that say where negatives come from."""
-    slots = 1 if plan.labels is not None else len(plan.chunks) - 2
-    if slots < 1:
+# -- where negatives come from --------------------------------------------------------------------
+
+
+def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
+    """Return the columns that say where the negatives of a kind of sample come from.
+
+    With several negatives ``negative_by`` is the worst of them: a fallback if one of them is.
+    """
+    if kind in SINGLE:
         return {}
-    names = ["negative"] if slots == 1 else [f"negative_{i + 1}" for i in range(slots)]
-    codes = [_codes(plan, streams, slot) for slot in range(slots)]
-    found: dict[str, pa.Array] = {}
-    if "negative_by" in columns:
-        found["negative_by"] = _named(np.max(codes, axis=0))
-    for slot, name in enumerate(names):
-        if f"{name}_by" in columns:
-            found[f"{name}_by"] = _named(codes[slot])
-        if f"{name}_score" in columns:
-            found[f"{name}_score"] = _scores(plan, streams, slot)
-        if f"{name}_rank" in columns:
-            found[f"{name}_rank"] = _ranks(plan, streams, slot)
+    slots = slot_names("triplets", 1 if kind == "pairs" else negatives)[2:]
+    found: dict[str, Make] = {"negative_by": _worst}
+    for number, slot in enumerate(slots):
+        for name, make in _OF_NEGATIVES.items():
+            found.setdefault(f"{slot}_{name}", partial(make, number))
     return found
+
+
+def _worst(of: Samples) -> pa.Array:
+    slots = range(1 if of.plan.labels is not None else len(of.plan.chunks) - 2)
+    return _named(np.max([_origins(slot, of) for slot in slots], axis=0))
+
+
+def _by(slot: int, of: Samples) -> pa.Array:
+    return _named(_origins(slot, of))
+
+
+def _score(slot: int, of: Samples) -> pa.Array:
+    scores = np.full(len(of.plan), np.nan)
+    for rows, candidates, drawn in _mined(slot, of):
+        if candidates.scores is not None:
+            scores[rows[drawn >= 0]] = candidates.scores[drawn[drawn >= 0]]
+    return pa.array(scores, pa.float64(), from_pandas=True)
+
+
+def _rank(slot: int, of: Samples) -> pa.Array:
+    ranks = np.zeros(len(of.plan), dtype=np.int64)
+    for rows, candidates, drawn in _mined(slot, of):
+        ranks[rows[drawn >= 0]] = candidates.rank(drawn[drawn >= 0])
+    return pa.array(ranks, pa.int64(), mask=ranks == 0)
+
+
+_OF_NEGATIVES = {"by": _by, "score": _score, "rank": _rank}
 
 
 def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
@@ -182,11 +339,9 @@ def _telling(
             yield rows, stream, plan.candidates[slot][rows]
 
 
-def _mined(
-    plan: Plan, streams: Sequence[Stream], slot: int
-) -> Iterator[tuple[Integers, Candidates, Integers]]:
+def _mined(slot: int, of: Samples) -> Iterator[tuple[Integers, Candidates, Integers]]:
     """Yield for every mined stream its samples, its candidates and which each negative is."""
-    for rows, stream, drawn in _telling(plan, streams, slot):
+    for rows, stream, drawn in _telling(of.plan, of.streams, slot):
         if stream.candidates is not None:
             yield rows, stream.candidates, drawn
 
@@ -199,16 +354,17 @@ def _is_fallback(stream: Stream, drawn: Integers) -> Flags:
     return lacking
 
 
-def _codes(plan: Plan, streams: Sequence[Stream], slot: int) -> Integers:
-    """Return for every sample a number in ``_NAMES``."""
-    codes = np.full(len(plan), _NAMES.index("random"))
-    for number, stream in enumerate(streams):
+def _origins(slot: int, of: Samples) -> Integers:
+    """Return for every sample a number in ``_ORIGINS``."""
+    plan = of.plan
+    codes = np.full(len(plan), _ORIGINS.index("random"))
+    for number, stream in enumerate(of.streams):
         if stream.pool.compiled.own_negatives:
             fills = stream.pool.compiled.fills_up
-            codes[plan.streams == number] = _GIVEN if fills else _NAMES.index(_OWN)
-    for rows, stream, drawn in _telling(plan, streams, slot):
+            codes[plan.streams == number] = _GIVEN if fills else _ORIGINS.index(_OWN)
+    for rows, stream, drawn in _telling(plan, of.streams, slot):
         if stream.candidates is not None:
-            method = _NAMES.index(stream.candidates.method)
+            method = _ORIGINS.index(stream.candidates.method)
             codes[rows] = method + _is_fallback(stream, drawn)
         for told, code in _TOLD.items():
             codes[rows[drawn == told]] = code
@@ -216,20 +372,5 @@ def _codes(plan: Plan, streams: Sequence[Stream], slot: int) -> Integers:
     return codes
 
 
-def _scores(plan: Plan, streams: Sequence[Stream], slot: int) -> pa.Array:
-    scores = np.full(len(plan), np.nan)
-    for rows, candidates, drawn in _mined(plan, streams, slot):
-        if candidates.scores is not None:
-            scores[rows[drawn >= 0]] = candidates.scores[drawn[drawn >= 0]]
-    return pa.array(scores, pa.float64(), from_pandas=True)
-
-
-def _ranks(plan: Plan, streams: Sequence[Stream], slot: int) -> pa.Array:
-    ranks = np.zeros(len(plan), dtype=np.int64)
-    for rows, candidates, drawn in _mined(plan, streams, slot):
-        ranks[rows[drawn >= 0]] = candidates.rank(drawn[drawn >= 0])
-    return pa.array(ranks, pa.int64(), mask=ranks == 0)
-
-
-def _named(codes: Any) -> pa.Array:
-    return pa.array(_NAMES, pa.string()).take(pa.array(codes))
+def _named(codes: Integers) -> pa.Array:
+    return text_column(_ORIGINS).take(column(codes))

@@ -1,15 +1,15 @@
-"""Fetch the texts and details of a plan as a block.
+"""Fetch the texts of a plan and make its other columns: a block.
 
-plan (chunk keys) ─ChunkTexts→ columns, spans ─→ Block ─slices→ texts, when they are asked for
-                      └─sql/samples/fetch/details→ what else a user wants to know of a record
+plan (chunk keys) ─ChunkTexts→ spans ─→ Block ─slices→ texts, when they are asked for
+                     └─columns.Samples→ columns, with what sql/samples/fetch knows of the records
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,22 +17,22 @@ import pyarrow.compute as pc
 
 from duckplets.artifacts.folder import damaged
 from duckplets.base.arrays import Integers
-from duckplets.base.columns import column, text_column
+from duckplets.base.columns import column
 from duckplets.base.fork_guard import HomeLock
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
-from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
-from duckplets.samples.batch import Block
-from duckplets.samples.columns import DETAILS, fallbacks, negative_values, slot_names
+from duckplets.samples.batch import Block, GatheredColumn, GatheredTexts, SlotTexts
+from duckplets.samples.columns import Samples, fallbacks, known_columns, slot_names
 from duckplets.samples.expectation import mean_tokens
-from duckplets.samples.planned import Plan, without_negative
-from duckplets.samples.prefixes.prefixing import Prefixed, Prefixes, nothing
+from duckplets.samples.planned import Plan
+from duckplets.samples.prefixes.prefixing import Prefixed, Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors
 from duckplets.serving.snapshot import MANIFEST, is_of, sound
-from duckplets.serving.texts import ChunkTexts, TextSpans
+from duckplets.serving.texts import ChunkTexts
 
-NEEDED = ("weight", "section_key", "window_index")
+# From texts as they are stored to columns, of which one is of the name of the slot.
+Parse: TypeAlias = Callable[[Database, pa.Array], Mapping[str, pa.Array]]
 
 
 class Fetcher:
@@ -48,9 +48,11 @@ class Fetcher:
         folder: Of the snapshot that texts and pools are of, if they are of one.
         prefixes: What stands before texts; None where the version has no prefixes.
         vectors: Of the run; None where no column has any.
+        parse: Takes conversations apart; None where texts are served as they are stored.
 
     Attributes:
         slots: The text columns of this kind of sample, in order.
+        parse: As given.
         padded_from: Position from which samples only fill up the last batch, or None.
     """
 
@@ -66,16 +68,18 @@ class Fetcher:
         folder: Path | None = None,
         prefixes: Prefixes | None = None,
         vectors: RunVectors | None = None,
+        parse: Parse | None = None,
     ) -> None:
         self._database = database.cursor()
         self._lock = HomeLock("what reads for this run", "open a run in each process")
         self._streams = streams
         self.slots = slot_names(kind, negatives)
-        self._columns = list(columns)
-        self._texts = texts
-        self._folder = folder
-        self._prefixes = prefixes
-        self._vectors = vectors
+        known = known_columns(kind, negatives)
+        self._made = {name: known.get(name) for name in columns}
+        self._details = "conversation_details" if kind == "messages" else "details"
+        self._texts, self._folder = texts, folder
+        self._prefixes, self._vectors, self.parse = prefixes, vectors, parse
+        self._shows_meta = any(name.endswith("_prefix_meta") for name in columns)
         self.padded_from: int | None = None
 
     def close(self) -> None:
@@ -94,25 +98,41 @@ class Fetcher:
 
     def fetch(self, plan: Plan, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
-        size = len(plan)
         keys = np.concatenate(plan.chunks)
-        chunks = self._texts.columns(NEEDED, keys)
-        prefixed = self._prefixed(plan, keys)
         order = np.arange(len(keys), dtype=np.int64)
+        prefixed, parsed = self._prefixed(plan, keys), None
         with self._lock:  # refuses a forked process, as reading from the corpus does
-            texts: TextSpans | pa.Array = self._texts.spans(keys)
+            texts: GatheredTexts = self._texts.spans(keys)
+            if self.parse is not None:
+                parsed = self.parse(self._database, texts.take(order))
+                texts = parsed[self.slots[0]]
         if prefixed is not None:
             bare = texts.take(order)
             lines = pc.binary_join_element_wise(prefixed.lines, bare, "\n")
             texts = prefixed.fitted(order, pc.coalesce(lines, bare))
-        found = self._basics(plan, chunks) | self._details(plan, keys, self._columns)
-        found |= negative_values(plan, self._streams, self._columns)
-        found |= self._prefix_columns(prefixed, len(keys))
-        vectors = {} if self._vectors is None else self._vectors.rows_of(plan, self.slots)
-        lazy = {*self.slots, *vectors}
-        columns = {c: None if c in lazy else as_array(found[c]) for c in self._columns}
-        parts = {slot: order[i * size : (i + 1) * size] for i, slot in enumerate(self.slots)}
-        return Block(start, stop, columns, texts, parts, vectors, self._folder)
+        samples = self._samples(plan, prefixed, parsed)
+        columns: dict[str, pa.Array | GatheredColumn] = {
+            name: _as_array(make(samples)) for name, make in self._made.items() if make
+        }
+        size, vectors = len(plan), {}
+        for number, slot in enumerate(self.slots):
+            columns[slot] = SlotTexts(texts, order[number * size : (number + 1) * size])
+        if self._vectors is not None:
+            columns |= (vectors := self._vectors.rows_of(plan, self.slots))
+        ordered = {name: columns[name] for name in self._made}
+        vector_bytes = sum(rows.row_bytes for rows in vectors.values())
+        return Block(start, stop, size, ordered, int(texts.nbytes), vector_bytes, self._folder)
+
+    def _samples(
+        self,
+        plan: Plan,
+        prefixed: Prefixed | None = None,
+        parsed: Mapping[str, pa.Array] | None = None,
+    ) -> Samples:
+        return Samples(
+            *(plan, self._streams, self.slots, self._texts, self._look_up),
+            *(prefixed, parsed, self.padded_from),
+        )
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3).
@@ -136,6 +156,11 @@ class Fetcher:
         """Return the tokens that a sample of a stream is expected to have, without prefixes."""
         return mean_tokens(stream, self._texts.tokens, per_draw, swaps=swaps)
 
+    def proximity(self, plan: Plan) -> list[float | None]:
+        """Return 1/distance of the windows of anchor and positive, None for other sections."""
+        found = self._samples(plan).proximity().tolist()
+        return [None if value != value else value for value in found]
+
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return what a plan's samples are, without their texts; ``batch`` positions a step.
 
@@ -144,80 +169,55 @@ class Fetcher:
         is a positive, for pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section``
         and ``SLOT_window``; of messages ``record_id``.
         """
-        keys = np.concatenate(plan.chunks)
-        basics = self._basics(plan, self._texts.columns(NEEDED, keys))
-        versions = [stream.version for stream in self._streams]
-        basics["version"] = np.array(versions)[plan.streams]
-        told = ["version"] if len({*versions}) > 1 else []
+        samples = self._samples(plan)
+        found: dict[str, Any] = {
+            "step": plan.positions // batch,
+            "position": plan.positions,
+            "source": samples.by_stream(lambda stream: stream.source),
+            "recipe": samples.by_stream(lambda stream: stream.recipe.name),
+        }
+        versions = np.array([stream.version for stream in self._streams])
+        if (versions != versions[0]).any():
+            found["version"] = versions[plan.streams]
         if plan.displaced is not None:
-            sources = [None, *(stream.source for stream in self._streams)]
-            basics["displaced"] = _named(plan.displaced + 1, sources)
-            told.append("displaced")
-        names = [
-            "position",
-            "source",
-            "recipe",
-            *told,
-            *(["swapped"] if len(self.slots) > 1 else []),
-        ]
-        names += ["label"] if "label" in basics else []
-        found = {"step": plan.positions // batch} | {name: basics[name] for name in names}
-        found |= self._details(plan, keys, self._identifying)
-        return pa.table({name: as_array(values) for name, values in found.items()})
-
-    @property
-    def _identifying(self) -> list[str]:
-        """The columns that say what a sample is."""
-        return [f"{slot}_{d}" for slot in self.slots for d in ("record_id", "section", "window")]
-
-    def _table(self, name: str, **asked: pa.Table) -> pa.Table:
-        """Run a statement of ``sql/samples/fetch`` over requests that are given to it."""
-        with self._lock, self._database.registered(**asked):
-            return self._database.table(f"samples/fetch/{name}")
+            sources = pa.array([None, *(stream.source for stream in self._streams)], pa.string())
+            found["displaced"] = sources.take(column(plan.displaced + 1))
+        if len(self.slots) > 1:
+            found["swapped"] = plan.swapped
+        if plan.labels is not None:
+            found["label"] = plan.labels
+        for number, slot in enumerate(self.slots):
+            if self.parse is not None:
+                found["record_id"] = samples.details["record_id"]
+                break
+            for name in ("record_id", "section", "window"):
+                found[f"{slot}_{name}"] = samples.of_slot(samples.details[name], number)
+        return pa.table({name: _as_array(values) for name, values in found.items()})
 
     def _prefixed(self, plan: Plan, keys: Integers) -> Prefixed | None:
         """Return what stands before the texts of all slots."""
         if self._prefixes is None or len(plan) == 0:
             return None
-        columns, meta = self._texts.columns(["record_key", "tokens"], keys), self._shows_meta
+        columns = self._texts.columns(["record_key", "tokens"], keys)
         with self._lock:
-            return self._prefixes.of(self._database, plan.positions, meta=meta, **columns)
+            of = self._prefixes.of
+            return of(self._database, plan.positions, meta=self._shows_meta, **columns)
 
-    @property
-    def _shows_meta(self) -> bool:
-        return any(f"{slot}_prefix_meta" in self._columns for slot in self.slots)
+    def _look_up(self, samples: Samples) -> pa.Table:
+        """Return the details of chunks, or of the records of conversations, slot by slot."""
+        request = np.arange(len(samples.keys), dtype=np.int64)
+        asked = pa.table({"request": request, "key": samples.keys})
+        with self._lock, self._database.registered(asked=asked):
+            found = self._database.table(f"samples/fetch/{self._details}")
+        if found.num_rows != len(request):
+            self._refuse(samples)
+        return found.combine_chunks()
 
-    def _prefix_columns(self, prefixed: Prefixed | None, size: int) -> dict[str, pa.Array]:
-        """Return the columns that tell of prefixes."""
-        if prefixed is None:
-            prefixed = nothing(size, meta=self._shows_meta)
-        samples = size // len(self.slots)
-        found = {}
-        for start, slot in zip(range(0, size, samples or 1), self.slots, strict=False):
-            found[f"{slot}_prefix"] = prefixed.lines.slice(start, samples)
-            if prefixed.meta is not None:
-                found[f"{slot}_prefix_meta"] = prefixed.meta.slice(start, samples)
-        return found
-
-    def _details(self, plan: Plan, keys: Integers, columns: Sequence[str]) -> dict[str, Any]:
-        """Return those of the columns that are details of a slot."""
-        wanted = {column: found for column in columns if (found := self._detail(column))}
-        if not wanted:
-            return {}
-        size = len(plan)
-        order = np.arange(len(keys), dtype=np.int64)
-        details = self._table("details", asked=pa.table({"request": order, "chunk_key": keys}))
-        if details.num_rows != len(keys):
-            self._refuse(plan, keys, order)
-        return {
-            column: details[detail].combine_chunks().slice(self.slots.index(slot) * size, size)
-            for column, (slot, detail) in wanted.items()
-        }
-
-    def _refuse(self, plan: Plan, keys: Integers, missing: Integers) -> NoReturn:
-        slot, row = divmod(int(missing[0]), len(plan))
+    def _refuse(self, samples: Samples) -> NoReturn:
+        keys, plan = samples.keys, samples.plan
+        slot, row = 0, 0
         stream = self._streams[int(plan.streams[row])]
-        section = int(self._texts.columns(["section_key"], keys[missing[:1]])["section_key"][0])
+        section = int(self._texts.columns(["section_key"], keys[:1])["section_key"][0])
         with self._lock:
             found = self._database.run("samples/fetch/record_of", {"section_key": section})
             if self._folder is not None and is_of(self._database, self._folder):
@@ -229,67 +229,7 @@ class Fetcher:
             f"{stream.recipe.name!r}: the {self.slots[slot]} of {record} is not what it was"
         )
 
-    def _detail(self, column: str) -> tuple[str, str] | None:
-        """Split a column such as ``anchor_record_id`` into slot and detail."""
-        every = ((slot, detail) for slot in self.slots for detail in DETAILS)
-        return next((pair for pair in every if "_".join(pair) == column), None)
 
-    def _basics(self, plan: Plan, chunks: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
-        recipes = [stream.recipe for stream in self._streams]
-        position, last = plan.positions, self.padded_from
-        basics: dict[str, Any] = {
-            "position": position,
-            "padded": position >= (np.inf if last is None else last),
-            "weight": self._weights(plan, chunks),
-            "instruction": _named(plan.streams, [r.instruction for r in recipes]),
-            "recipe": _named(plan.streams, [r.name for r in recipes]),
-            "source": _named(plan.streams, [s.source for s in self._streams]),
-            "swapped": plan.swapped,
-        }
-        if plan.labels is not None:
-            reasons = [None, *("given" if plan.given else _reason(r) for r in recipes)]
-            which = np.where(without_negative(plan) & (not plan.given), 0, plan.streams + 1)
-            basics["label"], basics["reason"] = plan.labels, _named(which, reasons)
-        return basics
-
-    def proximity(self, plan: Plan) -> list[float | None]:
-        """Return 1/distance of the windows of anchor and positive, None for other sections."""
-        if len(self.slots) == 1:
-            return [None] * len(plan)
-        near, factor = self._proximity(
-            self._texts.columns(NEEDED, np.concatenate(plan.chunks)), len(plan)
-        )
-        return [f if is_near else None for f, is_near in zip(factor, near, strict=True)]
-
-    def _weights(self, plan: Plan, chunks: dict[str, np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
-        """Recipe weight × the mean over slots of trust × position (× proximity), as specified."""
-        weights = chunks["weight"].reshape(len(self.slots), len(plan))
-        if len(self.slots) > 1:
-            weights[:2] *= self._proximity(chunks, len(plan))[1]
-        by_recipe = np.array([stream.recipe.weight for stream in self._streams])
-        product: np.ndarray[Any, Any] = weights.mean(axis=0) * by_recipe[plan.streams]
-        return product
-
-    def _proximity(self, chunks: dict[str, np.ndarray[Any, Any]], size: int) -> tuple[Any, Any]:
-        """Return whether the first two slots are windows of one section, and 1/distance if so."""
-        sections, windows = (
-            chunks[name].reshape(len(self.slots), size) for name in ("section_key", "window_index")
-        )
-        near = (sections[0] == sections[1]) & (windows[0] >= 0) & (windows[1] >= 0)
-        apart = np.maximum(np.abs(windows[0] - windows[1]), 1)
-        return near, np.where(near, 1 / apart, 1.0)
-
-
-def as_array(values: Any) -> pa.Array:
+def _as_array(values: Any) -> pa.Array:
     """Return a column as Arrow has it."""
-    return values if isinstance(values, pa.Array) else column(values)
-
-
-def _named(which: Integers, names: list[str | None]) -> pa.Array:
-    return text_column(names).take(column(which))
-
-
-def _reason(recipe: Any) -> str:
-    if isinstance(recipe, TripletRecipe):
-        return "sql" if isinstance(recipe.strategy, SqlStrategy) else str(recipe.strategy)
-    return ""
+    return column(values) if isinstance(values, np.ndarray) else values

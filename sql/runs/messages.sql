@@ -46,14 +46,6 @@ WHERE
     AND is_live(records.added_version, records.removed_version, $version)
 ORDER BY conversations.record_key
 
--- name: details
--- What else can be known of requested records (Arrow asked_messages: request, record_key).
--- Rows: by request.
-SELECT records.record_id, records.trust, records.date, records.meta
-FROM asked_messages AS asked
-JOIN records ON records.record_key = asked.record_key
-ORDER BY asked.request
-
 -- name: stored
 -- The messages of requests as they are served (Arrow asked_messages: request, record_key); see
 -- serving/conversations/sections.

@@ -7,7 +7,7 @@ JOIN records ON records.record_key = sections.record_key
 WHERE sections.section_key = $section_key
 
 -- name: details
--- What else can be known of requested windows (Arrow asked: request, chunk_key).
+-- What else can be known of requested windows (Arrow asked: request, key).
 -- Rows: by request.
 SELECT
     records.record_id,
@@ -24,7 +24,15 @@ SELECT
     chunks.length,
     chunks.start_token / sections.token_count AS start_ratio
 FROM asked
-JOIN chunks ON chunks.chunk_key = asked.chunk_key
+JOIN chunks ON chunks.chunk_key = asked.key
 JOIN stored_sections AS sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
+ORDER BY asked.request
+
+-- name: conversation_details
+-- What else can be known of requested records (Arrow asked: request, key).
+-- Rows: by request.
+SELECT records.record_id, records.trust, records.date, records.meta
+FROM asked
+JOIN records ON records.record_key = asked.key
 ORDER BY asked.request

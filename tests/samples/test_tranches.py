@@ -6,6 +6,7 @@ import copy
 import gc
 import pickle
 import weakref
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.samples.batch import Batch, Block
+from duckplets.samples.batch import Batch, Block, SlotTexts
 from duckplets.samples.fetch import Fetcher
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -45,16 +46,17 @@ def block(texts: Any, samples: int = SIZE) -> Block:
     draw = np.random.default_rng(samples)
     places = {n: draw.integers(0, 1000, samples) for n in ("anchor", "positive")}
     meta = pa.array([[(str(i), "x")] for i in range(samples)], pa.map_(pa.string(), pa.string()))
-    columns = {"anchor": None, "weight": pa.array(np.arange(samples) / 8), "positive": None}
-    return Block(0, samples, columns | {"anchor_meta": meta}, texts, places)
+    columns: dict[str, Any] = {name: SlotTexts(texts, of) for name, of in places.items()}
+    columns |= {"weight": pa.array(np.arange(samples) / 8), "anchor_meta": meta}
+    return Block(0, samples, samples, columns, texts.nbytes)
 
 
 def sliced(of: Block, size: int) -> list[Batch]:
     batches, tranche = [], None
-    for low in range(0, len(of), size):
+    for low in range(0, of.size, size):
         if tranche is None or not tranche.is_of(of, low):
             tranche = of.tranche(low, size)
-        high = min(low + size, len(of))
+        high = min(low + size, of.size)
         batches.append(tranche.batch(low, high, position=low, step=low // size, sources=()))
     return batches
 
@@ -65,7 +67,7 @@ TEXTS = pa.array([f"text {i} ünd" for i in range(1000)])
 @pytest.mark.parametrize("size", some([1, 7, 32, 4095, 4097, 30_000], less=3))
 def test_a_batch_is_its_samples_however_many_are_gathered_at_once(size: int) -> None:
     of = block(Recorder(TEXTS), SIZE if size > 5 else 300)
-    whole = {n: TEXTS.take(of.places[n]) if c is None else c for n, c in of.columns.items()}
+    whole = {n: c if isinstance(c, pa.Array) else c.take(0, of.size) for n, c in of.columns.items()}
     expected = pa.table(whole)
     low = 0
     for batch in sliced(of, size):
@@ -77,7 +79,7 @@ def test_a_batch_is_its_samples_however_many_are_gathered_at_once(size: int) -> 
             assert batch[0] == part.slice(0, 1).to_pylist()[0]
             assert batch[1:4] == part.to_pylist()[1:4]
         low += len(batch)
-    assert low == len(of)
+    assert low == of.size
 
 
 def test_nothing_is_gathered_that_nobody_asks_for() -> None:
@@ -149,9 +151,11 @@ def test_a_batch_that_is_kept_holds_its_tranche_only(
 
     def recorded(self: Fetcher, *arguments: Any, **named: Any) -> Block:
         of = fetch(self, *arguments, **named)
-        held = Recorder(of.texts)
+        slots = {n: c for n, c in of.columns.items() if isinstance(c, SlotTexts)}
+        held = Recorder(slots["anchor"].texts)  # of all slots
         fetched.append((weakref.ref(held), held.taken))
-        return Block(of.start, of.stop, of.columns, held, of.places)
+        lazy = {name: SlotTexts(held, slot.places) for name, slot in slots.items()}
+        return replace(of, columns={**of.columns, **lazy})
 
     monkeypatch.setattr(Fetcher, "fetch", recorded)
     with toy_corpus(tmp_path / "c.duckdb", 200) as corpus:
