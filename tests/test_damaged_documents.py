@@ -271,7 +271,7 @@ def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) 
     put(json.dumps(given))
 
 
-@pytest.mark.parametrize("part", ["settings", "fingerprint", "counts", "events", "joins"])
+@pytest.mark.parametrize("part", ["settings", "fingerprint", "counts", "events"])
 def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     shutil.copyfile(kept(testing.toy_corpus, 20), path)

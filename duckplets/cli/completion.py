@@ -75,7 +75,7 @@ def _recipes(database: Database) -> list[str]:
 
 
 def _cursors(database: Database) -> list[tuple[str, str | None]]:
-    return [(row[0], row[1]) for row in database.run("runs/state/saves")]
+    return [(row[0], row[1]) for row in database.run("runs/state/saves", {"run": None})]
 
 
 def _newest(database: Database) -> dict[str, int]:

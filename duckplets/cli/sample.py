@@ -177,7 +177,7 @@ def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
         told = differing(saved.settings, settings.plain())
         refuse_mismatch(saved.fingerprint, settings.fingerprint(), told=told, edited=edited)
         if sampler.changed_from is not None:
-            saves = state.saves_of(path, settings.run)
+            saves = state.cursors(path, settings.run)
             state.refuse_beyond(settings.run, saves, sampler.changed_from, settings.global_batch)
     except StateMismatchError as error:
         what = f"checkpoints {listed(tags)} of" if how.resume else "another"

@@ -78,7 +78,7 @@ class Sampler:
         self.unused: list[tuple[str, str, int]] = []
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
-        self._saves: list[tuple[str | None, int, int]] | None = None  # in the file, once read
+        self._saves: list[dict[str, Any]] | None = None  # in the file, once read
         self._open_source = open_source
         self._owned: Any = None
         self._drifted_from: Fingerprint | None = None  # what it was resumed from
@@ -438,8 +438,10 @@ class Sampler:
         """Refuse weights from a step on where a checkpoint beyond it needs the present ones."""
         settings = self._settings
         if self._saves is None:
-            known = (self._state_path, settings.run, settings.fingerprint())
-            self._saves = [] if settings.rank else state.saves_of(*known)
+            self._saves = []
+            if not settings.rank:
+                own = settings.fingerprint()
+                self._saves = state.cursors(self._state_path, settings.run, fingerprint=own)
         state.refuse_beyond(settings.run, self._saves, step * self._batch, self._batch)
 
     def _open_sources(self, schedule: Schedule) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -49,13 +49,13 @@ Events = Mapping[int, Event]
 Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
+_COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
 _STILL = 0.05  # seconds: file systems tell times of writing to 10 ms
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
     "settings": {"batch_size": range(1, 1 << 23), "world_size": range(1, 1 << 23)},
     "fingerprint": {"batch_size": range(1, 1 << 23)},
-    "events": [[object]],
-    "joins": [[_COUNT]],
+    "events": list,  # whose steps and weights are looked at where they are made events
     "samples": {str: _COUNT},
     "counts": {"position": _COUNT, "sources": {str: [_COUNT]}},
 }
@@ -142,33 +142,32 @@ def save(
         StateMismatchError: A run of that name has other settings, the tag exists, or another
             checkpoint needs weights that are no more those of this run.
     """
-    run, replaced = saved.run, -1
+    run = saved.run
     if not path.exists():
         files.make_folder(path)
         migrate.create(path, "state")
     with for_a_moment(path) as database:
         migrate.migrate(database, "state")
         with database.transaction():
-            known, saves = _last(database, run), _saves(database, run)
+            known, saves = _last(database, run), _cursors(database, run)
             if known is not None:
                 _refuse_other(path, known, saved, saves, drifted_from, changed_from)
+            before = [one["step"] for one in saves if one["tag"] == saved.tag]
             if saved.tag is None:
-                rows = database.run("runs/state/delete_latest", {"run": run})
-                replaced = rows[0][0] if rows else -1
-            elif any(saved.tag == tag for tag, *_ in saves):
+                database.run("runs/state/delete_latest", {"run": run})
+            elif before:
                 raise StateMismatchError(
                     f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another "
                     f"tag"
                 )
-            names = ("run", "tag", "kind", "corpus_version", "order_version")
-            row = {name: getattr(saved, name) for name in (*names, "position", "step", "epoch")}
+            row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
             database.run("runs/state/add", row | {"state": json.dumps(_plain(saved))})
             if losses is not None:
                 _write_losses(database, saved, losses, whole=known is None)
-    if replaced > saved.step:
+    if any(step > saved.step for step in before):
         log.warning(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
-            *(run, saved.step, path, replaced),
+            *(run, saved.step, path, *before),
         )
 
 
@@ -184,14 +183,14 @@ def load(path: Path, run: str, tag: str | None = None) -> Save:
     with _reading(path) as database:
         found = _last(database, run)
         if found is None:
-            raise _no_run(path, run, (row[0] for row in database.run("runs/state/saves")))
+            raise _no_run(path, run, _cursors(database))
         rows = database.run("runs/state/save", {"run": run, "tag": tag})
         if not rows:
-            tags = listed(sorted(name for name, *_ in _saves(database, run) if name))
+            tags = listed(sorted(one["tag"] for one in _cursors(database, run) if one["tag"]))
             raise StateMismatchError(
                 f"run {run!r} has no save tagged {tag!r}; its tags: {tags or 'none'}"
             )
-        there = _read(path, run, rows[0])
+        there = found if found.tag == tag else _read(path, run, rows[0])
         losses = database.table("runs/state/losses", {"run": run, "stop": there.steps})
     taken = [
         {step: event for step, event in one.events.items() if step < there.steps}
@@ -208,49 +207,30 @@ def runs(path: Path) -> list[Save]:
     if not path.exists():
         return []
     with _reading(path) as database:
-        names = sorted({str(row[0]) for row in database.run("runs/state/saves")})
+        names = sorted({one["run"] for one in _cursors(database)})
         return [run for name in names if (run := _last(database, name))]
 
 
-def cursors(path: Path) -> list[dict[str, Any]]:
+def cursors(
+    path: Path, run: str | None = None, *, fingerprint: Fingerprint | None = None
+) -> list[dict[str, Any]]:
     """Return where every save of a state file stands, the latest of each run first.
 
     ``later_versions`` are those of the corpus that joined its run, with the step of each.
-    """
-    if not path.exists():
-        return []
-    names = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
-    with _reading(path) as database:
-        rows = database.run("runs/state/saves")
-    return [
-        {
-            **dict(zip(names, row, strict=False)),
-            "later_versions": [
-                {"version": version, "step": step}
-                for step, version in zip(*row[len(names) :], strict=True)
-            ],
-        }
-        for row in rows
-    ]
-
-
-def saves_of(
-    path: Path, run: str, fingerprint: Fingerprint | None = None
-) -> list[tuple[str | None, int, int]]:
-    """Return tag, position and step of every save of a run, its latest first.
 
     Args:
         path: The state file, which need not be there.
-        run: Name of the run.
-        fingerprint: Of a run; if the file has another one of that name, there is none.
+        run: Only those of this run.
+        fingerprint: Of that run; if the file has another one of that name, there is none.
     """
     if not path.exists():
         return []
     with _reading(path) as database:
-        known = _last(database, run)
-        if known is None or fingerprint not in (None, known.fingerprint):
-            return []
-        return _saves(database, run)
+        if run is not None and fingerprint is not None:
+            known = _last(database, run)
+            if known is None or known.fingerprint != fingerprint:
+                return []
+        return _cursors(database, run)
 
 
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
@@ -262,9 +242,9 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
         after: Forget only the saves of steps beyond this one; with none left, the run too.
     """
     step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
-    names = {row["run"] for row in cursors(path)}
-    if run not in names:
-        raise _no_run(path, run, names)
+    known = cursors(path)
+    if all(one["run"] != run for one in known):
+        raise _no_run(path, run, known)
     with for_a_moment(path) as database:
         migrate.migrate(database, "state")
         with database.transaction():
@@ -274,25 +254,25 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
 
 
 def refuse_beyond(
-    run: str, saves: Iterable[tuple[str | None, int, int]], changed_from: int, batch: int
+    run: str, saves: Iterable[Mapping[str, Any]], changed_from: int, batch: int
 ) -> None:
     """Refuse other samples from a position on where a checkpoint lies beyond it.
 
     Args:
         run: Name of the run.
-        saves: Tag, position and step of its saves; no tag for the latest.
+        saves: Its ``cursors``.
         changed_from: The position.
         batch: Samples a step, of all ranks.
 
     Raises:
         StateMismatchError: It names them.
     """
-    beyond = [tag for tag, position, _ in saves if tag is not None and position > changed_from]
+    beyond = [repr(one["tag"]) for one in saves if one["tag"] and one["position"] > changed_from]
     if beyond:
         step = changed_from // batch
         raise StateMismatchError(
             f"run {run!r} has checkpoints beyond step {step}, from which on its samples are others "
-            f"now: {listed(map(repr, beyond), 10)}; go on in another file (save_to=…), open a run "
+            f"now: {listed(beyond, 10)}; go on in another file (save_to=…), open a run "
             f"of another name (run=…), or forget what lies beyond: duckplets cursor reset … "
             f"--run {shlex.quote(run)} --after {step}"
         )
@@ -380,10 +360,10 @@ def behind(
         position: Where the run begins.
     """
     try:
-        saved = saves_of(path, run, fingerprint)
+        saved = cursors(path, run, fingerprint=fingerprint)
     except DuckpletsError as error:  # whoever saves is stopped by that; others need not be
         return [SavingNote(f"this run cannot be saved in {shown(path)}: {error}")]
-    latest = [(at, step) for tag, at, step in saved if tag is None and at > position]
+    latest = [one for one in saved if one["tag"] is None and one["position"] > position]
     if not latest:
         return []
     of_run, options = [shown(repr(str(corpus)))], ["--resume"]
@@ -399,7 +379,7 @@ def behind(
     step = position // fingerprint["batch_size"]
     return [
         BehindNote(
-            f"run {run!r} was saved at step {latest[0][1]:,}; this run begins at step "
+            f"run {run!r} was saved at step {latest[0]['step']:,}; this run begins at step "
             f"{step:,}, and saving it replaces that save. To go on from there call {ways}"
         )
     ]
@@ -470,7 +450,6 @@ def _plain(saved: Save) -> dict[str, Any]:
         "settings": saved.settings,
         "fingerprint": saved.fingerprint,
         "events": plain_events(saved.events),
-        "joins": saved.joins,
         "samples": dict(saved.samples),
         "counts": plain_counts(saved.counts),
     }
@@ -489,7 +468,6 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
         DamagedFileError: Its state has another shape.
     """
     *columns, text = row
-    names = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch")
     forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
     place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
     told = place.read("state", text, _STATE)
@@ -498,10 +476,9 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
         Mixture.from_dict(told["settings"].get("mixture", {}))
     return Save(
         run=run,
-        **dict(zip(names, columns, strict=True)),
+        **dict(zip(_COLUMNS, columns, strict=True)),
         settings=told["settings"],
         fingerprint=fingerprint,
-        joins=told["joins"],
         samples=told["samples"],
         events=events,
         counts=counts,
@@ -511,14 +488,19 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
 # -- what a file takes ----------------------------------------------------------------------------
 
 
-def _saves(database: Database, run: str) -> list[tuple[str | None, int, int]]:
-    """Return tag, position and step of every save of a run."""
-    rows = database.run("runs/state/saves")
-    return [(row[1], row[4], row[5]) for row in rows if row[0] == run]
+def _cursors(database: Database, run: str | None = None) -> list[dict[str, Any]]:
+    names = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
+    return [
+        {
+            **dict(zip(names, row, strict=True)),
+            "later_versions": [{"version": version, "step": step} for step, version in joins],
+        }
+        for *row, joins in database.run("runs/state/saves", {"run": run})
+    ]
 
 
-def _no_run(path: Path, run: str, names: Iterable[str]) -> StateMismatchError:
-    known = sorted(set(names))
+def _no_run(path: Path, run: str, saves: Iterable[Mapping[str, Any]]) -> StateMismatchError:
+    known = sorted({one["run"] for one in saves})
     return StateMismatchError(
         f"{path} has no run {run!r}{nearest(run, known)}; it has: {listed(known) or 'none'}"
     )
@@ -528,26 +510,17 @@ def _refuse_other(
     path: Path,
     known: Save,
     saved: Save,
-    saves: Sequence[tuple[str | None, int, int]],
+    saves: Sequence[Mapping[str, Any]],
     drifted_from: Fingerprint | None,
     changed_from: int | None,
 ) -> None:
-    """Refuse a save that the present ones of its run do not allow.
-
-    Args:
-        path: The state file.
-        known: The run as it was saved last.
-        saved: What is to be written.
-        saves: Tag, position and step of its saves.
-        drifted_from: The fingerprint it was resumed from.
-        changed_from: The first position that another mixture has changed, if one was given.
-    """
+    """Refuse a save that the present ones of its run, the last of which is known, do not allow."""
     run, now = saved.run, saved.fingerprint
     edited = {name: now[name] for name in ("mixture", "versions") if name in now}
     if changed_from is not None and known.fingerprint | edited == now:
         if known.fingerprint != now:
             refuse_beyond(run, saves, changed_from, saved.batch)
-    elif known.fingerprint != drifted_from or any(tag for tag, *_ in saves):
+    elif known.fingerprint != drifted_from or any(one["tag"] for one in saves):
         try:
             told = differing(known.settings, saved.settings)
             refuse_mismatch(known.fingerprint, now, told=told)
@@ -557,17 +530,11 @@ def _refuse_other(
                 f"into another file (path=…), or forget that one: duckplets cursor reset … "
                 f"--run {run}"
             ) from None
-    one, other = plain_events(known.events), plain_events(saved.events)
-    if one != other:
-        refuse_beyond(run, saves, _first_difference(one, other) * saved.batch, saved.batch)
-
-
-def _first_difference(one: Sequence[Sequence[Any]], other: Sequence[Sequence[Any]]) -> int:
-    """Return the first step of which two lists of events differ."""
-    same = 0
-    while same < min(len(one), len(other)) and one[same] == other[same]:
-        same += 1
-    return int(min(of[same][0] for of in (one, other) if same < len(of)))
+    for one, other in zip_longest(known.events.items(), saved.events.items()):
+        if one != other:
+            step = min(event[0] for event in (one, other) if event is not None)
+            refuse_beyond(run, saves, step * saved.batch, saved.batch)
+            break
 
 
 def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: bool) -> None:

@@ -56,8 +56,8 @@ log = logging.getLogger("duckplets")
 class TokenShards:
     """A folder of token shards, opened to read.
 
-    The first sampler decodes the shards into one file of 4 bytes a token, ``NAME.tokens`` beside
-    the folder, which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
+    The first sampler decodes the shards into ``NAME.tokens`` beside the folder, 4 bytes a token,
+    which every process maps from then on. Runs are saved in ``NAME.state.duckdb``
     beside it.
 
     Args:

@@ -11,6 +11,7 @@ CREATE TABLE saves (
     step BIGINT NOT NULL,
     epoch BIGINT NOT NULL,
     saved_at TIMESTAMP NOT NULL,
+    joins BIGINT[][] NOT NULL,
     state JSON NOT NULL
 );
 COMMENT ON TABLE saves IS 'The latest save of every run (tag NULL) and its named checkpoints';
@@ -24,7 +25,8 @@ COMMENT ON COLUMN saves.position IS 'First position not yet taken';
 COMMENT ON COLUMN saves.step IS 'First step not yet taken';
 COMMENT ON COLUMN saves.epoch IS 'Nominal epoch of that position';
 COMMENT ON COLUMN saves.saved_at IS 'UTC';
-COMMENT ON COLUMN saves.state IS 'settings, fingerprint, events (weights set on the way), joins, samples by source and counts';
+COMMENT ON COLUMN saves.joins IS 'Step and number of every later corpus version that joined the run';
+COMMENT ON COLUMN saves.state IS 'settings, fingerprint, events (weights set on the way), samples by source and counts';
 
 CREATE VIEW runs AS
 SELECT

@@ -1,7 +1,7 @@
 -- name: last
 -- The save of a run that was made last: what the run is opened as.
 -- Parameters: $run.
-SELECT tag, kind, corpus_version, order_version, position, step, epoch, state
+SELECT tag, kind, corpus_version, order_version, position, step, epoch, joins, state
 FROM saves
 WHERE run = $run
 ORDER BY number DESC
@@ -10,27 +10,17 @@ LIMIT 1
 -- name: save
 -- One save of a run: a checkpoint, or with no tag the latest.
 -- Parameters: $run, $tag.
-SELECT tag, kind, corpus_version, order_version, position, step, epoch, state
+SELECT tag, kind, corpus_version, order_version, position, step, epoch, joins, state
 FROM saves
 WHERE run = $run AND tag IS NOT DISTINCT FROM $tag
 
 -- name: saves
--- Every save; last the versions that joined its run, and their steps. A state that is damaged tells
--- of none: opening the run says what is wrong.
+-- Every save, or those of one run; last the steps and versions that joined its run.
+-- Parameters: $run (or NULL).
 -- Rows: by run, the latest save first, then by time.
-SELECT
-    run, tag, kind, corpus_version, position, step, epoch, saved_at,
-    CASE
-        WHEN json_valid(state)
-        THEN coalesce(TRY_CAST(state ->> '$.joins[*][0]' AS BIGINT[]), [])
-        ELSE []
-    END AS steps,
-    CASE
-        WHEN json_valid(state)
-        THEN coalesce(TRY_CAST(state ->> '$.joins[*][1]' AS BIGINT[]), [])
-        ELSE []
-    END AS versions
+SELECT run, tag, kind, corpus_version, position, step, epoch, saved_at, joins
 FROM saves
+WHERE $run IS NULL OR run = $run
 ORDER BY run, tag IS NOT NULL, saved_at, tag
 
 -- name: delete_beyond
@@ -40,20 +30,20 @@ DELETE FROM saves
 WHERE run = $run AND step > $step
 
 -- name: delete_latest
--- Forget the latest save of a run, for another to take its place; returns its step.
+-- Forget the latest save of a run, for another to take its place.
 -- Parameters: $run.
 DELETE FROM saves
 WHERE run = $run AND tag IS NULL
-RETURNING step
 
 -- name: add
 -- Note where a run stands and what it is opened with.
--- Parameters: $run, $tag, $kind, $corpus_version, $order_version, $position, $step, $epoch, $state (JSON).
+-- Parameters: $run, $tag, $kind, $corpus_version, $order_version, $position, $step, $epoch, $joins,
+-- $state (JSON).
 INSERT INTO saves
 SELECT
     coalesce(max(number), 0) + 1,
     $run, $tag, $kind, $corpus_version, $order_version, $position, $step, $epoch,
-    now()::TIMESTAMP, $state
+    now()::TIMESTAMP, $joins::BIGINT[][], $state
 FROM saves
 
 -- name: losses
