@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
     from duckplets.report.plots import Plot
+    from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.sampler import Sampler
-    from duckplets.runs.samples import FetchesSamples
     from duckplets.runs.state import Save
     from duckplets.samples.plan import Planner
     from duckplets.samples.stream import Stream

@@ -1,7 +1,13 @@
-"""Count what a run has served of each source, and measure how a batch looks.
+"""Count what a run has served of each source, keep its losses, and measure how a batch looks.
 
 Counters are of all positions before that of the run, whoever takes them, so every rank has the
 same figures and a state fits any number of ranks.
+
+    report_loss ─→ Losses ─save→ table losses of the state file ─resume→ Losses
+
+There is one loss a step and source: what is reported again takes the place of what was there. A
+run that is resumed has the losses of the steps before its cursor. Of those that it goes through
+anew the file keeps what it reports, and nothing of the pass before.
 """
 
 from __future__ import annotations
@@ -9,28 +15,34 @@ from __future__ import annotations
 import logging
 import math
 import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from duckplets.base.arrays import Integers
-from duckplets.base.sanitize import ShownDict, listed
-from duckplets.errors import SamplerError
+from duckplets.base.sanitize import ShownDict, listed, shown
+from duckplets.errors import SamplerError, nearest
 from duckplets.order.mixture import Mixture
 from duckplets.runs.forecast import percent
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
+    from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.sampler import Sampler
-    from duckplets.runs.samples import FetchesSamples
     from duckplets.runs.state import Counts
     from duckplets.samples.plan import Planner
     from duckplets.samples.planned import Plan
 
 log = logging.getLogger("duckplets")
+
+Span = tuple[int, int]
+
+SCHEMA = pa.schema([("step", pa.int64()), ("source", pa.string()), ("loss", pa.float64())])
 
 _AT_ONCE = 1 << 17  # samples planned at once, to be counted
 _LONG = 1 << 26  # samples, of which it is said that they are counted: half a minute
@@ -105,6 +117,120 @@ class SourceCounts:
         return found
 
 
+# -- losses ---------------------------------------------------------------------------------------
+
+
+class Losses:
+    """The losses of one run, 20 bytes each.
+
+    Args:
+        known: Those of the file the run was resumed from, with the columns of ``SCHEMA``.
+        first: The step from which on the file has none of this pass.
+    """
+
+    def __init__(self, known: pa.Table | None = None, first: int = 0) -> None:
+        self._steps, self._sources, self._values = array("q"), array("i"), array("d")
+        self._numbers: dict[str, int] = {}
+        self._first = first
+        self._left: list[Span] = []  # passes since the last save that the run has left
+        if known is not None:
+            self._extend(known)
+
+    def _extend(self, more: pa.Table) -> None:
+        self._steps.extend(more["step"].to_pylist())
+        self._sources.extend(map(self._number, more["source"].to_pylist()))
+        self._values.extend(more["loss"].to_pylist())
+
+    def _number(self, name: str) -> int:
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def report(self, step: int, losses: Mapping[str, float]) -> None:
+        """Note the losses of sources at a step."""
+        if step < self._first:
+            self.begin(step)
+        for name, loss in losses.items():
+            self._steps.append(step)
+            self._sources.append(self._number(name))
+            self._values.append(loss)
+
+    def begin(self, step: int) -> None:
+        """Note that the run goes on at another step than the one it has come to."""
+        last = max((s for s in self._steps[-1:] if s >= self._first), default=None)
+        if last is not None:
+            self._left.append((self._first, last + 1))
+        self._first = step
+
+    def add(self, others: Losses) -> None:
+        """Take what was reported elsewhere, in one pass from the first of these steps on."""
+        told = others.table([(0, 1 << 62)])
+        self._extend(told)
+        if told.num_rows:
+            self._first = min(self._first, told["step"][0].as_py())
+
+    def passed(self, stop: int, *, whole: bool) -> list[Span]:
+        """Return the steps before ``stop`` that a file is to have as they are here.
+
+        Args:
+            stop: The step after those that were taken.
+            whole: Whether the file has nothing of the run yet.
+        """
+        spans = [(0, stop)] if whole else [*self._left, (self._first, stop)]
+        return [(low, min(high, stop)) for low, high in spans if low < min(high, stop)]
+
+    def written(self, stop: int) -> None:
+        """Note that the file has all before a step."""
+        self._left, self._first = [], stop
+
+    def table(self, spans: Collection[Span]) -> pa.Table:
+        """Return the losses of some steps, by step and source; columns as in ``SCHEMA``."""
+        steps = np.array(self._steps)
+        found = np.zeros(len(steps), bool)
+        for low, high in spans:
+            found |= (low <= steps) & (steps < high)
+        names = pa.array(self._numbers, pa.string())
+        sources = pa.DictionaryArray.from_arrays(np.array(self._sources), names)
+        told = pa.table([steps, sources.cast(pa.string()), np.array(self._values)], SCHEMA.names)
+        each = told.filter(found).group_by(SCHEMA.names[:2], use_threads=False)
+        last = each.aggregate([("loss", "last")])  # of what was reported again the last counts
+        return last.rename_columns(SCHEMA.names).sort_by(
+            [(n, "ascending") for n in SCHEMA.names[:2]]
+        )
+
+
+def checked_losses(losses: Mapping[str, Any], sources: Collection[str]) -> dict[str, float]:
+    """Return losses as floats, by source.
+
+    Raises:
+        SamplerError: A name is no source, or a loss no finite number.
+    """
+    if not isinstance(losses, Mapping):
+        raise SamplerError(
+            f"report_loss: {shown(repr(losses))}: give the loss of each source by its name, as in "
+            f"{{'web': 2.1}}"
+        )
+    found = {}
+    for name, loss in losses.items():
+        source = name if name in sources else str(name).removeprefix("loss/")
+        if source not in sources:
+            raise SamplerError(
+                f"report_loss: no source {shown(repr(name))}{nearest(source, sources)}; there are: "
+                f"{listed(sources)}"
+            )
+        try:
+            value = math.nan if isinstance(loss, str | bool) else float(loss)
+        except (TypeError, ValueError, OverflowError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise SamplerError(
+                f"report_loss: {source!r}: {shown(repr(loss), 80)} is no finite number"
+            )
+        found[source] = value
+    return found
+
+
+# -- phases ---------------------------------------------------------------------------------------
+
+
 class PhaseLog:
     """Write one line to the log when a run is resumed, or comes into another phase of its mixture.
 
@@ -142,6 +268,9 @@ class PhaseLog:
         mixture, shares = self._mixture, self._shares(step)
         parts = listed(f"{name} {percent(share)}" for name, share in shares.items() if share)
         return f"phase={mixture.phase(step)}, lr_scale={mixture.lr_scale(step):g}, shares: {parts}"
+
+
+# -- how a batch looks ----------------------------------------------------------------------------
 
 
 def source_skew(

@@ -1,6 +1,8 @@
 """Read the batches of a run at any position from blocks, the next of which are prepared meanwhile.
 
-    position ─Planner→ plan ─RankPart→ own samples ─Fetcher→ Block ─slices→ Batch
+    position ─Planner→ plan ─RankPart→ own samples ─FetchesSamples→ SampleBlock ─slices→ Batch
+
+Whether samples are texts, messages or rows of tokens only the fetcher knows, and what it returns.
 
 Blocks start small, so that the first batch comes soon, also after a jump, and grow to what the
 memory allows. What prepares them holds no reference to the sampler, so that a sampler nobody holds
@@ -11,10 +13,11 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import MAX_POSITION
@@ -24,10 +27,12 @@ from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import Schedule
 from duckplets.runs.metrics import SourceCounts
-from duckplets.runs.samples import FetchesSamples, SampleBlock, SampleTranche
 from duckplets.samples.batch import Batch
 from duckplets.samples.plan import Planner
-from duckplets.samples.planned import joined
+from duckplets.samples.planned import Plan, joined
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4
@@ -37,6 +42,89 @@ _LARGEST_SPAN = 1 << 20  # positions of all ranks that are planned for a block
 _FARTHEST = 1 << 33  # that a block may go over: see ``Apportionment.deal``
 _ALONE = 1024  # samples read after weights were set, before a thread prepares more
 _PLANNED = 1 << 17  # of them planned at once
+
+
+class SampleTranche(Protocol):
+    """Samples of a block, of which batches are slices."""
+
+    @property
+    def start(self) -> int:
+        """Position where the block begins."""
+        ...
+
+    def is_of(self, block: Any, row: int) -> bool:
+        """Whether it has a sample of a block."""
+        ...
+
+    def leave_block(self) -> None:
+        """Gather what is left, so that a batch that is kept holds no more than this."""
+        ...
+
+    def batch(
+        self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
+    ) -> Batch:
+        """Return samples ``low … high-1`` of the block as the batch of a step."""
+        ...
+
+
+class SampleBlock(Protocol):
+    """Samples of consecutive batches of one reader."""
+
+    @property
+    def start(self) -> int:
+        """Position where the first batch begins."""
+        ...
+
+    @property
+    def stop(self) -> int:
+        """Position after the last batch."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all samples."""
+        ...
+
+    def tranche(self, row: int, batch_size: int) -> SampleTranche:
+        """Return the tranche that has a sample; none cuts a batch in two."""
+        ...
+
+
+class FetchesSamples(Protocol):
+    """Turns plans into blocks, and tells what their samples are."""
+
+    @property
+    def slots(self) -> Sequence[str]:
+        """Columns that hold what samples are made of."""
+        ...
+
+    def fetch(self, plan: Plan, *, start: int, stop: int) -> SampleBlock:
+        """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
+        ...
+
+    def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
+        """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""
+        ...
+
+    def identities(self, plan: Plan, batch: int) -> pa.Table:
+        """Return what a plan's samples are, without what they hold."""
+        ...
+
+    def mean_tokens(self, stream: Any, per_draw: int, *, swaps: bool) -> float:
+        """Return the tokens that a sample of a stream is expected to have."""
+        ...
+
+    def sound(self) -> AbstractContextManager[None]:
+        """Raise DamagedFileError for index errors, which intact files cannot cause."""
+        ...
+
+    def close(self) -> None:
+        """Close what is open."""
+        ...
+
+    def drop(self) -> None:
+        """Close it also while it is used: that ends in an error."""
+        ...
 
 
 class BatchReader:
@@ -160,10 +248,7 @@ class BatchReader:
 
     def at(self, start: int) -> Batch:
         """Return the batch that begins at a position, whatever is prepared."""
-        self.check_open()
-        stop = self.stop_of(start)
-        block = self._maker(self.end)(start, stop)
-        return self._batch(block.tranche(0, self.part.batch_size), start, stop)
+        return next(self.between(start, self.stop_of(start)))
 
     def between(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches that begin from ``start`` on before ``stop``."""

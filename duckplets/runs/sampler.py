@@ -26,8 +26,7 @@ from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
 from duckplets.runs.fingerprint import Fingerprint, refuse_mismatch
-from duckplets.runs.losses import Losses, checked_losses
-from duckplets.runs.metrics import PhaseLog
+from duckplets.runs.metrics import Losses, PhaseLog, checked_losses
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
 from duckplets.runs.state import BehindNote

@@ -41,7 +41,7 @@ from duckplets.runs.fingerprint import Fingerprint, differing, refuse_mismatch
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.runs.losses import Losses
+    from duckplets.runs.metrics import Losses
 
 log = logging.getLogger("duckplets")
 

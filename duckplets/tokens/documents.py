@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from duckplets.base.atomic import aside_of
+from duckplets.base.atomic import written_aside
 from duckplets.base.documents import Unreadable
 from duckplets.base.plain import from_json, misfit
 from duckplets.errors import DamagedFileError, ShardError
-
-__all__ = [
-    "FORMAT",
-    "canonical",
-    "damaged",
-    "fingerprint_of",
-    "read_document",
-    "write_document",
-]
 
 FORMAT = 1
 
@@ -41,13 +31,9 @@ def fingerprint_of(values: Any) -> str:
 def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
     """Write a JSON file of ours, whole or not at all: with its kind, and a digest of the rest."""
     told = {"format": FORMAT, "kind": kind, **values}
-    aside = aside_of(path)
-    with aside.open("w", encoding="utf-8", newline="\n") as file:
-        json.dump(told | {"digest": fingerprint_of(told)}, file, indent=1)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, path)
+    text = json.dumps(told | {"digest": fingerprint_of(told)}, indent=1)
+    with written_aside(path) as file:
+        file.write(f"{text}\n".encode())
 
 
 def read_document(path: Path, kind: str) -> dict[str, Any] | None:

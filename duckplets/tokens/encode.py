@@ -34,7 +34,6 @@ from duckplets.tokens.texts import TextBlock
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["KIND", "Encoded", "TokenEncoder", "encoded", "made_by"]
 
 KIND = "a duckplets tokenizer"
 

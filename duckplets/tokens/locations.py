@@ -32,8 +32,6 @@ from duckplets.tokens.manifest import (
 )
 from duckplets.tokens.write import digest_of
 
-__all__ = ["DOCUMENTS", "Folder", "Objects", "mirror", "opened", "status"]
-
 log = logging.getLogger("duckplets")
 
 DOCUMENTS = (STATE, TOKENIZER, MIXTURES, MANIFEST)  # in the order of their writing

@@ -26,38 +26,7 @@ from duckplets.base.plain import from_json, misfit
 from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, SamplerError, ShardError
 from duckplets.ingest.splits import SPLITS
-from duckplets.tokens.documents import (
-    FORMAT,
-    canonical,
-    damaged,
-    fingerprint_of,
-    read_document,
-    write_document,
-)
-
-__all__ = [
-    "FORMAT",
-    "KIND",
-    "MANIFEST",
-    "MIXTURES",
-    "STATE",
-    "TOKENIZER",
-    "Longer",
-    "ShardEntry",
-    "ShardManifest",
-    "TokenizerEntry",
-    "TsvEntry",
-    "buckets_of",
-    "canonical",
-    "counted",
-    "fingerprint_of",
-    "read_document",
-    "read_state",
-    "shard_id",
-    "shard_path",
-    "shards_of",
-    "write_document",
-]
+from duckplets.tokens.documents import damaged, read_document, write_document
 
 KIND = "duckplets token shards"
 MANIFEST, MIXTURES, STATE, TOKENIZER = (

@@ -17,8 +17,6 @@ from duckplets.order.mixture import Anneal, Mixture, Phase
 from duckplets.tokens.documents import read_document, write_document
 from duckplets.tokens.manifest import MIXTURES, ShardManifest
 
-__all__ = ["load_mixture", "write_mixtures"]
-
 _KIND = "duckplets mixtures"
 
 

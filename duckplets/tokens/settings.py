@@ -17,8 +17,6 @@ from duckplets.tokens.encode import TokenEncoder
 from duckplets.tokens.manifest import Longer
 from duckplets.tokens.texts import SplitTexts
 
-__all__ = ["COMPRESSIONS", "ShardSettings", "differing", "inputs_of", "libraries"]
-
 COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 

@@ -10,7 +10,6 @@ is done when it lies under its name. The manifest comes last, so a folder with o
 from __future__ import annotations
 
 import logging
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from duckplets.base.atomic import aside_of, remove
+from duckplets.base.atomic import remove, written_aside
 from duckplets.base.locks import alone
 from duckplets.base.names import inside
 from duckplets.base.prefetch import Lookahead
@@ -57,7 +56,6 @@ from duckplets.tokens.write import Shard, ShardForm, digest_of, plan, writable
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
 
-__all__ = ["STAGES", "ShardReport", "shard"]
 
 log = logging.getLogger("duckplets")
 
@@ -444,9 +442,8 @@ class _Export:
         self.outbox.send(MIXTURES)
 
     def _write_tokenizer(self) -> None:
-        aside = aside_of(self.out / TOKENIZER)
-        aside.write_bytes(self.encoder.content)
-        os.replace(aside, self.out / TOKENIZER)
+        with written_aside(self.out / TOKENIZER) as file:
+            file.write(self.encoder.content)
 
     def _check_sizes(self) -> None:
         """Refuse texts that no column of strings can hold."""

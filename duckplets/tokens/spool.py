@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Integers32
-from duckplets.base.atomic import aside_of
+from duckplets.base.atomic import written_aside
 from duckplets.tokens.encode import Encoded
-
-__all__ = ["METRIC", "OFFSETS", "Spool"]
 
 METRIC = "metric:"  # before the names of columns of metrics
 OFFSETS = pa.list_(pa.struct([("start", pa.int32()), ("stop", pa.int32())]))
@@ -58,13 +55,11 @@ class Spool:
             "blank": str(sum(not text for each in rows for text in each.texts)),
         }
         table = table.combine_chunks().replace_schema_metadata(told)
-        aside = aside_of(self.path(part))
-        with aside.open("wb") as file:
-            with pa.ipc.new_file(file, table.schema) as writer:
-                writer.write_table(table)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, self.path(part))
+        with (
+            written_aside(self.path(part)) as file,
+            pa.ipc.new_file(file, table.schema) as writer,
+        ):
+            writer.write_table(table)
 
     def read(self, part: int) -> pa.Table:
         """Return a part, mapped into memory."""

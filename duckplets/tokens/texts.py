@@ -27,8 +27,6 @@ from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.quality.texts import combined, joined, portions
 from duckplets.serving.snapshot import CorpusState
 
-__all__ = ["SplitTexts", "TextBlock", "plain"]
-
 # Bytes and records that are read at once, and of those what is encoded at once; one text may be
 # longer. DuckDB looks through 122,880 rows at least, however few are asked for.
 _READ = 8 << 20, 1 << 16

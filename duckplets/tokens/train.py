@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from duckplets.base.progress import Progress
     from duckplets.db.database import Database
 
-__all__ = ["SPECIAL", "TokenizerReport", "train_tokenizer"]
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _VOCAB, _MERGES = "tokenizer-vocab.json", "tokenizer-merges.txt"

@@ -29,8 +29,6 @@ from duckplets.tokens.manifest import MANIFEST, STATE, ShardEntry, read_state
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.write import Shard, ShardForm, digest_of, write_shard
 
-__all__ = ["SPOOL", "Outbox", "Sent", "outbox_of"]
-
 log = logging.getLogger("duckplets")
 
 SPOOL = ".spool"

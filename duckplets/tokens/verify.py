@@ -23,7 +23,6 @@ from duckplets.tokens.mixtures import load_mixture
 if TYPE_CHECKING:
     from duckplets.base.progress import Progress
 
-__all__ = ["VerifyReport", "verify"]
 
 _THREADS = 2
 _ENDINGS = (".parquet", ".tsv")

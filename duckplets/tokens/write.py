@@ -24,17 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
-from duckplets.base.atomic import aside_of, remove
+from duckplets.base.atomic import written_aside
 from duckplets.base.names import inside
 from duckplets.errors import ShardError
 from duckplets.order.permute import key, shuffled
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
 
-__all__ = ["Shard", "ShardForm", "digest_of", "plan", "writable", "write_shard"]
-
 BYTES = 4  # of a token, by which the size of a shard is counted
-_STEP = 1 << 22
 # Tokens of a row group and of what is read at once for several, with their texts: about.
 _GROUP, _SLAB = 4 << 20, 8 << 20
 
@@ -270,16 +267,8 @@ class _Hashed(io.RawIOBase):
 @contextmanager
 def _written(path: Path) -> Iterator[_Hashed]:
     """Yield a file that has its name when it is whole."""
-    aside = aside_of(path)
-    try:
-        with aside.open("wb") as file:
-            hashed = _Hashed(file)
-            yield hashed
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-    finally:
-        remove(aside)
+    with written_aside(path) as file:
+        yield _Hashed(file)
 
 
 def _summarise(rows: pa.Table, back: Integers, first: int, file: _Hashed) -> None:
@@ -323,17 +312,7 @@ def _table(rows: pa.Table, shard: Shard, form: ShardForm, schema: pa.Schema) -> 
     return pa.table(columns, schema=schema)
 
 
-def digest_of(path: Path, advance: Any = None) -> str:
-    """Return the SHA-256 of a file.
-
-    Args:
-        path: The file.
-        advance: Called with the bytes of each step.
-    """
-    digest, buffer = hashlib.sha256(), bytearray(_STEP)
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file."""
     with path.open("rb", buffering=0) as file:
-        while size := file.readinto(buffer):
-            digest.update(memoryview(buffer)[:size])
-            if advance is not None:
-                advance(size)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

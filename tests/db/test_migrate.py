@@ -202,7 +202,7 @@ def test_creating_does_not_overwrite_a_file_that_came_meanwhile(
         other = Database.open(path)
         really_migrate(other, kind)
         other.close()
-        values = "1, 'default', NULL, 'texts', 1, 1, 1, 1, 0, now()::TIMESTAMP, '{}'"
+        values = "1, 'default', NULL, 'texts', 1, 1, 1, 1, 0, now()::TIMESTAMP, [], '{}'"
         done(path, f"INSERT INTO saves VALUES ({values})")
         return names
 

@@ -16,7 +16,7 @@ from effort import often
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.runs.losses import Losses
+from duckplets.runs.metrics import Losses
 
 Rows = dict[tuple[int, str], float]
 SOURCES = ("a", "b", "c")

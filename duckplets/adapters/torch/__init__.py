@@ -21,8 +21,7 @@ from weakref import ReferenceType, ref
 from duckplets.corpus.corpus import Corpus
 from duckplets.errors import DuckpletsError, ExtensionError, SamplerError
 from duckplets.order.mixture import Mixture
-from duckplets.runs.losses import Losses, checked_losses
-from duckplets.runs.metrics import mean_by_source
+from duckplets.runs.metrics import Losses, checked_losses, mean_by_source
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import check_overrides
 from duckplets.tokens.dataset import TokenShards
