@@ -193,7 +193,7 @@ class Losses:
         each = told.filter(found).group_by(SCHEMA.names[:2], use_threads=False)
         last = each.aggregate([("loss", "last")])  # of what was reported again the last counts
         return last.rename_columns(SCHEMA.names).sort_by(
-            [(n, "ascending") for n in SCHEMA.names[:2]]
+            [("step", "ascending"), ("source", "ascending")]
         )
 
 
