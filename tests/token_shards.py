@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from duckplets.tokens.documents import fingerprint_of
 from duckplets.tokens.manifest import (
     ShardEntry,
     ShardManifest,
     TokenizerEntry,
     TsvEntry,
     buckets_of,
-    fingerprint_of,
     shard_id,
     shard_path,
 )
