@@ -55,7 +55,7 @@ from duckplets.runs.state import behind, unsavable
 from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
-from duckplets.samples.prefixes.prefixing import Prefixes
+from duckplets.samples.prefixes import Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors, checked_missing, pinned
 from duckplets.serving.segments import Contents

@@ -30,7 +30,7 @@ from duckplets.samples.candidates import Candidates
 from duckplets.samples.negatives import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
 from duckplets.samples.plan import SINGLE
 from duckplets.samples.planned import Plan, without_negative
-from duckplets.samples.prefixes.prefixing import Prefixed, nothing
+from duckplets.samples.prefixes import Prefixed, nothing
 from duckplets.samples.stream import Stream
 from duckplets.serving.texts import ChunkTexts
 

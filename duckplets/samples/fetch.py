@@ -13,7 +13,6 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.artifacts.folder import damaged
 from duckplets.base.arrays import Integers
@@ -25,7 +24,7 @@ from duckplets.samples.batch import Block, GatheredColumn, GatheredTexts, SlotTe
 from duckplets.samples.columns import Samples, fallbacks, known_columns, slot_names
 from duckplets.samples.expectation import mean_tokens
 from duckplets.samples.planned import Plan
-from duckplets.samples.prefixes.prefixing import Prefixed, Prefixes
+from duckplets.samples.prefixes import Prefixed, Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors
 from duckplets.serving.snapshot import MANIFEST, is_of, sound
@@ -100,16 +99,14 @@ class Fetcher:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         keys = np.concatenate(plan.chunks)
         order = np.arange(len(keys), dtype=np.int64)
-        prefixed, parsed = self._prefixed(plan, keys), None
+        prefixed = parsed = None
         with self._lock:  # refuses a forked process, as reading from the corpus does
             texts: GatheredTexts = self._texts.spans(keys)
             if self.parse is not None:
                 parsed = self.parse(self._database, texts.take(order))
                 texts = parsed[self.slots[0]]
-        if prefixed is not None:
-            bare = texts.take(order)
-            lines = pc.binary_join_element_wise(prefixed.lines, bare, "\n")
-            texts = prefixed.fitted(order, pc.coalesce(lines, bare))
+        if self._prefixes is not None and len(plan):
+            texts, prefixed = self._prefixed(self._prefixes, plan, keys, texts.take(order))
         samples = self._samples(plan, prefixed, parsed)
         columns: dict[str, pa.Array | GatheredColumn] = {
             name: _as_array(make(samples)) for name, make in self._made.items() if make
@@ -194,14 +191,14 @@ class Fetcher:
                 found[f"{slot}_{name}"] = samples.of_slot(samples.details[name], number)
         return pa.table({name: _as_array(values) for name, values in found.items()})
 
-    def _prefixed(self, plan: Plan, keys: Integers) -> Prefixed | None:
-        """Return what stands before the texts of all slots."""
-        if self._prefixes is None or len(plan) == 0:
-            return None
+    def _prefixed(
+        self, prefixes: Prefixes, plan: Plan, keys: Integers, texts: pa.Array
+    ) -> tuple[pa.Array, Prefixed]:
+        """Return the texts of all slots with what stands before them, and that."""
+        positions, meta = plan.positions, self._shows_meta
         columns = self._texts.columns(["record_key", "tokens"], keys)
         with self._lock:
-            of = self._prefixes.of
-            return of(self._database, plan.positions, meta=self._shows_meta, **columns)
+            return prefixes.before(self._database, positions, texts, meta=meta, **columns)
 
     def _look_up(self, samples: Samples) -> pa.Table:
         """Return the details of chunks, or of the records of conversations, slot by slot."""

@@ -1,27 +1,24 @@
--- name: parsed
--- Definitions of prefixes (Arrow written: number, definition) as nested lists.
--- Rows: in the order of written.
+-- name: definitions
+-- Definitions of prefixes as nested lists: those that are given (Arrow written: number, definition),
+-- then those of records that have one of their own (Arrow wanted: record_key).
+-- Rows: by number, then by record_key.
+WITH definitions AS (
+    SELECT false AS own, number, definition
+    FROM written
+    UNION ALL
+    SELECT true AS own, wanted.record_key AS number, record_prefixes.definition
+    FROM wanted
+    JOIN record_prefixes ON record_prefixes.record_key = wanted.record_key
+)
+
 SELECT
     from_json(
         definition,
         '{"probability": "DOUBLE", "variants": [[{"key": "VARCHAR", "values": ["VARCHAR"],
         "presence": "DOUBLE", "column": "VARCHAR"}]]}'
     ) AS prefix
-FROM written
-ORDER BY number
-
--- name: own
--- The prefixes of records of their own (Arrow wanted: record_key), as nested lists.
--- Rows: by record_key.
-SELECT
-    from_json(
-        record_prefixes.definition,
-        '{"probability": "DOUBLE", "variants": [[{"key": "VARCHAR", "values": ["VARCHAR"],
-        "presence": "DOUBLE", "column": "VARCHAR"}]]}'
-    ) AS prefix
-FROM wanted
-JOIN record_prefixes ON record_prefixes.record_key = wanted.record_key
-ORDER BY wanted.record_key
+FROM definitions
+ORDER BY own, number
 
 -- name: holders
 -- The source of every record, and whether it has a prefix of its own.
@@ -37,7 +34,10 @@ FROM records
 -- Rows: by record_key.
 SELECT
     sources.name AS source,
-    records.date,
+    CASE
+        WHEN records.date BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'
+            THEN records.date::VARCHAR
+    END AS date,
     records.group_key AS "group",
     records.taxonomy,
     records.trust::VARCHAR AS trust

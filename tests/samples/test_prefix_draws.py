@@ -325,7 +325,7 @@ def test_how_columns_are_read_does_not_show(
 
     set_source(corpus, Prefix(0.7, [NAMES.variants[0], VARIED.variants[0]]))
     kept = drawn()
-    monkeypatch.setattr("duckplets.samples.prefixes.values._MOST_VALUES", 0)
+    monkeypatch.setattr("duckplets.samples.prefixes._MOST_VALUES", 0)
     assert drawn() == kept
     # The same once more, of every record by itself, beside columns that others show.
     own = Prefix(0.7, [NAMES.variants[0], VARIED.variants[0]])

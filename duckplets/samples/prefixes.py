@@ -1,0 +1,394 @@
+"""Show metadata before texts: draw the line of each text of a block, and cut what grows too long.
+
+    record of a chunk ─holders→ definition ─position, slot→ line ─line, newline, text→ in a window
+
+Opened only where the version of a run has prefixes, so that other runs pay nothing. Definitions are
+flat arrays. Whether there is a line, which variant, which fields, which rendering of each and their
+order are hashes, each of a key of its own with the position and the slot, for all texts of a block
+at once. What a record has of its own is read for each block; columns with few different values are
+read once for all records. What a user writes is in ``duckplets.text.prefix``.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.arrays import Flags, Integers, Integers32, Words
+from duckplets.db.queries import query
+from duckplets.errors import DamagedFileError
+from duckplets.ingest.chunks import current_chunking
+from duckplets.order.permute import below, hashed, key
+from duckplets.text.chunking import Chunking
+from duckplets.text.prefix import date_renderings, meta_key
+from duckplets.text.windows import windows
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+META_TYPE = pa.map_(pa.string(), pa.list_(pa.string()))
+_NONE, _OWN = -1, -2  # in place of the number of a definition
+_MOST_VALUES = 100_000  # of a column that is kept for all records
+_MOST_CHARACTERS = 16 << 20
+
+
+# -- definitions ----------------------------------------------------------------------------------
+
+
+class Catalog(NamedTuple):
+    """Definitions of prefixes; each list is given by where it starts in the next array."""
+
+    prefixes: pa.Array  # nested, as they were read
+    probabilities: Words  # in parts of 2^53, as are presences
+    variants: Integers  # first variant of every definition, and the end of the last
+    fields: Integers  # first field of every variant, and the end of the last
+    keys: pa.Array  # of every field
+    presences: Words
+    columns: Integers  # place in ``names`` of the column of every field, or -1
+    values: Integers  # first value of every field, and the end of the last
+    texts: pa.Array  # the values
+    names: list[str]  # columns of records
+
+
+def _catalog(database: Database, given: Sequence[str], records: Integers) -> Catalog:
+    """Return definitions that are given as JSON, then those of records that have their own."""
+    written = {"number": np.arange(len(given)), "definition": pa.array(given, pa.string())}
+    wanted = {"record_key": records}
+    with database.registered(written=pa.table(written), wanted=pa.table(wanted)):
+        prefixes = database.table("samples/prefixes/definitions")["prefix"].combine_chunks()
+    variants, in_variants = _list(pc.struct_field(prefixes, "variants"))
+    fields, members = _list(in_variants)
+    values, texts = _list(pc.struct_field(members, "values"))
+    keys, presences = (pc.struct_field(members, name) for name in ("key", "presence"))
+    columns = pc.struct_field(members, "column").dictionary_encode()
+    probabilities = pc.struct_field(prefixes, "probability")
+    needed = (prefixes, probabilities, keys, presences)
+    if any(array.null_count for array in needed) or not np.diff(variants).all():
+        raise DamagedFileError(
+            "table record_prefixes: a definition is damaged: it has no probability, no variant, or "
+            "a field without key or presence. Put an earlier copy of the file in its place"
+        )
+    numbers = columns.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return Catalog(
+        prefixes,
+        _parts(probabilities),
+        variants,
+        fields,
+        keys,
+        _parts(presences),
+        numbers,
+        values,
+        texts,
+        columns.dictionary.to_pylist(),
+    )
+
+
+def _list(lists: pa.Array) -> tuple[Integers, pa.Array]:
+    """Return where every list starts among all elements, and the elements."""
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), lists.flatten()
+
+
+def _parts(probabilities: pa.Array) -> Words:
+    """Return probabilities in parts of 2^53, which is exact."""
+    words: Words = (probabilities.to_numpy(zero_copy_only=False) * float(1 << 53)).astype(np.uint64)
+    return words
+
+
+def _happens(words: Words, parts: Words) -> Flags:
+    """Return whether hashes fall below probabilities: never for 0, always for 1."""
+    return (words >> np.uint64(11)) < parts
+
+
+# -- values of columns ----------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    """A column of records: of each which of the values it has, and their renderings."""
+
+    codes: Integers32
+    lists: pa.ListArray
+
+    def of(self, records: Integers) -> Column:
+        """Return that of some records."""
+        return Column(self.codes[records], self.lists)
+
+
+def _whole_column(database: Database, name: str) -> Column | None:
+    """Read a column of all records, by their keys; None if it has too many values for that."""
+    if name == "taxonomy":
+        return None
+    keys, parts, seen = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], dict[str, int]()
+    where = {"column": name, "key": meta_key(name) or ""}
+    for batch in database.stream(query("samples/prefixes/values"), where):
+        part = batch["value"].dictionary_encode()
+        codes = [seen.setdefault(text, len(seen)) for text in part.dictionary.to_pylist()]
+        if len(seen) > _MOST_VALUES or sum(map(len, seen)) > _MOST_CHARACTERS:
+            return None
+        keys.append(batch["record_key"].to_numpy())
+        parts.append(np.array([*codes, -1], np.int32)[part.indices.fill_null(-1).to_numpy()])
+    found = np.concatenate(keys)
+    of_records = np.full(int(found.max(initial=0)) + 1, -1, np.int32)
+    of_records[found] = np.concatenate(parts)
+    return Column(of_records, _lists(name, [*seen, None]))  # the last is of those without any
+
+
+def _columns(database: Database, records: Integers, names: Sequence[str]) -> dict[str, Column]:
+    """Read columns of some records."""
+    keys, rows = np.unique(records, return_inverse=True)
+    keys_of_meta = {name: of for name in names if (of := meta_key(name)) is not None}
+    with database.registered(wanted=pa.table({"record_key": keys})):
+        table = database.table("samples/prefixes/columns")
+        if keys_of_meta:
+            meta = database.table("samples/prefixes/meta")["meta"].combine_chunks()
+    values = {name: pc.map_lookup(meta, of, "first") for name, of in keys_of_meta.items()}
+    values |= {name: table[name] for name in names if name not in keys_of_meta}
+    return {n: Column(rows.astype(np.int32), _lists(n, of.to_pylist())) for n, of in values.items()}
+
+
+def _lists(name: str, values: Iterable[Any]) -> pa.ListArray:
+    return pa.array([_renderings(name, value) for value in values], pa.list_(pa.string()))
+
+
+def _renderings(name: str, value: Any) -> list[str]:
+    """Return a value of a column as a prefix may show it: on one line; nothing if it is empty."""
+    if name == "date":
+        return _dates(value) if value else []
+    plain = (" ".join(text.split()) for text in (value if name == "taxonomy" else [value]) if text)
+    return [text for text in plain if text]
+
+
+@lru_cache(maxsize=_MOST_VALUES)  # making them takes longer than all the rest
+def _dates(date: str) -> list[str]:
+    return date_renderings(datetime.date.fromisoformat(date))
+
+
+# -- lines ----------------------------------------------------------------------------------------
+
+
+class Prefixed(NamedTuple):
+    """What stands before the texts of a block."""
+
+    lines: pa.Array  # null for nothing
+    meta: pa.Array | None  # declared keys and values of each text; None unless asked for
+
+
+def nothing(size: int, *, meta: bool) -> Prefixed:
+    """Return the prefixes of so many texts without any."""
+    return Prefixed(pa.nulls(size, pa.string()), pa.array([[]] * size, META_TYPE) if meta else None)
+
+
+class Prefixes:
+    """The prefixes of one run.
+
+    Args:
+        database: The corpus.
+        sources: Id and prefix, as JSON, of every source that has one.
+        seed: Of the run.
+    """
+
+    def __init__(self, database: Database, sources: Sequence[tuple[int, str]], seed: int) -> None:
+        names = ("shown", "variant", "presence", "rendering", "order")
+        self._keys = {name: key(seed, "prefix", name) for name in names}
+        self._given = [definition for _, definition in sources]
+        self._catalog = _catalog(database, self._given, np.zeros(0, np.int64))
+        self._by_record = _by_record(database, [source for source, _ in sources])
+        self._columns = {name: _whole_column(database, name) for name in self._catalog.names}
+        self._chunking = current_chunking(database)
+
+    def before(
+        self,
+        database: Database,
+        positions: Integers,
+        texts: pa.Array,
+        *,
+        record_key: Integers,
+        tokens: Integers,
+        meta: bool,
+    ) -> tuple[pa.Array, Prefixed]:
+        """Return the texts of a block with their prefixes in front, and these.
+
+        Args:
+            database: The corpus, on the connection to read with.
+            positions: Of the samples.
+            texts: Slot by slot.
+            record_key: Of every text.
+            tokens: Of every text.
+            meta: Whether keys and values are asked for.
+        """
+        which = self._by_record[record_key]
+        having = np.flatnonzero(which != _NONE)
+        catalog, which = self._with_own(database, record_key[having], which[having])
+        slot, sample = np.divmod(having, len(positions))
+        cells = positions[sample] * (len(texts) // len(positions)) + slot
+        words = hashed(self._keys["shown"], cells)
+        shown = np.flatnonzero(_happens(words, catalog.probabilities[which]))
+        declared = None
+        if meta:
+            columns = self._values(database, record_key[having], catalog.names)
+            declared = _spread(_declared(catalog, which, columns), having, len(texts), [])
+        columns = self._values(database, record_key[having[shown]], catalog.names)
+        drawn = self._lines(catalog, which[shown], cells[shown], columns)
+        lines = _spread(drawn, having[shown], len(texts), None)
+        texts, lines = _fitted(texts, lines, tokens, self._chunking)
+        return texts, Prefixed(lines, declared)
+
+    def _with_own(
+        self, database: Database, records: Integers, which: Integers32
+    ) -> tuple[Catalog, Integers32]:
+        """Add the definitions of records that have one of their own."""
+        own = which == _OWN
+        if not own.any():
+            return self._catalog, which
+        keys, inverse = np.unique(records[own], return_inverse=True)
+        which[own] = len(self._given) + inverse
+        return _catalog(database, self._given, keys), which
+
+    def _values(
+        self, database: Database, records: Integers, names: Sequence[str]
+    ) -> dict[str, Column]:
+        """Return columns of some records, in the order of their names."""
+        whole = {name: self._columns.get(name) for name in names}
+        others = [name for name, column in whole.items() if column is None]
+        read = _columns(database, records, others) if others else {}
+        return {n: column.of(records) if column else read[n] for n, column in whole.items()}
+
+    def _lines(
+        self, catalog: Catalog, which: Integers32, cells: Integers, columns: dict[str, Column]
+    ) -> pa.Array:
+        """Return the line of each of some texts; null where all fields are absent."""
+        first = catalog.variants[which]
+        words = hashed(self._keys["variant"], cells)
+        variant = first + below(words, catalog.variants[which + 1] - first)
+        first, end = catalog.fields[variant], catalog.fields[variant + 1]
+        found = [(np.zeros(0, np.int64),) * 4]
+        for number in range(int((end - first).max(initial=0))):
+            text = np.flatnonzero(first + number < end)
+            field = first[text] + number
+            start, count = _values_of(catalog, field, text, columns)
+            words = hashed(self._keys["presence"], cells[text], number)
+            there = np.flatnonzero(_happens(words, catalog.presences[field]) & (count > 0))
+            text, field, cell = text[there], field[there], cells[text[there]]
+            drawn = below(hashed(self._keys["rendering"], cell, number), count[there])
+            order = hashed(self._keys["order"], cell, number)
+            found.append((text, order.view(np.int64), field, start[there] + drawn))
+        text, order, field, value = map(np.concatenate, zip(*found, strict=True))
+        at = np.lexsort((order.view(np.uint64), text))
+        texts = pa.chunked_array([catalog.texts, *(of.lists.values for of in columns.values())])
+        shown = catalog.keys.take(field[at]), texts.combine_chunks().take(value[at])
+        fields = pc.binary_join_element_wise(*shown, "=")
+        counts = np.bincount(text, minlength=len(cells))
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        bodies = pc.binary_join(pa.ListArray.from_arrays(starts, fields), " | ")
+        lines = pc.binary_join_element_wise("meta: ", bodies, "")
+        return pc.if_else(counts > 0, lines, None)
+
+
+def _values_of(
+    catalog: Catalog, fields: Integers, texts: Integers, columns: dict[str, Column]
+) -> tuple[Integers, Integers]:
+    """Return where the values of a field of each text begin among all, and how many there are."""
+    start = catalog.values[fields]
+    count = catalog.values[fields + 1] - start
+    base = len(catalog.texts)
+    for number, (codes, lists) in enumerate(columns.values()):
+        at = np.flatnonzero(catalog.columns[fields] == number)
+        starts, code = lists.offsets.to_numpy(), codes[texts[at]]  # the last code may be -1
+        start[at] = base + starts[:-1][code]
+        count[at] = np.diff(starts)[code]
+        base += len(lists.values)
+    return start, count
+
+
+def _declared(catalog: Catalog, which: Integers32, columns: dict[str, Column]) -> pa.Array:
+    """Return all keys of each text's definition with all their values."""
+    definitions = {n: catalog.prefixes[n].as_py()["variants"] for n in np.unique(which).tolist()}
+    lists = [of.lists.to_pylist() for of in columns.values()]
+    known: dict[tuple[int, ...], list[tuple[str, list[str]]]] = {}
+    found = []
+    for cell in zip(which.tolist(), *(of.codes.tolist() for of in columns.values()), strict=True):
+        if cell not in known:
+            values = {n: of[code] for n, of, code in zip(columns, lists, cell[1:], strict=True)}
+            merged: dict[str, dict[str, None]] = {}
+            for field in chain(*definitions[cell[0]]):
+                texts = field["values"] if field["column"] is None else values[field["column"]]
+                merged.setdefault(field["key"], {}).update(dict.fromkeys(texts))
+            known[cell] = [(name, [*texts]) for name, texts in merged.items() if texts]
+        found.append(known[cell])
+    return pa.array(found, META_TYPE)
+
+
+def _spread(values: pa.Array, places: Integers, size: int, other: list[Any] | None) -> pa.Array:
+    """Return values at their places among so many, and another elsewhere."""
+    at = np.full(size, len(values), np.int64)
+    at[places] = np.arange(len(places))
+    return pa.concat_arrays([values, pa.array([other], values.type)]).take(pa.array(at))
+
+
+def _by_record(database: Database, sources: Sequence[int]) -> Integers32:
+    """Return the number of the definition of every record, by its key."""
+    rows = database.table("samples/prefixes/holders")
+    keys, of = rows["record_key"].to_numpy(), rows["source_id"].to_numpy()
+    numbers = np.full(int(of.max(initial=max(sources, default=0))) + 1, _NONE, np.int32)
+    numbers[list(sources)] = np.arange(len(sources))
+    found = np.full(int(keys.max(initial=0)) + 1, _NONE, np.int32)
+    own = rows["own"].combine_chunks().to_numpy(zero_copy_only=False)
+    found[keys] = np.where(own, _OWN, numbers[of])
+    return found
+
+
+# -- what fits into a window ----------------------------------------------------------------------
+
+
+def _fitted(
+    texts: pa.Array, lines: pa.Array, tokens: Integers, chunking: Chunking
+) -> tuple[pa.Array, pa.Array]:
+    """Put lines before texts, and cut what is too long: also a line, if need be.
+
+    A line has no more words than half its bytes, and no more tokens than bytes. The tokens of both
+    together are not those of each: a tokenizer file may cut anew where they meet, so whatever
+    comes within a quarter of the limit (and 16 tokens) is counted as it is served.
+    """
+    whole = pc.binary_join_element_wise(lines, texts, "\n", null_handling="skip")
+    size = pc.binary_length(lines).fill_null(0).to_numpy(zero_copy_only=False)
+    most = tokens + (size + 1) // 2
+    if chunking.tokenizer is not None:
+        most = tokens * 5 // 4 + 16 + size
+    there = np.flatnonzero((size > 0) & (most > chunking.max_tokens))
+    if len(there) == 0:
+        return whole, lines
+    mask = np.zeros(len(texts), dtype=bool)
+    mask[there] = True
+    cut, shown = _cut(whole.take(pa.array(there)), chunking), lines.take(pa.array(there))
+    shown = pc.if_else(pc.less(pc.binary_length(cut), pc.binary_length(shown)), cut, shown)
+    return pc.replace_with_mask(whole, mask, cut), pc.replace_with_mask(lines, mask, shown)
+
+
+def _cut(texts: pa.Array, chunking: Chunking) -> pa.Array:
+    """Cut what is too long after the last token that fits.
+
+    What was cut is counted again, and cut further while it is too long: a tokenizer file may find
+    other tokens in it.
+    """
+    single = replace(chunking, overlap=(0,), summary_tokens=0)
+    kept, rows = texts.to_pylist(), np.arange(len(texts))
+    for limit in range(single.max_tokens, -1, -1):
+        now = pa.array([kept[row] for row in rows.tolist()], pa.string())
+        rows = rows[windows(now, single)[0] > single.max_tokens]
+        if len(rows) == 0:
+            break
+        part = texts.take(pa.array(rows))
+        found = windows(part, replace(single, max_tokens=max(limit, 1)))[1]
+        first = np.searchsorted(found.section, np.arange(len(rows)))
+        ends = (found.start[first] + found.length[first]).tolist()
+        for row, text, end in zip(rows.tolist(), part.to_pylist(), ends, strict=True):
+            kept[row] = text[:end] if limit else ""
+    return pa.array(kept, texts.type)
