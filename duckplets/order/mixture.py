@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import pairwise
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
@@ -201,12 +202,15 @@ class Mixture:
         And of all whose anchors count for the shares of the others. ``events``: weights that were
         set during the run.
         """
-        given: list[Mapping[str, Weight]] = [event.weights for event in events.values()]
+        given: list[Mapping[str, Weight]] = list(map(attrgetter("weights"), events.values()))
         if isinstance(self.weights, str):
             given.append(self.declared(sources))
         for change in self.changes(sources):
             given += [change.weights, change.target or {}]
-        return {name for weights in given for name, weight in weights.items() if weight > 0}
+        found = set[str]()
+        for weights in given:
+            found.update(name for name, weight in weights.items() if weight > 0)
+        return found
 
     def without(self, names: Collection[str]) -> Mixture:
         """Return the mixture in which some sources are never drawn."""

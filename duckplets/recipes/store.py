@@ -184,15 +184,18 @@ def resolve(
     long_sections: bool = True,
     preset: Preset | None = None,
     also: Sequence[Recipe] = (),
+    sources: Mapping[str, SourceDefaults] | None = None,
 ) -> list[SourceRecipes]:
     """Return the recipes of every source of a version, by name of the source.
 
     ``also`` may be named where they are not stored any more. Defaults are those of the preset.
+    ``sources`` are those of the version, where they are known already.
 
     Raises:
         RecipeError: An unknown or repeated name, or none of the needed kind.
     """
-    sources, known = sources_of(database, version), stored(database)
+    sources = sources_of(database, version) if sources is None else sources
+    known = stored(database)
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]
     if given:  # only then are the defaults needed, whose conditions take a while to parse
         chosen = _named(given, [*also, *known, *_defaults(sources, preset)]) or chosen

@@ -366,8 +366,10 @@ def oddities(planner: Planner) -> Iterator[str]:
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
     """Yield which sources a mixture leaves out, for it does not name them."""
+    if isinstance(mixture.weights, str) or mixture.omitted:
+        return
     left = [repr(name) for name in sources if name not in mixture.named]
-    if left and not (isinstance(mixture.weights, str) or mixture.omitted):
+    if left:
         yield (
             f"the mixture does not name {listed(left, NAMES)}: nothing is drawn from there; "
             f"omitted=1 gives sources that it does not name a weight"

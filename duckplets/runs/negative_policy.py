@@ -109,14 +109,16 @@ def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, floa
     return settings.by if is_open(of_run) else None
 
 
-def notes(database: Database, settings: RunSettings, needed: Collection[str]) -> list[str]:
+def notes(database: Database, settings: RunSettings) -> list[str]:
     """Return what a user may not expect of a new run that asks for mined negatives.
 
     Raises:
         StateMismatchError: No recipe has any.
     """
+    if not wants_mined(settings.by):
+        return []
     of_open: dict[str, list[str]] = defaultdict(list)
-    mined = False
+    needed, mined = settings.mixture.drawn(settings.sources), False
     for source, recipes in drawn_by(settings).items():
         for recipe in recipes:
             mined |= isinstance(recipe, TripletRecipe) and recipe.mined
@@ -157,15 +159,15 @@ def pins(
     database: Database,
     settings: RunSettings,
     drawn: Drawn,
-    needed: Collection[str],
+    needed: Collection[str] | None = None,
     *,
     allow_stale: bool,
     instead: str = "",
 ) -> Candidates:
     """Return the number and digest of the mining of every mined recipe, by source.
 
-    Of sources that are not ``needed`` what is missing or stale is left out. ``instead`` is what
-    else can be done about stale ones than to mine again, for the error.
+    Of sources that are not ``needed``, which are those that the mixture draws from, what is missing
+    or stale is left out. ``instead`` is what else can be done about stale ones than to mine again.
 
     Raises:
         StateMismatchError: Negatives were not mined, or are stale.
@@ -186,6 +188,8 @@ def pins(
                     instead=instead,
                 )
             except StateMismatchError:
+                if needed is None:
+                    needed = settings.mixture.drawn(settings.sources)
                 if source in needed:
                     raise
                 continue

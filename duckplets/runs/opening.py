@@ -28,7 +28,7 @@ from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
 from duckplets.runs import labelled_pairs, messages, negative_policy, state, versions
-from duckplets.runs.default_mixture import Shares, shares
+from duckplets.runs.default_mixture import shares
 from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import (
@@ -102,11 +102,13 @@ def open_run(
     if given is not None and given.omitted is None and preset == "crate":
         given = replace(given, omitted=1.0)
     usual = Mixture("equal" if preset == "crate" else "proportional")
+    deal = partial(shares, database, split=split, version=version, usual=usual)
 
     if kind == "messages":
         if recipes is not None:
             raise SamplerError("recipes: messages have none; leave it out")
         resolved = messages.resolve(database, given or Mixture(), version)
+        found = {of_source.source: found[of_source.source] for of_source in resolved}
     else:
         resolved = recipe_store.resolve(
             database,
@@ -117,31 +119,34 @@ def open_run(
             preset=preset,
             max_tokens=chunking["max_tokens"],
             long_sections=long_sections,
+            sources=found,
         )
     if not resolved:
         raise EmptyPoolError(
             f"{database.path} has no sources; ingest some text first: duckplets ingest "
             f"{database.path} FILE"
         )
-
-    def dealt() -> Shares:
-        """Return how the sources are drawn that have recipes."""
-        sources = {of_source.source: found[of_source.source] for of_source in resolved}
-        if given is not None:
-            given.check([*sources])
-        return shares(database, given, sources, split=split, version=version, usual=usual)
-
+    if given is not None:
+        given.check([*found])
+    mixed = deal(given, found)
     if kind == "pairs":
         if run["pairs"] is None:
-            drawn = dealt().mixture.drawn([*found])
+            drawn = mixed.mixture.drawn([*found])
             run["pairs"] = labelled_pairs.which_pairs(database, drawn, version)
         if run["pairs"] == "labelled":
             labelled_pairs.check_labelled(database, run | {"version": version}, given, found)
             resolved = labelled_pairs.labelled(database, resolved, version)
-            given = given and given.of_known({of_source.source for of_source in resolved})
-    mixed = dealt()
-    sources = sorted(of_source.source for of_source in resolved)
-    if mixed.mixture is not given:
+            found = {of_source.source: found[of_source.source] for of_source in resolved}
+            given = given and given.of_known(found)
+            mixed = deal(given, found)
+    by_source: dict[str, Sequence[Recipe]] = {}
+    optional: dict[str, list[str]] = {}
+    for of_source in resolved:
+        by_source[of_source.source] = of_source.recipes
+        if of_source.optional:
+            optional[of_source.source] = sorted(of_source.optional)
+    sources = sorted(by_source)
+    if mixed.mixture is not usual:
         mixed.mixture.check(sources)
     notes += [*mixed.notes, *omitted(mixed.mixture, sources)]
     rejected = kind == "messages" and messages.has_pairs(database, sources, version)
@@ -149,8 +154,8 @@ def open_run(
     columns = checked_columns(columns, kind, run["negatives"], padded=padded, rejected=rejected)
     settings = RunSettings(
         **run,
-        recipes={of_source.source: of_source.recipes for of_source in resolved},
-        optional={s.source: sorted(s.optional) for s in resolved if s.optional},
+        recipes=by_source,
+        optional=optional,
         sources=sources,
         mixture=mixed.mixture,
         columns=columns,
@@ -163,19 +168,16 @@ def open_run(
         index=mixed.index,
     )
     if kind not in SINGLE:
-        needed = mixed.mixture.drawn(sources)
-        drawn_by = negative_policy.with_mined(database, settings, settings.recipes)
+        drawn_by = negative_policy.with_mined(database, settings, by_source)
         stale = bool(allow_stale)
         pins = negative_policy.pins(
-            database, settings, drawn_by, needed, allow_stale=stale, instead=_INSTEAD
+            database, settings, drawn_by, allow_stale=stale, instead=_INSTEAD
         )
-        settings = replace(settings, candidates=pins) if pins else settings
-        if negative_policy.wants_mined(settings.by):
-            notes += negative_policy.notes(database, settings, needed)
-    of_recipes = (
-        {recipe.name for of in settings.recipes.values() for recipe in of} if recipes else ()
-    )
-    named = Named(empty, given.named if given else (), of_recipes)
+        settings = replace(settings, candidates=pins)
+        if settings.by is not None:
+            notes += negative_policy.notes(database, settings)
+    names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
+    named = Named(empty, given.named if given else (), names)
     return _opened(database, settings, {}, state_path, notes, named=named, snapshot=snapshot)
 
 

@@ -58,12 +58,17 @@ class Left(NamedTuple):
     why: str
 
 
+class FoundPool(NamedTuple):
+    """A pool with the mined negatives that its anchors draw; or why it has no anchor."""
+
+    pool: Pool | None
+    candidates: Candidates | None = None
+    empty: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class KeptPool:
-    """A pool as a snapshot keeps it: the parts of ``Pool``, with the mined ones its anchors draw.
-
-    Of one without an anchor ``empty`` says why.
-    """
+    """A pool as a snapshot keeps it: the parts of ``Pool`` and of ``FoundPool``."""
 
     empty: str | None = None
     anchors: Anchors | None = None
@@ -74,6 +79,19 @@ class KeptPool:
     short: Flags | None = None
     labels: Floats | None = None
     candidates: Candidates | None = None
+
+    @classmethod
+    def of(cls, found: FoundPool) -> KeptPool:
+        """Return what is kept of a pool."""
+        parts = {} if found.pool is None else {n: getattr(found.pool, n) for n in _PARTS}
+        return cls(found.empty, candidates=found.candidates, **parts)
+
+    def found(self, compiled: CompiledPool) -> FoundPool:
+        """Return the pool that is kept."""
+        if self.anchors is None:
+            return FoundPool(None, empty=self.empty)
+        parts: dict[str, Any] = {name: getattr(self, name) for name in _PARTS}
+        return FoundPool(Pool(compiled, **parts), self.candidates)
 
 
 _PARTS = [field.name for field in fields(Pool) if field.name != "compiled"]
@@ -111,31 +129,34 @@ def open_streams(
     listed = _listed(database, settings, sources) if settings.index else {}
     texts = None if vectors is None else vectors.texts
     pools = _pools(database, settings, wanted, listed, snapshot, texts) if wanted else []
-    streams, empty, records = list[Stream](), list[Left](), dict[str, int]()
-    for (compiled, _), kept in zip(wanted, pools, strict=True):
+    streams, empty, told = list[Stream](), list[Left](), set[str]()
+    records: dict[str, int] = {}
+    for (compiled, _), (pool, mined, why) in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
-        if kept.anchors is None:
+        if pool is None:
             if recipe.name not in settings.optional.get(source, []):
-                empty.append(Left(source, recipe, str(kept.empty)))
+                empty.append(Left(source, recipe, str(why)))
+                told.add(source)
             continue
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
         if by_anchors and not records:
             found = counted(database, settings.split, settings.corpus_version)
             records = {name: count for name, (count, _) in found.items()}
             records |= {name: len(keys) for name, keys in listed.items()}
+        is_mixed = isinstance(settings.by, dict)
+        told.add(source)
         streams.append(
             Stream(
                 source,
-                Pool(compiled, **{name: getattr(kept, name) for name in _PARTS}),
+                pool,
                 settings.seed,
                 0 if compiled.is_given else settings.negatives,
-                kept.candidates,
+                mined,
                 of_records=records[source] if by_anchors else None,
-                shares=shares_of(settings, source, recipe.name),
+                shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and kinds.get(source) == "graded",
             )
         )
-    told = {*(stream.source for stream in streams), *(left.source for left in empty)}
     for source in sources:
         if source not in told:
             why = (
@@ -186,22 +207,22 @@ def _pools(
     listed: Keys,
     snapshot: Snapshot | None,
     texts: Words | None,
-) -> list[KeptPool]:
+) -> list[FoundPool]:
     """Return pools, those that a snapshot keeps from there; it keeps the others from now on."""
     if snapshot is None:
         return _read(database, settings, wanted, listed, texts)
     keys = [_key(settings, *of) for of in wanted]
-    found = {key: bundle.get(key, KeptPool) for key, bundle in snapshot.find(keys).items()}
-    missing = {key: of for key, of in zip(keys, wanted, strict=True) if key not in found}
+    kept = {key: bundle.get(key, KeptPool) for key, bundle in snapshot.find(keys).items()}
+    missing = {key: of for key, of in zip(keys, wanted, strict=True) if key not in kept}
     if missing:
         pools = _read(database, settings, [*missing.values()], listed, texts)
-        read = dict(zip(missing, pools, strict=True))
+        read = dict(zip(missing, map(KeptPool.of, pools), strict=True))
         if why := snapshot.keep(settings.corpus_version, read):
             log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
         else:  # from now on they are shared with other processes
             read = {key: of.get(key, KeptPool) for key, of in snapshot.find([*read]).items()}
-        found |= read
-    return [found[key] for key in keys]
+        kept |= read
+    return [kept[key].found(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
 
 
 def _key(settings: RunSettings, pool: CompiledPool, mining: Mining | None) -> str:
@@ -223,39 +244,38 @@ def _read(
     pools: Sequence[tuple[CompiledPool, Mining | None]],
     listed: Keys,
     texts: Words | None,
-) -> list[KeptPool]:
+) -> list[FoundPool]:
     """Read pools from the corpus."""
     if settings.kind == "messages":
         return [_conversations(database, settings, compiled, listed) for compiled, _ in pools]
-    found = []
-    spare = settings.no_duplicates == "negatives"
+    spare, found = settings.no_duplicates == "negatives", []
     with PoolReader(database, [compiled for compiled, _ in pools], texts) as reader:
         for compiled, mining in pools:
             of = listed.get(compiled.parameters["source"])
             try:
                 pool = reader.read(compiled, of, spare=spare)
             except NoAnchorError as error:
-                found.append(KeptPool(empty=str(error)))
+                found.append(FoundPool(None, empty=str(error)))
                 continue
             mined = None
             if mining is not None:
                 scores = needs_scores(settings.columns)
                 mined = candidates.read(database, pool, mining, scores=scores)
-            parts = {name: getattr(pool, name) for name in _PARTS}
-            found.append(KeptPool(candidates=mined, **parts))
+            found.append(FoundPool(pool, mined))
     return found
 
 
 def _conversations(
     database: Database, settings: RunSettings, compiled: CompiledPool, listed: Keys
-) -> KeptPool:
+) -> FoundPool:
     source = compiled.parameters["source"]
     hashed = bool(settings.no_duplicates)
     anchors = messages.anchors(database, compiled, listed.get(source), hashed=hashed)
     if len(anchors):
-        return KeptPool(anchors=anchors)
+        return FoundPool(Pool(compiled, anchors, None, None))
     which = " that its index controls list" if source in listed else ""
-    return KeptPool(f"source {source!r} has no conversation in split {settings.split!r}{which}")
+    why = f"source {source!r} has no conversation in split {settings.split!r}{which}"
+    return FoundPool(None, empty=why)
 
 
 # -- from streams to a planner --------------------------------------------------------------------

@@ -23,7 +23,7 @@ from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import Recipe
 from duckplets.runs.fingerprint import Fingerprint, digest
-from duckplets.runs.negative_policy import By, checked_by, wants_mined
+from duckplets.runs.negative_policy import By, checked_by
 from duckplets.runs.state import Save
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.joined import JoinedSchedule
@@ -125,9 +125,14 @@ class RunSettings:
 
     def plain(self) -> dict[str, Any]:
         """Return the plain values that a state file has of it."""
-        joins = [{**join, "recipes": _definitions(join["recipes"])} for join in self.joins]
-        made = {"recipes": _definitions(self.recipes), "mixture": self.mixture.to_dict()}
-        return {**vars(self), **made, "joins": joins}
+        made: dict[str, Any] = {
+            "recipes": _definitions(self.recipes),
+            "mixture": self.mixture.to_dict(),
+        }
+        if self.joins:
+            of_joins = [{**join, "recipes": _definitions(join["recipes"])} for join in self.joins]
+            made["joins"] = of_joins
+        return {**vars(self), **made}
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
@@ -163,9 +168,9 @@ class RunSettings:
 
         ``batch_size`` is that of all ranks together: so many ranks may share it as divide it.
         """
-        same = ("kind", "split", "seed", "negatives", "swap", "no_duplicates")
-        found: dict[str, Any] = {name: getattr(self, name) for name in same}
-        found["batch_size"] = self.global_batch
+        found: Fingerprint = {"batch_size": self.global_batch}
+        for name in ("kind", "split", "seed", "negatives", "swap", "no_duplicates"):
+            found[name] = getattr(self, name)
         if self.no_duplicates:  # the stretch that the last epoch ends in is arranged up to there
             found["bounds"] = [self.epochs, self.remainder]
         found["corpus_version"] = self.corpus_version
@@ -180,7 +185,7 @@ class RunSettings:
                     for source, recipes in self.candidates.items()
                 }
             )
-        if wants_mined(self.by):
+        if self.by not in (None, "random"):
             found["by"] = self.by
         if self.pairs is not None:
             found["pairs"] = self.pairs
@@ -203,8 +208,10 @@ class RunSettings:
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        declared = self.declared_prefixes or any(join["declared_prefixes"] for join in self.joins)
-        return self.prefixes and bool(declared) and self.kind != "messages"
+        declared = bool(self.declared_prefixes)
+        if self.joins:
+            declared |= any(join["declared_prefixes"] for join in self.joins)
+        return self.prefixes and declared and self.kind != "messages"
 
     @property
     def global_batch(self) -> int:
@@ -245,14 +252,20 @@ class RunSettings:
 
 def _definitions(recipes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return recipes by source as plain values."""
-    every = {id(recipe): recipe for recipe in chain.from_iterable(recipes.values())}
-    plain = {place: r if isinstance(r, dict) else to_dict(r) for place, r in every.items()}
-    return {source: [plain[id(recipe)] for recipe in of] for source, of in recipes.items()}
+    plain: dict[int, Any] = {}  # thousands of sources may have the same few
+    found: dict[str, Any] = {}
+    for source, of in recipes.items():
+        found[source] = []
+        for recipe in of:
+            if id(recipe) not in plain:
+                plain[id(recipe)] = recipe if isinstance(recipe, dict) else to_dict(recipe)
+            found[source].append(plain[id(recipe)])
+    return found
 
 
 def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Sequence[Any]]:
     """Return the recipes of what ``_definitions`` returned."""
-    made: dict[str, Any] = {}  # by definition: thousands of sources may have the same few
+    made: dict[str, Any] = {}
     for definition in chain.from_iterable(definitions.values()):
         if (told := repr(definition)) not in made:
             made[told] = from_dict(definition)

@@ -102,7 +102,7 @@ class Stream:
         negatives: How many a sample has.
         candidates: The mined ones, of a mined recipe.
         of_records: Records of its source that anchors may be of, where its share goes by anchors.
-        shares: Of the kinds of negatives, ``bm25`` and ``random``, where they are mixed.
+        shares: Of the ways of choosing negatives, by name, where they are mixed.
         graded: Whether labels of its source are neither 0 nor 1, and its pairs come with them.
     """
 
@@ -302,11 +302,19 @@ class Stream:
 
     @cached_property
     def _kinds(self) -> Apportionment | None:
-        """Deals samples to the kinds of negatives, where they are mixed."""
+        """Deals samples to the ways of choosing negatives, where they are mixed."""
         if self.shares is None:
             return None
-        weights = exact_weights([self.shares["bm25"], self.shares["random"]])
+        weights = exact_weights([*self.shares.values()])
         return Apportionment(weights, self.purpose("kinds"))
+
+    @property
+    def _way(self) -> str:
+        """How negatives are chosen, where that is not mixed."""
+        if self.candidates is not None:
+            return "bm25"
+        by = self.recipe.by if isinstance(self.recipe, TripletRecipe) else None
+        return by if isinstance(by, str) else "random"
 
     @cached_property
     def _supplies(self) -> list[Supply]:
@@ -318,12 +326,14 @@ class Stream:
         if self.pool.compiled.own_negatives:
             others = None if beyond is None else self._random(beyond, FILLED)
             return [OwnNegatives(pool, self.purpose("own negative"), self.negatives, others)]
+        if beyond is not None:
+            return [random, self._random(beyond, FROM_SPLIT)]
+        ways: dict[str, Supply] = {"random": random}
         if candidates is not None:
             keys = {"start_key": "candidate", "within_key": "candidate window"}
             purposes = {name: self.purpose(purpose) for name, purpose in keys.items()}
-            mined = MinedNegatives(candidates, self._random(pool, AT_RANDOM), **purposes)
-            return [mined, random]
-        return [random] if beyond is None else [random, self._random(beyond, FROM_SPLIT)]
+            ways["bm25"] = MinedNegatives(candidates, self._random(pool, AT_RANDOM), **purposes)
+        return [ways[way] for way in self.shares or [self._way]]
 
     def _period(self, units: Integers) -> Integers:
         """Return after how many visits chunks and positives of anchors come as from the start."""
