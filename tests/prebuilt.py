@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec
@@ -95,11 +95,13 @@ def keep_pools(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(opening, "open_streams", partial(_read_once, opening.open_streams))
 
 
-def _read_once(read: Any, database: Any, settings: Any, sources: Sequence[str], *how: Any) -> Any:
+def _read_once(
+    read: Any, database: Any, vectors: Any, snapshot: Any, settings: Any, sources: Collection[str]
+) -> Any:
     what = [getattr(settings, name) for name in (*_SETTINGS, *_PINNED)]
-    key = f"{_contents(Path(database.path))} {what} {list(sources)} {how}"
+    key = f"{_contents(Path(database.path))} {what} {sorted(sources)} {vectors} {snapshot}"
     if key not in _streams:
-        _streams[key] = read(database, settings, sources, *how)
+        _streams[key] = read(database, vectors, snapshot, settings, sources)
     return _streams[key]
 
 

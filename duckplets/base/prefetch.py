@@ -172,7 +172,9 @@ class BlocksAhead(Generic[T]):
 
     def take(self, position: int) -> T | None:
         """Return the block that begins at a position; None at the end of the run."""
-        if self._alone > 0 and (span := self._follow(position)):
+        if self._alone > 0 or not self._most:
+            if (span := self._follow(position)) is None:
+                return None
             self._alone -= span[1] - span[0]
             return self._prepare(*span)
         if self._coming is None or self._next != position:  # the cursor has jumped

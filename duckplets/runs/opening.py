@@ -32,7 +32,6 @@ from duckplets.runs.default_mixture import shares
 from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import (
-    Left,
     Named,
     in_words,
     open_streams,
@@ -56,7 +55,6 @@ from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes import Prefixes
-from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors, checked_missing, pinned
 from duckplets.serving.segments import Contents
 from duckplets.serving.snapshot import fingerprint, serve
@@ -354,14 +352,7 @@ def _opened(
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
     vectors = RunVectors.of(database, newest, folder=snapshot) if newest.vectors else None
     served = serve(database, newest.corpus_version, contents, settings.chunking, snapshot)
-
-    def read(of: RunSettings, sources: Collection[str]) -> tuple[list[Stream], list[Left]]:
-        """Read the streams of a version of the run."""
-        own = vectors
-        if of.vectors != newest.vectors:
-            own = RunVectors.of(database, of, folder=snapshot)
-        return open_streams(database, of, sorted(sources), own, served.snapshot)
-
+    read = partial(open_streams, database, vectors, served.snapshot)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         reads = beside.submit(served.texts, reading, contents, settings.chunking)
         planner: Planner

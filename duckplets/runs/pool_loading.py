@@ -99,19 +99,14 @@ _PARTS = [field.name for field in fields(Pool) if field.name != "compiled"]
 
 def open_streams(
     database: Database,
+    vectors: RunVectors | None,
+    snapshot: Snapshot | None,
     settings: RunSettings,
-    sources: Sequence[str],
-    vectors: RunVectors | None = None,
-    snapshot: Snapshot | None = None,
+    sources: Collection[str],
 ) -> tuple[list[Stream], list[Left]]:
-    """Read the pools of all recipes that can be drawn of some sources.
+    """Read the pools of all recipes that can be drawn of some sources at a version of a run.
 
-    Args:
-        database: The corpus.
-        settings: Of the run, at one version.
-        sources: Names of the sources.
-        vectors: Of the run; where texts without one are dropped, pools are of the others only.
-        snapshot: Keeps pools.
+    Where texts without vectors are dropped, pools are of the others only; a snapshot keeps pools.
 
     Returns:
         The streams, and which recipes and sources were left out that somebody asked for, and why.
@@ -121,14 +116,22 @@ def open_streams(
         VectorError: Texts lack a vector, and that is an error.
     """
     kinds, drawn = labels_of(database, settings.corpus_version), drawn_by(settings)
+    sources = sorted(sources)
     wanted = [
         _compiled(database, settings, source, recipe, kinds)
         for source in sources
         for recipe in drawn[source]
     ]
     listed = _listed(database, settings, sources) if settings.index else {}
-    texts = None if vectors is None else vectors.texts
-    pools = _pools(database, settings, wanted, listed, snapshot, texts) if wanted else []
+    texts: Words | None = None
+    if vectors is not None:
+        vectors = vectors.as_of(settings)
+        texts = vectors.texts
+    pools: Sequence[FoundPool] = []
+    if wanted and snapshot is None:
+        pools = _read(database, settings, wanted, listed, texts)
+    elif wanted and snapshot is not None:
+        pools = _kept(database, settings, wanted, listed, snapshot, texts)
     streams, empty, told = list[Stream](), list[Left](), set[str]()
     records: dict[str, int] = {}
     for (compiled, _), (pool, mined, why) in zip(wanted, pools, strict=True):
@@ -200,17 +203,15 @@ def _listed(database: Database, settings: RunSettings, sources: Sequence[str]) -
     return found
 
 
-def _pools(
+def _kept(
     database: Database,
     settings: RunSettings,
     wanted: Sequence[tuple[CompiledPool, Mining | None]],
     listed: Keys,
-    snapshot: Snapshot | None,
+    snapshot: Snapshot,
     texts: Words | None,
 ) -> list[FoundPool]:
-    """Return pools, those that a snapshot keeps from there; it keeps the others from now on."""
-    if snapshot is None:
-        return _read(database, settings, wanted, listed, texts)
+    """Return pools from a snapshot; those that it lacks are read, and it keeps them from now on."""
     keys = [_key(settings, *of) for of in wanted]
     kept = {key: bundle.get(key, KeptPool) for key, bundle in snapshot.find(keys).items()}
     missing = {key: of for key, of in zip(keys, wanted, strict=True) if key not in kept}

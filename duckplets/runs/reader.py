@@ -375,7 +375,7 @@ class BlockMaker:
         """
         own = self.part.own(start, stop)
         with self._fetcher.sound():
-            plan = joined([self._planner.plan_at(part) for part in _cut(own)])
+            plan = joined(list(map(self._planner.plan_at, _cut(own))))
             block = self._fetcher.fetch(plan, start=start, stop=stop)
         self._largest = max(1, self._most_bytes // max(1, block.nbytes // max(1, len(own))))
         return block

@@ -98,19 +98,16 @@ class Sampler:
 
     def __next__(self) -> Batch:
         with self.alone:
-            return self._next()
-
-    def _next(self) -> Batch:
-        start, stop = self._position, self._reader.stop_of(self._position)
-        if stop <= start:
-            raise StopIteration
-        while self.notes:
-            log.warning("%s", self.notes.pop(0))
-        batch = self._reader.take(start)
-        self._position = self._reader.bounded(start + self._reader.part.stride)
-        self._taken = batch.step
-        self._phases.take(batch.step)
-        return batch
+            start, stop = self._position, self._reader.stop_of(self._position)
+            if stop <= start:
+                raise StopIteration
+            while self.notes:
+                log.warning("%s", self.notes.pop(0))
+            batch = self._reader.take(start)
+            self._position = self._reader.bounded(start + self._reader.part.stride)
+            self._taken = batch.step
+            self._phases.take(batch.step)
+            return batch
 
     def __len__(self) -> int:
         """Return the number of batches of a bounded run, the same for all ranks.

@@ -216,6 +216,12 @@ class RunVectors:
             return None
         return cls(Path(str(database.path)), settings, folder)
 
+    def as_of(self, settings: RunSettings) -> RunVectors:
+        """Return those of another version of the run: these, where it has the same commits."""
+        if settings.vectors == self._settings.vectors:
+            return self
+        return RunVectors(self._path, settings, self._folder)
+
     def before(self, settings: RunSettings, position: int) -> None:
         """Let samples before a position have the vectors of an earlier version, else null.
 
