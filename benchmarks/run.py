@@ -238,14 +238,14 @@ def ten_million_anchors(folder: Path, records: int) -> dict[str, float]:
     import numpy as np
 
     from duckplets.order.mixture import Mixture, Phase
-    from duckplets.order.permute import key, ranks
+    from duckplets.order.permute import key, ranks_at
     from duckplets.order.schedule import Schedule
 
     def block(start: int) -> int:
         total = 0
-        for share in schedule.shares(start, start + 65_536):
+        for share in schedule.deal(np.arange(start, start + 65_536)):
             stream = key(42, schedule.sources[share.leaf])
-            items, _ = ranks(stream, 10**6, share.start, share.start + len(share.offsets))
+            items, _ = ranks_at(stream, 10**6, share.indexes)
             total += len(np.unique(items))
         return total
 

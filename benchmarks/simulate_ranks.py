@@ -183,8 +183,8 @@ def shares(size: Size, count: int) -> Found:
 def _dealt_otherwise(schedule: Schedule, at: int, length: int = 4096) -> int:
     """Count sources of which dealing a stretch says anything else than counting up to both ends."""
     before, after = schedule.totals([at, at + length])
-    for share in schedule.shares(at, at + length):
-        if share.start == before[share.leaf]:
+    for share in schedule.deal(np.arange(at, at + length)):
+        if share.indexes[0] == before[share.leaf]:
             before[share.leaf] += len(share.indexes)
     return sum(one != other for one, other in zip(before, after, strict=True))
 

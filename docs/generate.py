@@ -87,8 +87,7 @@ TYPES = {
     "sources.paths": ("Paths",),
     "quality.near_dedup": ("Action",),
     "tokens.manifest": ("Longer",),
-    "recipes.selectors": ("Role",),
-    "recipes.recipes": ("Strategy", "StrategyName", "Per"),
+    "recipes.recipes": ("Role", "Strategy", "StrategyName", "Per"),
 }
 
 # In the order to read them in. A folder's line is the first of its docstring.

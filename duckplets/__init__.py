@@ -65,11 +65,11 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.recipes.files import load_recipes as load_recipes
     from duckplets.recipes.recipes import TextRecipe as TextRecipe
     from duckplets.recipes.recipes import TripletRecipe as TripletRecipe
+    from duckplets.recipes.recipes import any_section as any_section
+    from duckplets.recipes.recipes import near_date as near_date
+    from duckplets.recipes.recipes import position as position
+    from duckplets.recipes.recipes import role as role
     from duckplets.recipes.recipes import sql as sql
-    from duckplets.recipes.selectors import any_section as any_section
-    from duckplets.recipes.selectors import near_date as near_date
-    from duckplets.recipes.selectors import position as position
-    from duckplets.recipes.selectors import role as role
     from duckplets.records.data_index import DataIndex as DataIndex
     from duckplets.records.data_sets import DataSet as DataSet
     from duckplets.records.data_sets import load_data_sets as load_data_sets
@@ -154,8 +154,7 @@ _HOMES = {
     "quality.explain": "Shifts",
     "recipes.bm25": "Bm25 bm25",
     "recipes.files": "load_recipes",
-    "recipes.recipes": "TextRecipe TripletRecipe sql",
-    "recipes.selectors": "any_section near_date position role",
+    "recipes.recipes": "TextRecipe TripletRecipe any_section near_date position role sql",
     "quality.decontaminate": "DecontaminationReport",
     "quality.near_dedup": "NearReport",
     "records.index_controls": "IndexControls",

@@ -227,8 +227,7 @@ def evaluator(
         ExtensionError: ``sentence_transformers`` is not installed.
         EmptyPoolError: No anchor of the split has a positive.
     """
-    from duckplets.recipes.recipes import TripletRecipe
-    from duckplets.recipes.selectors import role
+    from duckplets.recipes.recipes import TripletRecipe, role
 
     anchor, context = role("anchor"), role("context")
     recipe = recipe or TripletRecipe("evaluation", anchor, context, context)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from duckplets.base.settings import Name
 from duckplets.errors import DuckpletsError, SamplerError
 
 LONGEST_NAME = 200
@@ -66,8 +67,7 @@ def checked_name(
         longest: Characters that it may have.
         slash: Whether it may hold a ``/``, which stands between the parts of a place.
     """
-    fits = isinstance(name, str) and 0 < len(name) <= longest and bool(name.strip())
-    if not fits or not name.isprintable() or (not slash and "/" in name):
-        without = "" if slash else " without '/'"
-        raise error(f"{what}: give up to {longest} printable characters{without}, not only blanks")
+    rule = Name(longest, slash)
+    if not isinstance(name, str) or not rule.admits(name):
+        raise error(f"{what}: give {rule.words('')}")
     return str(name)

@@ -1,9 +1,10 @@
-"""Read YAML, TOML and JSON documents that somebody else wrote, into plain values.
+"""Read YAML, TOML and JSON documents that somebody else wrote, and JSON that we stored.
 
     bytes ─size→ text ─parser→ dicts, lists, texts, numbers, dates ─checked→ who asked
 
 A document is limited in size, and YAML has no aliases: a few hundred bytes of these can stand for
-gigabytes.
+gigabytes. What is wrong with stored JSON is damage, or the work of somebody else: nothing is taken
+out of it before all of it was looked at.
 """
 
 from __future__ import annotations
@@ -11,25 +12,28 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from duckplets.base.checks import integer
-from duckplets.errors import DuckpletsError
+from duckplets.base.sanitize import shown
+from duckplets.base.settings import SURROGATE, misfit
+from duckplets.errors import DamagedFileError, DuckpletsError
 
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["DocumentLimits", "Form", "parse", "read_document"]
+__all__ = ["DocumentLimits", "Form", "StoredJson", "from_json", "parse", "read_document"]
 
 Form = Literal["JSON", "TOML", "YAML"]
 
 _DEEPEST = 100  # lists and tables within each other: whoever walks them calls itself
 _LONGEST_NUMBER = 100  # characters; a number of base 60 in YAML costs the square of them
-SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a pair of characters, or alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,3 +185,72 @@ def _loader() -> type[yaml.SafeLoader]:
                 raise Unreadable(f"is not YAML: line {line}: this is no {tag}{why}") from error
 
     return Loader
+
+
+# -- stored JSON ------------------------------------------------------------------------------
+
+
+class StoredJson:
+    """One place of a file where JSON is stored.
+
+    Args:
+        file: The corpus or state file.
+        table: The table.
+        row: Which row, in words.
+        way: What to do where it is damaged.
+    """
+
+    def __init__(
+        self,
+        file: Path | None,
+        table: str,
+        row: str,
+        way: str = "Put an earlier copy of the file in its place, or make it anew.",
+    ) -> None:
+        self._where = f"{file}: table {table}, {row}"
+        self._way = way
+
+    def read(self, column: str, text: Any, shape: Any) -> Any:
+        """Return what the JSON of a column says.
+
+        Raises:
+            DamagedFileError: It is no JSON, nested too deeply, or of another shape.
+        """
+        try:
+            if not isinstance(text, str):
+                raise Unreadable(f"is no text, but {shown(repr(text), 80)}")
+            value = from_json(text)
+        except Unreadable as error:
+            raise self.damage(column, str(error)) from error
+        if wrong := misfit(value, shape):
+            raise self.damage(column, f"has another shape: {wrong}")
+        return value
+
+    @contextmanager
+    def making(self, column: str) -> Iterator[None]:
+        """Turn what is said of a value of ours into an error that says where it is stored."""
+        try:
+            yield
+        except DuckpletsError as error:
+            raise self.damage(column, f"has a wrong value: {error}") from error
+
+    def damage(self, column: str, what: str) -> DamagedFileError:
+        """Return the error for a column that is damaged."""
+        return DamagedFileError(f"{self._where}: {column} is damaged: it {what}. {self._way}")
+
+
+def from_json(text: str) -> Any:
+    """Return what a JSON text says.
+
+    Raises:
+        Unreadable: It is no JSON, or nested too deeply.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError as error:
+        raise Unreadable("is nested too deeply") from error
+    except ValueError as error:
+        raise Unreadable(f"is not JSON: {error}") from error
+    if _HALF.search(text) and SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        raise Unreadable("holds half of a pair of characters")
+    return value

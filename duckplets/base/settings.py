@@ -36,10 +36,9 @@ from __future__ import annotations
 import math
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache, partial
+from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -47,7 +46,10 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, nearest
 
-__all__ = ["Bounds", "Name", "bounds_of", "check", "checked", "from_plain", "kinds_of", "to_plain"]
+__all__ = [
+    *("Bounds", "Name", "bounds_of", "check", "checked"),
+    *("from_plain", "kinds_of", "misfit", "to_plain"),
+]
 
 Made = TypeVar("Made")
 
@@ -61,7 +63,9 @@ _WORDS: dict[Any, str] = {
     Path: "a path",
     None: "None",
     types.NoneType: "None",
+    dict: "a table",
 }
+_NUMBERS: dict[Any, Any] = {int: (int, Integral), float: (float, Real)}
 _PLURALS = {"int": "integers", "float": "finite numbers", "str": "texts"}
 
 
@@ -155,10 +159,10 @@ def check(settings: Any, error: type[DuckpletsError], what: str = "") -> None:
         error: What to raise where a value does not fit.
         what: What the settings are of, for the message.
     """
-    for name, fit in _fitters(type(settings)):  # type: ignore[arg-type]
+    for name, kinds in _kinds_of_fields(type(settings)):  # type: ignore[arg-type]
         value = getattr(settings, name)
         try:
-            fitted = fit(value)
+            fitted = _fitted(value, kinds)
         except _Misfit as misfit:
             raise misfit.error(error, name, what) from None
         if fitted is not value:
@@ -166,10 +170,9 @@ def check(settings: Any, error: type[DuckpletsError], what: str = "") -> None:
 
 
 @cache
-def _fitters(made: Any) -> list[tuple[str, Callable[[Any], Any]]]:
-    """Return the name of every field of a class, and what makes its value uniform."""
+def _kinds_of_fields(made: Any) -> list[tuple[str, _Kinds]]:
     kinds = kinds_of(made)
-    return [(field.name, _fitter(kinds[field.name])) for field in fields(made) if field.init]
+    return [(field.name, _kinds(kinds[field.name])) for field in fields(made) if field.init]
 
 
 def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what: str = "") -> Any:
@@ -183,7 +186,7 @@ def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what:
         what: Where the setting stands, for the message.
     """
     try:
-        return _fitter(kind)(value)
+        return _fitted(value, _kinds(kind))
     except _Misfit as misfit:
         raise misfit.error(error, name, what) from None
 
@@ -208,8 +211,53 @@ def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: 
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
             raise error(f"{where}{name} is missing")
-    kinds = kinds_of(made)  # type: ignore[arg-type]
-    return made(**{n: _of_plain(v, kinds[n], error, where + n) for n, v in table.items()})
+    values = dict(table)
+    for name, (alone, in_list, is_optional) in _read_otherwise(made).items():  # type: ignore[arg-type]
+        value = values.get(name)
+        if value is False and is_optional:
+            values[name] = None
+        elif in_list is not None and isinstance(value, list | tuple):
+            each = enumerate(value)
+            values[name] = tuple(_read(in_list, v, error, f"{where}{name}[{i}]") for i, v in each)
+        elif alone is not None and value is not None:
+            values[name] = _read(alone, value, error, where + name)
+    return made(**values)
+
+
+@cache
+def _read_otherwise(made: Any) -> dict[str, tuple[Any, Any, bool]]:
+    """Return the classes of settings that a field is of, alone and in a list; if false is None."""
+    found = {}
+    for name, kind in kinds_of(made).items():
+        parts = _parts(kind)
+        lists = [part for part in parts if get_origin(part) in (tuple, Sequence)]
+        inner = [part for of in lists for part in _parts(get_args(of)[0])]
+        alone, in_list = (next(filter(is_dataclass, of), None) for of in (parts, inner))
+        is_optional = types.NoneType in parts and bool not in parts
+        if alone or in_list or is_optional:
+            found[name] = alone, in_list, is_optional
+    return found
+
+
+def _parts(kind: Any) -> list[Any]:
+    """Return the kinds that a kind is one of."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return _parts(get_args(kind)[0])
+    if origin in (Union, types.UnionType):
+        return [inner for part in get_args(kind) for inner in _parts(part)]
+    return [kind]
+
+
+def _read(made: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
+    """Make settings of a table, or of a text that stands for one; leave others to the checker."""
+    from_text = getattr(made, "from_text", None) if isinstance(value, str) else None
+    if from_text is None and not isinstance(value, Mapping):
+        return value
+    try:
+        return from_plain(made, value, error) if from_text is None else from_text(value)
+    except error as wrong:
+        raise error(f"{what}: {wrong}") from None
 
 
 def to_plain(value: Any, *, defaults: bool = True) -> Any:
@@ -249,136 +297,100 @@ class _Misfit(Exception):  # noqa: N818 - it becomes the error that a caller nam
         return error(f"{where}={_shown(self.value)}: give {_wanted(self.kind)}{self.hint}")
 
 
-@cache
-def _fitter(kind: Any) -> Callable[[Any], Any]:
-    """Return what makes a value of a kind uniform, or raises ``_Misfit``."""
-    origin = get_origin(kind)
+class _Kinds:
+    """The kinds that a kind is one of, but for None, each with its rules, origin and parts."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind, every = kind, list(_taken_apart(kind))
+        self.several = [one for one in every if one[0] not in (None, types.NoneType)]
+        self.is_optional = len(self.several) < len(every)
+
+
+_kinds = cache(_Kinds)
+
+
+def _taken_apart(kind: Any, rules: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _fitter_of_rules(kind)
-    if origin in (Union, types.UnionType):
-        return _fitter_of_several(kind)
-    if origin is Literal:
-        return _fitter_of_choices(kind)
-    if origin in (tuple, Sequence):
-        return _fitter_of_list(kind)
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _fitter_of_table(kind)
-    if kind in (int, float):
-        return partial(_number, kind=kind)
-    if kind is str:
-        return _text
-
-    def fit(value: Any) -> Any:
-        if kind is Path and isinstance(value, str):
-            return Path(value)
-        if kind is Any or (value is None if kind is None else isinstance(value, kind)):
-            return value
-        raise _Misfit(value, kind)
-
-    return fit
+        own = tuple(rule for rule in kind.__metadata__ if isinstance(rule, Bounds | Name))
+        yield from _taken_apart(parts[0], own + rules)
+    elif origin in (Union, types.UnionType):
+        for part in parts:
+            yield from _taken_apart(part, rules)
+    elif origin in (tuple, list, Sequence):
+        yield kind, rules, Sequence, (_kinds(parts[0]),)
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        yield kind, rules, Mapping, tuple(map(_kinds, parts))
+    else:
+        yield kind, rules, origin, parts
 
 
-def _fitter_of_rules(kind: Any) -> Callable[[Any], Any]:
-    inner = _fitter(get_args(kind)[0])
-    rules = [rule for rule in kind.__metadata__ if isinstance(rule, Bounds | Name)]
+def _fitted(value: Any, kinds: _Kinds) -> Any:
+    """Return a value of one of several kinds made uniform.
 
-    def fit(value: Any) -> Any:
+    Raises:
+        _Misfit: It is of none; what is nearly of one says where it fails.
+    """
+    if value is None and kinds.is_optional:
+        return None
+    closest: _Misfit | None = None
+    hint = ""
+    for kind, rules, origin, parts in kinds.several:
         try:
-            fitted = inner(value)
+            fitted = _of_kind(value, kind, origin, parts)
         except _Misfit as misfit:
-            raise misfit if misfit.at else _Misfit(value, kind, misfit.hint) from None
+            closest = misfit if misfit.at else closest
+            hint = hint or misfit.hint
+            continue
         for rule in rules:
             if not rule.admits(fitted):
-                raise _Misfit(value, kind)
-        return fitted
-
-    return fit
-
-
-def _fitter_of_several(kind: Any) -> Callable[[Any], Any]:
-    """Return what takes one of several kinds; what is nearly of one says where it fails."""
-    fitters = [_fitter(part) for part in get_args(kind)]
-    optional = types.NoneType in get_args(kind)
-
-    def fit(value: Any) -> Any:
-        if value is None and optional:
-            return None
-        closest = _Misfit(value, kind)
-        for one in fitters:
-            try:
-                return one(value)
-            except _Misfit as misfit:
-                if misfit.at:
-                    closest = misfit
-                elif not closest.at:
-                    closest.hint = closest.hint or misfit.hint
-        raise closest
-
-    return fit
+                break
+        else:
+            return fitted
+    raise closest or _Misfit(value, kinds.kind, hint)
 
 
-def _fitter_of_choices(kind: Any) -> Callable[[Any], Any]:
-    choices = get_args(kind)
-    texts = [choice for choice in choices if isinstance(choice, str)]
-
-    def fit(value: Any) -> Any:
-        for choice in choices:
+def _of_kind(value: Any, kind: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
+    """Return a value of one kind made uniform, or raise ``_Misfit``."""
+    hint = ""
+    if origin is None:
+        if kind is str:
+            if isinstance(value, str):
+                if value.isascii() or not SURROGATE.search(value):
+                    return value
+                hint = "; it holds half of a pair of characters, which nothing can store"
+        elif kind is float or kind is int:
+            if not isinstance(value, bool) and isinstance(value, _NUMBERS[kind]):
+                try:
+                    number = kind(value) + kind(0)  # no -0.0
+                except OverflowError:
+                    number = math.inf
+                if kind is int or math.isfinite(number):
+                    return number
+        elif kind is Path and isinstance(value, str):
+            return Path(value)
+        elif kind is Any or isinstance(value, kind):
+            return value
+    elif origin is Literal:
+        for choice in parts:
             if isinstance(value, type(choice)) and value == choice:
                 return choice
-        raise _Misfit(value, kind, nearest(value, texts) if isinstance(value, str) else "")
-
-    return fit
-
-
-def _fitter_of_list(kind: Any) -> Callable[[Any], Any]:
-    inner = _fitter(get_args(kind)[0])
-
-    def fit(value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            raise _Misfit(value, kind)
-        return tuple(_within(place, part, inner) for place, part in enumerate(value))
-
-    return fit
+        if isinstance(value, str):
+            hint = nearest(value, [choice for choice in parts if isinstance(choice, str)])
+    elif origin is Sequence and isinstance(value, list | tuple):
+        return tuple(_within(place, part, parts[0]) for place, part in enumerate(value))
+    elif origin is Mapping and isinstance(value, Mapping):
+        each = value.items()
+        return FrozenMapping({_within(n, n, parts[0]): _within(n, v, parts[1]) for n, v in each})
+    raise _Misfit(value, kind, hint)
 
 
-def _fitter_of_table(kind: Any) -> Callable[[Any], Any]:
-    of_name, inner = map(_fitter, get_args(kind))
-
-    def fit(value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            raise _Misfit(value, kind)
-        return FrozenMapping(
-            {_within(name, name, of_name): _within(name, own, inner) for name, own in value.items()}
-        )
-
-    return fit
-
-
-def _within(place: Any, value: Any, fit: Callable[[Any], Any]) -> Any:
+def _within(place: Any, value: Any, kinds: _Kinds) -> Any:
     try:
-        return fit(value)
+        return _fitted(value, kinds)
     except _Misfit as misfit:
         misfit.at = f"[{_shown(place)}]{misfit.at}"
         raise
-
-
-def _number(value: Any, kind: type) -> Any:
-    if isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool):
-        with suppress(OverflowError):
-            number = kind(value) + kind(0)  # no -0.0
-            if kind is int or math.isfinite(number):
-                return number
-    raise _Misfit(value, kind)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise _Misfit(value, str)
-    if not value.isascii() and SURROGATE.search(value):
-        raise _Misfit(
-            value, str, "; it holds half of a pair of characters, which nothing can store"
-        )
-    return value
 
 
 def _wanted(kind: Any) -> str:
@@ -402,7 +414,7 @@ def _choices(kind: Any) -> list[str]:
         return [words for part in parts for words in _choices(part)]
     if origin is Literal:
         return [repr(part) for part in parts]
-    if origin in (tuple, Sequence):
+    if origin in (tuple, list, Sequence):
         inner = get_args(parts[0])[0] if get_origin(parts[0]) is Annotated else parts[0]
         return [f"a list of {_PLURALS.get(getattr(inner, '__name__', ''), _wanted(parts[0]))}"]
     if origin is not None:
@@ -418,28 +430,57 @@ def _shown(value: Any) -> str:
     return shown(repr(value))
 
 
-# -- plain values -----------------------------------------------------------------------------
+# -- shapes of JSON ---------------------------------------------------------------------------
 
 
-def _of_plain(value: Any, kind: Any, error: type[DuckpletsError], what: str) -> Any:
-    """Make settings of the tables in a plain value; other values are left to the checker."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _of_plain(value, parts[0], error, what)
-    if origin in (Union, types.UnionType):
-        if value is False and types.NoneType in parts and bool not in parts:
-            return None
-        found = (_of_plain(value, part, error, what) for part in parts)
-        return next((made for made in found if made is not value), value)
-    if origin in (tuple, Sequence) and isinstance(value, list | tuple):
-        places = enumerate(value)
-        return tuple(_of_plain(own, parts[0], error, f"{what}[{i}]") for i, own in places)
-    if isinstance(kind, type) and is_dataclass(kind):
-        read = getattr(kind, "from_text", None) if isinstance(value, str) else None
-        if read is None and not isinstance(value, Mapping):
-            return value
-        try:
-            return from_plain(kind, value, error) if read is None else read(value)
-        except error as wrong:
-            raise error(f"{what}: {wrong}") from None
-    return value
+def misfit(value: Any, shape: Any, at: str = "it") -> str:
+    """Return where a value of JSON does not fit a shape and how, or an empty text.
+
+    Args:
+        value: What was read.
+        shape: A kind; a range of integers; a tuple of shapes of which one fits; a list of the shape
+            of all elements, ``{str: shape}`` of the shape of all values, or ``{"name": shape,
+            "other?": shape}``, of which the second may be missing. Other keys are let be.
+        at: Where it stands.
+    """
+    if isinstance(value, dict | list) and isinstance(shape, type(value)):
+        return _misfit_within(value, shape, at)
+    if isinstance(shape, tuple):
+        fits = any(not misfit(value, one) for one in shape)
+        return "" if fits else f"{at} is {_shown(value)}, not {_called(shape)}"
+    if isinstance(shape, dict | list):
+        return f"{at} is {_shown(value)}, not {_called(shape)}"
+    try:
+        _fitted(value, _kinds(_kind_of(shape)))
+    except _Misfit as wrong:
+        return f"{at}{wrong.at} is {_shown(wrong.value)}, not {_wanted(wrong.kind)}"
+    return ""
+
+
+def _misfit_within(value: Any, shape: Any, at: str) -> str:
+    if isinstance(shape, list):
+        shapes = dict.fromkeys(range(len(value)), shape[0])
+    elif str in shape:
+        shapes = dict.fromkeys(value, shape[str])
+    else:
+        shapes = {name.removesuffix("?"): inner for name, inner in shape.items()}
+        for name in [name for name in shapes if name not in value]:
+            if name in shape:
+                return f"{at} has no {name!r}"
+            del shapes[name]
+    found = (misfit(value[name], of, f"{at}[{_shown(name)}]") for name, of in shapes.items())
+    return next(filter(None, found), "")
+
+
+def _kind_of(shape: Any) -> Any:
+    is_range = isinstance(shape, range)
+    return Annotated[int, Bounds(shape.start, shape.stop - 1)] if is_range else shape
+
+
+def _called(shape: Any) -> str:
+    """Return a shape in words."""
+    if isinstance(shape, tuple):
+        return " or ".join(map(_called, shape))
+    if isinstance(shape, dict | list):
+        return "a table" if isinstance(shape, dict) else "a list"
+    return _wanted(_kind_of(shape))

@@ -69,8 +69,7 @@ def recipe_sql(
 
     It is that of the samples a new run draws, so of mined negatives where there are some.
     """
-    compiled = _compiled(corpus, name, source, split, preset)
-    return compiled.sql(), compiled.parameters_of()
+    return _compiled(corpus, name, source, split, preset).statement("pool", staged=False)
 
 
 def runnable_sql(

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from duckplets.base.plain import StoredJson
+from duckplets.base.documents import StoredJson
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.ingest import records

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.plain import StoredJson
+from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes

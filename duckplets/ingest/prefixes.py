@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckplets.base.documents import Unreadable
-from duckplets.base.plain import StoredJson, from_json
+from duckplets.base.documents import StoredJson, Unreadable, from_json
 from duckplets.base.sanitize import listed, shown
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SourceError, nearest

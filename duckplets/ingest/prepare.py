@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 from duckplets.base.checks import checked_name
-from duckplets.base.plain import StoredJson
+from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import counted, shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
-from duckplets.base.plain import StoredJson
+from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import html_report
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes

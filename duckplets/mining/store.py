@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from duckplets.base.plain import StoredJson
+from duckplets.base.documents import StoredJson
 from duckplets.base.settings import from_plain, to_plain
 from duckplets.db.database import Database
 from duckplets.errors import DamagedFileError, RecipeError, StateMismatchError
@@ -42,7 +42,10 @@ Recipe = recipe_store.Recipe
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
 _SETTINGS = {"bm25?": dict, "terms?": dict}
 _REPORT = {"counts?": {str: range(1 << 63)}, "seconds?": float}
-_SELECTING = ("anchor", "positive", "negative", "strategy", "allow_same_anchor_positive")
+_DRAWING = {  # what of a recipe does not decide who may be a negative of whom
+    *("kind", "name", "by", "negatives_from", "when_short", "weight", "share", "instruction"),
+    *("per", "sources"),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -182,8 +185,8 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
         )
     if recipe is None:
         return ""
-    if mining.definition != definition_of(recipe):
-        differ = [n for n in _SELECTING if mining.definition.get(n) != definition_of(recipe).get(n)]
+    was, now = mining.definition, definition_of(recipe)
+    if differ := [name for name in now | was if was.get(name) != now.get(name)]:
         return f"the recipe has changed: {', '.join(differ)}"
     if isinstance(recipe.by, Bm25) and mining.method == "bm25":
         asked, had = (
@@ -230,8 +233,7 @@ def named_pool(
 
 def definition_of(recipe: TripletRecipe) -> dict[str, Any]:
     """Return what of a recipe decides who may be a negative of whom."""
-    parts = to_dict(recipe)
-    return {name: parts[name] for name in _SELECTING}
+    return {name: value for name, value in to_dict(recipe).items() if name not in _DRAWING}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,7 +20,7 @@ import numpy as np
 from duckplets.base.arrays import Integers
 from duckplets.order.permute import key
 
-MAX_SPAN = 1 << 18  # positions apportioned at once
+MAX_SPAN = 1 << 18  # positions planned at once
 
 _HALF = 18  # bits of an item's number that are multiplied at once
 
@@ -45,11 +45,6 @@ class Share:
     offsets: Integers
     indexes: Integers
 
-    @property
-    def start(self) -> int:
-        """Its own index of the first of them."""
-        return int(self.indexes[0])
-
 
 class Apportionment:
     """Deals positions to weighted leaves so that every prefix is as fair as can be.
@@ -68,12 +63,6 @@ class Apportionment:
         leaves = tuple(i for i, w in enumerate(weights) if w > 0)
         self._root = _root(self._weights, leaves, purpose)
 
-    def shares(self, start: int, stop: int) -> Iterator[Share]:
-        """Yield the share of every leaf that has one in positions ``start … stop-1``."""
-        if stop - start > MAX_SPAN:
-            raise ValueError(f"at most {MAX_SPAN} positions at a time, not {stop - start}")
-        yield from self.deal(np.arange(start, stop, dtype=np.int64))
-
     def deal(self, positions: Integers) -> Iterator[Share]:
         """Yield the share of every leaf that has one in positions that ascend, gaps or not.
 
@@ -83,16 +72,6 @@ class Apportionment:
             first = int(positions[0])
             offsets = np.arange(len(positions), dtype=np.int64)
             yield from _descend(self._root, first, positions - first, offsets)
-
-    def count(self, leaf: int, positions: int) -> int:
-        """Return how many of the first ``positions`` go to a leaf, in closed form."""
-        node, t = self._root, positions
-        if leaf not in node.leaves:
-            return 0
-        while node.left is not None and node.right is not None:
-            left = (t * node.left_total + node.phase) // node.total
-            node, t = (node.left, left) if leaf in node.left.leaves else (node.right, t - left)
-        return t
 
     def parts(self) -> list[float]:
         """Return the share of every leaf; together 1."""
@@ -189,6 +168,7 @@ class Stairs:
     def __init__(self, shares: Sequence[Sequence[int]], edges: Sequence[int], purpose: int) -> None:
         self._shares = np.array(shares, dtype=object)
         self._edges = list(edges)
+        self._before = np.zeros(self._shares.shape, dtype=object)  # of each leaf in earlier stairs
         leaves = tuple(np.flatnonzero(self._shares.any(axis=0)).tolist())
         self._root = self._carried(leaves, np.diff(np.array(edges, dtype=object)), purpose)
         self._trees: dict[int, _Node] = {}
@@ -200,22 +180,18 @@ class Stairs:
             stair = self._stair(int(items[low]))
             begin, end = self._edges[stair], self._edges[stair + 1]
             high = int(np.searchsorted(items, end)) if stair + 2 < len(self._edges) else len(items)
-            first, counts = int(items[low]), self._counts_before(stair)
+            first, counts = int(items[low]), self._before[stair]
             offsets = np.arange(low, high, dtype=np.int64)
             tree = self._tree_of(stair)
             for share in _descend(tree, first - begin, items[low:high] - first, offsets):
                 yield Share(share.leaf, share.offsets, share.indexes + counts[share.leaf])
             low = high
 
-    def count(self, leaf: int, items: int) -> int:
-        """Return how many of the first ``items`` go to a leaf."""
-        return self.counts(items)[leaf]
-
     def counts(self, items: int) -> list[int]:
         """Return how many of the first ``items`` go to each leaf, in closed form."""
         stair = self._stair(items)
         own = _counts(self._tree_of(stair), items - self._edges[stair], self._shares.shape[1])
-        return [a + b for a, b in zip(self._counts_before(stair), own, strict=True)]
+        return [a + b for a, b in zip(self._before[stair], own, strict=True)]
 
     def parts(self, weights: Sequence[float]) -> list[float]:
         """Return the mean share of every leaf, with a weight for each stair."""
@@ -228,9 +204,9 @@ class Stairs:
 
     def _carried(self, leaves: tuple[int, ...], items: Any, purpose: int) -> _Carried:
         """Return what comes to the leaves of a node in each stair, of so many items."""
-        before = np.concatenate([[0], np.cumsum(items)])
         if len(leaves) == 1:
-            return _Carried(leaves, before, items, items, None, None)
+            self._before[1:, leaves[0]] = np.cumsum(items[:-1])
+            return _Carried(leaves, items, items, None, None)
         half = len(leaves) // 2
         lower, both = (self._shares[:, of].sum(axis=1) for of in (leaves[:half], leaves))
         ratios = lower * _ONE // both
@@ -239,22 +215,12 @@ class Stairs:
         lefts = np.diff(sums >> _BITS)
         left = self._carried(leaves[:half], lefts, purpose)
         right = self._carried(leaves[half:], items - lefts, purpose)
-        return _Carried(leaves, before, ratios, sums[:-1] & (_ONE - 1), left, right)
+        return _Carried(leaves, ratios, sums[:-1] & (_ONE - 1), left, right)
 
     def _tree_of(self, stair: int) -> _Node:
         if stair not in self._trees:
             self._trees[stair] = self._root.tree(stair)
         return self._trees[stair]
-
-    def _counts_before(self, stair: int) -> list[int]:
-        found, waiting = [0] * self._shares.shape[1], [self._root]
-        while waiting:
-            node = waiting.pop()
-            if node.left is None or node.right is None:
-                found[node.leaves[0]] = node.before[stair]
-            else:
-                waiting += [node.left, node.right]
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +228,6 @@ class _Carried:
     """A node of all stairs: arrays of Python integers with an entry a stair."""
 
     leaves: tuple[int, ...]
-    before: Any  # items that came in earlier stairs
     ratios: Any  # of the left side, in units of 2^-44
     phases: Any
     left: _Carried | None

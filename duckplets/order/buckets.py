@@ -14,7 +14,7 @@ the bound on counts holds for the batches of every bucket, not for prefixes of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -26,32 +26,7 @@ from duckplets.order.apportion import Apportionment, Share
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import key
 from duckplets.order.schedule import Events, Schedule
-from duckplets.order.weights import exact_weights
-
-
-@dataclass(frozen=True, slots=True)
-class _Dealer:
-    """How one segment of a schedule is dealt.
-
-    Attributes:
-        segment: The segment.
-        steps: Deals its steps to the buckets.
-        within: Deals the draws of a bucket to the sources; None for one that gets no batch.
-        base: What each source has got in each bucket before it: a list a bucket.
-    """
-
-    segment: Any
-    steps: Apportionment
-    within: list[Apportionment | None]
-    base: list[list[int]]
-
-    def counts(self, steps: int, batch: int) -> list[list[int]]:
-        """Return what each source has got after so many steps of it, a list a bucket."""
-        batches = self.steps.counts(steps)
-        return [
-            base if dealt is None else _added(base, dealt.counts(count * batch))
-            for base, dealt, count in zip(self.base, self.within, batches, strict=True)
-        ]
+from duckplets.order.weights import Change, exact_weights
 
 
 class BucketSchedule(Schedule):
@@ -85,113 +60,77 @@ class BucketSchedule(Schedule):
                 f"batches of one length class cannot follow; leave end_step out, give phases, or "
                 f"leave out by_bucket"
             )
+        self._items = items
+        self.buckets = len(next(iter(items.values())))
         super().__init__(mixture, list(items), seed=seed, batch=batch, events=events)
-        self._items = [[Fraction(n) for n in items[name]] for name in self.sources]
-        self._totals = [sum(of, Fraction(0)) for of in self._items]
-        self.buckets = len(self._items[0])
-        self._dealers: dict[int, _Dealer] = {}
 
     def with_events(self, events: Events) -> BucketSchedule:
         """Return the schedule with these events instead of its own."""
-        items = {name: [int(n) for n in self._items[i]] for i, name in enumerate(self.sources)}
-        return BucketSchedule(self.mixture, items, seed=self._seed, batch=self.batch, events=events)
+        how = {"seed": self._seed, "batch": self.batch}
+        return BucketSchedule(self.mixture, self._items, events=events, **how)
 
     def leaf(self, source: str, bucket: int | None) -> int:
         """Return the number that shares of a source have in a bucket."""
         return (bucket or 0) * len(self.sources) + self.numbers[source]
-
-    def deal(self, draws: Integers) -> Iterator[Share]:
-        """Yield shares of positions, ascending, gaps or not; a leaf is a source in a bucket."""
-        low, size = 0, len(draws)
-        while low < size:
-            number = self._number_at(int(draws[low]))
-            high = size
-            if number + 1 < len(self._segments):
-                high = int(np.searchsorted(draws, self._segments[number + 1].start))
-            dealer = self._dealer(number)
-            steps, within = np.divmod(draws[low:high] - dealer.segment.start, self.batch)
-            first = np.diff(steps, prepend=-1) > 0
-            of_step = np.cumsum(first) - 1
-            for share in dealer.steps.deal(steps[first]):
-                yield from self._bucket(dealer, share, of_step, within, low)
-            low = high
-
-    def _bucket(
-        self, dealer: _Dealer, share: Share, of_step: Integers, within: Integers, low: int
-    ) -> Iterator[Share]:
-        """Yield the shares of the positions in batches of one bucket."""
-        begins = np.full(of_step[-1] + 1, -1)
-        begins[share.offsets] = share.indexes * self.batch
-        at = np.flatnonzero(begins[of_step] >= 0)
-        dealt = dealer.within[share.leaf]
-        if dealt is None:
-            raise AssertionError("a bucket without items gets no batch")
-        for part in dealt.deal(begins[of_step[at]] + within[at]):
-            base = dealer.base[share.leaf][part.leaf]
-            leaf = share.leaf * len(self.sources) + part.leaf
-            yield Share(leaf, at[part.offsets] + low, part.indexes + base)
-
-    def dealt(self, draws: int) -> list[int]:
-        """Return how many of the first so many positions each leaf gets."""
-        dealer = self._dealer(self._number_at(draws))
-        steps, rest = divmod(draws - dealer.segment.start, self.batch)
-        found = dealer.counts(steps, self.batch)
-        if rest:
-            after = dealer.counts(steps + 1, self.batch)
-            bucket = next(b for b, of in enumerate(after) if sum(of) > sum(found[b]))
-            batches = dealer.steps.counts(steps)[bucket]
-            dealt = dealer.within[bucket]
-            if dealt is not None:
-                upto = dealt.counts(batches * self.batch + rest)
-                found[bucket] = _added(dealer.base[bucket], upto)
-        return [count for of in found for count in of]
 
     def totals(self, draws: Sequence[int]) -> list[list[int]]:
         """Return how many of the first so many positions each source gets, by its number."""
         size = len(self.sources)
         return [[sum(self.dealt(wanted)[i::size]) for i in range(size)] for wanted in draws]
 
-    def _dealer(self, number: int) -> _Dealer:
-        """Return how a segment is dealt; made once, for schedules that share it too."""
-        # Another schedule may put its own in the place of one meanwhile, so each is looked at.
-        known, dealer = number, self._known(number)
-        while known and dealer is None:
-            known -= 1
-            dealer = self._known(known)
-        for at in range(known if dealer is None else known + 1, number + 1):
-            dealer = self._dealers[at] = self._made(at, dealer)
-        if dealer is None:
-            raise AssertionError("the first segment begins at 0")
-        return dealer
+    def _segment(self, change: Change, step: int, temperature: float) -> Any:
+        segment = super()._segment(change, step, temperature)
+        items = [self._items[name] for name in self.sources]
+        purpose = key(self._seed, "buckets", step)
+        deal = _Buckets(segment.how[0], items, purpose, self.batch)
+        return replace(segment, deal=deal, base=[0] * len(items) * self.buckets)
 
-    def _known(self, number: int) -> _Dealer | None:
-        dealer = self._dealers.get(number)
-        return dealer if dealer and dealer.segment is self._segments[number] else None
 
-    def _made(self, number: int, before: _Dealer | None) -> _Dealer:
-        segment, size = self._segments[number], len(self.sources)
-        base = [[0] * size for _ in range(self.buckets)]
-        if before is not None:
-            base = before.counts(segment.step - before.segment.step, self.batch)
-        shares: Sequence[int] = segment.how[0]  # type: ignore[assignment]
+class _Buckets:
+    """Deals whole batches to buckets, and the draws of a bucket to sources, by constant shares."""
+
+    def __init__(
+        self, shares: Any, items: Sequence[Sequence[int]], purpose: int, batch: int
+    ) -> None:
+        self._shares, self._batch = shares, batch
+        totals = [max(1, sum(of)) for of in items]
         parts = [
-            [
-                share * self._items[i][bucket] / self._totals[i] if self._totals[i] else Fraction(0)
-                for i, share in enumerate(map(Fraction, shares))
-            ]
-            for bucket in range(self.buckets)
+            [Fraction(share * n, total) for share, n, total in zip(shares, of, totals, strict=True)]
+            for of in zip(*items, strict=True)
         ]
-        purpose = key(self._seed, "buckets", segment.step)
-        return _Dealer(
-            segment,
-            Apportionment(exact_weights([sum(of, Fraction(0)) for of in parts]), purpose),
-            [
-                Apportionment(exact_weights(of), key(purpose, bucket)) if any(of) else None
-                for bucket, of in enumerate(parts)
-            ],
-            base,
-        )
+        weights = exact_weights([sum(of, Fraction(0)) for of in parts])
+        self._steps = Apportionment(weights, purpose)
+        self._within = [  # a bucket without shares gets no batch
+            Apportionment(exact_weights(of), key(purpose, bucket)) if any(of) else None
+            for bucket, of in enumerate(parts)
+        ]
 
+    def deal(self, items: Integers) -> Iterator[Share]:
+        """Yield the shares of positions that ascend, gaps or not."""
+        if len(items) == 0:
+            return
+        steps, within = np.divmod(items, self._batch)
+        first = np.diff(steps, prepend=-1) > 0
+        of_step = np.cumsum(first) - 1
+        for share in self._steps.deal(steps[first]):
+            begins = np.full(of_step[-1] + 1, -1)
+            begins[share.offsets] = share.indexes * self._batch
+            at = np.flatnonzero(begins[of_step] >= 0)
+            dealt: Any = self._within[share.leaf]
+            for part in dealt.deal(begins[of_step[at]] + within[at]):
+                leaf = share.leaf * len(self._shares) + part.leaf
+                yield Share(leaf, at[part.offsets], part.indexes)
 
-def _added(one: list[int], other: list[int]) -> list[int]:
-    return [a + b for a, b in zip(one, other, strict=True)]
+    def counts(self, items: int) -> list[int]:
+        """Return how many of the first so many positions go to each leaf."""
+        steps, rest = divmod(items, self._batch)
+        before, after = (self._steps.counts(n) for n in (steps, steps + (rest > 0)))
+        found: list[int] = []
+        for dealt, batches, upto in zip(self._within, before, after, strict=True):
+            draws = batches * self._batch + (upto - batches) * rest
+            found += [0] * len(self._shares) if dealt is None else dealt.counts(draws)
+        return found
+
+    def parts(self) -> list[float]:
+        """Return the share of every source; together 1."""
+        return [share / sum(self._shares) for share in self._shares]

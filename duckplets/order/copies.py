@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from duckplets.base.arrays import Integers, Words
+from duckplets.base.arrays import Integers
 from duckplets.base.settings import Bounds
 from duckplets.errors import SamplerError
 from duckplets.order.permute import hashed, key
@@ -26,8 +26,6 @@ SizeMode = Literal["first", "sample"]
 MOST = 1 << 32  # entries of an index: 40 GB of them
 Times = Annotated[float, Bounds(0)]  # how often an entry is listed
 _BLOCK = 1 << 16  # hashed at once: it stays in the cache
-_BITS = 12
-_SHIFT = np.uint64(64 - _BITS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,34 +119,24 @@ def listing(
 def sampled(purpose: int, entries: int, size: int) -> slice | Integers:
     """Return which of some entries are a sample without replacement, ascending.
 
-    They are those with the smallest hashes. Of these the first 12 bits are counted, and then all
-    with smaller ones are taken, and of those with the last ones as many as are missing.
+    They are those with the smallest hashes, of which no two are equal.
     """
     if size in (0, entries):
         return slice(0, size)
-    counts = np.zeros(1 << _BITS, dtype=np.int64)
-    for _, words in _hashes(purpose, entries):
-        counts += np.bincount((words >> _SHIFT).astype(np.int64), minlength=len(counts))
-    ends = np.cumsum(counts)
-    last = np.uint64(np.searchsorted(ends, size))
-    chosen = np.zeros(entries, dtype=bool)
-    places, edges = [], []
-    for start, words in _hashes(purpose, entries):
-        first = words >> _SHIFT
-        chosen[start : start + len(words)] = first < last
-        edge = np.flatnonzero(first == last)
-        places.append(start + edge)
-        edges.append(words[edge])
-    missing = size - int(ends[last] - counts[last])
-    smallest = np.argsort(np.concatenate(edges), kind="stable")[:missing]
-    chosen[np.concatenate(places)[smallest]] = True
-    return np.flatnonzero(chosen)
+    words = np.empty(entries, np.uint64)
+    for block in _blocks(entries):
+        words[block] = hashed(purpose, np.arange(block.start, block.stop))
+    words.partition(size - 1)
+    last, found = words[size - 1], []
+    for block in _blocks(entries):
+        chosen = hashed(purpose, np.arange(block.start, block.stop)) <= last
+        found.append(np.flatnonzero(chosen) + block.start)
+    return np.concatenate(found)
 
 
-def _hashes(purpose: int, entries: int) -> Iterator[tuple[int, Words]]:
-    """Yield the hashes of all entries, block by block, each with its first entry."""
+def _blocks(entries: int) -> Iterator[slice]:
     for start in range(0, entries, _BLOCK):
-        yield start, hashed(purpose, np.arange(start, min(start + _BLOCK, entries)))
+        yield slice(start, min(start + _BLOCK, entries))
 
 
 def stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:

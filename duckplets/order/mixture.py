@@ -22,8 +22,7 @@ from duckplets.base.documents import DocumentLimits, read_document
 from duckplets.base.sanitize import listed, shown
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
-from duckplets.order.changes import Change, Event
-from duckplets.order.weights import Factor, Shares, Step, Weight, Word
+from duckplets.order.weights import Change, Event, Factor, Shares, Step, Weight, Word
 
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise, zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +26,9 @@ from duckplets.base.arrays import Integers
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Share, Stairs
-from duckplets.order.changes import Change, Event
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import key
-from duckplets.order.weights import Factor, Step, exact_shares
+from duckplets.order.weights import Change, Event, Factor, Step, exact_shares
 
 Events = Mapping[int, Event]
 
@@ -51,7 +51,7 @@ class _Segment:
     step: int
     start: int
     how: tuple[object, ...]
-    deal: Apportionment | Stairs = field(compare=False)
+    deal: Any = field(compare=False)  # an Apportionment, Stairs, or what deals like these
     names: tuple[str, ...] = field(compare=False)
     base: list[int] = field(compare=False)  # what each source has got before
     stairs: tuple[int, ...] = field(compare=False, default=())  # their first steps, and the end
@@ -156,10 +156,6 @@ class Schedule:
             found.update(segment.names)
         return found
 
-    def shares(self, start: int, stop: int) -> Iterator[Share]:
-        """Yield shares of draws ``start … stop-1``; a leaf is the number of a source."""
-        return self.deal(np.arange(start, stop, dtype=np.int64))
-
     def deal(self, draws: Integers) -> Iterator[Share]:
         """Yield shares of draws, ascending, gaps or not."""
         low, size = 0, len(draws)
@@ -173,23 +169,17 @@ class Schedule:
                 yield Share(share.leaf, share.offsets + low, indexes)
             low = high
 
-    def count(self, source: str, draws: int) -> int:
-        """Return how many of the first ``draws`` go to a source."""
-        leaf, segment = self.numbers[source], self._segments[self._number_at(draws)]
-        return segment.base[leaf] + segment.deal.count(leaf, draws - segment.start)
-
-    def totals(self, draws: Sequence[int]) -> list[list[int]]:
-        """Return how many of the first so many draws each source gets, by its number."""
-        segments = [self._segments[self._number_at(wanted)] for wanted in draws]
-        return [_upto(of, wanted) for of, wanted in zip(segments, draws, strict=True)]
-
     def leaf(self, source: str, bucket: int | None) -> int:
         """Return the number that shares of a source have; here it has no buckets."""
         return self.numbers[source]
 
     def dealt(self, draws: int) -> list[int]:
         """Return how many of the first so many draws each leaf gets."""
-        return self.totals([draws])[0]
+        return _upto(self._segments[self._number_at(draws)], draws)
+
+    def totals(self, draws: Sequence[int]) -> list[list[int]]:
+        """Return how many of the first so many draws each source gets, by its number."""
+        return [self.dealt(wanted) for wanted in draws]
 
     def samples(self, position: int) -> list[int]:
         """Return how many of the first so many positions each source gets, by its number."""
@@ -220,7 +210,8 @@ class Schedule:
         if isinstance(segment.deal, Stairs):
             steps = (min(stop, b) - max(start, a) for a, b in pairwise(segment.stairs))
             return segment.deal.parts([max(0, of_stair) for of_stair in steps])
-        return segment.deal.parts()
+        parts: list[float] = segment.deal.parts()
+        return parts
 
     def first_change(self, other: Schedule) -> int | None:
         """Return the first position that another schedule may deal otherwise, if there is one.

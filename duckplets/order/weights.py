@@ -1,9 +1,10 @@
-"""Kinds of weights, steps and factors of a mixture, and weights made exact."""
+"""Kinds of weights, steps and factors of a mixture, changes of them, and weights made exact."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -27,6 +28,29 @@ _MAX_TOTAL = 1 << 44  # of integer weights
 # of floats are not. The digits beyond the kept ones go, so that 4 at T = 2 is 2 and not 1.99…9.
 _FINE, _KEPT = Context(prec=60), Context(prec=40)
 _LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all below is one part
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Weights set during a run, which override the declared ones.
+
+    Attributes:
+        weights: By the names of sources.
+        temperature: From there on; None leaves it as it was.
+    """
+
+    weights: Mapping[str, float]
+    temperature: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From ``step`` on the weights are these, or on their way to those of ``until``."""
+
+    step: int
+    weights: Mapping[str, Weight]
+    until: int = 0
+    target: Mapping[str, Weight] | None = None
 
 
 def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:

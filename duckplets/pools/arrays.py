@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,38 +17,18 @@ from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
+Rows: TypeAlias = Mapping[str, Any]
+"""The rows of a list: an array for each column. Keys are int64, hashes uint64."""
 
-@dataclass(frozen=True, slots=True)
-class PoolRows:
-    """The rows of a list, as an array for each column."""
 
-    columns: Mapping[str, Any]
-    num_rows: int
+def rows_of(table: pa.Table) -> Rows:
+    """Return the rows of a table."""
+    return {name: table[name].to_numpy() for name in table.column_names}
 
-    @classmethod
-    def of(cls, table: pa.Table) -> PoolRows:
-        """Return the rows of a table."""
-        columns = {name: table[name].to_numpy() for name in table.column_names}
-        return cls(columns, table.num_rows)
 
-    def __getitem__(self, column: str) -> Any:
-        return self.columns[column]
-
-    @property
-    def column_names(self) -> list[str]:
-        """The names of the columns."""
-        return [*self.columns]
-
-    def part(self, low: int, high: int) -> PoolRows:
-        """Return the rows from a number on, and before another."""
-        return PoolRows(
-            {name: column[low:high] for name, column in self.columns.items()}, high - low
-        )
-
-    def filter(self, kept: Flags) -> PoolRows:
-        """Return some of the rows."""
-        columns = {name: column[kept] for name, column in self.columns.items()}
-        return PoolRows(columns, int(np.count_nonzero(kept)))
+def some_rows(rows: Rows, which: Flags | slice) -> Rows:
+    """Return some of the rows."""
+    return {name: column[which] for name, column in rows.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,26 +148,21 @@ def classes_of(words: Words) -> tuple[Words, Integers]:
     return classes, index.astype(np.int64)
 
 
-def anchors_of(rows: PoolRows | pa.Table, classes: Integers, per: str) -> Anchors:
+def anchors_of(rows: Rows, classes: Integers, per: str) -> Anchors:
     """Return the anchors of a list of chunks; ``classes`` of every chunk."""
-    records = keys_of(rows, "record_key")
-    starts = _boundaries(len(records), (records,), every=per == "chunk")
-    return Anchors(
-        chunks=keys_of(rows, "chunk_key"),
-        hashes=words_of(rows, "text_hash"),
-        classes=classes,
-        records=records[starts[:-1]],
-        starts=starts,
-    )
+    records = rows["record_key"]
+    starts = _boundaries(records, every=per == "chunk")
+    chunks, hashes = rows["chunk_key"], rows["text_hash"]
+    return Anchors(chunks, hashes, classes, records[starts[:-1]], starts)
 
 
-def positives_of(anchors: Anchors, rows: PoolRows | pa.Table, *, distinct: bool) -> Positives:
+def positives_of(anchors: Anchors, rows: Rows, *, distinct: bool) -> Positives:
     """Return the positives of anchors; ``distinct`` ones are of another text than the anchor."""
-    owners, hashes = keys_of(rows, "record_key"), words_of(rows, "text_hash")
+    owners, hashes = rows["record_key"], rows["text_hash"]
     starts = np.searchsorted(owners, anchors.records, side="left")
     counts = np.searchsorted(owners, anchors.records, side="right") - starts
     banned = _banned(anchors, counts, owners, hashes) if distinct else None
-    return Positives(keys_of(rows, "chunk_key"), hashes, starts, counts, banned)
+    return Positives(rows["chunk_key"], hashes, starts, counts, banned)
 
 
 def _banned(anchors: Anchors, counts: Integers, owners: Integers, hashes: Words) -> Banned | None:
@@ -226,28 +201,28 @@ def _perhaps(words: Words, others: Words) -> Integers:
 
 
 def negatives_of(
-    compiled: CompiledPool,
     classes: Words,
-    listed: PoolRows | pa.Table,
-    pairs: PoolRows | pa.Table,
+    listed: Rows,
+    pairs: Rows,
     *,
+    per: str,
+    forbids: bool,
     illegal: Words,
     known: Words | None = None,
-    forbids: bool | None = None,
 ) -> Negatives:
     """Return the negatives of a list of chunks.
 
     ``pairs`` says which bins each of the classes, ascending, may draw from; or must not, where it
-    ``forbids``: by default as the pool's law has it.
+    ``forbids``. ``known`` is given where negatives are mined.
     """
-    forbids = compiled.forbids if forbids is None else forbids
-    bins, records = words_if_any(listed, "bin"), keys_of(listed, "record_key")
-    starts = _boundaries(len(records), (bins, records), every=compiled.recipe.per == "chunk")
+    records = listed["record_key"]
+    bins = listed.get("bin", np.zeros(len(records), np.uint64))
+    starts = _boundaries(bins, records, every=per == "chunk")
     firsts, lows, sums = _ranges(classes, bins[starts[:-1]], pairs, forbids=forbids)
-    kins = keys_of(listed, "family") if known is not None else records
+    kins = records if known is None else listed["family"]
     return Negatives(
-        chunks=keys_of(listed, "chunk_key"),
-        hashes=words_of(listed, "text_hash"),
+        chunks=listed["chunk_key"],
+        hashes=listed["text_hash"],
         kins=kins[starts[:-1]],
         starts=starts,
         firsts=firsts,
@@ -259,21 +234,26 @@ def negatives_of(
 
 
 def _ranges(
-    classes: Words, unit_bins: Words, pairs: PoolRows | pa.Table, *, forbids: bool
+    classes: Words, unit_bins: Words, pairs: Rows, *, forbids: bool
 ) -> tuple[Integers, Integers, Integers]:
     """Turn (class, bin) pairs into ranges of units for each class."""
-    if pairs.num_rows == 0:  # all units for each class, or none: mostly so, and quickly said
+    mine, theirs = pairs["class"], pairs["bin"]
+    if len(mine) == 0:  # all units for each class, or none: mostly so, and quickly said
         each = 1 if forbids and len(unit_bins) else 0
         ranges = np.arange(len(classes) * each + 1, dtype=np.int64)
         firsts = ranges if each else np.zeros(len(classes) + 1, np.int64)
         return firsts, np.zeros(len(ranges) - 1, np.int64), ranges * len(unit_bins)
-    mine, theirs = words_of(pairs, "class"), words_of(pairs, "bin")
     known = np.isin(mine, classes)
     row = np.searchsorted(classes, mine[known])
     low = np.searchsorted(unit_bins, theirs[known], side="left")
     high = np.searchsorted(unit_bins, theirs[known], side="right")
-    if forbids:
-        row, low, high = _gaps(len(classes), len(unit_bins), row, low, high)
+    if forbids:  # what lies between the ranges of each class
+        every, units = np.arange(len(classes)), len(unit_bins)
+        rows = np.concatenate([row, every])
+        lows = np.concatenate([high, np.zeros(len(every), np.int64)])
+        highs = np.concatenate([low, np.full(len(every), units)])
+        begins, ends = np.lexsort((lows, rows)), np.lexsort((highs, rows))
+        row, low, high = rows[begins], lows[begins], highs[ends]
     filled = high > low
     row, low, high = row[filled], low[filled], high[filled]
     firsts = np.searchsorted(row, np.arange(len(classes) + 1)).astype(np.int64)
@@ -281,21 +261,9 @@ def _ranges(
     return firsts, low.astype(np.int64), sums
 
 
-def _gaps(
-    classes: int, units: int, row: Integers, low: Integers, high: Integers
-) -> tuple[Integers, Integers, Integers]:
-    """Return what lies between the given ranges of each class: their complement."""
-    every = np.arange(classes)
-    rows = np.concatenate([row, every])
-    lows = np.concatenate([high, np.zeros(classes, np.int64)])
-    highs = np.concatenate([low, np.full(classes, units)])
-    begins = np.lexsort((lows, rows))
-    ends = np.lexsort((highs, rows))
-    return rows[begins], lows[begins], highs[ends]
-
-
-def _boundaries(length: int, columns: tuple[Any, ...], *, every: bool) -> Integers:
+def _boundaries(*columns: Any, every: bool) -> Integers:
     """Return where a new combination of values begins, and the end."""
+    length = len(columns[0])
     if every or length == 0:
         return np.arange(length + 1, dtype=np.int64)
     new = np.zeros(length, dtype=bool)
@@ -303,20 +271,3 @@ def _boundaries(length: int, columns: tuple[Any, ...], *, every: bool) -> Intege
     for column in columns:
         new[1:] |= column[1:] != column[:-1]
     return np.append(np.flatnonzero(new), length).astype(np.int64)
-
-
-def keys_of(table: PoolRows | pa.Table, column: str) -> Integers:
-    """Return a column of keys."""
-    return np.asarray(table[column], dtype=np.int64)
-
-
-def words_of(table: PoolRows | pa.Table, column: str) -> Words:
-    """Return a column of hashes."""
-    return np.asarray(table[column], dtype=np.uint64)
-
-
-def words_if_any(table: PoolRows | pa.Table, column: str) -> Words:
-    """Return a column of hashes; zeros where a law compares nothing and there is no such column."""
-    if column in table.column_names:
-        return words_of(table, column)
-    return np.zeros(table.num_rows, np.uint64)

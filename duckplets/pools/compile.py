@@ -28,8 +28,7 @@ from duckplets.pools.cte_steps import assembled, bound, literal, of_sources
 from duckplets.pools.facts import Fact, told
 from duckplets.recipes.condition_rules import COLUMNS
 from duckplets.recipes.conditions import pair_condition, where_condition
-from duckplets.recipes.recipes import Recipe, SqlStrategy, TextRecipe, TripletRecipe
-from duckplets.recipes.selectors import Selector
+from duckplets.recipes.recipes import Recipe, Selector, SqlStrategy, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -71,7 +70,7 @@ class CompiledPool:
         found = {
             "negatives": int(self.parameters["negatives"]),
             "is_given": self.labels == "given",
-            "own_positive": recipe is None or own_positive(recipe),
+            "own_positive": recipe is None or recipe.own_positive,
             "own_negatives": recipe is not None and recipe.strategy == "same_record",
             "fills_up": recipe is not None and recipe.when_short == "random",
             "of_split": recipe is not None and recipe.negatives_from == "split",
@@ -123,14 +122,10 @@ class CompiledPool:
         """Return that statement, in DuckDB's dialect."""
         return self.statement(part, staged=staged)[0]
 
-    def parameters_of(self, part: Part = "pool", *, staged: bool = False) -> dict[str, Any]:
-        """Return the parameters of that statement."""
-        return self.statement(part, staged=staged)[1]
-
     def sql_of_many(self, part: Part) -> str:
         """Return the statement that yields a staged part for many sources at once.
 
-        Its parameters are those of ``parameters_of``, but ``sources`` and ``minings`` for those of
+        Its parameters are those of ``statement``, but ``sources`` and ``minings`` for those of
         one; its first column, ``number``, tells which of them a row is of.
         """
         return _of_many(_meant(self.recipe), part, self.labels)
@@ -169,8 +164,8 @@ def compile_pool(
     parameters["mining"] = mining
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters)
-    if labels == "given" and (own_positive(recipe) or recipe.positive.kind == "near_date"):
-        what = "the anchor itself" if own_positive(recipe) else "of another record"
+    if labels == "given" and (recipe.own_positive or recipe.positive.kind == "near_date"):
+        what = "the anchor itself" if recipe.own_positive else "of another record"
         raise RecipeError(
             f"recipe {recipe.name!r}: its positive is {what}, and a label judges the anchor and "
             f"the positive of one record; limit the recipe to sources without labels"
@@ -196,11 +191,6 @@ class Law:
     def compares(self) -> bool:
         """Whether anchors have classes and negatives bins."""
         return bool(self.anchor_columns)
-
-    @property
-    def sums_up(self) -> bool:
-        """Whether it takes what all may draw, less what a class must not."""
-        return self.parts[: len(_FORBIDDEN)] == _FORBIDDEN
 
 
 @lru_cache(maxsize=4096)
@@ -283,7 +273,7 @@ def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
         return labels
     one, other = recipe.anchor, recipe.positive
     alike = one.role is not None and one.role == other.role
-    if alike or own_positive(recipe) or other.kind == "near_date":
+    if alike or recipe.own_positive or other.kind == "near_date":
         return None
     return None if labels == "graded" and (_asks_label(one) or _asks_label(other)) else labels
 
@@ -297,20 +287,7 @@ def _asks_label(selector: Selector) -> bool:
     return any(column.name.lower() == "label" for column in columns)
 
 
-def own_positive(recipe: TripletRecipe) -> bool:
-    """Whether anchor and positive are one chunk: the same text twice, as SimCSE wants it."""
-    return recipe.allow_same_anchor_positive and recipe.anchor == recipe.positive
-
-
 # -- what is filled in ------------------------------------------------------------------------
-
-
-def _text_fills(recipe: TextRecipe, *, staged: bool) -> dict[str, str | Sequence[str]]:
-    """Return what stands for each name in ``pools/texts``."""
-    conditions = [_condition(s, staged=staged) for s in recipe.selectors]
-    if len(conditions) > 1:
-        conditions = [f"({' OR '.join(f'({condition})' for condition in conditions)})"]
-    return {"anchor_condition": conditions[0], **_unit(recipe)}
 
 
 def _triplet_fills(
@@ -410,15 +387,8 @@ def facts_of(recipe: Recipe) -> Mapping[str, Fact]:
 
 @lru_cache(maxsize=4096)
 def _meant(recipe: Any) -> Any:
-    """Return a recipe that has the same pools, and all that they do not depend on left out.
-
-    Many recipes may differ in names and weights only: each is compiled once.
-    """
-    if isinstance(recipe, TextRecipe):
-        return TextRecipe("pool", recipe.selector, per=recipe.per)
-    by = "bm25" if recipe.mined else None
-    named = {"name": "pool", "weight": 1.0, "share": None, "instruction": None, "sources": None}
-    return replace(recipe, by=by, **named)
+    """Return a recipe of the same pools: of many that differ in names only one is compiled."""
+    return recipe.of_pool()
 
 
 @lru_cache(maxsize=4096)
@@ -430,11 +400,15 @@ def _statement(
     if isinstance(recipe, TextRecipe):
         ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}
         last = ends.get(part, "pools/lists/text_anchors")
-        return assembled(["pools/texts"], last, _text_fills(recipe, staged=staged), **chunks)
+        conditions = [_condition(selector, staged=staged) for selector in recipe.selectors]
+        if len(conditions) > 1:
+            conditions = [f"({' OR '.join(f'({condition})' for condition in conditions)})"]
+        fills = {"anchor_condition": conditions[0], **_unit(recipe)}
+        return assembled(["pools/texts"], last, fills, **chunks)
     parts = ["pools/triplets"]
     if recipe.positive.kind == "near_date":
         parts += ["pools/parts/nearest", "pools/parts/nearest_positives"]
-    elif own_positive(recipe):
+    elif recipe.own_positive:
         parts.append("pools/parts/own_positives")
     parts += law_of(recipe).parts
     flags = {str(labels)} | (set() if recipe.allow_same_anchor_positive else {"distinct"})

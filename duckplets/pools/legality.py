@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.pools.arrays import Negatives, PoolRows, keys_of, pair_hashes, words_of
+from duckplets.pools.arrays import Negatives, Rows, pair_hashes, some_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,35 +89,33 @@ class Legality:
         return lows, lows + sizes
 
 
-def several_texts(anchors: PoolRows, positives: PoolRows) -> Words:
+def several_texts(anchors: Rows, positives: Rows) -> Words:
     """Return ``Negatives.illegal`` of records with several anchors or positives.
 
     A record with one of each needs no entry: a sample has both.
     """
     words = []
     for rows in (anchors, positives):
-        records = keys_of(rows, "record_key")
+        records = rows["record_key"]
         several = np.zeros(len(records), dtype=bool)
         several[1:] = records[1:] == records[:-1]
         several[:-1] |= several[1:]
-        words.append(pair_hashes(records[several], words_of(rows, "text_hash")[several]))
+        words.append(pair_hashes(records[several], rows["text_hash"][several]))
     return np.unique(np.concatenate(words))
 
 
-def usable_of_own(anchors: PoolRows, positives: PoolRows, negatives: PoolRows) -> PoolRows:
+def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
     """Return the negatives of records whose text no anchor or positive of their record has.
 
     Of several with one text in one record the first stays.
     """
-    own = np.concatenate([_texts(anchors), _texts(positives)])
-    texts = _texts(negatives)
+    mine, theirs, texts = (
+        pair_hashes(rows["record_key"], rows["text_hash"])
+        for rows in (anchors, positives, negatives)
+    )
     first = np.zeros(len(texts), dtype=bool)
     first[np.unique(texts, return_index=True)[1]] = True
-    return negatives.filter(first & ~np.isin(texts, own))
-
-
-def _texts(rows: PoolRows) -> Words:
-    return pair_hashes(keys_of(rows, "record_key"), words_of(rows, "text_hash"))
+    return some_rows(negatives, first & ~np.isin(texts, np.concatenate([mine, theirs])))
 
 
 def _among(pairs: Words, owners: Integers | Words, hashes: Words) -> Flags:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,19 +23,17 @@ from duckplets.base.columns import column
 from duckplets.db.database import Database
 from duckplets.errors import DeadlineError, EmptyPoolError, RecipeError
 from duckplets.pools.arrays import (
-    Anchors,
     Guarded,
     Negatives,
     Pool,
-    PoolRows,
+    Rows,
     anchors_of,
     classes_of,
-    keys_of,
     negatives_of,
     pair_hashes,
     positives_of,
-    words_if_any,
-    words_of,
+    rows_of,
+    some_rows,
 )
 from duckplets.pools.compile import (
     CompiledPool,
@@ -48,7 +45,7 @@ from duckplets.pools.compile import (
 )
 from duckplets.pools.facts import told_facts
 from duckplets.pools.legality import several_texts, usable_of_own
-from duckplets.recipes.recipes import TextRecipe
+from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
 # A strategy without an equality compares every class with every bin; beyond this it would
 # run for minutes or fill the memory.
@@ -67,9 +64,6 @@ class NoAnchorError(EmptyPoolError):
     """A pool has no anchor; the message says which, and why."""
 
 
-_ListKey = tuple[str, tuple[Any, ...]]  # a statement and the values of its parameters
-
-
 class PoolReader:
     """Reads the pools of one split and version, keeping lists that come again.
 
@@ -84,7 +78,7 @@ class PoolReader:
         self, database: Database, pools: Sequence[CompiledPool], texts: Words | None = None
     ) -> None:
         self._database = database.cursor()
-        self._lists: dict[_ListKey, PoolRows] = {}
+        self._lists: dict[tuple[str, tuple[Any, ...]], Rows] = {}  # by statement and parameters
         self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
         facts = self._facts(pools, where)
@@ -137,42 +131,43 @@ class PoolReader:
         """
         if compiled.unbounded:
             self._refuse_unbounded(compiled)
-        rows = self._rows(compiled, "anchors")
-        if rows.num_rows == 0:
+        rows, recipe = self._rows(compiled, "anchors"), compiled.recipe
+        if len(rows["record_key"]) == 0:
             raise NoAnchorError(self.why_empty(compiled))
         if of is not None:
-            rows = rows.filter(np.isin(keys_of(rows, "record_key"), of))
-            if rows.num_rows == 0:
+            rows = some_rows(rows, np.isin(rows["record_key"], of))
+            if len(rows["record_key"]) == 0:
                 raise NoAnchorError(
                     f"{_what(compiled)}: index controls list {len(of)} of its records, and none of "
                     f"them is an anchor"
                 )
-        recipe = compiled.recipe
-        if isinstance(recipe, TextRecipe):
-            anchors = anchors_of(rows, np.zeros(rows.num_rows, np.int64), recipe.per)
-            return Pool(compiled, anchors, None, None)
-        classes, index = classes_of(words_if_any(rows, "class"))
+        words = rows.get("class", np.zeros(len(rows["record_key"]), np.uint64))
+        classes, index = classes_of(words)
         anchors = anchors_of(rows, index, recipe.per)
+        if isinstance(recipe, TextRecipe):
+            return Pool(compiled, anchors, None, None)
         listed = self._rows(compiled, "positives")
         distinct = not (recipe.allow_same_anchor_positive or compiled.is_given)
         positives = positives_of(anchors, listed, distinct=distinct)
-        labels = rows["label"][anchors.starts[:-1]] if compiled.is_given else None
-        made = partial(Pool, compiled, anchors, positives, labels=labels)
         if compiled.is_given:
-            return made(None)
+            labels = rows["label"][anchors.starts[:-1]]
+            return Pool(compiled, anchors, positives, None, labels=labels)
+        of_source = compiled.of_source() if compiled.of_split else compiled
+        negatives = self._negatives(of_source, classes, rows, listed)
+        pool = Pool(compiled, anchors, positives, negatives)
         if compiled.of_split:
-            pool = made(None)
-            return self._of_split(pool, classes, rows, listed, spare=spare)
-        negatives = self._negatives(compiled, classes, rows, listed)
-        if compiled.own_negatives:
-            beyond = None
-            if compiled.fills_up and (spare or negatives.counts().min() < compiled.negatives):
-                beyond = self._of_others(compiled, rows, listed)
-            return made(negatives, beyond=beyond)
+            return self._of_split(pool, of_source, classes, rows, listed, spare=spare)
+        if compiled.fills_up and (spare or negatives.counts().min() < compiled.negatives):
+            return replace(pool, beyond=self._of_others(compiled, rows, listed))
         if not recipe.mined:
-            return made(negatives)
-        guarded = _guarded(anchors, rows, self._rows(compiled, "negatives"))
-        return made(negatives, guarded)
+            return pool
+        guarded = Guarded(
+            families=rows["family"][anchors.starts[:-1]],
+            normalised_hashes=rows["normalised_hash"],
+            sections=rows["section_key"],
+            negative_sections=self._rows(compiled, "negatives")["section_key"],
+        )
+        return replace(pool, guarded=guarded)
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or chunks) have which reason not to be in the pool."""
@@ -184,14 +179,14 @@ class PoolReader:
         with self._database.deadline(compiled.described):
             return self._database.arrow(*compiled.statement(part))
 
-    def _rows(self, compiled: CompiledPool, part: Part) -> PoolRows:
+    def _rows(self, compiled: CompiledPool, part: Part) -> Rows:
         """Return the rows of a part; those that several pools share are read once."""
         sql, parameters = compiled.statement(part)
         name = (sql, tuple(parameters.values()))
         if name not in self._lists:
             portion = self._portions.get(_place(compiled), ())
             if len(portion) < 2 or "source" not in parameters or not self._cut(portion, part):
-                self._lists[name] = PoolRows.of(self.list(compiled, part))
+                self._lists[name] = rows_of(self.list(compiled, part))
         return self._lists[name]
 
     def _cut(self, portion: Sequence[CompiledPool], part: Part) -> bool:
@@ -205,11 +200,11 @@ class PoolReader:
                 found = self._database.arrow(first.sql_of_many(part), others | several)
         except DeadlineError:
             return False
-        rows = PoolRows.of(found.drop_columns(["number"]))
+        rows = rows_of(found.drop_columns(["number"]))
         ends = np.searchsorted(found["number"].to_numpy(), np.arange(len(portion) + 1)).tolist()
         for pool, low, high in zip(portion, ends, ends[1:], strict=False):
             values = tuple(pool.parameters[name] for name in parameters)
-            self._lists[sql, values] = rows.part(low, high)
+            self._lists[sql, values] = some_rows(rows, slice(low, high))
         return True
 
     def _together(self, pools: Sequence[CompiledPool]) -> dict[Any, Sequence[CompiledPool]]:
@@ -229,32 +224,47 @@ class PoolReader:
         return found
 
     def _negatives(
-        self, compiled: CompiledPool, classes: Words, rows: PoolRows, positives: PoolRows
+        self, compiled: CompiledPool, classes: Words, rows: Rows, positives: Rows
     ) -> Negatives:
         listed, pairs = self._rows(compiled, "negatives"), self._rows(compiled, "pairs")
-        if pairs.num_rows > _MOST_PAIRS:
+        if (many := len(pairs["class"])) > _MOST_PAIRS:
             raise RecipeError(
-                f"recipe {compiled.recipe.name!r}: its strategy pairs {pairs.num_rows} values; "
-                f"compare by equality, or round the values it compares"
+                f"recipe {compiled.recipe.name!r}: its strategy pairs {many} values; compare by "
+                f"equality, or round the values it compares"
             )
+        known = None
         if compiled.own_negatives:
             listed = usable_of_own(rows, positives, listed)
-            return negatives_of(compiled, classes, listed, pairs, illegal=np.zeros(0, np.uint64))
-        if isinstance(compiled.recipe, TextRecipe) or not compiled.recipe.mined:
+            illegal = np.zeros(0, np.uint64)
+        elif isinstance(compiled.recipe, TripletRecipe) and compiled.recipe.mined:
+            texts = self._rows(compiled, "illegal_texts")
+            words, is_known = pair_hashes(texts["owner"], texts["text_hash"]), texts["known"]
+            illegal, known = np.unique(words[~is_known]), np.unique(words[is_known])
+        else:
             illegal = several_texts(rows, positives)
-            return negatives_of(compiled, classes, listed, pairs, illegal=illegal)
-        texts = self._rows(compiled, "illegal_texts")
-        illegal, known = _pairs(texts.filter(~texts["known"])), _pairs(texts.filter(texts["known"]))
-        return negatives_of(compiled, classes, listed, pairs, illegal=illegal, known=known)
+        return negatives_of(
+            classes,
+            listed,
+            pairs,
+            per=compiled.recipe.per,
+            forbids=compiled.forbids,
+            illegal=illegal,
+            known=known,
+        )
 
     def _of_split(
-        self, pool: Pool, classes: Words, rows: PoolRows, listed: PoolRows, *, spare: bool
+        self,
+        pool: Pool,
+        of_source: CompiledPool,
+        classes: Words,
+        rows: Rows,
+        listed: Rows,
+        *,
+        spare: bool,
     ) -> Pool:
         """Return a pool whose anchors draw from their source, those with too few from all."""
-        inner = pool.compiled.of_source()
-        enough = keys_of(self._rows(inner, "anchors"), "chunk_key")
+        enough = self._rows(of_source, "anchors")["chunk_key"]
         short = ~np.isin(pool.anchors.chunks, enough)
-        pool = replace(pool, negatives=self._negatives(inner, classes, rows, listed))
         if not (spare or short.any()):
             return pool
         beyond = self._negatives(pool.compiled, classes, rows, listed)
@@ -264,12 +274,17 @@ class PoolReader:
         shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
         return replace(pool, beyond=replace(beyond, **shared), short=short)
 
-    def _of_others(self, compiled: CompiledPool, rows: PoolRows, positives: PoolRows) -> Negatives:
+    def _of_others(self, compiled: CompiledPool, rows: Rows, positives: Rows) -> Negatives:
         """Return what fills up records with too few negatives of their own: those of all."""
-        listed, none = self._rows(compiled, "negatives"), self._rows(compiled, "pairs").part(0, 0)
-        one = np.zeros(1, np.uint64)
-        illegal = several_texts(rows, positives)
-        return negatives_of(compiled, one, listed, none, illegal=illegal, forbids=True)
+        none = some_rows(self._rows(compiled, "pairs"), slice(0))
+        return negatives_of(
+            np.zeros(1, np.uint64),
+            self._rows(compiled, "negatives"),
+            none,
+            per=compiled.recipe.per,
+            forbids=True,
+            illegal=several_texts(rows, positives),
+        )
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:
         with self._database.deadline(compiled.described):
@@ -337,18 +352,3 @@ def _portions(
 def _what(compiled: CompiledPool) -> str:
     source, split = compiled.parameters["source"], compiled.parameters["split"]
     return f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split {split!r}"
-
-
-def _guarded(anchors: Anchors, rows: PoolRows, negatives: PoolRows) -> Guarded:
-    """Return what else is known of anchor chunks and negatives, where they are mined."""
-    return Guarded(
-        families=keys_of(rows, "family")[anchors.starts[:-1]],
-        normalised_hashes=words_of(rows, "normalised_hash"),
-        sections=keys_of(rows, "section_key"),
-        negative_sections=keys_of(negatives, "section_key"),
-    )
-
-
-def _pairs(texts: PoolRows) -> Words:
-    """Return illegal texts, each with its owner, as sorted hashes."""
-    return np.unique(pair_hashes(words_of(texts, "owner"), words_of(texts, "text_hash")))

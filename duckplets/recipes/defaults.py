@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from duckplets.base.settings import checked
 from duckplets.errors import RecipeError
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
-from duckplets.recipes.selectors import Role, Selector, any_section, role
+from duckplets.recipes.recipes import Role, Selector, TextRecipe, TripletRecipe, any_section, role
 
 Preset = Literal["crate"]
 Defaults = Literal["roles", "documents", "text", "dated", "pairs", "ready"]

@@ -9,17 +9,18 @@ checked as it is made, conditions included, and nothing here touches a database.
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Literal, TypeAlias
 
 from duckplets.base.checks import LONGEST_NAME
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import Bounds, Name, check
+from duckplets.base.settings import Bounds, Name, check, from_plain
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
-from duckplets.recipes.conditions import pair_condition
-from duckplets.recipes.selectors import Selector
+from duckplets.recipes.conditions import pair_condition, where_condition
 
+Role = Literal["anchor", "context", "rejected"]
+SelectorKind = Literal["role", "position", "near_date", "any_section"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
 Way = Literal["bm25", "random"]  # of choosing one of the legal negatives; ``Stream`` draws by each
@@ -29,10 +30,86 @@ Share = Literal["anchors"]
 NegativesFrom = Literal["source", "split"]
 WhenShort = Literal["drop", "random"]
 Weight = Annotated[float, Bounds(0)]
-Slot = Annotated[Selector, "a selector such as role('anchor')"]
 Sources = Annotated[tuple[str, ...], "a list of names of sources"]
 
+_MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
 _LONGEST_DERIVED = 9  # signs that text recipes may have behind a triplet recipe's name
+
+
+# -- selectors --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Which sections may stand in a slot; made by the four functions below.
+
+    Attributes:
+        role: The role of the section.
+        position: Or the position of the section in its record, from 0.
+        near_date: Or days from the anchor's date to the one looked for.
+        any_section: Or True: any of them.
+        where: SQL condition over columns of records, sections and chunks, or None.
+    """
+
+    role: Role | None = None
+    position: Annotated[int, Bounds(0, _MOST)] | None = None
+    near_date: Annotated[int, Bounds(-_MOST, _MOST)] | None = None
+    any_section: Literal[True] | None = None
+    where: str | None = None
+
+    def __post_init__(self) -> None:
+        check(self, RecipeError, "selector")
+        given = [name for name in _KINDS if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none"
+            raise RecipeError(f"selector: give one of {', '.join(_KINDS)}, not {found} of them")
+        if self.where is not None:
+            where_condition(self.where)
+
+    @property
+    def kind(self) -> SelectorKind:
+        """Which of the four it is."""
+        return next(name for name in _KINDS if getattr(self, name) is not None)
+
+    @classmethod
+    def from_text(cls, text: str) -> Selector:
+        """Read ``role:anchor``, ``position:1``, ``near_date:-3`` or ``any_section``."""
+        kind, colon, value = text.partition(":")
+        whole = value.removeprefix("-").isdecimal() and len(value) < 20
+        argument = (int(value) if whole else value) if colon else kind == "any_section"
+        return from_plain(cls, {kind: argument}, RecipeError, "selector")
+
+
+_KINDS: tuple[SelectorKind, ...] = ("role", "position", "near_date", "any_section")
+
+
+def role(r: Role, where: str | None = None) -> Selector:
+    """Select sections of a role: ``anchor``, ``context``, or ``rejected`` of preference pairs."""
+    return Selector(role=r, where=where)
+
+
+def position(i: int, where: str | None = None) -> Selector:
+    """Select the section at a position in its record, counted from 0."""
+    return Selector(position=i, where=where)
+
+
+def any_section(where: str | None = None) -> Selector:
+    """Select any section, but for the rejected replies of preference pairs."""
+    return Selector(any_section=True, where=where)
+
+
+def near_date(days: int, where: str | None = None) -> Selector:
+    """Select context of the record whose date is nearest to the anchor's plus ``days``.
+
+    It is another record of the same source and split, or one that shares ``taxonomy[0]``. Days
+    may be negative. As it looks from an anchor, it is no anchor itself and not for text recipes.
+    """
+    return Selector(near_date=days, where=where)
+
+
+Slot = Annotated[Selector, "a selector such as role('anchor')"]
+
+# -- recipes ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +210,17 @@ class TripletRecipe:
         """Those of anchor, positive and negative."""
         return (self.anchor, self.positive, self.negative)
 
+    def of_pool(self) -> TripletRecipe:
+        """Return the recipe without what its pools do not depend on: names and shares."""
+        by: By | None = "bm25" if self.mined else None
+        plain = replace(self, name="pool", by=by, weight=1.0, share=None)
+        return replace(plain, instruction=None, sources=None)
+
+    @property
+    def own_positive(self) -> bool:
+        """Whether anchor and positive are one chunk: the same text twice, as SimCSE wants it."""
+        return self.allow_same_anchor_positive and self.anchor == self.positive
+
     @property
     def mined(self) -> bool:
         """Whether negatives are drawn from those that were mined for it."""
@@ -176,6 +264,10 @@ class TextRecipe:
     def selectors(self) -> tuple[Selector, ...]:
         """The selectors, one or more."""
         return self.selector if isinstance(self.selector, tuple) else (self.selector,)
+
+    def of_pool(self) -> TextRecipe:
+        """Return the recipe without what its pools do not depend on: names and shares."""
+        return TextRecipe("pool", self.selector, per=self.per)
 
 
 Recipe: TypeAlias = TripletRecipe | TextRecipe

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from duckplets.base.plain import StoredJson
+from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
@@ -26,8 +26,7 @@ from duckplets.recipes.defaults import (
 )
 from duckplets.recipes.files import check_names, from_dict, to_dict
 from duckplets.recipes.recipes import Recipe as Recipe
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
-from duckplets.recipes.selectors import Role
+from duckplets.recipes.recipes import Role, TextRecipe, TripletRecipe
 
 LONG_SECTION = "long_section"
 _NO_SOURCES = "the corpus has no sources yet; ingest some text first"

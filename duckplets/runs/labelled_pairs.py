@@ -12,8 +12,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.pools.labels import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.defaults import USUAL
-from duckplets.recipes.recipes import Recipe, TripletRecipe
-from duckplets.recipes.selectors import role
+from duckplets.recipes.recipes import Recipe, TripletRecipe, role
 
 if TYPE_CHECKING:
     from duckplets.recipes.store import SourceRecipes

@@ -18,8 +18,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers
 from duckplets.errors import EmptyPoolError
 from duckplets.pools.arrays import Anchors
-from duckplets.recipes.recipes import TextRecipe
-from duckplets.recipes.selectors import any_section
+from duckplets.recipes.recipes import TextRecipe, any_section
 from duckplets.recipes.store import SourceRecipes
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION, integer
-from duckplets.base.plain import misfit
-from duckplets.base.settings import Bounds, Name, checked
+from duckplets.base.settings import Bounds, Name, checked, misfit
 from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
@@ -325,8 +324,7 @@ def saved_settings(saved: Save) -> RunSettings:
             f"draws in order version {ORDER_VERSION} and cannot continue it. Finish it with the "
             f"version it was started with"
         )
-    shape = {name: _shape(hint) for name, hint in get_type_hints(RunSettings).items()}
-    shape |= {"recipes": {str: [dict]}, "mixture": dict}
+    shape = get_type_hints(RunSettings) | {"recipes": {str: [dict]}, "mixture": dict}
     differ = sorted(shape.keys() ^ saved.settings)
     wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)
     if not wrong and sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):
@@ -341,18 +339,6 @@ def saved_settings(saved: Save) -> RunSettings:
         f"damaged: {wrong}. Finish it with that version, put back an earlier copy, or forget it: "
         f"duckplets cursor reset … --run {saved.run}"
     )
-
-
-def _shape(hint: Any) -> Any:
-    """Return the shape that JSON of a declared type has; see ``misfit``."""
-    kind, parts = get_origin(hint), get_args(hint)
-    if kind is Literal:
-        return frozenset(parts)
-    if kind in (list, dict):
-        return [_shape(parts[0])] if kind is list else {str: _shape(parts[1])}
-    if parts:
-        return tuple(_shape(part) for part in parts)
-    return {Any: object, type(None): None}.get(hint, hint)
 
 
 def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> None:

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import MAX_POSITION, integer
-from duckplets.base.plain import StoredJson
+from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed, shown
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
@@ -34,8 +34,8 @@ from duckplets.errors import (
     StateMismatchError,
     nearest,
 )
-from duckplets.order.changes import Event
 from duckplets.order.mixture import Mixture
+from duckplets.order.weights import Event
 from duckplets.runs.fingerprint import Fingerprint, differing, refuse_mismatch
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from duckplets.base.plain import StoredJson
+from duckplets.base.documents import StoredJson
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import Reported, listed
 from duckplets.db import external_files

@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.plain import from_json, misfit
+from duckplets.base.documents import from_json
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import misfit
 
 Labels = dict[str, tuple[str, ...]]
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from duckplets.base.plain import misfit
+from duckplets.base.settings import misfit
 from duckplets.errors import SourceError
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.base.atomic import written_aside
-from duckplets.base.documents import Unreadable
-from duckplets.base.plain import from_json, misfit
+from duckplets.base.documents import Unreadable, from_json
+from duckplets.base.settings import misfit
 from duckplets.errors import DamagedFileError, ShardError
 
 FORMAT = 1

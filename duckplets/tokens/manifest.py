@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from duckplets.base.documents import from_json
 from duckplets.base.names import inside, quoted
-from duckplets.base.plain import from_json, misfit
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import misfit
 from duckplets.errors import DamagedFileError, SamplerError, ShardError
-from duckplets.ingest.splits import SPLITS
 from duckplets.tokens.documents import damaged, read_document, write_document
 
 KIND = "duckplets token shards"
@@ -40,7 +40,7 @@ Longer = Literal["own", "cut", "drop"]
 
 _VOCABULARY = {"model?": {"vocab?": object}, "added_tokens?": [{"id": int, "content": str}]}
 _COUNT = range(1 << 63)
-_SPLIT = frozenset(SPLITS)
+_SPLIT = Literal["train", "validation", "test"]
 _SHARD = {
     "shard_id": str,
     "path": str,
@@ -81,7 +81,7 @@ _SHAPE = {
     "corpus": {str: object},
     "splits": [_SPLIT],
     "buckets": [range(1, 1 << 31)],
-    "longer": frozenset(get_args(Longer)),
+    "longer": Longer,
     "settings": {str: object},
     "seed": _COUNT,
     "libraries": {str: str},

@@ -26,9 +26,9 @@ import numpy as np
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged
 from duckplets.base.arrays import Integers, Integers32
-from duckplets.base.plain import misfit
 from duckplets.base.progress import bar
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import misfit
 from duckplets.errors import DamagedFileError, ShardError
 from duckplets.tokens.decode import decoded
 from duckplets.tokens.manifest import ShardManifest

@@ -12,7 +12,7 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.base.documents import Form, Unreadable, parse
-from duckplets.base.plain import misfit
+from duckplets.base.settings import misfit
 from duckplets.errors import SamplerError
 from duckplets.sources.remote.card import parse_card
 
@@ -169,15 +169,15 @@ SHAPE = {"a": str, "b?": [range(3)], "c?": {str: (float, None)}, "d?": bool, "e?
     [
         ({"a": "x"}, ""),
         ({"a": "x", "b": [0, 2], "c": {"p": 1, "q": None}, "d": True, "e": [{}], "f": 1}, ""),
-        ({"a": 1}, "it['a'] is 1, not a text"),
+        ({"a": 1}, "it['a'] is 1, not text"),
         ({"b": []}, "it has no 'a'"),
-        ([], "it is a list of 0, not an object"),
-        ({"a": "x", "b": {}}, "it['b'] is an object of 0, not a list"),
+        ([], "it is [], not a table"),
+        ({"a": "x", "b": {}}, "it['b'] is {}, not a list"),
         ({"a": "x", "b": [0, 3]}, "it['b'][1] is 3, not an integer from 0 to 2"),
-        ({"a": "x", "b": [True]}, "it['b'][0] is true, not an integer from 0 to 2"),
-        ({"a": "x", "c": {"p": "1"}}, "it['c']['p'] is \"1\", not a number or null"),
-        ({"a": "x", "c": {"p": False}}, "it['c']['p'] is false, not a number or null"),
-        ({"a": "x", "d": 1}, "it['d'] is 1, not true or false"),
+        ({"a": "x", "b": [True]}, "it['b'][0] is True, not an integer from 0 to 2"),
+        ({"a": "x", "c": {"p": "1"}}, "it['c']['p'] is '1', not a finite number or None"),
+        ({"a": "x", "c": {"p": False}}, "it['c']['p'] is False, not a finite number or None"),
+        ({"a": "x", "d": 1}, "it['d'] is 1, not True or False"),
     ],
 )
 def test_what_does_not_fit_a_shape_is_said(value: Any, wrong: str) -> None:

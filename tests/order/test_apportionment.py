@@ -25,13 +25,13 @@ def dealt(deal: Apportionment, start: int, stop: int, leaves: int) -> tuple[Inte
     """Return the leaf of every position, and how many that leaf had before it."""
     leaf = np.full(stop - start, -1, dtype=np.int64)
     index = np.full(stop - start, -1, dtype=np.int64)
-    for share in deal.shares(start, stop):
+    for share in deal.deal(np.arange(start, stop)):
         assert 0 <= share.leaf < leaves
         assert len(share.offsets)
         assert (np.diff(share.offsets) > 0).all()
         assert (leaf[share.offsets] == -1).all()
         leaf[share.offsets] = share.leaf
-        index[share.offsets] = share.start + np.arange(len(share.offsets))
+        index[share.offsets] = share.indexes
     assert (leaf >= 0).all()
     return leaf, index
 
@@ -81,7 +81,7 @@ CASES = pytest.mark.parametrize(
 def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -> None:
     """Check that every prefix that ends in a stretch is fair, and counts those of the walk."""
     deal, total = Apportionment(exact, key(purpose)), sum(exact)
-    before, after = ([deal.count(i, t) for i in range(len(exact))] for t in (start, stop))
+    before, after = deal.counts(start), deal.counts(stop)
     for t, counts in ((start, before), (stop, after)):
         assert sum(counts) == t
         for count, weight in zip(counts, exact, strict=True):
@@ -127,9 +127,9 @@ def test_counts_are_those_of_the_walk(weights: list[float]) -> None:
     exact = exact_weights(weights)
     deal = Apportionment(exact, key("walk"))
     leaf, _ = dealt(deal, 0, 3000, len(exact))
+    counts = np.array([deal.counts(t) for t in range(0, 3001, 7)])
     for i in range(len(exact)):
-        walked = [0, *np.cumsum(leaf == i).tolist()]
-        assert [deal.count(i, t) for t in range(0, 3001, 7)] == walked[::7]
+        assert counts[:, i].tolist() == [0, *np.cumsum(leaf == i).tolist()][::7]
 
 
 @CASES
@@ -138,13 +138,13 @@ def test_far_positions_are_dealt_without_walking(weights: list[float], start: in
     exact, length = exact_weights(weights), 1000
     deal, total = Apportionment(exact, key("far")), sum(exact)
     leaf, index = dealt(deal, start, start + length, len(exact))
-    counts = [deal.count(i, start) for i in range(len(exact))]
+    counts = deal.counts(start)
     assert sum(counts) == start
     for i, weight in enumerate(exact):
         assert abs(counts[i] * total - start * weight) < bound(exact) * total
         here = index[leaf == i].tolist()
         assert here == list(range(counts[i], counts[i] + len(here)))
-        assert deal.count(i, start + length) == counts[i] + len(here)
+        assert deal.counts(start + length)[i] == counts[i] + len(here)
 
 
 @settings(max_examples=often(100, less=8), deadline=None)
@@ -177,7 +177,7 @@ def test_counts_are_fair_for_all_weights(
 ) -> None:
     exact = exact_weights(weights)
     deal, total = Apportionment(exact, purpose), sum(exact)
-    counts = [deal.count(i, positions) for i in range(len(exact))]
+    counts = deal.counts(positions)
     assert sum(counts) == positions
     for count, weight in zip(counts, exact, strict=True):
         assert abs(count * total - positions * weight) < bound(exact) * total
@@ -203,16 +203,13 @@ def test_the_greatest_span_is_exact() -> None:
     exact = exact_weights([1e-300, 1, 1 / 3, 1e9])
     deal = Apportionment(exact, key("span"))
     for start in (0, 10**12):
-        whole = list(deal.shares(start, start + MAX_SPAN))
-        for share in whole:
-            grown = deal.count(share.leaf, start + MAX_SPAN) - deal.count(share.leaf, start)
-            assert grown == len(share.offsets)
-    with pytest.raises(ValueError, match=str(MAX_SPAN)):
-        list(deal.shares(0, MAX_SPAN + 1))
+        before, after = deal.counts(start), deal.counts(start + MAX_SPAN)
+        for share in deal.deal(np.arange(start, start + MAX_SPAN)):
+            assert after[share.leaf] - before[share.leaf] == len(share.offsets)
 
 
 def test_no_positions_have_no_shares() -> None:
-    assert list(Apportionment((1, 2), key("none")).shares(5, 5)) == []
+    assert list(Apportionment((1, 2), key("none")).deal(np.arange(0))) == []
 
 
 # ---- weights as integers

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import duckplets as dp
 from duckplets.errors import MixtureError
 from duckplets.order.buckets import BucketSchedule
-from duckplets.order.changes import Event
+from duckplets.order.weights import Event
 
 NAMES = ["alpha", "bravo", "charlie"]
 WEIGHTS = st.sampled_from([0, 1, 1.009, 0.1, 3, 7.5])

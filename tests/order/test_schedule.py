@@ -25,11 +25,10 @@ from hypothesis import strategies as st
 import duckplets as dp
 from duckplets.base.arrays import Integers
 from duckplets.order.apportion import Apportionment
-from duckplets.order.changes import Event
 from duckplets.order.mixture import Anneal, Mixture, Phase
 from duckplets.order.permute import key
 from duckplets.order.schedule import Schedule
-from duckplets.order.weights import exact_shares
+from duckplets.order.weights import Event, exact_shares
 
 NAMES = ["delta", "alpha", "echo", "bravo", "charlie", "foxtrot", "golf"]
 WEIGHTS = st.sampled_from([0, 0, 1, 1.009, 0.1, 3, 1e-6, 7.5])
@@ -140,11 +139,11 @@ def walked(schedule: Schedule, start: int, stop: int) -> tuple[Integers, Integer
     """Return the source of every draw, and how many that source had before it."""
     leaf = np.full(stop - start, -1, dtype=np.int64)
     index = np.full(stop - start, -1, dtype=np.int64)
-    for share in schedule.shares(start, stop):
+    for share in schedule.deal(np.arange(start, stop)):
         assert len(share.offsets)
         assert (leaf[share.offsets] == -1).all(), "dealt twice"
         leaf[share.offsets] = share.leaf
-        index[share.offsets] = share.start + np.arange(len(share.offsets))
+        index[share.offsets] = share.indexes
     assert (leaf >= 0).all(), "not dealt"
     return leaf, index
 
@@ -185,10 +184,10 @@ def test_cuts_change_nothing(case: Case, cuts: list[int], shuffled: random.Rando
 def test_counts_are_those_of_the_walk(case: Case) -> None:
     schedule, asked = case.schedule(), case.schedule()
     leaf, _ = walked(schedule, 0, 600)
-    for i, name in enumerate(sorted(case.sources)):
+    draws = [*range(0, 601, 37), 600, 1, 599]
+    for i, found in enumerate(zip(*asked.totals(draws), strict=True)):
         counts = [0, *np.cumsum(leaf == i).tolist()]
-        for draw in (*range(0, 601, 37), 600, 1, 599):
-            assert asked.count(name, draw) == counts[draw]
+        assert [*found] == [counts[draw] for draw in draws]
 
 
 @settings(max_examples=often(60, less=6), deadline=None)
@@ -202,12 +201,10 @@ def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
     schedule = case.schedule()
     start, stop = position - 300, position + 300
     leaf, index = walked(schedule, start, stop)
-    names = sorted(case.sources)
-    first = {i: schedule.count(name, start) for i, name in enumerate(names)}
-    assert sum(first.values()) == start
-    runs_on(leaf, index, first)
-    for i, name in enumerate(names):
-        assert schedule.count(name, stop) == first[i] + int((leaf == i).sum())
+    first, last = schedule.totals([start, stop])
+    assert sum(first) == start
+    runs_on(leaf, index, dict(enumerate(first)))
+    assert last == [count + int((leaf == i).sum()) for i, count in enumerate(first)]
 
 
 @pytest.mark.parametrize("position", [10**9, 10**12])
@@ -221,9 +218,9 @@ def test_counts_far_out_are_fair_since_the_weights_were_set(position: int) -> No
     )
     schedule = case.schedule()
     for first, last in pairwise([0, step, 2 * step, 3 * step]):
-        for name, part in zip(sorted(weights), case.parts(first), strict=True):
-            had = schedule.count(name, last * 8) - schedule.count(name, first * 8)
-            assert abs(had - part * (last - first) * 8) < 3
+        before, after = schedule.totals([first * 8, last * 8])
+        for one, other, part in zip(before, after, case.parts(first), strict=True):
+            assert abs(other - one - part * (last - first) * 8) < 3
 
 
 @EXAMPLES
@@ -261,10 +258,12 @@ def test_constant_weights_are_one_apportionment(weights: list[float], seed: int)
     schedule = Schedule(Mixture(told), names[::-1], seed=seed, batch=7)
     deal = Apportionment(exact_shares(weights, 1), key(seed, "sources"))
     for start in (0, 5, 10**12):
-        found = [(s.leaf, s.offsets.tolist(), s.start) for s in schedule.shares(start, start + 900)]
-        assert found == [
-            (s.leaf, s.offsets.tolist(), s.start) for s in deal.shares(start, start + 900)
+        found = [
+            [(s.leaf, s.offsets.tolist(), s.indexes.tolist()) for s in of.deal(draws)]
+            for of in (schedule, deal)
+            for draws in [np.arange(start, start + 900)]
         ]
+        assert found[0] == found[1]
 
 
 # -- events -----------------------------------------------------------------------------------
@@ -279,7 +278,7 @@ def test_events_told_one_by_one_are_the_schedule_built_anew(
     known: dict[int, Event] = {}
     for step in sorted(case.events):
         # What was worked out before must not stay where it is no more right.
-        told.count(asked.choice(case.sources), asked.randint(0, 2000))
+        told.dealt(asked.randint(0, 2000))
         known[step] = case.events[step]
         told = told.with_event(step, known[step])
         anew = case.schedule(events=known)
@@ -308,7 +307,7 @@ def test_an_event_changes_nothing_before_it_and_forgets_later_ones(
 ) -> None:
     event = Event({case.sources[0]: 4.5})
     schedule = case.schedule()
-    schedule.count(case.sources[0], asked * case.batch)
+    schedule.dealt(asked * case.batch)
     changed = schedule.with_event(step, event)
     assert list(changed.events) == [*(at for at in sorted(case.events) if at < step), step]
     assert changed.events[step].weights == event.weights
@@ -433,7 +432,7 @@ def test_several_threads_get_what_one_gets() -> None:
         found = {}
         for place in places:
             leaf, index = walked(schedule, place, place + 50)
-            counts = [schedule.count(name, place) for name in MANY.sources]
+            counts = schedule.dealt(place)
             found[place] = leaf.tolist(), index.tolist(), counts
         return found
 

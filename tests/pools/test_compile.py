@@ -137,7 +137,7 @@ def test_nothing_written_in_a_condition_is_taken_for_a_part_of_the_statement(
     for one in (recipe, plain):
         compiled = compile_pool(one, source="odd0", split="train", version=1)
         assert max(map(len, compiled.sql().splitlines())) <= 100
-        found.append(corpus.database.arrow(compiled.sql(), compiled.parameters_of()))
+        found.append(corpus.database.arrow(*compiled.statement("pool", staged=False)))
         assert corpus.database.arrow(compiled.runnable()).equals(found[-1])
     assert found[0].num_rows <= found[1].num_rows
     assert list(samples(corpus.sampler(recipes=[recipe]), 20))
@@ -147,7 +147,7 @@ def test_nothing_written_in_a_condition_is_taken_for_a_part_of_the_statement(
 def test_runnable_text_is_the_statement(name: str, corpus: dp.Corpus) -> None:
     recipe = RECIPES[name]
     compiled = compile_pool(recipe, source="odd0", split="train", version=1)
-    rows = corpus.database.arrow(compiled.sql(), compiled.parameters_of())
+    rows = corpus.database.arrow(*compiled.statement("pool", staged=False))
     assert rows.equals(corpus.database.arrow(compiled.runnable()))
     keys = rows["record_key"].to_pylist()
     assert keys == sorted(keys)
@@ -176,7 +176,7 @@ ASKING_OF_TEXTS = {
 @pytest.mark.parametrize("recipe", [*RECIPES.values(), *ASKING_OF_TEXTS.values()])
 def test_a_staged_pool_is_the_pool(recipe: Any, corpus: dp.Corpus) -> None:
     compiled = compile_pool(recipe, source="odd0", split="train", version=1)
-    direct = corpus.database.arrow(compiled.sql(), compiled.parameters_of())
+    direct = corpus.database.arrow(*compiled.statement("pool", staged=False))
     other = compile_pool(ASKING_OF_TEXTS["where"], source="odd1", split="train", version=1)
     for together in ([compiled], [compiled, other]):
         with PoolReader(corpus.database, together) as reader:
@@ -191,7 +191,7 @@ def test_texts_go_a_few_at_a_time(
     monkeypatch.setattr(facts, "_VECTOR", 16)
     for recipe in some(ASKING_OF_TEXTS.values(), less=2):
         compiled = compile_pool(recipe, source="odd0", split="train", version=1)
-        direct = corpus.database.arrow(compiled.sql(), compiled.parameters_of())
+        direct = corpus.database.arrow(*compiled.statement("pool", staged=False))
         with PoolReader(corpus.database, [compiled]) as reader:
             assert reader.list(compiled, "pool").equals(direct)
 

@@ -83,7 +83,7 @@ def test_dropped_anchors_are_not_in_the_pool_of_their_mining(tmp_path: Path) -> 
         key = write_mining(corpus, recipe, {}, dropped=dropped)
         for mining, expected in [(0, whole), (key, rules.pool(1, dropped)), (key + 1, whole)]:
             compiled = compile_pool(recipe, source="s0", split="train", version=2, mining=mining)
-            rows = corpus.database.arrow(compiled.sql(), compiled.parameters_of())
+            rows = corpus.database.arrow(*compiled.statement("pool", staged=False))
             assert rows.equals(corpus.database.arrow(compiled.runnable()))
             assert dict(
                 zip(*(rows[c].to_pylist() for c in ("record_key", "anchors")), strict=True)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import duckplets as dp
-from duckplets.pools.arrays import anchors_of, positives_of
+from duckplets.pools.arrays import Rows, anchors_of, positives_of
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -17,16 +16,16 @@ def test_positives_that_are_left_are_those_of_another_text(seed: int) -> None:
     draw = np.random.default_rng(seed)
     windows, texts = 60, draw.integers(1, 8)
 
-    def rows(records: int) -> pa.Table:
+    def rows(records: int) -> Rows:
         owners = np.sort(draw.integers(0, records, windows))
         keys, hashes = np.arange(windows) + 100, draw.integers(0, texts, windows).astype(np.uint64)
-        return pa.table({"record_key": owners, "chunk_key": keys, "text_hash": hashes})
+        return {"record_key": owners, "chunk_key": keys, "text_hash": hashes}
 
     asking, listed = rows(draw.integers(1, 20)), rows(draw.integers(1, 20))
     per = str(draw.choice(["record", "chunk"]))
     anchors = anchors_of(asking, np.zeros(windows, np.int64), per)
     positives = positives_of(anchors, listed, distinct=True)
-    owners, found = listed["record_key"].to_numpy(), listed["text_hash"].to_numpy()
+    owners, found = listed["record_key"], listed["text_hash"]
     units = np.repeat(np.arange(len(anchors)), np.diff(anchors.starts))
     for chunk, unit in enumerate(units):
         own = np.flatnonzero(owners == anchors.records[unit])

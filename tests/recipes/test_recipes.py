@@ -17,8 +17,16 @@ from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.defaults import default_recipes, derived_text_recipe, long_section_recipe
 from duckplets.recipes.files import from_dict, load_recipes, to_dict
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe, sql
-from duckplets.recipes.selectors import Selector, any_section, near_date, position, role
+from duckplets.recipes.recipes import (
+    Selector,
+    TextRecipe,
+    TripletRecipe,
+    any_section,
+    near_date,
+    position,
+    role,
+    sql,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +102,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "near text": (lambda: TextRecipe("a", near_date(1)), "selector: near_date"),
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
     "strategy type": (lambda: triplet(strategy=None), "strategy=None: give 'other_record', "),
-    "by": (lambda: triplet(by="bm52"), "by='bm52': give 'random', 'bm25'.*did you mean 'bm25'"),
+    "by": (lambda: triplet(by="bm52"), "by='bm52': give 'bm25', 'random'.*did you mean 'bm25'"),
     "by type": (lambda: triplet(by=3), "by=3: give 'random', 'bm25', Bm25.…. or None"),
     "the crate's strategy": (
         lambda: triplet(strategy="wrong_article"),

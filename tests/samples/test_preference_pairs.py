@@ -131,7 +131,7 @@ def counts(corpus: dp.Corpus, recipe: dp.TripletRecipe, negatives: int) -> dict[
     compiled = compile_pool(
         recipe, source="pairs", split="train", version=corpus.version, negatives=negatives
     )
-    rows = corpus.sql(compiled.sql("counts"), compiled.parameters_of("counts"))
+    rows = corpus.sql(*compiled.statement("counts", staged=False))
     return {row["reason"]: row["anchors"] for row in rows.to_pylist()}
 
 

@@ -427,7 +427,7 @@ def test_waits_have_an_upper_bound() -> None:
     [
         ("org/data$", b"[" * 50_000, "", "it is nested too deeply"),
         ("org/data$", b'{"sha": "main"}', "", "sha is 'main', no commit"),
-        ("/tree/", b'{"type": "file"}', "", "it is an object of 1, not a list"),
+        ("/tree/", b'{"type": "file"}', "", "it is {'type': 'file'}, not a list"),
         ("/tree/", b'[{"type": "file", "path": "a"}]', "", "it has no 'size'"),
         ("/tree/", b"[]", "<http://x/?cursor=1>; rel=next", "it lists no end of files"),
         ("/tree/", b"[]", "<http://[/?a>; rel=next", "its link leads to 'http://[/?a'"),

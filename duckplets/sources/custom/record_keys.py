@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from duckplets.base.documents import Unreadable
-from duckplets.base.plain import from_json
+from duckplets.base.documents import Unreadable, from_json
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.columns import portions
 from duckplets.sources.field_paths import Paths

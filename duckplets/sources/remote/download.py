@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from duckplets.base.documents import DocumentLimits, Unreadable, decoded
-from duckplets.base.plain import Shape, from_json, misfit
+from duckplets.base.documents import DocumentLimits, Unreadable, decoded, from_json
 from duckplets.base.sanitize import shown
+from duckplets.base.settings import misfit
 from duckplets.errors import PassingError, SourceError
 
 T = TypeVar("T")
@@ -164,7 +164,7 @@ class Hub:
     def _api(self) -> str:
         return f"{self.endpoint}/api/datasets/{self.repo}"
 
-    def _asked_for(self, address: str, shape: Shape) -> tuple[Any, str]:
+    def _asked_for(self, address: str, shape: Any) -> tuple[Any, str]:
         """Return what is answered at an address, and the query for the next page of it.
 
         Raises:
