@@ -458,18 +458,19 @@ def misfit(value: Any, shape: Any, at: str = "it") -> str:
 
 
 def _misfit_within(value: Any, shape: Any, at: str) -> str:
+    shapes: dict[Any, Any]
     if isinstance(shape, list):
         shapes = dict.fromkeys(range(len(value)), shape[0])
-    elif str in shape:
-        shapes = dict.fromkeys(value, shape[str])
     else:
-        shapes = {name.removesuffix("?"): inner for name, inner in shape.items()}
-        for name in [name for name in shapes if name not in value]:
-            if name in shape:
+        shapes = dict.fromkeys(value, shape[str]) if str in shape else shape
+    for key, inner in shapes.items():
+        name = key.removesuffix("?") if shapes is shape else key
+        if shapes is shape and name not in value:
+            if name == key:
                 return f"{at} has no {name!r}"
-            del shapes[name]
-    found = (misfit(value[name], of, f"{at}[{_shown(name)}]") for name, of in shapes.items())
-    return next(filter(None, found), "")
+        elif wrong := misfit(value[name], inner, f"{at}[{_shown(name)}]"):
+            return wrong
+    return ""
 
 
 def _kind_of(shape: Any) -> Any:

@@ -114,15 +114,11 @@ class Schedule:
 
         And of all whose anchors count for the shares of the others.
         """
-        told = self._told_before(len(self._segments))
-        return self.planned | self.counting | (told.drawn if told else set())
-
-    @property
-    def counting(self) -> set[str]:
-        """Names of the sources whose anchors count for the shares of the others."""
-        if not isinstance(self.mixture.weights, str):
-            return set()
-        return {name for name, w in self.mixture.declared(self.sources).items() if w > 0}
+        found, told = set(self.planned), self._told_before(len(self._segments))
+        if isinstance(self.mixture.weights, str):
+            declared = self.mixture.declared(self.sources)
+            found |= {name for name, weight in declared.items() if weight > 0}
+        return found | told.drawn if told else found
 
     def with_event(self, step: int, event: Event) -> Schedule:
         """Return the schedule with other weights from a step on, and without later events.
@@ -321,8 +317,10 @@ class Schedule:
 
     def _told_before(self, number: int) -> _Told | None:
         """Return what was set last before a segment."""
-        told = (self._segments[i].told for i in range(number - 1, -1, -1))
-        return next(filter(None, told), self._early[-1] if self._early else None)
+        for i in range(number - 1, -1, -1):
+            if told := self._segments[i].told:
+                return told
+        return self._early[-1] if self._early else None
 
     def _append(self, change: Change, temperature: float, told: _Told | None = None) -> None:
         """Let a change set in, in the place of all from its step on."""

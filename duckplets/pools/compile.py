@@ -25,9 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from duckplets.base.sanitize import shown
 from duckplets.errors import RecipeError
 from duckplets.pools.cte_steps import assembled, bound, literal, of_sources
-from duckplets.pools.facts import Fact, told
 from duckplets.recipes.condition_rules import COLUMNS
-from duckplets.recipes.conditions import pair_condition, where_condition
+from duckplets.recipes.conditions import Fact, pair_condition, text_facts, where_condition
 from duckplets.recipes.recipes import Recipe, Selector, SqlStrategy, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
@@ -365,7 +364,7 @@ def _slot(selector: Selector) -> str:
 def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False) -> str:
     from sqlglot.dialects.duckdb import DuckDB
 
-    return (told(tree, where)[0] if staged else tree).sql(dialect=DuckDB)
+    return (text_facts(tree, where)[0] if staged else tree).sql(dialect=DuckDB)
 
 
 @lru_cache(maxsize=4096)
@@ -374,11 +373,11 @@ def facts_of(recipe: Recipe) -> Mapping[str, Fact]:
     found: dict[str, Fact] = {}
     for selector in recipe.selectors:
         if selector.where is not None:
-            found |= told(where_condition(selector.where), _slot(selector))[1]
+            found |= text_facts(where_condition(selector.where), _slot(selector))[1]
     if isinstance(recipe, TripletRecipe) and isinstance(recipe.strategy, SqlStrategy):
         condition = pair_condition(recipe.strategy.sql)
         for term in (*condition.anchor_terms, *condition.negative_terms):
-            found |= told(term)[1]
+            found |= text_facts(term)[1]
     return found
 
 

@@ -35,15 +35,8 @@ from duckplets.pools.arrays import (
     rows_of,
     some_rows,
 )
-from duckplets.pools.compile import (
-    CompiledPool,
-    Part,
-    compares_texts,
-    facts_of,
-    facts_statement,
-    stage,
-)
-from duckplets.pools.facts import told_facts
+from duckplets.pools.compile import CompiledPool, Part, stage
+from duckplets.pools.facts import section_facts
 from duckplets.pools.legality import several_texts, usable_of_own
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
@@ -81,7 +74,7 @@ class PoolReader:
         self._lists: dict[tuple[str, tuple[Any, ...]], Rows] = {}  # by statement and parameters
         self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
-        facts = self._facts(pools, where)
+        facts = section_facts(self._database, pools, where)
         found = {} if facts is None else {"section_facts": facts}
         with self._database.registered(**found):
             self._database.rows(stage(pools), where)
@@ -96,24 +89,6 @@ class PoolReader:
     def __exit__(self, *_: object) -> None:
         self._database.run("pools/lists/unstage")
         self._database.close()
-
-    def _facts(self, pools: Sequence[CompiledPool], where: Mapping[str, Any]) -> pa.Table | None:
-        """Return what conditions ask of the texts of sections, if they ask anything."""
-        statements, compared = {}, ""
-        recipes = {pool.alike: pool for pool in reversed(pools)}
-        for pool in recipes.values():
-            if facts := facts_of(pool.recipe):
-                copies = sum(fact.copies for fact in facts.values())
-                sql = facts_statement(pool.recipe)
-                statements[sql] = (sql, copies, pool.described)
-            if compares_texts(pool.recipe):
-                compared = pool.described
-        # Only the nearest by date and negatives of a split can be of another source.
-        nearest = any("nearest" in pool.sql(staged=True) for pool in recipes.values())
-        beyond = nearest or any(pool.of_split for pool in recipes.values())
-        sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
-        wanted = {**where, "sources": sources}
-        return told_facts(self._database, statements, wanted, compared=compared)
 
     def read(
         self, compiled: CompiledPool, of: Integers | None = None, *, spare: bool = False
@@ -209,6 +184,8 @@ class PoolReader:
 
     def _together(self, pools: Sequence[CompiledPool]) -> dict[Any, Sequence[CompiledPool]]:
         """Return which pools are read with each, by their places."""
+        if len(pools) < 2:
+            return {}
         alike: dict[Any, dict[Any, CompiledPool]] = {}
         for pool in pools:
             for own in (pool, pool.of_source()) if pool.of_split else (pool,):

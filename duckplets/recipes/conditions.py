@@ -11,6 +11,7 @@ off, because they rewrite calls between dialects.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from duckplets.recipes.condition_rules import (
     COLUMNS,
     LONG_COLUMNS,
     PIECES,
+    Costs,
     check_costs,
     check_reading,
     check_text,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 _SPAN = re.compile(r"\b(interval\s*)'\s*([+-]?\d+)\s*([a-z]+)\s*'", re.IGNORECASE)
 _KEYWORDS = ("interval", "null")  # types to sqlglot
+_OF_CHUNKS = {"kind", "window_index"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,3 +271,45 @@ def _has_equality(tree: exp.Expression, *, holds: bool) -> bool:
             if {column.table for column in columns} == {"anchor", "negative"}:
                 return True
     return False
+
+
+# -- what it asks of texts ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A part of a condition that depends on the text of a section, and not on windows."""
+
+    sql: str  # over columns of ``slot``
+    copies: int  # how many times it makes a text, at most
+
+
+def text_facts(
+    tree: exp.Expression, where: str | None = None
+) -> tuple[exp.Expression, dict[str, Fact]]:
+    """Replace what a condition asks of texts, of rows ``where``, by columns of facts by name.
+
+    A section has its whole text in a condition, and its windows would each have it again: what
+    depends on a long text and is short itself, such as ``length(text) > 20``, is a fact of it.
+    """
+    from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
+
+    holder = exp.Paren(this=tree.copy())
+    sizes, facts = Costs(holder).sizes, {}
+    stack: list[Any] = [holder.this]
+    while stack:
+        node = stack.pop()
+        columns = {column.name for column in node.find_all(exp.Column)}
+        if "text" not in columns:
+            continue
+        value = type(node).__name__ not in PIECES | {"Column", "Paren"}
+        if value and not columns & _OF_CHUNKS and not sizes[id(node)].is_long:
+            sql = node.sql(dialect=DuckDB)
+            sql = f"({sql})" if where is None else f"CASE WHEN {where} THEN ({sql}) END"
+            name = f"fact_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
+            facts[name] = Fact(sql, Costs(node).copies)
+            node.replace(exp.column(name, table="slot"))
+        else:
+            stack.extend(node.iter_expressions())
+    return holder.this, facts

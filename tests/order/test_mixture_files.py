@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -38,16 +37,13 @@ weight = 0.3
 DECLARED = {"web": 0.7, "code": 0.3}
 
 
-def listed(*arguments: Any, **named: Any) -> Mixture:
-    """Return the mixture of a file that lists datasets: nothing else is drawn."""
-    return Mixture(*arguments, **named)
-
-
 # ---- what files say
 
-
-def test_phases_of_a_training_config_are_read(load: Load) -> None:
-    found = load(
+OFF = "[data]\nanneal_start_step = 0\nanneal_weights = {}\n"
+SHORTCUT = "[data]\nanneal_start_step = 4\nanneal_weights = { web = 0 }\n"
+AT_0 = "[[data.phases]]\nstart_step = 0\ndataset_weights = { web = 0 }\n"
+READ: list[tuple[str, Mixture]] = [
+    (
         """
         [data]
         mix_temperature = 1.0            # 1.0 leaves the weights alone
@@ -72,68 +68,85 @@ def test_phases_of_a_training_config_are_read(load: Load) -> None:
         start_step = 20_000
         [data.phases.dataset_weights]
         web = 0
+        """,
+        Mixture(
+            DECLARED,
+            phases=[Phase(10_000, {"web": 0.3, "code": 0.7}, 0.5), Phase(20_000, {"web": 0})],
+        ),
+    ),
+    # the shortcut, and the defaults written out
+    (SHORTCUT + TWO, Mixture(DECLARED, anneal=Anneal(4, {"web": 0}))),
+    (
+        f"{SHORTCUT}anneal_end_step = 9\nanneal_lr_scale = 0.5\n{TWO}",
+        Mixture(DECLARED, anneal=Anneal(4, {"web": 0}, 9, 0.5)),
+    ),
+    (
+        f"{SHORTCUT}anneal_lr_scale = 0.5\n{TWO}",
+        Mixture(DECLARED, anneal=Anneal(4, {"web": 0}, lr_scale=0.5)),
+    ),
+    (OFF + TWO, Mixture(DECLARED)),
+    (f"{OFF}phases = []\nmix_temperature = 1\n{TWO}", Mixture(DECLARED)),
+    (f"[data]\nanneal_start_step = 0\n{TWO}", Mixture(DECLARED)),
+    (f"[data]\nanneal_weights = {{}}\n{TWO}", Mixture(DECLARED)),
+    (OFF + TWO + AT_0, Mixture(DECLARED, phases=[Phase(0, {"web": 0})])),
+    # what is left out
+    (
+        "[data]\nmix_temperature = 2\n[[data.datasets]]\nname = 'a'\n"
+        "[[data.datasets]]\nname = 'never'\nweight = 0\n"
+        "[[data.phases]]\nstart_step = 3\nlr_scale = 2",
+        Mixture({"a": 1.0, "never": 0.0}, 2.0, [Phase(3, {}, 2.0)]),
+    ),
+    (
+        f"{TWO}[[data.phases]]\ndataset_weights = {{web = 0}}\n[[data.phases]]\nstart_step = 5",
+        Mixture(DECLARED, phases=[Phase(0, {"web": 0}), Phase(5, {})]),
+    ),
+    ("[data]", Mixture()),
+    ("[data]\nmix_temperature = 1.7\ndatasets = []", Mixture(temperature=1.7)),
+    ("[data]\nmixture = 'equal'", Mixture("equal")),
+    (AT_0, Mixture(phases=[Phase(0, {"web": 0})])),
+    # other tables of a training configuration
+    (
+        f"{TWO}[train]\nmax_steps = 100\ndata = 'x'\n[metadata]\ndatasets = 3\n"
+        f"[[video.datasets]]\nweight = 'none of ours'\n[model]",
+        Mixture(DECLARED),
+    ),
+    # the whole of a path
+    (
         """
-    )
-    first, second = Phase(10_000, {"web": 0.3, "code": 0.7}, 0.5), Phase(20_000, {"web": 0})
-    assert found == listed(DECLARED, phases=[first, second])
-    found.check(["code", "web"])
+        [data]
+        anneal_start_step = 3
+        anneal_weights = { "/data/web" = 0.5, "bigcode/the-stack-dedup" = 2, wiki = 3 }
+        [[data.datasets]]
+        path = "/data/web"
+        [[data.datasets]]
+        hf_name = "bigcode/the-stack-dedup"
+        [[data.datasets]]
+        path = "/data/wiki"
+        """,
+        Mixture(
+            {"web": 1, "bigcode--the-stack-dedup": 1, "wiki": 1},
+            anneal=Anneal(3, {"web": 0.5, "bigcode--the-stack-dedup": 2, "wiki": 3}),
+        ),
+    ),
+]
 
 
-def test_the_annealing_shortcut_is_an_anneal_at_once(load: Load) -> None:
-    found = load(
-        "[data]\nanneal_start_step = 40_000\nanneal_weights = { web = 0.1, code = 0.9 }\n" + TWO
-    )
-    assert found == listed(DECLARED, anneal=Anneal(40_000, {"web": 0.1, "code": 0.9}))
+@pytest.mark.parametrize(("text", "mixture"), READ)
+def test_what_a_file_says_is_read(load: Load, text: str, mixture: Mixture) -> None:
+    assert load(text) == mixture
 
 
 def test_the_shortcut_at_step_0_is_no_annealing_and_says_so(
     load: Load, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = load("[data]\nanneal_start_step = 0\nanneal_weights = { web = 0 }\n" + TWO)
-    assert found == listed(DECLARED)
+    assert found == Mixture(DECLARED)
     assert "anneal_start_step = 0 means no annealing" in caplog.text
     phases = "[[data.phases]]\nstart_step = 3\ndataset_weights = { web = 0 }\n"
     found = load("[data]\nanneal_start_step = 0\nanneal_weights = { web = 1 }\n" + TWO + phases)
-    assert found == listed(DECLARED, phases=[Phase(3, {"web": 0})])
+    assert found == Mixture(DECLARED, phases=[Phase(3, {"web": 0})])
     with pytest.raises(MixtureError, match="no dataset 'wob'"):  # they are read all the same
         load("[data]\nanneal_start_step = 0\nanneal_weights = { wob = 0 }\n" + TWO)
-
-
-@pytest.mark.parametrize(
-    "off",
-    [
-        "anneal_start_step = 0\nanneal_weights = {}",
-        "anneal_start_step = 0",
-        "anneal_weights = {}",
-        "anneal_start_step = 0\nanneal_weights = {}\nphases = []\nmix_temperature = 1",
-    ],
-)
-def test_the_defaults_written_out_change_nothing(load: Load, off: str) -> None:
-    assert load(f"[data]\n{off}\n{TWO}") == listed(DECLARED)
-
-
-def test_defaults_beside_phases_are_no_anneal(load: Load) -> None:
-    phase = "[[data.phases]]\nstart_step = 0\ndataset_weights = { web = 0 }\n"
-    found = load(f"[data]\nanneal_start_step = 0\nanneal_weights = {{}}\n{TWO}{phase}")
-    assert found == listed(DECLARED, phases=[Phase(0, {"web": 0})])
-
-
-def test_what_is_left_out_has_its_default(load: Load) -> None:
-    found = load(
-        """
-        [data]
-        mix_temperature = 2
-        [[data.datasets]]
-        name = "a"
-        [[data.datasets]]
-        name = "never"
-        weight = 0
-        [[data.phases]]
-        start_step = 3
-        lr_scale = 2
-        """
-    )
-    assert found == listed({"a": 1.0, "never": 0.0}, 2.0, [Phase(3, {}, 2.0)])
 
 
 def test_sources_that_are_not_listed_weigh_0_until_a_phase_names_them(load: Load) -> None:
@@ -144,34 +157,10 @@ def test_sources_that_are_not_listed_weigh_0_until_a_phase_names_them(load: Load
         load(TWO.replace("0.7", "0").replace("0.3", "0")).check(["code", "web", "wiki"])
 
 
-def test_an_empty_data_table_is_all_sources_alike(load: Load) -> None:
-    assert load("[data]") == Mixture()
-    assert load("[data]\nmix_temperature = 1.7\ndatasets = []") == Mixture(temperature=1.7)
-
-
-def test_without_datasets_phases_may_name_any_source(load: Load) -> None:
-    found = load("[[data.phases]]\nstart_step = 5\ndataset_weights = { web = 3 }")
-    assert found == Mixture(phases=[Phase(5, {"web": 3})])
-
-
-def test_other_tables_of_a_training_config_are_let_be(load: Load) -> None:
-    others = """
-    [train]
-    max_steps = 100
-    data = "x"
-    [metadata]
-    datasets = 3
-    [[video.datasets]]
-    weight = "none of ours"
-    [model]
-    """
-    assert load(TWO + others) == listed(DECLARED)
-
-
 def test_a_mark_in_front_and_other_line_ends_do_no_harm(tmp_path: Path) -> None:
     file = tmp_path / "mix.toml"
     file.write_bytes(b"\xef\xbb\xbf" + TWO.replace("\n", "\r\n").encode())
-    assert Mixture.from_toml(str(file)) == listed(DECLARED)
+    assert Mixture.from_toml(str(file)) == Mixture(DECLARED)
 
 
 # ---- names
@@ -199,25 +188,7 @@ def test_a_mark_in_front_and_other_line_ends_do_no_harm(tmp_path: Path) -> None:
 def test_a_dataset_without_a_name_takes_one_from_where_it_lies(
     load: Load, keys: str, name: str
 ) -> None:
-    assert load(f"[[data.datasets]]\n{keys}\nweight = 2") == listed({name: 2.0})
-
-
-def test_a_phase_may_call_a_nameless_dataset_by_the_whole_of_its_path(load: Load) -> None:
-    found = load(
-        """
-        [data]
-        anneal_start_step = 3
-        anneal_weights = { "/data/web" = 0.5, "bigcode/the-stack-dedup" = 2, wiki = 3 }
-        [[data.datasets]]
-        path = "/data/web"
-        [[data.datasets]]
-        hf_name = "bigcode/the-stack-dedup"
-        [[data.datasets]]
-        path = "/data/wiki"
-        """
-    )
-    assert found.anneal == Anneal(3, {"web": 0.5, "bigcode--the-stack-dedup": 2, "wiki": 3})
-    assert set(found.weights) == {"web", "bigcode--the-stack-dedup", "wiki"}
+    assert load(f"[[data.datasets]]\n{keys}\nweight = 2") == Mixture({name: 2.0})
 
 
 @pytest.mark.parametrize("config", ["", "default", "en", "20231101.en"])
@@ -259,27 +230,14 @@ anneal_weights = {}
 def test_the_data_table_of_a_training_file_is_taken_with_one_note(
     load: Load, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert load(WHOLE + TWO) == listed(DECLARED, temperature=2.0)
+    assert load(WHOLE + TWO) == Mixture(DECLARED, temperature=2.0)
     (record,) = caplog.records
     keys = WHOLE.partition("[data]")[2].split("\n")[1:16]
     told = record.getMessage().partition("to the sampler: ")[2].split(", ")
     assert told == [key.partition(" ")[0] for key in keys]
     caplog.clear()
-    assert load(TWO) == listed(DECLARED)
+    assert load(TWO) == Mixture(DECLARED)
     assert not caplog.records
-
-
-def test_a_phase_without_a_step_begins_at_0(load: Load) -> None:
-    text = "[[data.phases]]\ndataset_weights = {web = 0}\n[[data.phases]]\nstart_step = 5\n"
-    assert load(TWO + text).phases == (Phase(0, {"web": 0}), Phase(5, {}))
-
-
-def test_the_shortcut_may_go_step_by_step_and_scale_the_rate(load: Load) -> None:
-    text = "[data]\nanneal_start_step = 4\nanneal_weights = { web = 0 }\n"
-    found = load(f"{text}anneal_end_step = 9\nanneal_lr_scale = 0.5\n{TWO}")
-    assert found == listed(DECLARED, anneal=Anneal(4, {"web": 0}, 9, 0.5))
-    found = load(f"{text}anneal_lr_scale = 0.5\n{TWO}")
-    assert found == listed(DECLARED, anneal=Anneal(4, {"web": 0}, lr_scale=0.5))
 
 
 # ---- one mistake, by its place
