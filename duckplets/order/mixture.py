@@ -176,24 +176,19 @@ class Mixture:
             MixtureError: A name is no source, or every source would weigh 0.
         """
         self.changed(sources, {} if isinstance(self.weights, str) else self.weights)
-        for phase in self.phases:
-            self.changed(sources, phase.weights, f"phase at step {phase.start_step}")
-        if self.anneal is not None:
-            self.changed(sources, self.anneal.weights, "anneal")
+        for change in self._changes():
+            what = f"phase at step {change.start_step}" if self.phases else "anneal"
+            self.changed(sources, change.weights, what)
 
     @property
     def named(self) -> set[str]:
         """Names of the sources that the weights, a phase or an anneal name."""
-        weights = () if isinstance(self.weights, str) else self.weights
-        changes = [change.weights for change in self._changes()]
-        return {name for names in (weights, *changes) for name in names}
+        return {name for weights in self._given() for name in weights}
 
     @property
     def weighed(self) -> set[str]:
         """Names of the sources to which the weights, a phase or an anneal give more than 0."""
-        weights = [] if isinstance(self.weights, str) else [self.weights]
-        given = [*weights, *(change.weights for change in self._changes())]
-        return {name for of in given for name, weight in of.items() if weight > 0}
+        return {name for weights in self._given() for name, weight in weights.items() if weight > 0}
 
     def drawn(self, sources: Sequence[str], events: Mapping[int, Event] = {}) -> set[str]:
         """Return the names of the sources that are drawn from at some step of a run.
@@ -314,6 +309,10 @@ class Mixture:
     def _changes(self) -> tuple[Phase | Anneal, ...]:
         return tuple(self.phases) if self.anneal is None else (self.anneal,)
 
+    def _given(self) -> list[Mapping[str, float]]:
+        weights = [] if isinstance(self.weights, str) else [self.weights]
+        return [*weights, *(change.weights for change in self._changes())]
+
 
 def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None) -> Mixture:
     """Return the mixture a caller means.
@@ -358,16 +357,10 @@ def _described(mixture: Mixture) -> dict[str, str]:
         "omitted": f"{mixture.omitted or 0:g}",
         "temperature": f"{mixture.temperature:g}",
     }
-    for phase in mixture.phases:
-        parts[f"from step {phase.start_step}"] = (
-            f"{dict(phase.weights)}, lr_scale {phase.lr_scale:g}"
-        )
-    if mixture.anneal is not None:
-        anneal = mixture.anneal
-        until = "" if anneal.end_step is None else f" step by step to step {anneal.end_step}"
-        parts[f"from step {anneal.start_step}{until}"] = (
-            f"{dict(anneal.weights)}, lr_scale {anneal.lr_scale:g}"
-        )
+    for change in mixture._changes():
+        end = getattr(change, "end_step", None)
+        when = f"from step {change.start_step}" + (f" step by step to step {end}" if end else "")
+        parts[when] = f"{dict(change.weights)}, lr_scale {change.lr_scale:g}"
     return parts
 
 

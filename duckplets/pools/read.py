@@ -161,7 +161,8 @@ class PoolReader:
         if name not in self._lists:
             portion = self._portions.get(_place(compiled), ())
             if len(portion) < 2 or "source" not in parameters or not self._cut(portion, part):
-                self._lists[name] = rows_of(self.list(compiled, part))
+                with self._database.deadline(compiled.described):
+                    self._lists[name] = rows_of(self._database.arrow(sql, parameters))
         return self._lists[name]
 
     def _cut(self, portion: Sequence[CompiledPool], part: Part) -> bool:

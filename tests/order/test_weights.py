@@ -30,22 +30,6 @@ def parts(values: list[float], temperature: float) -> list[float]:
     return [share / sum(shares) for share in shares]
 
 
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([0.7, 0.3], (7, 3)),
-        ([1.0, 1.009], (1000, 1009)),
-        ([1e-6, 1.0], (1, 1_000_000)),
-        ([2, 4, 0], (1, 2, 0)),
-        ([0.0, 5.0], (0, 1)),
-    ],
-)
-def test_at_temperature_1_weights_are_taken_as_written(
-    values: list[float], expected: tuple[int, ...]
-) -> None:
-    assert exact_shares(values, 1.0) == expected
-
-
 @settings(max_examples=often(200, less=12), deadline=None)
 @given(several)
 def test_temperature_1_changes_nothing(values: list[float]) -> None:

@@ -103,7 +103,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
     "strategy type": (lambda: triplet(strategy=None), "strategy=None: give 'other_record', "),
     "by": (lambda: triplet(by="bm52"), "by='bm52': give 'bm25', 'random'.*did you mean 'bm25'"),
-    "by type": (lambda: triplet(by=3), "by=3: give 'random', 'bm25', Bm25.…. or None"),
+    "by type": (lambda: triplet(by=3), "by=3: give 'bm25', 'random', Bm25.…. or None"),
     "the crate's strategy": (
         lambda: triplet(strategy="wrong_article"),
         "strategy='wrong_article': .*did you mean 'other_record', as the crate's wrong_article",
