@@ -22,7 +22,6 @@ from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.samples.batch import Block, GatheredColumn, GatheredTexts, SlotTexts
 from duckplets.samples.columns import Samples, fallbacks, known_columns, slot_names
-from duckplets.samples.expectation import mean_tokens
 from duckplets.samples.planned import Plan
 from duckplets.samples.prefixes import Prefixed, Prefixes
 from duckplets.samples.stream import Stream
@@ -151,7 +150,7 @@ class Fetcher:
 
     def mean_tokens(self, stream: Stream, per_draw: int, *, swaps: bool) -> float:
         """Return the tokens that a sample of a stream is expected to have, without prefixes."""
-        return mean_tokens(stream, self._texts.tokens, per_draw, swaps=swaps)
+        return stream.mean_tokens(self._texts.tokens, per_draw, swaps=swaps)
 
     def proximity(self, plan: Plan) -> list[float | None]:
         """Return 1/distance of the windows of anchor and positive, None for other sections."""

@@ -150,7 +150,7 @@ class JoinedPlanner(Planner):
         for planner, (start, stop) in zip(planners, pairwise(self.firsts), strict=False):
             self._epochs.append(self._epochs[-1] - (start - stop) // planner.epoch_length)
         self.streams: list[Stream] = []
-        self._schedule = JoinedSchedule([planner.schedule for planner in planners])
+        self._schedule: Schedule = JoinedSchedule([planner.schedule for planner in planners])
         self._numbers: list[Integers] = [np.zeros(0, np.int64) for _ in planners]
         for number, planner in enumerate(self.planners):
             self._number(number, planner.streams)

@@ -1,23 +1,22 @@
 """Let no text come twice in a batch: draw negatives again, then let samples change places.
 
-    block ─redraw→ negatives that differ ─move→ samples that repeat nothing ─fill→ places left over
+    block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─_filled→ plan
 
 Of the negatives that repeat a text of their batch, others are drawn; ``no_duplicates="negatives"``
 asks for no more. A sample that still repeats a text goes to the first batch that has none of its
 texts: into a place that another such sample left, or into that of one which can go there instead.
 A sample that fits nowhere is displaced: its place goes to the next sample of the block that fits,
 and none is served a third time before all that fit were served twice. Where no sample of the block
-does, the batch is put together anew, with samples that come after the block too, and at last one
-that is known to hold no text twice takes its place. All is a pure function of the block
-(``Schedule.block``).
+does, samples that come after the block are tried, and at last a batch that is known to hold no text
+twice takes the place of all. All is a pure function of the block (``Schedule.block``).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, takewhile
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
@@ -38,7 +37,6 @@ BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one 
 _REDRAWS = 24  # by hashes; half of what can be drawn taken leaves one in 2^24
 _SOME = 2  # of them where all that can be drawn is looked at after that
 _REFUSED = 16  # samples of a stream that lack negatives, after which a batch takes none of it
-_DEEPEST = 200  # negatives that take a text one from another
 _TOP = np.uint64(48)
 
 
@@ -81,8 +79,7 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
 class _Taken:
     """The texts that batches have, in a hash table with the last of each cell.
 
-    Args:
-        words: ``pair_hashes`` of every batch and text.
+    ``words``: ``pair_hashes`` of every batch and text.
     """
 
     def __init__(self, words: Words) -> None:
@@ -121,137 +118,112 @@ def _among(words: Words, wanted: Words) -> Flags:
     return found
 
 
+def settle(drawn: Drawn, batch: Integers) -> int | None:
+    """Give the negatives of every batch texts that nothing else of it has: by hashes, or any.
+
+    Args:
+        drawn: Its plan is changed.
+        batch: Of every sample, in ascending order.
+
+    Returns:
+        A sample with a negative for which no text is left, or None.
+    """
+    rows, columns = redraw(drawn, batch)
+    again = drawn.free[columns, rows]
+    texts, known = set[int](), -1
+    for row, column in sorted(zip(rows[again].tolist(), columns[again].tolist(), strict=True)):
+        if batch[row] != known:
+            known = batch[row]
+            texts = {text for of in drawn.plan.hashes for text in of[batch == known].tolist()}
+        options = drawn.options(row)
+        free = (at for at, text in enumerate(options.hashes.tolist()) if text not in texts)
+        if (at := next(free, None)) is None:
+            return int(row)
+        texts.add(int(options.hashes[at]))
+        drawn.put(np.array([row]), np.array([column]), options.part(slice(at, at + 1)))
+    return None
+
+
 class OneBatch:
     """A batch without a text twice, put together sample by sample, the first that fits.
 
     A negative whose text is taken is drawn again, a few times by hashes; then it is the first free
-    one of all that it may be, or that of another negative which can be yet another, and so on.
-
-    Args:
-        drawn: What the samples are of.
+    one of all that it may be.
 
     Attributes:
-        rows: The samples.
-        fixed: The texts of their anchors and positives.
-        seen: How many texts were looked at last.
+        rows: The samples, numbered in what they are of.
+        found: Negatives that were drawn again.
     """
 
     def __init__(self, drawn: Drawn) -> None:
         self.rows: list[int] = []
-        self.fixed: set[int] = set()
-        self.seen = 0
+        self.found: dict[_Cell, FoundNegatives] = {}
         self._drawn = drawn
+        self._fixed: set[int] = set()  # texts of anchors and positives
         self._holder: dict[int, _Cell] = {}  # of each other text
-        self._found: dict[_Cell, FoundNegatives] = {}  # negatives that were drawn again
         self._options: dict[int, FoundNegatives] = {}
         self._refused: defaultdict[int, int] = defaultdict(int)  # samples, by stream
 
-    def fitting(self, rows: Iterable[int]) -> int:
-        """Add samples up to one that does not fit; return how many."""
-        return sum(1 for _ in takewhile(self._add, rows))
+    def take(self, rows: Iterable[int], room: int) -> bool:
+        """Add samples that fit; return whether there is a number of them now.
 
-    def take(self, rows: Iterable[int], room: int) -> None:
-        """Add samples that fit, up to a number in all; few of a stream whose negatives do not."""
-        streams = self._drawn.plan.streams
+        Of a stream whose samples find no negatives, few are tried.
+        """
         for row in rows:
             if len(self.rows) >= room:
-                return
-            if self.fixed.isdisjoint(self._drawn.fixed[row]):
-                stream = int(streams[row])
-                if self._refused[stream] < _REFUSED and not self._add(row):
+                break
+            if self._fixed.isdisjoint(self._drawn.fixed(row)):
+                stream = int(self._drawn.plan.streams[row])
+                if self._refused[stream] < _REFUSED and not self.add(row):
                     self._refused[stream] += 1
+        return len(self.rows) >= room
 
-    def _add(self, row: int) -> bool:
-        before = self.fixed.copy(), self._holder.copy(), self._found.copy()
-        texts = self._drawn.fixed[row]
-        self.fixed |= texts
-        cells = [*(self._holder.pop(text) for text in texts & self._holder.keys())]
-        cells += [cell for cell in self.cells(row) if not self.keep(cell)]
-        if not all(self.place(cell) for cell in cells):
-            self.fixed, self._holder, self._found = before
-            return False
+    def add(self, row: int) -> bool:
+        """Add a sample, if its negatives and those whose texts it has find others."""
+        texts, holder = self._drawn.fixed(row), self._holder
+        held: dict[int, _Cell] = {}
+        found: dict[_Cell, FoundNegatives] = {}
+
+        def is_free(text: int) -> bool:
+            taken = text in texts or text in held or text in holder
+            return not (taken or text in self._fixed)
+
+        again = [holder[text] for text in sorted(texts) if text in holder]
+        for column in np.flatnonzero(self._drawn.free[:, row]).tolist():
+            if is_free(text := int(self._drawn.plan.hashes[column][row])):
+                held[text] = (row, column)
+            else:
+                again.append((row, column))
+        for cell in again:
+            if (negative := self._another(cell, is_free)) is None:
+                return False
+            held[int(negative.hashes[0])], found[cell] = cell, negative
+        self._fixed |= texts
+        self._holder = {text: cell for text, cell in holder.items() if text not in texts} | held
+        self.found |= found
         self.rows.append(row)
         return True
 
-    def cells(self, row: int) -> list[_Cell]:
-        """Return the places of the negatives of a sample."""
-        return [(row, int(column)) for column in np.flatnonzero(self._drawn.free[:, row])]
-
-    def keep(self, cell: _Cell) -> bool:
-        """Leave a negative as it was drawn, if its text is missing."""
-        return self._hold(cell, int(self._drawn.plan.hashes[cell[1]][cell[0]]))
-
-    def _hold(self, cell: _Cell, text: int) -> bool:
-        if text in self.fixed or text in self._holder:
-            return False
-        self._holder[text] = cell
-        return True
-
-    def place(self, cell: _Cell) -> bool:
-        """Find another text for a negative; return whether there was one."""
+    def _another(self, cell: _Cell, is_free: Callable[[int], bool]) -> FoundNegatives | None:
         row, column = np.array([cell[0]]), np.array([cell[1]])
         for attempt in range(_SOME):
             found, legal = self._drawn.again(row, column, attempt)
-            if legal[0] and self._hold(cell, int(found.hashes[0])):
-                self._found[cell] = found
-                return True
-        seen: set[int] = set()
-        placed = self._found_for(cell, seen, _DEEPEST)
-        self.seen = len(seen)
-        return placed
-
-    def _found_for(self, cell: _Cell, seen: set[int], depth: int) -> bool:
-        """Give a negative a free text, or that of another one which finds yet another."""
+            if legal[0] and is_free(int(found.hashes[0])):
+                return found
         if cell[0] not in self._options:
             self._options[cell[0]] = self._drawn.options(cell[0])
         options = self._options[cell[0]]
-        texts = options.hashes.tolist()
-        free = (t for t in texts if t not in self.fixed and t not in self._holder)
-        text = next(free, None)
-        for other in () if text is not None or not depth else texts:
-            if other not in self.fixed and other not in seen:
-                seen.add(other)
-                if self._found_for(self._holder[other], seen, depth - 1):
-                    text = other
-                    break
-        if text is None:
-            return False
-        place = texts.index(text)
-        self._holder[text], self._found[cell] = cell, options.part(slice(place, place + 1))
-        return True
-
-    def put(self) -> None:
-        """Give the samples their negatives."""
-        for (row, column), found in self._found.items():
-            self._drawn.put(np.array([row]), np.array([column]), found)
+        places = (at for at, text in enumerate(options.hashes.tolist()) if is_free(text))
+        at = next(places, None)
+        return None if at is None else options.part(slice(at, at + 1))
 
     def made(self) -> Drawn:
         """Return the samples with their negatives."""
-        found = self._drawn.part(np.array(self.rows, np.int64))
+        made = self._drawn.part(np.array(self.rows, np.int64))
         at = {row: place for place, row in enumerate(self.rows)}
-        for (row, column), negative in self._found.items():
-            found.put(np.array([at[row]]), np.array([column]), negative)
-        return found
-
-
-def settle(drawn: Drawn, rows: Integers) -> tuple[int, int] | None:
-    """Give all negatives of a batch different texts, whatever its anchors and positives are.
-
-    Args:
-        drawn: Its plan is changed.
-        rows: The samples of the batch.
-
-    Returns:
-        None; or if there are not enough texts a sample that has none, and how many it could take.
-    """
-    batch = OneBatch(drawn)
-    batch.fixed.update(text for row in rows.tolist() for text in drawn.fixed[row])
-    cells = [cell for row in rows.tolist() for cell in batch.cells(row)]
-    for cell in [cell for cell in cells if not batch.keep(cell)]:
-        if not batch.place(cell):
-            return cell[0], batch.seen
-    batch.put()
-    return None
+        for (row, column), negative in self.found.items():
+            made.put(np.array([at[row]]), np.array([column]), negative)
+        return made
 
 
 def one_batch(tiers: Iterator[Drawn], room: int) -> Drawn:
@@ -264,20 +236,18 @@ def one_batch(tiers: Iterator[Drawn], room: int) -> Drawn:
         room: How many are wanted.
     """
     pool = next(tiers)
-    while True:
-        batch = OneBatch(pool)
-        batch.take(range(len(pool)), room)
-        if len(batch.rows) == room:
-            return batch.made()
+    while not (batch := OneBatch(pool)).take(range(len(pool)), room):
         if (more := next(tiers, None)) is None:
             break
         pool = pool.joined(more)
+    else:
+        return batch.made()
     counts: defaultdict[int, int] = defaultdict(int)
-    for texts in pool.fixed:
-        for text in texts:
+    for row in range(len(pool)):
+        for text in pool.fixed(row):
             counts[text] += 1
+    often = [max(map(counts.__getitem__, pool.fixed(row)), default=0) for row in range(len(pool))]
     rare = OneBatch(pool)
-    often = [max(map(counts.__getitem__, texts), default=0) for texts in pool.fixed]
     rare.take(np.argsort(often, kind="stable").tolist(), room)
     return max(batch, rare, key=lambda one: len(one.rows)).made()
 
@@ -303,206 +273,158 @@ def arranged(
     """
     batch = np.arange(len(drawn)) // batch_size
     repeating, _ = redraw(drawn, batch)
-    plan = drawn.plan
-    displaced = np.full(len(plan), -1)
+    plan, displaced = drawn.plan, np.full(len(drawn), -1)
     if len(repeating) == 0:
         return replace(plan, displaced=displaced)
-    block = _Block(np.stack(plan.hashes), batch_size)
-    block.move(np.unique(repeating))
-    moved = block.order.copy()
-    block.fill()
-    if (block.order < 0).any():
-        plan = _completed(drawn, block, moved, further(), spare).plan
-    gone = np.ones(len(moved), dtype=bool)
-    gone[moved[moved >= 0]] = False
-    displaced[moved < 0] = drawn.plan.streams[gone]
-    return replace(plan.part(block.order), positions=drawn.plan.positions, displaced=displaced)
+    own = _Block(np.stack(plan.hashes), batch, np.unique(repeating)).order
+    made, own = _filled(drawn, batch, own, further(), spare)
+    displaced[own < 0] = plan.streams[np.setdiff1d(np.arange(len(own)), own)]
+    return replace(made.plan, positions=plan.positions, displaced=displaced)
 
 
-def _completed(
+def _filled(
     drawn: Drawn,
-    block: _Block,
-    moved: Integers,
+    batch: Integers,
+    own: Integers,
     further: Iterator[Drawn],
     spare: Callable[[int], Drawn],
-) -> Drawn:
-    """Fill batches for which no sample of the block fits as it was drawn.
+) -> tuple[Drawn, Integers]:
+    """Give every hole to the next sample of another batch that fits, those least served first.
 
     Args:
         drawn: The block.
-        block: Of which ``order`` is changed.
-        moved: Who is where of the block itself; changed.
+        batch: Of every place.
+        own: The sample at every place, -1 for a hole.
         further: As for ``arranged``.
         spare: As for ``arranged``.
 
     Returns:
-        What the order counts in now: the block and more samples.
+        What is served at every place, and which samples of the block are still at one.
     """
-    pool, own, beyond = drawn, moved.copy(), list[int]()
-    filled: list[tuple[Integers, Drawn]] = []
-    for number in np.unique(block.batch[block.order < 0]).tolist():
-        (places,) = np.nonzero(block.batch == number)
-        places = places[np.argsort(block.order[places] < 0, kind="stable")]  # holes come last
-        known = block.order[places]
-        known = known[known >= 0].tolist()
+    pool, order, own = drawn, own.copy(), own.copy()
+    served = (own >= 0).astype(np.int8)  # how often what is at a place; 0: a hole
+    beyond: list[int] = []
+    changed: list[tuple[int, int, FoundNegatives]] = []
+    for number in np.unique(batch[own < 0]).tolist():
+        (places,) = np.nonzero(batch == number)
+        places = places[np.argsort(own[places] < 0, kind="stable")]  # holes come last
+        there = own[places][own[places] >= 0]
+        ring = np.roll(np.arange(len(own)), -int(places.max()) - 1)[: len(own) - len(places)]
+        ring = ring[own[ring] >= 0]
+        ring = ring[np.argsort(served[ring], kind="stable")]
         while True:
-            batch = OneBatch(pool)
-            batch.take(chain(known, own[block.ring(number)].tolist(), beyond), len(places))
-            if len(batch.rows) == len(places) or (more := next(further, None)) is None:
+            one, candidates = OneBatch(pool), map(int, np.concatenate([there, own[ring]]))
+            if one.take(chain(candidates, beyond), len(places)):
+                order[places] = one.rows
+                served[ring[np.isin(own[ring], one.rows)]] += 1
+                beyond = [row for row in beyond if row not in {*one.rows}]
+                at = dict(zip(one.rows, places.tolist(), strict=True))
+                changed += [(at[row], column, of) for (row, column), of in one.found.items()]
+                break
+            if (more := next(further, None)) is None:
+                order[places] = len(pool) + np.arange(len(places))
+                pool = pool.joined(spare(len(places)).part(slice(0, len(places))))
+                own[places] = -1
                 break
             beyond.extend(range(len(pool), len(pool) + len(more)))
             pool = pool.joined(more)
-        if len(batch.rows) == len(places):
-            made = batch.made()
-            beyond = [row for row in beyond if row not in {*batch.rows}]
-        else:
-            made = spare(len(places)).part(slice(0, len(places)))
-            moved[places] = -1
-        filled.append((places, made))
-    for places, made in filled:
-        block.order[places] = len(pool) + np.arange(len(made))
-        pool = pool.joined(made)
-    return pool
+    made = pool.part(order)
+    for place, column, negative in changed:
+        made.put(np.array([place]), np.array([column]), negative)
+    return made, own
 
 
 class _Block:
-    """A block and who is where in it.
+    """A block in which samples that repeat a text move to batches where they do not.
+
+    Args:
+        texts: Of every sample: shape (slots, samples).
+        batch: Of every place.
+        moving: The samples, ascending.
 
     Attributes:
         order: The sample at every place, or -1.
-        batch: The batch of every place.
     """
 
-    def __init__(self, texts: Words, batch_size: int) -> None:
-        self.order = np.arange(texts.shape[1])
-        self.batch = self.order // batch_size
-        self._hashes = texts
-        self._served = np.ones(len(self.order), dtype=np.int8)  # how often who is there; 0: a hole
-        self._having: dict[int, int] = {}  # bits: the batches with each text of those that move
-        self._able: dict[int, Flags] = {}  # by batch with a hole: which samples could go there
-
-    def move(self, moving: Integers) -> None:
-        """Find other batches for samples that repeat a text; leave holes where there are none."""
+    def __init__(self, texts: Words, batch: Integers, moving: Integers) -> None:
+        self.order = np.arange(len(batch))
         self.order[moving] = -1
-        self._note(moving)
-        holes: dict[int, list[int]] = {}
+        self._texts, self._batch = texts, batch
+        self._having = self._noted(moving)  # bits: the batches with each text of those that move
+        self._able: dict[int, Flags] = {}  # by batch with a hole: which samples could go there
+        self._holes: dict[int, list[int]] = {}  # places by batch, the first one last
         for place in moving.tolist()[::-1]:
-            holes.setdefault(int(self.batch[place]), []).append(place)
-        left = []
-        for sample, texts in zip(moving.tolist(), self._hashes[:, moving].T.tolist(), strict=True):
-            home = int(self.batch[sample])
-            free = self._open(holes) & ~self._blocked(texts)
-            if free:
-                self._put(sample, texts, holes, _next_bit(free, home))
-            else:
-                left.append((sample, texts, home))
-        for sample, texts, home in left:
-            self._exchange(sample, texts, home, holes)
+            self._holes.setdefault(int(batch[place]), []).append(place)
+        left = [sample for sample in moving.tolist() if not self._fits(sample)]
+        for sample in left:
+            if not self._fits(sample):
+                self._exchange(sample)
 
-    def _note(self, moving: Integers) -> None:
-        """Note which batches have texts of samples that move."""
-        wanted = np.unique(self._hashes[:, moving])
+    def _noted(self, moving: Integers) -> dict[int, int]:
+        """Return which batches have texts of samples that move."""
+        wanted = np.unique(self._texts[:, moving])
         is_some = np.zeros(1 << 16, dtype=bool)  # by their first bits, so some more are
         is_some[wanted >> _TOP] = True
-        slots, places = np.nonzero(is_some[self._hashes >> _TOP] & (self.order >= 0))
-        at = np.searchsorted(wanted, self._hashes[slots, places])
-        at[at == len(wanted)] = 0
-        there = wanted[at] == self._hashes[slots, places]
+        slots, places = np.nonzero(is_some[self._texts >> _TOP] & (self.order >= 0))
+        at = np.minimum(np.searchsorted(wanted, self._texts[slots, places]), len(wanted) - 1)
+        there = wanted[at] == self._texts[slots, places]
         bits = np.zeros(len(wanted), dtype=np.uint64)
-        ones = np.uint64(1) << self.batch[places[there]].astype(np.uint64)
+        ones = np.uint64(1) << self._batch[places[there]].astype(np.uint64)
         np.bitwise_or.at(bits, at[there], ones)
-        self._having = dict(zip(wanted.tolist(), bits.tolist(), strict=True))
+        return dict(zip(wanted.tolist(), bits.tolist(), strict=True))
 
-    def _open(self, holes: dict[int, list[int]]) -> int:
-        return sum(1 << batch for batch in holes)
-
-    def _blocked(self, texts: Sequence[int]) -> int:
-        """Return the batches, as bits, that have one of some texts."""
+    def _blocked(self, sample: int) -> int:
+        """Return the batches, as bits, that have a text of a sample."""
         found = 0
-        for text in texts:
+        for text in self._texts[:, sample].tolist():
             found |= self._having.get(text, 0)
         return found
 
-    def _put(
-        self, sample: int, texts: Sequence[int], holes: dict[int, list[int]], batch: int
-    ) -> None:
+    def _fits(self, sample: int) -> bool:
+        """Put a sample into the first hole of a batch without its texts, its own batch first."""
+        free = sum(1 << batch for batch in self._holes) & ~self._blocked(sample)
+        home = int(self._batch[sample])
+        first = free >> home << home or free
+        if first:
+            self._put(sample, (first & -first).bit_length() - 1)
+        return bool(first)
+
+    def _put(self, sample: int, batch: int) -> None:
         """Put a sample into the first hole of a batch."""
-        self.order[holes[batch].pop()] = sample
-        if not holes[batch]:
-            del holes[batch]
-        for text in texts:
-            if text in self._having:
-                self._having[text] |= 1 << batch
+        self.order[self._holes[batch].pop()] = sample
+        if not self._holes[batch]:
+            del self._holes[batch]
+        self._mark(sample, batch, there=True)
         self._able.pop(batch, None)
 
-    def _exchange(
-        self, sample: int, texts: list[int], home: int, holes: dict[int, list[int]]
-    ) -> None:
-        """Put a sample where it fits, letting one from there fill a hole if need be."""
-        blocked = self._blocked(texts)
-        if free := self._open(holes) & ~blocked:
-            self._put(sample, texts, holes, _next_bit(free, home))
-            return
-        fits = np.array([not blocked >> batch & 1 for batch in range(int(self.batch[-1]) + 1)])
-        for batch in sorted(holes, key=lambda hole: (hole < home, hole)):
+    def _mark(self, sample: int, batch: int, *, there: bool) -> None:
+        for text in self._texts[:, sample].tolist():
+            if text in self._having:
+                self._having[text] &= ~(1 << batch)
+                self._having[text] |= there << batch
+
+    def _exchange(self, sample: int) -> None:
+        """Put a sample where it fits in the place of one that can fill a hole, if there is one."""
+        home, blocked = int(self._batch[sample]), self._blocked(sample)
+        fits = np.array([not blocked >> batch & 1 for batch in range(int(self._batch[-1]) + 1)])
+        for batch in sorted(self._holes, key=lambda hole: (hole < home, hole)):
             able = self._able_to(batch)[self.order]
-            places = np.flatnonzero(able & fits[self.batch] & (self.order >= 0))
-            if len(places) == 0:
-                continue
-            start = int(np.searchsorted(self.batch[places], home))
-            place = int(places[start % len(places)])
-            other, left = int(self.order[place]), int(self.batch[place])
-            others = self._hashes[:, other].tolist()
-            for text in others:
-                if text in self._having:
-                    self._having[text] &= ~(1 << left)
-            self._put(other, others, holes, batch)
-            holes.setdefault(left, []).append(place)
-            self._put(sample, texts, holes, left)
-            return
+            places = np.flatnonzero(able & fits[self._batch] & (self.order >= 0))
+            if len(places):
+                start = int(np.searchsorted(self._batch[places], home))
+                place = int(places[start % len(places)])
+                other, left = int(self.order[place]), int(self._batch[place])
+                self._mark(other, left, there=False)
+                self._put(other, batch)
+                self._holes.setdefault(left, []).append(place)
+                self._put(sample, left)
+                return
 
     def _able_to(self, batch: int) -> Flags:
         """Return which samples have no text of a batch."""
         if batch not in self._able:
-            there = self.order[(self.batch == batch) & (self.order >= 0)]
-            texts = np.sort(self._hashes[:, there], axis=None)
-            among = _among(texts, self._hashes.reshape(-1)).reshape(self._hashes.shape)
+            there = self.order[(self._batch == batch) & (self.order >= 0)]
+            texts = np.sort(self._texts[:, there], axis=None)
+            among = _among(texts, self._texts.reshape(-1)).reshape(self._texts.shape)
             self._able[batch] = np.logical_not(among.any(axis=0))
         return self._able[batch]
-
-    def ring(self, batch: int) -> Integers:
-        """Return the places of the block's own samples after a batch and then before it.
-
-        Those of samples that are served less often come first.
-        """
-        (places,) = np.nonzero(self._served)
-        low, high = np.searchsorted(self.batch[places], [batch, batch + 1])
-        places = np.concatenate([places[high:], places[:low]])
-        return places[np.argsort(self._served[places], kind="stable")]
-
-    def fill(self) -> None:
-        """Give every hole to the next sample of another batch that fits, those least served first.
-
-        Holes stay where no sample does.
-        """
-        (holes,) = np.nonzero(self.order < 0)
-        self._served[holes] = 0
-        for batch in np.unique(self.batch[holes]).tolist():
-            left = holes[self.batch[holes] == batch].tolist()
-            there = self.order[(self.batch == batch) & (self.order >= 0)]
-            having, ring = {*self._hashes[:, there].reshape(-1).tolist()}, self.ring(batch)
-            for place, texts in zip(
-                ring.tolist(), self._hashes[:, self.order[ring]].T.tolist(), strict=True
-            ):
-                if not left:
-                    break
-                if having.isdisjoint(texts):
-                    having.update(texts)
-                    self.order[left.pop(0)] = self.order[place]
-                    self._served[place] += 1
-
-
-def _next_bit(word: int, start: int) -> int:
-    """Return the number of the first bit of a word from ``start`` on, or else from 0."""
-    rest = word >> start << start or word
-    return (rest & -rest).bit_length() - 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,16 +23,8 @@ from duckplets.order.apportion import MAX_SPAN, Apportionment
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
 from duckplets.order.weights import exact_weights
-from duckplets.samples.negatives import AT_RANDOM
-from duckplets.samples.no_duplicates import (
-    BLOCK_BATCHES,
-    OneBatch,
-    arranged,
-    one_batch,
-    redraw,
-    settle,
-)
-from duckplets.samples.planned import Asked, Drawn, Plan, joined, spread
+from duckplets.samples.no_duplicates import BLOCK_BATCHES, OneBatch, arranged, one_batch, settle
+from duckplets.samples.planned import Asked, Draw, Drawn, Plan, joined, scattered, spread
 from duckplets.samples.stream import Stream
 
 _KNOWN = 1 << 17  # samples of a block that is kept
@@ -82,18 +75,17 @@ class Planner:
         self.kind = kind
         self._known: tuple[Schedule, tuple[int, int], Plan] | None = None  # a block, arranged
         self._spares: dict[tuple[int, ...], Drawn] = {}
-        self._schedule = schedule
+        self.schedule = schedule
         self._seed = seed
-        self._swap = swap and kind not in SINGLE
+        self.swaps = swap and kind not in SINGLE
         self._swap_key = key(seed, "swap")
         self.is_graded = graded
         self.distinct_batch = distinct_batch
         self._apart_batch = apart_batch
-        self._ahead = False  # whether streams draw ahead: weights have changed under way
         self.end: int | None = None
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}
         self._lengths: dict[str, int] = {}  # of each source
-        self._per_draw = schedule.samples_per_draw
+        self.samples_per_draw = schedule.samples_per_draw
         self.add(streams)
         self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
 
@@ -107,7 +99,7 @@ class Planner:
             by_leaf.setdefault((leaf, stream.source), []).append(i)
         for (leaf, source), indexes in by_leaf.items():
             streams_of = [self.streams[i] for i in indexes]
-            length = sum(map(len, streams_of)) * self._per_draw
+            length = sum(map(len, streams_of)) * self.samples_per_draw
             self._lengths[source] = self._lengths.get(source, 0) + length
             weights = exact_weights([stream.share for stream in streams_of])
             recipes = Apportionment(weights, key(self._seed, "recipes", source))
@@ -125,9 +117,9 @@ class Planner:
 
     def samples(self, position: int) -> Integers:
         """Return how many of the first so many positions each stream gets: shape (streams,)."""
-        whole, rest = divmod(position, self._per_draw)
+        whole, rest = divmod(position, self.samples_per_draw)
         before, after = (self._dealt(draws) for draws in (whole, whole + (rest > 0)))
-        found: Integers = before * self._per_draw + (after - before) * rest
+        found: Integers = before * self.samples_per_draw + (after - before) * rest
         return found
 
     def _dealt(self, draws: int) -> Integers:
@@ -141,7 +133,7 @@ class Planner:
     @property
     def changes(self) -> list[tuple[int, int]]:
         """Step of every change of shares, and the position from which on it holds."""
-        return [(step, draw * self._per_draw) for step, draw in self.schedule.changes]
+        return [(step, draw * self.samples_per_draw) for step, draw in self.schedule.changes]
 
     def parts(self, start: int, stop: int) -> Floats:
         """Return the mean share of each stream over steps in which no other weights set in."""
@@ -153,7 +145,7 @@ class Planner:
         """Return the share of each stream within its source."""
         found = np.zeros(len(self.streams))
         for indexes, recipes in self._recipes.values():
-            length = sum(len(self.streams[i]) for i in indexes) * self._per_draw
+            length = sum(len(self.streams[i]) for i in indexes) * self.samples_per_draw
             of_source = length / self._lengths[self.streams[indexes[0]].source]
             found[indexes] = np.array(recipes.parts()) * of_source
         return found
@@ -173,16 +165,6 @@ class Planner:
     def epoch_start(self, epoch: int) -> int:
         """Return the first position of a nominal epoch."""
         return epoch * self.epoch_length
-
-    @property
-    def samples_per_draw(self) -> int:
-        """How many positions one draw fills."""
-        return self._per_draw
-
-    @property
-    def swaps(self) -> bool:
-        """Whether anchor and positive change places in half of the samples."""
-        return self._swap
 
     @property
     def needs_all(self) -> bool:
@@ -209,7 +191,7 @@ class Planner:
 
     def _distinct(self, start: int, stop: int) -> Plan:
         """Plan whole blocks, of which one may be known from the call before."""
-        schedule, known = self._schedule, self._known
+        schedule, known = self.schedule, self._known
         blocks = [self._block(schedule, start)]
         while blocks[-1][1] < stop:
             blocks.append(self._block(schedule, blocks[-1][1]))
@@ -226,7 +208,7 @@ class Planner:
             block = arranged(
                 samples.part(slice(low - first, high - first)),
                 self.distinct_batch,
-                partial(self._further, schedule, step, -(-high // self._per_draw)),
+                partial(self._further, schedule, step, -(-high // self.samples_per_draw)),
                 partial(self._checked, schedule, step),
             )
             parts.append(block.part(slice(max(start, low) - low, min(stop, high) - low)))
@@ -320,24 +302,14 @@ class Planner:
 
     def block(self, position: int) -> tuple[int, int]:
         """Return the block, among whose positions samples change places, of one of them."""
-        return self._block(self._schedule, position)
+        return self._block(self.schedule, position)
 
     def _block(self, schedule: Schedule, position: int) -> tuple[int, int]:
         return schedule.block(position, self.distinct_batch * BLOCK_BATCHES, self.end)
 
-    @property
-    def schedule(self) -> Schedule:
-        """Deals draws to sources."""
-        return self._schedule
-
-    @schedule.setter
-    def schedule(self, schedule: Schedule) -> None:
-        self._schedule, self._known = schedule, None
-
     def go_on_with(self, schedule: Schedule, position: int) -> None:
         """Plan by a schedule that deals all before a position as the one so far."""
-        known, self._ahead = self._known, True
-        self._schedule, self._known = schedule, None
+        known, self.schedule = self._known, schedule
         if known is not None and known[1][1] <= position:
             self._known = (schedule, *known[1:])
 
@@ -346,7 +318,7 @@ class Planner:
         if self.distinct_batch:
             low, high = self.block(position)
             position = low if low == position else high
-        return self._schedule.begin + -(-position // self._schedule.batch)
+        return self.schedule.begin + -(-position // self.schedule.batch)
 
     def first_change(
         self, before: Schedule, end_of: Callable[[Callable[[int], int]], int | None]
@@ -376,32 +348,27 @@ class Planner:
         if self.end is not None and stop <= self.end:
             high = min(high, self.end)
         drawn = self._samples(np.arange(low, high, dtype=np.int64))
-        plan, batch = drawn.plan, drawn.plan.positions // size
-        rows, columns = redraw(drawn, batch)
-        for number in np.unique(batch[rows[drawn.free[columns, rows]]]).tolist():
-            (members,) = np.nonzero(batch == number)
-            if (lacking := settle(drawn, members)) is not None:
-                raise self._refused(drawn, self.schedule.begin + number, members, *lacking)
-        return plan.part(slice(start - low, stop - low))
+        batch = drawn.plan.positions // size
+        if (lacking := settle(drawn, batch)) is not None:
+            raise self._refused(drawn, batch, lacking)
+        return drawn.plan.part(slice(start - low, stop - low))
 
-    def _refused(
-        self, drawn: Drawn, number: int, rows: Integers, row: int, seen: int
-    ) -> RecipeError:
-        free, stream = drawn.free[:, rows], drawn.stream_of(row)
-        fitting = OneBatch(drawn).fitting(rows.tolist())
-        others = len({text for row in rows.tolist() for text in drawn.fixed[row]})
+    def _refused(self, drawn: Drawn, batch: Integers, row: int) -> RecipeError:
+        stream, (rows,) = drawn.stream_of(row), np.nonzero(batch == batch[row])
+        free, fixed = drawn.free[:, rows].sum(), map(drawn.fixed, rows.tolist())
+        fitting = sum(1 for _ in takewhile(OneBatch(drawn).add, rows.tolist()))
         return RecipeError(
-            f"no_duplicates='negatives' cannot be kept: batch {number} wants {free.sum()} "
-            f"different negatives that are none of the {others} texts of its anchors and "
-            f"positives, and {seen + 1} of them (recipe {stream.recipe.name!r}, source "
-            f"{stream.source!r}) have only {seen} texts to choose from; lower negatives"
+            f"no_duplicates='negatives' cannot be kept: batch {self.schedule.begin + batch[row]} "
+            f"wants {free} different negatives that are none of the {len(set().union(*fixed))} "
+            f"texts of its anchors and positives, and one of them (recipe {stream.recipe.name!r}, "
+            f"source {stream.source!r}) has no text left to choose; lower negatives"
             + (f", or batch_size to at most {fitting:,} for all ranks" if fitting else "")
         )
 
     def _samples(self, positions: Integers, schedule: Schedule | None = None) -> Drawn:
         """Plan samples one by one, whatever others there are."""
-        schedule = schedule or self._schedule
-        per_draw = self._per_draw
+        schedule = schedule or self.schedule
+        per_draw = self.samples_per_draw
         numbers = positions
         if per_draw > 1:
             numbers = positions // per_draw
@@ -428,7 +395,7 @@ class Planner:
         for some, shares in spans:
             parts.append(self._draws(some, shares, asked, offset))
             offset += len(some)
-        plan, draws, per_draw = joined(parts), np.arange(len(numbers)), self._per_draw
+        plan, draws, per_draw = joined(parts), np.arange(len(numbers)), self.samples_per_draw
         if per_draw > 1:
             plan, draws = spread(plan, per_draw), np.repeat(draws, per_draw)
         return Drawn(plan, draws, plan.positions % per_draw - 2, asked, len(numbers))
@@ -441,42 +408,31 @@ class Planner:
         Where negatives may be drawn again, note in ``asked`` for whom: rows count from ``offset``.
         """
         length, first = len(numbers), self.streams[0]
-        slots = 1 if self.kind in SINGLE else 2 + first.negatives
         streams = np.zeros(length, dtype=np.int64)
-        chunks = [np.zeros(length, dtype=np.int64) for _ in range(slots)]
-        hashes = [np.zeros(length, dtype=np.uint64) for _ in range(slots)]
-        tells = any(stream.tells for stream in self.streams)
-        candidates = [np.full(length, AT_RANDOM) for _ in range(slots - 2)] if tells else None
-        labels: np.ndarray | None = None
-        if first.is_given:
-            labels = np.zeros(length, np.float64 if self.is_graded else np.int64)
+        draws: list[tuple[Integers, Draw]] = []
         for number, at, index in shares:
             streams[at] = number
             of = self.streams[number]
-            draw = of.drawn_ahead(index) if self._ahead else of.draw_at(index)
+            draws.append((at, draw := of.draw_at(index)))
             if self.needs_all and draw.wanting is not None:
                 asked.append(Asked(at + offset, of, draw.wanting))
-            for column, drawn in zip(chunks, draw.chunks, strict=True):
-                column[at] = drawn
-            for hashed_texts, words in zip(hashes, draw.hashes, strict=False):  # rows have none
-                hashed_texts[at] = words
-            if labels is not None and draw.labels is not None:
-                labels[at] = draw.labels
-            if candidates is not None and draw.candidates is not None:
-                for column, drawn in zip(candidates, draw.candidates, strict=True):
-                    column[at] = drawn
+        nothing = streams[:0]
+        columns = scattered(draws or [(nothing, first.draw_at(nothing))], length)
+        labels = columns.pop("labels", None)
+        if not first.is_given:
+            labels = None
+        elif not self.is_graded:
+            labels = labels.astype(np.int64)
         swapped = np.zeros(length, dtype=bool)
-        if self._swap:
+        if self.swaps:
             coin = hashed(self._swap_key, numbers)
             swapped = (coin >> np.uint64(63)).astype(bool)
-            for columns in (chunks, hashes):
-                columns[0], columns[1] = (
-                    np.where(swapped, columns[1], columns[0]),
-                    np.where(swapped, columns[0], columns[1]),
-                )
-        return Plan(
-            numbers, streams, chunks, hashes, swapped, labels, candidates, given=first.is_given
-        )
+            for of_slots in (columns["chunks"], columns["hashes"]):
+                anchor, positive = of_slots[:2]
+                of_slots[0] = np.where(swapped, positive, anchor)
+                of_slots[1] = np.where(swapped, anchor, positive)
+        given = first.is_given
+        return Plan(numbers, streams, swapped=swapped, labels=labels, given=given, **columns)
 
     def _shares(self, schedule: Schedule, numbers: Integers) -> Iterator[_Share]:
         """Yield what each stream gets of some draws."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,29 @@ from duckplets.samples.negatives import AT_RANDOM, FoundNegatives, Wanting, blan
 
 if TYPE_CHECKING:
     from duckplets.samples.stream import Stream
+
+_Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Some samples of one stream. What a ``Plan`` has too goes there, under the same name.
+
+    Attributes:
+        chunks: Chunk keys, a column a slot: anchor, positive, negatives; for texts the anchor
+            alone; of tokens row and epoch.
+        hashes: Their text hashes; of tokens none.
+        candidates: Where negatives are from, a column a negative: the number of a candidate, or
+            what else ``negatives`` names; None for a stream that does not tell.
+        wanting: The samples as negatives were drawn for them.
+        labels: How the pairs of anchor and positive were judged, where they come with that.
+    """
+
+    chunks: list[Integers]
+    hashes: list[Words]
+    candidates: list[Integers] | None = None
+    wanting: Wanting | None = None
+    labels: _Array | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +52,7 @@ class Plan:
         swapped: Whether anchor and positive have changed places.
         labels: For pairs, 1 for anchor and positive, 0 for anchor and negative, or as was judged:
             numbers of any kind where the run has grades. Else None.
-        candidates: Where some stream tells, where each negative is from (``wanting``), a column a
+        candidates: Where some stream tells, where each negative is from (``Draw``), a column a
             negative. For pairs one column, with ``AT_RANDOM`` for positives. Else None.
         displaced: Where no text may come twice, the stream of the sample that gave its position to
             the one here; -1 for most. Else None.
@@ -40,8 +63,8 @@ class Plan:
     streams: Integers
     chunks: list[Integers]
     hashes: list[Words]
-    swapped: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    labels: np.ndarray[Any, np.dtype[Any]] | None = None
+    swapped: Flags
+    labels: _Array | None = None
     candidates: list[Integers] | None = None
     displaced: Integers | None = None
     given: bool = False
@@ -51,41 +74,60 @@ class Plan:
 
     def part(self, which: slice | Integers) -> Plan:
         """Return some of the samples, counted within this plan."""
-        return Plan(
-            self.positions[which],
-            self.streams[which],
-            [column[which] for column in self.chunks],
-            [column[which] for column in self.hashes],
-            self.swapped[which],
-            None if self.labels is None else self.labels[which],
-            None if self.candidates is None else [column[which] for column in self.candidates],
-            None if self.displaced is None else self.displaced[which],
-            self.given,
-        )
+        return self.each(lambda column: column[which])
+
+    def each(self, change: Callable[[_Array], _Array]) -> Plan:
+        """Return the plan with every column changed alike."""
+        found: dict[str, Any] = {}
+        for name, value in columns_of(self):
+            several = isinstance(value, list)
+            found[name] = [change(column) for column in value] if several else change(value)
+        return replace(self, **found)
+
+
+def columns_of(of: Plan | Draw) -> Iterable[tuple[str, Any]]:
+    """Return what a plan or draw has of every sample: an array, or a list of them, by its name."""
+    values = ((each.name, getattr(of, each.name)) for each in fields(of))
+    return [(name, value) for name, value in values if isinstance(value, (np.ndarray, list))]
 
 
 def joined(parts: Sequence[Plan]) -> Plan:
     """Return the samples of several plans of one run as one."""
     if len(parts) == 1:
         return parts[0]
+    found: dict[str, Any] = {}
+    for name, value in (pair for part in parts for pair in columns_of(part)):
+        if name not in found:
+            several, columns = isinstance(value, list), []
+            for part in parts:
+                of, nothing = getattr(part, name), np.full(len(part), -1)  # none tells, none gave
+                columns.append(
+                    of if of is not None else [nothing] * len(value) if several else nothing
+                )
+            joint = (
+                [np.concatenate(of) for of in zip(*columns, strict=True)]
+                if several
+                else np.concatenate(columns)
+            )
+            found[name] = joint
+    return replace(parts[0], **found)
 
-    def columns(of: list[list[Integers]] | list[list[Words]]) -> list[np.ndarray]:
-        return [np.concatenate(column) for column in zip(*of, strict=True)]
 
-    labels = [p.labels for p in parts if p.labels is not None]
-    candidates = [p.candidates for p in parts if p.candidates is not None]
-    displaced = [p.displaced for p in parts if p.displaced is not None]
-    return Plan(
-        np.concatenate([p.positions for p in parts]),
-        np.concatenate([p.streams for p in parts]),
-        columns([p.chunks for p in parts]),
-        columns([p.hashes for p in parts]),
-        np.concatenate([p.swapped for p in parts]),
-        np.concatenate(labels) if labels else None,
-        columns(candidates) if candidates else None,
-        np.concatenate(displaced) if displaced else None,
-        parts[0].given,
-    )
+def scattered(draws: Sequence[tuple[Integers, Draw]], size: int) -> dict[str, Any]:
+    """Return the columns of draws, each of some rows of so many; ``AT_RANDOM`` where none tells."""
+    found: dict[str, Any] = {}
+    for rows, draw in draws:
+        for name, value in columns_of(draw):
+            several, rest = isinstance(value, list), AT_RANDOM if name == "candidates" else 0
+            if name not in found:
+                room = [np.full(size, rest, of.dtype) for of in (value if several else [value])]
+                found[name] = room if several else room[0]
+            if several:
+                for column, drawn in zip(found[name], value, strict=True):
+                    column[rows] = drawn
+            else:
+                found[name][rows] = value
+    return found
 
 
 # -- pairs ----------------------------------------------------------------------------------------
@@ -98,23 +140,21 @@ def samples_per_draw(kind: str, pairs: str | None, negatives: int) -> int:
 
 def spread(draws: Plan, per_draw: int) -> Plan:
     """Return every draw as its pairs: anchor and positive, then anchor and each negative."""
-    candidates = None
-    if draws.candidates is not None:
-        positives = np.full(len(draws), AT_RANDOM)
-        candidates = [_by_turns([positives, *draws.candidates])]
 
-    def pairs(columns: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return [np.repeat(columns[0], per_draw), _by_turns(columns[1:])]
+    def by_turns(columns: Sequence[_Array]) -> _Array:
+        return np.stack(columns, axis=1).reshape(-1)
 
-    within = np.arange(per_draw)
+    within = np.tile(np.arange(per_draw), len(draws))
+    pairs = draws.each(lambda column: np.repeat(column, per_draw))
+    candidates = draws.candidates
+    if candidates is not None:
+        candidates = [by_turns([np.full(len(draws), AT_RANDOM), *candidates])]
     return replace(
-        draws,
-        positions=(draws.positions[:, None] * per_draw + within).reshape(-1),
-        streams=np.repeat(draws.streams, per_draw),
-        chunks=pairs(draws.chunks),
-        hashes=pairs(draws.hashes),
-        swapped=np.repeat(draws.swapped, per_draw),
-        labels=np.tile((within == 0).astype(np.int64), len(draws)),
+        pairs,
+        positions=pairs.positions * per_draw + within,
+        chunks=[pairs.chunks[0], by_turns(draws.chunks[1:])],
+        hashes=[pairs.hashes[0], by_turns(draws.hashes[1:])],
+        labels=(within == 0).astype(np.int64),
         candidates=candidates,
     )
 
@@ -125,10 +165,6 @@ def without_negative(plan: Plan) -> Flags:
         return np.full(len(plan), plan.given)
     found: Flags = plan.labels == 1
     return found
-
-
-def _by_turns(columns: Sequence[np.ndarray]) -> np.ndarray:
-    return np.stack(columns, axis=1).reshape(-1)
 
 
 # -- samples, and what their negatives may be drawn from again ------------------------------------
@@ -191,12 +227,16 @@ class Drawn:
             found[1] = ~without_negative(self.plan)
         return found
 
+    def fixed(self, row: int) -> set[int]:
+        """Return the texts of a sample that are not drawn again."""
+        if row not in self._fixed:
+            slots = np.flatnonzero(~self.free[:, row]).tolist()
+            self._fixed[row] = {int(self.plan.hashes[slot][row]) for slot in slots}
+        return self._fixed[row]
+
     @cached_property
-    def fixed(self) -> list[set[int]]:
-        """The texts of every sample that are not drawn again."""
-        texts, free = np.stack(self.plan.hashes).T.tolist(), self.free.T.tolist()
-        rows = zip(texts, free, strict=True)
-        return [{t for t, may in zip(*row, strict=True) if not may} for row in rows]
+    def _fixed(self) -> dict[int, set[int]]:
+        return {}
 
     @cached_property
     def _owners(self) -> tuple[Integers, Integers]:

@@ -9,21 +9,20 @@ vectorised, nothing is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.base.arrays import Flags, Integers
 from duckplets.order.apportion import Apportionment
 from duckplets.order.permute import below, hashed, key, ranks_at
 from duckplets.order.weights import exact_weights
-from duckplets.pools.arrays import Negatives, Pool, Positives
+from duckplets.pools.arrays import Anchors, Negatives, Pool, Positives
 from duckplets.pools.legality import Legality, NegativeRequests
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
-from duckplets.samples import expectation
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.negatives import (
     AT_RANDOM,
@@ -38,57 +37,9 @@ from duckplets.samples.negatives import (
     Wanting,
     blank,
 )
+from duckplets.samples.planned import Draw
 
 _OF_SOURCE = 12  # attempts to draw again within the source, before those in all sources
-_FEW = 256  # samples, from which on drawing them costs more than the calls
-_AHEAD = 32  # times as many are drawn where few are asked for again and again
-
-
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Chunks of some samples of a stream, a column a slot.
-
-    Attributes:
-        chunks: Chunk keys: anchor, positive, negatives; for texts the anchor alone; of tokens row
-            and epoch.
-        hashes: Their text hashes; of tokens none.
-        candidates: Where negatives are from, a column a negative: the number of a candidate, or
-            what else ``negatives`` names; None for a stream that does not tell.
-        wanting: The samples as negatives were drawn for them.
-        labels: How the pairs of anchor and positive were judged, where they come with that.
-    """
-
-    chunks: list[Integers]
-    hashes: list[Words]
-    candidates: list[Integers] | None = None
-    wanting: Wanting | None = None
-    labels: Floats | None = None
-
-    def part(self, rows: Integers) -> Draw:
-        """Return some of the samples."""
-        candidates, wanting, labels = self.candidates, self.wanting, self.labels
-        return Draw(
-            [column[rows] for column in self.chunks],
-            [column[rows] for column in self.hashes],
-            None if candidates is None else [column[rows] for column in candidates],
-            None if wanting is None else wanting.part(rows),
-            None if labels is None else labels[rows],
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Which anchors some samples take: shape (samples,) each.
-
-    Attributes:
-        units: The anchor.
-        visits: How often it came before.
-        anchor_at: Place in the pool of the chunk of it that is taken.
-    """
-
-    units: Integers
-    visits: Integers
-    anchor_at: Integers
 
 
 @dataclass(frozen=True)
@@ -169,33 +120,16 @@ class Stream:
             draw = replace(draw, labels=self.pool.labels[units])
         if self.pool.positives is None:
             return draw
-        taken = self._positive(self.pool.positives, units, anchor_at, visits)
-        draw.chunks.append(taken.chunks[0])
-        draw.hashes.append(taken.hashes[0])
+        of: Anchors | Positives = anchors
+        at = anchor_at
+        if not self.pool.compiled.own_positive:
+            of = self.pool.positives
+            at = self._positive_at(of, units, anchor_at, visits)
+        draw.chunks.append(of.chunks[at])
+        draw.hashes.append(of.hashes[at])
         if self.pool.negatives is None:
             return draw
-        return self._with_negatives(draw, index, _Places(units, visits, anchor_at))
-
-    def drawn_ahead(self, index: Integers) -> Draw:
-        """Return the same as ``draw_at``, from what was drawn ahead when an earlier call asked.
-
-        A sample does not depend on the weights, so where they change at every step, and each asks
-        for the few samples that follow, most of what a call costs is paid once for many steps.
-        """
-        few = 0 < len(index) <= _FEW and index[-1] - index[0] < 2 * len(index)
-        if not few:
-            return self.draw_at(index)
-        start, stop, draw = self._ahead[0]
-        if not start <= index[0] <= index[-1] < stop:
-            start = int(index[0])
-            stop = start + _AHEAD * len(index)
-            draw = self.draw(start, stop)
-            self._ahead[0] = (start, stop, draw)  # at once: several threads may ask
-        return draw.part(index - start)
-
-    @cached_property
-    def _ahead(self) -> list[tuple[int, int, Draw]]:
-        return [(0, 0, Draw([], []))]
+        return self._with_negatives(draw, index, units, visits, anchor_at)
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
         """Rotate through an anchor's chunks: the visit-th from a hashed start."""
@@ -207,17 +141,15 @@ class Stream:
         start = below(hashed(self._keys["window"], anchors.records[units]), count)
         return first + (start + visits) % count
 
-    def _positive(
+    def _positive_at(
         self, positives: Positives, units: Integers, anchor_at: Integers, visits: Integers
-    ) -> Draw:
+    ) -> Integers:
         """Rotate through an anchor's positives, so that every pairing comes up in time.
 
         Both rotations step with the visits; after each common cycle the positive moves on by
         one more, else pairs whose counts share a divisor would never meet.
         """
         anchors = self.pool.anchors
-        if self.pool.compiled.own_positive:
-            return Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
         banned, count = positives.banned, positives.counts[units]
         if banned is not None:
             count = count - banned.counts[anchor_at]
@@ -226,34 +158,32 @@ class Stream:
         rank = (start + visits + visits // cycle) % count
         if banned is not None:
             rank += banned.skipped(anchor_at, rank)
-        at = positives.starts[units] + rank
-        return Draw([positives.chunks[at]], [positives.hashes[at]])
+        return np.asarray(positives.starts[units] + rank, np.int64)
 
-    def _with_negatives(self, draw: Draw, index: Integers, places: _Places) -> Draw:
+    def _with_negatives(
+        self, draw: Draw, index: Integers, units: Integers, visits: Integers, anchor_at: Integers
+    ) -> Draw:
         """Add the negatives of samples that have anchor and positive."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
         samples = NegativeRequests(
             index,
-            anchors.classes[places.anchor_at],
-            anchors.records[places.units],
-            (anchors.records if guarded is None else guarded.families)[places.units],
-            None if guarded is None else guarded.normalised_hashes[places.anchor_at],
+            anchors.classes[anchor_at],
+            anchors.records[units],
+            (anchors.records if guarded is None else guarded.families)[units],
+            None if guarded is None else guarded.normalised_hashes[anchor_at],
             tuple(draw.hashes),
         )
-        wanting = Wanting(
-            samples,
-            places.anchor_at,
-            places.visits if self.candidates is None else self._section_visits(places),
-            self._period(places.units),
-            self._supply_of(index, places.anchor_at),
-        )
+        if self.candidates is not None:
+            visits = self._section_visits(units, visits, anchor_at)
+        supply = self._supply_of(index, anchor_at)
+        wanting = Wanting(samples, anchor_at, visits, self._period(units), supply)
         columns = self._drawn(wanting)
-        return Draw(
-            [*draw.chunks, *(found.chunks for found in columns)],
-            [*draw.hashes, *(found.hashes for found in columns)],
-            [found.told for found in columns] if self.tells else None,
-            wanting,
-            draw.labels,
+        return replace(
+            draw,
+            chunks=[*draw.chunks, *(found.chunks for found in columns)],
+            hashes=[*draw.hashes, *(found.hashes for found in columns)],
+            candidates=[found.told for found in columns] if self.tells else None,
+            wanting=wanting,
         )
 
     def _drawn(self, wanting: Wanting) -> list[FoundNegatives]:
@@ -366,7 +296,7 @@ class Stream:
             first[1:-1] |= guarded.sections[1:] != guarded.sections[:-1]
         return np.flatnonzero(first)
 
-    def _section_visits(self, places: _Places) -> Integers:
+    def _section_visits(self, units: Integers, visits: Integers, anchor_at: Integers) -> Integers:
         """Return how often each anchor had come to the section of its chunk before.
 
         Its chunks come in order from a hashed start, and those of a section adjoin: every full
@@ -374,12 +304,12 @@ class Stream:
         """
         anchors = self.pool.anchors
         if len(anchors.chunks) == len(anchors):
-            return places.visits
-        first = anchors.starts[places.units]
-        anchor_at, count = places.anchor_at, anchors.starts[places.units + 1] - first
+            return visits
+        first = anchors.starts[units]
+        count = anchors.starts[units + 1] - first
         run = np.searchsorted(self._runs, anchor_at, side="right") - 1
         low, high = self._runs[run], self._runs[run + 1]
-        cycles, since = np.divmod(places.visits, count)
+        cycles, since = np.divmod(visits, count)
         begin = first + (anchor_at - first - since) % count  # where every cycle begins
         within = (begin > low) & (begin < high)
         after = np.where(anchor_at >= begin, anchor_at - begin, high - begin + anchor_at - low)
@@ -404,10 +334,49 @@ class Stream:
 
         Fewer mined or given ones; or fewer in their source, where all sources may fill in.
         """
-        pool = self.pool
+        pool, candidates, short = self.pool, self.candidates, self.pool.short
         if self.negatives_from == "given" and pool.negatives is not None:
             short = pool.negatives.counts()[pool.anchors.classes] < self.negatives
-            return expectation.with_any(pool.anchors, short)
-        if self.candidates is None:
-            return 0 if pool.short is None else expectation.with_any(pool.anchors, pool.short)
-        return expectation.fallback_anchors(self.pool.anchors, self.candidates, self.negatives)
+        elif candidates is not None:
+            short = candidates.own()[candidates.rows] < self.negatives
+        return (
+            0
+            if short is None
+            else int(np.logical_or.reduceat(short, pool.anchors.starts[:-1]).sum())
+        )
+
+    def mean_tokens(
+        self, tokens_of: Callable[[Integers], Integers], per_draw: int, *, swaps: bool
+    ) -> float:
+        """Return the tokens that a sample has, by the means of what its slots draw from.
+
+        Args:
+            tokens_of: Returns how many tokens chunks have, by their keys.
+            per_draw: Samples of a draw, one with the positive and the others with a negative each.
+            swaps: Whether anchor and positive change places in half of the samples.
+        """
+        pool = self.pool
+        starts, stops = pool.anchors.starts[:-1], pool.anchors.starts[1:]
+        anchor = _mean(tokens_of(pool.anchors.chunks), starts, stops)
+        if pool.positives is None:
+            return anchor
+        positive, negative = anchor, 0.0
+        if not pool.compiled.own_positive:
+            starts, stops = pool.positives.starts, pool.positives.starts + pool.positives.counts
+            positive = _mean(tokens_of(pool.positives.chunks), starts, stops)
+        if pool.negatives is not None and len(pool.negatives.chunks):
+            starts = pool.negatives.starts  # of the records, of which one is drawn first
+            if pool.compiled.own_negatives:
+                starts = np.arange(len(pool.negatives.chunks) + 1)
+            negative = _mean(tokens_of(pool.negatives.chunks), starts[:-1], starts[1:])
+        if per_draw == 1:
+            return anchor + positive + self.negatives * negative
+        if swaps:
+            anchor = positive = (anchor + positive) / 2
+        return anchor + (positive + (per_draw - 1) * negative) / per_draw
+
+
+def _mean(tokens: Integers, starts: Integers, stops: Integers) -> float:
+    """Return the mean over anchors of the mean of what each has."""
+    upto = np.concatenate([[0], np.cumsum(tokens)])
+    return float(((upto[stops] - upto[starts]) / np.maximum(stops - starts, 1)).mean())

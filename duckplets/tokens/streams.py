@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from duckplets.base.arrays import Integers
 from duckplets.order.permute import key, ranks_at
-from duckplets.samples.stream import Draw
+from duckplets.samples.planned import Draw
 from duckplets.tokens.rows import TokenRows
 
 
@@ -60,5 +60,3 @@ class TokenStream:
         parts = () if self.bucket is None else (self.bucket,)
         rows, epochs = ranks_at(key(self.seed, self.source, "rows", *parts), len(self), index)
         return Draw([rows, epochs], [])
-
-    drawn_ahead = draw_at

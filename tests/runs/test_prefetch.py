@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from corpora import odd_corpus
 from effort import some
@@ -252,24 +251,6 @@ def test_weights_at_every_step_prepare_one_batch_and_begin_no_thread(
         assert samples[28:31] == [32, 128, 512]
         assert threads()
         sampler.close()
-
-
-@pytest.mark.parametrize("more", some([{"negatives": 2}, {}, {"kind": "texts"}], less=2), ids=str)
-def test_what_is_drawn_ahead_is_what_would_be_drawn(tmp_path: Path, more: dict[str, Any]) -> None:
-    draw = np.random.default_rng(5)
-    with odd_corpus(tmp_path / "c.duckdb", 90, 2) as corpus, corpus.sampler(**more) as sampler:
-        for stream in sampler._planner.streams:
-            start = 0
-            for size, gaps in zip(draw.integers(1, 40, 30), draw.integers(0, 3, 30), strict=True):
-                index = start + np.cumsum(draw.integers(1, 2 + gaps, size))
-                direct, ahead = stream.draw_at(index), stream.drawn_ahead(index)
-                for name in ("chunks", "hashes"):
-                    np.testing.assert_array_equal(getattr(ahead, name), getattr(direct, name))
-                if direct.wanting is not None:
-                    for name in ("anchor_at", "visits", "supply"):
-                        found, wanted = getattr(ahead.wanting, name), getattr(direct.wanting, name)
-                        np.testing.assert_array_equal(found, wanted)
-                start = max(0, int(index[-1]) + int(draw.integers(-50, 2)))
 
 
 def test_weights_set_within_a_stretch_leave_what_is_prepared_before_its_end(

@@ -157,31 +157,6 @@ def test_a_corpus_is_served_down_to_its_last_legal_negative(
         assert f"lower negatives, or batch_size to at most {batch} for all ranks" in str(e.value)
 
 
-def test_what_one_negative_leaves_another_takes(tmp_path: Path) -> None:
-    """Only one assignment is free of repeats: hashed draws hardly find it, a matching does."""
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        rows = [
-            {"id": f"{half}{i}", "q": f"q {half} {i}", "a": f"a {half} {i}", "n": i, "half": half}
-            for half in ("first", "second")
-            for i in range(10)
-        ]
-        source = dp.MemorySource(rows, id="id", anchor="q", positive="a", meta=["n", "half"])
-        corpus.ingest(source, name="s", progress=False)
-        corpus.split(1, 0, 0)
-        later = dp.TripletRecipe(
-            "later", dp.role("anchor", where="meta['half'] = 'first'"), CONTEXT,
-            dp.role("context", where="meta['half'] = 'second'"),
-            strategy=dp.sql("negative.meta['n'] >= anchor.meta['n']"),
-        )  # fmt: skip
-        sampler = corpus.sampler(
-            recipes=[later], batch_size=10, no_duplicates="negatives", swap=False
-        )
-        for _ in range(3):
-            batch = next(sampler)
-            pairs = zip(batch["anchor"], batch["negative"], strict=True)
-            assert all(anchor[-1] == negative[-1] for anchor, negative in pairs)
-
-
 def test_marks_and_counts_are_those_of_what_is_served(corpora: dict[str, dp.Corpus]) -> None:
     columns = ["anchor", "positive", "negative", "negative_by", "negative_rank"]
     sampler = corpora["guarded"].sampler(
