@@ -142,9 +142,9 @@ class JoinedPlanner(Planner):
     def __init__(self, planners: Sequence[Planner]) -> None:
         self.planners = list(planners)
         last = self.planners[-1]
-        self.kind, self.is_graded, self._swap = last.kind, last.is_graded, last.swaps
+        self.kind, self.is_graded, self.swaps = last.kind, last.is_graded, last.swaps
         self.distinct_batch, self._apart_batch = last.distinct_batch, last._apart_batch
-        self._per_draw, self.epoch_length = last.samples_per_draw, last.epoch_length
+        self.samples_per_draw, self.epoch_length = last.samples_per_draw, last.epoch_length
         self.firsts = [p.schedule.begin * p.schedule.batch for p in planners]
         self._epochs = [0]  # the first one of each planner
         for planner, (start, stop) in zip(planners, pairwise(self.firsts), strict=False):
@@ -297,7 +297,7 @@ class JoinedPlanner(Planner):
         """Step of every change of shares, and the position from which on it holds."""
         batch, firsts = self._schedule.batch, self.firsts
         return [
-            (step, firsts[self._at(step * batch)] + draw * self._per_draw)
+            (step, firsts[self._at(step * batch)] + draw * self.samples_per_draw)
             for step, draw in self._schedule.changes
         ]
 
