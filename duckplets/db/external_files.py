@@ -139,7 +139,8 @@ def use_folder(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
 
 def changed(database: Database) -> dict[str, str]:
     """Return the files that texts were left in and that are not as they were, with messages."""
-    rows = database.run("db/external_files/files")
+    if not (rows := database.run("db/external_files/files")):
+        return {}
     return {place: said for place, said in _changes(rows, Path(str(database.path))) if said}
 
 

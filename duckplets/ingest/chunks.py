@@ -83,7 +83,13 @@ def chunking(corpus: CorpusFile, /, **fields: Any) -> Chunking:
 def fingerprint(database: Database) -> dict[str, Any]:
     """Return what identifies the stored chunks: settings and the tokenizer's checksum then."""
     settings = _settings(database)
-    return dict(settings["fingerprint"]) if settings else Chunking().fingerprint()
+    return dict(settings["fingerprint"] if settings else _usual())
+
+
+@cache
+def _usual() -> dict[str, Any]:
+    """Return what identifies chunks of a corpus that was never told how to cut."""
+    return Chunking().fingerprint()
 
 
 def _settings(database: Database) -> dict[str, Any]:

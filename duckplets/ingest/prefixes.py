@@ -88,7 +88,7 @@ def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
         parts = place.read("definition", definition, dict)
         with place.making("definition"):
             Prefix.from_dict(parts)
-    return [(source_id, name, definition) for source_id, name, definition in rows]
+    return rows
 
 
 def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
@@ -120,9 +120,8 @@ def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
 def digest(database: Database, version: int) -> dict[str, Any]:
     """Return what identifies the prefixes of a version: nothing if there are none."""
     found: dict[str, Any] = {}
-    sources = {name: definition for _, name, definition in of_sources(database, version)}
-    if sources:
-        found["sources"] = sources
+    if sources := of_sources(database, version):
+        found["sources"] = {name: definition for _, name, definition in sources}
     records, *lengths = database.run("ingest/prefixes/of_records", {"version": version})[0]
     if records:  # they came with their records, which a run compares by content besides
         found["records"] = [records, *lengths]

@@ -191,4 +191,4 @@ def commit_version(
 
 def fingerprint(database: Database, version: int) -> list[int]:
     """Return what tells the records of a version from those of another corpus."""
-    return [int(n) for n in database.run("ingest/records/fingerprint", {"version": version})[0]]
+    return list(map(int, database.run("ingest/records/fingerprint", {"version": version})[0]))

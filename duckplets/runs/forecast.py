@@ -355,6 +355,8 @@ def oddities(planner: Planner) -> Iterator[str]:
                 f"{len(stream):,} anchors {figure(rates[number] / rates[least])} times as often as "
                 f"recipe {other.recipe.name!r} to each of its {len(other):,}; give it less weight="
             )
+    if not planner.is_graded:
+        return
     graded = dict.fromkeys(s.source for s in planner.streams if s.graded)
     others = dict.fromkeys(s.source for s in planner.streams if s.source not in graded)
     if graded and others:

@@ -86,7 +86,7 @@ def drawn_by(settings: RunSettings) -> Drawn:
     for source, recipes in settings.recipes.items():
         taken = settings.candidates.get(source, ())
         drawn[source] = [
-            _by(recipe, "bm25" if recipe.name in taken else way)
+            _by(recipe, "bm25" if recipe.name in taken else way) if taken or way else recipe
             for recipe in recipes
             if recipe.weight
         ]
@@ -94,7 +94,7 @@ def drawn_by(settings: RunSettings) -> Drawn:
 
 
 def _by(recipe: Recipe, way: Way | None) -> Recipe:
-    """Return a recipe in a way, if there is one and it leaves that open."""
+    """Return a recipe by a way, if there is one and it leaves that open."""
     if way is None or not isinstance(recipe, TripletRecipe) or not is_open(recipe):
         return recipe
     return replace(recipe, by=way)

@@ -11,13 +11,13 @@ recipe since changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from duckplets.db.database import Database
 from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
@@ -60,7 +60,6 @@ from duckplets.serving.segments import Contents
 from duckplets.serving.snapshot import fingerprint, serve
 
 Recipe = recipe_store.Recipe
-AnySampler = TypeVar("AnySampler", bound=Sampler)
 
 _ALL = Named("error")  # a saved run needs all that it has
 # What else can be done about stale minings than to mine again.
@@ -208,42 +207,35 @@ def resume_run(
     )
     target, asked = (state_path, False) if save_to is None else (save_to, True)
     notes = unsavable(target, asked=asked)
-
-    def opened(*, edited: bool) -> Sampler:
-        run, also = now, set[str]()
-        if joining is not None:
-            recipes, position = overrides.get("recipes"), saved.position
-            run = versions.with_version(
-                database, now, joining, position=position, events=saved.events, recipes=recipes
-            )
-        if edited and run.no_duplicates and run.epochs:
-            was = replace(run, mixture=before.mixture)
-            also = schedule_of(was, saved.events).planned
-        sampler = _opened(
-            database,
-            run,
-            saved.events,
-            target,
-            notes,
-            position=saved.position,
-            also=also,
-            snapshot=snapshot,
+    edited = edited_in(saved, before, now, allow_drift)
+    position, also = saved.position, set[str]()
+    if joining is not None:
+        recipes = overrides.get("recipes")
+        now = versions.with_version(
+            database, now, joining, position=position, events=saved.events, recipes=recipes
         )
-        sampler.unused = negative_policy.unused_minings(database, run, sampler._planner.streams)
-        if not run.rank:
-            sampler.notes += left_alone(sampler.unused)
-        if joining is not None:
-            versions.tell(database, sampler, before)
-        return sampler
-
-    return resumed(
-        saved,
-        before,
+    if edited and now.no_duplicates and now.epochs:
+        also = schedule_of(replace(now, mixture=before.mixture), saved.events).planned
+    sampler = _opened(
+        database,
         now,
-        opened,
-        lambda settings: schedule_of(settings, saved.events),
-        allow_drift=allow_drift,
+        saved.events,
+        target,
+        notes,
+        position=position,
+        also=also,
+        snapshot=snapshot,
     )
+    was = None
+    if edited:
+        was = schedule_of(replace(sampler.settings, mixture=before.mixture), saved.events)
+    take_up(sampler, saved, was, edited)
+    sampler.unused = negative_policy.unused_minings(database, now, sampler._planner.streams)
+    if not now.rank:
+        sampler.notes += left_alone(sampler.unused)
+    if joining is not None:
+        versions.tell(database, sampler, before)
+    return sampler
 
 
 def _given_anew(
@@ -270,33 +262,50 @@ def _given_anew(
     return given
 
 
-def resumed(
-    saved: state.Save,
-    before: RunSettings,
-    now: RunSettings,
-    opened: Callable[..., AnySampler],
-    dealt: Callable[[RunSettings], Schedule],
-    *,
-    allow_drift: Collection[str],
-) -> AnySampler:
-    """Open a saved run with settings of now, where they deal all samples so far as those before.
-
-    ``opened`` opens it, ``edited`` if its mixture is another; ``dealt`` returns how settings deal.
+def edited_in(
+    saved: state.Save, before: RunSettings, now: RunSettings, allow_drift: Collection[str]
+) -> str:
+    """Return in words what differs in the mixture of a saved run's settings of now.
 
     Raises:
-        StateMismatchError: Something differs that must agree.
+        StateMismatchError: Something else differs that must agree.
     """
-    edited: dict[str, str] = {}
+    edited = ""
     if now.mixture != before.mixture and "mixture" not in allow_drift:
-        edited = {"mixture": differences(before.mixture, now.mixture)}
+        edited = differences(before.mixture, now.mixture)
     found = now.fingerprint()
-    told = {} if found == saved.fingerprint else differing(saved.settings, now.plain())
-    refuse_mismatch(saved.fingerprint, found, allow_drift=allow_drift, told=told, edited=edited)
-    sampler = opened(edited=bool(edited))
+    refuse_mismatch(
+        saved.fingerprint,
+        found,
+        allow_drift=allow_drift,
+        told={} if found == saved.fingerprint else differing(saved.settings, now.plain()),
+        edited={"mixture": edited} if edited else {},
+    )
+    return edited
+
+
+def take_up(sampler: Sampler, saved: state.Save, before: Schedule | None, edited: str) -> None:
+    """Let a run go on where it was saved, or close it.
+
+    Args:
+        sampler: Of the run, just opened.
+        saved: The save.
+        before: Where its mixture was edited, how it dealt with the one before.
+        edited: What differs then.
+
+    Raises:
+        StateMismatchError: A sample before its position would be another.
+    """
     try:
-        if edited:
-            was = replace(sampler.settings, mixture=before.mixture)
-            _accept_edited(sampler, dealt(was), saved.position, edited["mixture"])
+        if before is not None:
+            changed, batch = sampler.first_change(before), sampler.settings.global_batch
+            sampler.changed_from, step = changed, -(-saved.position // batch)
+            if changed < saved.position:
+                raise StateMismatchError(
+                    f"this mixture would change samples from step {changed // batch}, but the run "
+                    f"is at step {step}; use set_weights or a Phase from step {step}. What "
+                    f"differs: {edited}"
+                )
         sampler.go_on(
             saved.position,
             saved.events,
@@ -307,20 +316,6 @@ def resumed(
     except BaseException:
         sampler.close()
         raise
-    return sampler
-
-
-def _accept_edited(sampler: Sampler, before: Schedule, position: int, told: str) -> None:
-    """Accept the mixture of a run for that of the schedule before, from a position on."""
-    changed, batch = sampler.first_change(before), sampler.settings.global_batch
-    known = sampler.changed_from
-    sampler.changed_from = changed if known is None else min(changed, known)
-    if changed < position:
-        raise StateMismatchError(
-            f"this mixture would change samples from step {changed // batch}, but the run is at "
-            f"step {-(-position // batch)}; use set_weights or a Phase from step "
-            f"{-(-position // batch)}. What differs: {told}"
-        )
 
 
 def _opened(
@@ -397,8 +392,10 @@ def _opened(
     open_source = partial(versions.add_source, settings, planner, read)
     sampler = Sampler(settings, reader, state_path, open_source)
     if not settings.rank:
-        path, of_run = Path(str(database.path)), settings.fingerprint()
-        saved = behind(path, settings.run, of_run, state_path, position)
+        saved = []
+        if state_path.exists():
+            path, of_run = Path(str(database.path)), settings.fingerprint()
+            saved = behind(path, settings.run, of_run, state_path, position)
         sampler.notes += [*notes, *saved, *served.notes, *oddities(planner)]
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler

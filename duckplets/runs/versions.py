@@ -289,7 +289,8 @@ def tell(database: Database, sampler: Sampler, before: RunSettings) -> None:
         return
     pairs = zip_longest(before.joins, joins)
     steps = [of["step"] for pair in pairs if pair[0] != pair[1] for of in pair if of is not None]
-    sampler.changed_from = min(steps) * settings.global_batch
+    changed, known = min(steps) * settings.global_batch, sampler.changed_from
+    sampler.changed_from = changed if known is None else min(changed, known)
     if joins and not settings.rank:
         join = joins[-1]
         sampler.notes.append(
