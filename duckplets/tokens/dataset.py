@@ -30,7 +30,7 @@ from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.runs import state as states
 from duckplets.runs.forecast import omitted
-from duckplets.runs.opening import resumed
+from duckplets.runs.opening import edited_in, take_up
 from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings, saved_settings
 from duckplets.runs.state import behind, unsavable
@@ -195,14 +195,13 @@ class TokenShards:
         self._checked_split(now.split)
         target = path if save_to is None else Path(save_to)
         notes = unsavable(target, asked=save_to is not None)
-        return resumed(
-            saved,
-            before,
-            now,
-            lambda **_: self._opened(now, target, notes, saved.events, saved.position),
-            lambda settings: self.schedule(settings, saved.events),
-            allow_drift=allow_drift,
-        )
+        edited = edited_in(saved, before, now, allow_drift)
+        sampler = self._opened(now, target, notes, saved.events, saved.position)
+        was = None
+        if edited:
+            was = self.schedule(replace(now, mixture=before.mixture), saved.events)
+        take_up(sampler, saved, was, edited)
+        return sampler
 
     def schedule(self, settings: RunSettings, events: Events | None) -> Schedule:
         """Return how a run deals rows to sources, by its settings and weights that were set."""
