@@ -284,7 +284,7 @@ def _by(parts: Sequence[str]) -> str | dict[str, float] | None:
         return None
     if len(parts) == 1 and "=" not in parts[0]:
         return parts[0]
-    return _weights(parts, "--by", "KIND=SHARE, each kind once, or one of bm25 and random")
+    return _weights(parts, "--by", "KIND=SHARE, each kind once, or the name of one")
 
 
 def _weights(

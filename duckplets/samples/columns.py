@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Flags, Floats, Integers
 from duckplets.base.columns import column, text_column
 from duckplets.errors import SamplerError, nearest
-from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
+from duckplets.recipes.recipes import SqlStrategy, TripletRecipe, Way
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.negatives import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
 from duckplets.samples.plan import SINGLE
@@ -39,6 +39,7 @@ _OWN = "same_record"  # as the strategy is named
 _METHODS = ("bm25", "given")
 _ORIGINS = [
     *(None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), _OWN),
+    *(way for way in get_args(Way) if way not in ("random", *_METHODS)),
     # The worst of a sample's negatives names them all, so what stands in comes last.
     *("given", "random", "random_split"),
 ]
@@ -362,6 +363,8 @@ def _origins(slot: int, of: Samples) -> Integers:
         if stream.pool.compiled.own_negatives:
             fills = stream.pool.compiled.fills_up
             codes[plan.streams == number] = _GIVEN if fills else _ORIGINS.index(_OWN)
+        elif stream.way not in ("random", *_METHODS):
+            codes[plan.streams == number] = _ORIGINS.index(stream.way)
     for rows, stream, drawn in _telling(plan, of.streams, slot):
         if stream.candidates is not None:
             method = _ORIGINS.index(stream.candidates.method)

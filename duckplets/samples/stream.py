@@ -239,7 +239,7 @@ class Stream:
         return Apportionment(weights, self.purpose("kinds"))
 
     @property
-    def _way(self) -> str:
+    def way(self) -> str:
         """How negatives are chosen, where that is not mixed."""
         if self.candidates is not None:
             return "bm25"
@@ -263,7 +263,7 @@ class Stream:
             keys = {"start_key": "candidate", "within_key": "candidate window"}
             purposes = {name: self.purpose(purpose) for name, purpose in keys.items()}
             ways["bm25"] = MinedNegatives(candidates, self._random(pool, AT_RANDOM), **purposes)
-        return [ways[way] for way in self.shares or [self._way]]
+        return [ways[way] for way in self.shares or [self.way]]
 
     def _period(self, units: Integers) -> Integers:
         """Return after how many visits chunks and positives of anchors come as from the start."""
@@ -318,7 +318,7 @@ class Stream:
 
     @property
     def negatives_from(self) -> str | None:
-        """Where negatives come from: ``random``, ``mined``, ``same_record``; None for texts.
+        """Where negatives come from: ``mined``, ``same_record`` or by which way; None for texts.
 
         ``given``: ``same_record``, filled up at random; or pairs as they were judged.
         """
@@ -326,7 +326,7 @@ class Stream:
             return "given" if self.is_given else None
         if self.pool.compiled.own_negatives:
             return "same_record" if self.pool.beyond is None else "given"
-        return "random" if self.candidates is None else "mined"
+        return self.way if self.candidates is None else "mined"
 
     @cached_property
     def fallback_anchors(self) -> int:
