@@ -368,10 +368,8 @@ def oddities(planner: Planner) -> Iterator[str]:
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
     """Yield which sources a mixture leaves out, for it does not name them."""
-    if isinstance(mixture.weights, str) or mixture.omitted:
-        return
-    left = [repr(name) for name in sources if name not in mixture.named]
-    if left:
+    weighs_all = isinstance(mixture.weights, str) or mixture.omitted
+    if left := [] if weighs_all else [repr(n) for n in sources if n not in mixture.named]:
         yield (
             f"the mixture does not name {listed(left, NAMES)}: nothing is drawn from there; "
             f"omitted=1 gives sources that it does not name a weight"
