@@ -433,7 +433,7 @@ def _shown(value: Any) -> str:
 # -- shapes of JSON ---------------------------------------------------------------------------
 
 
-def misfit(value: Any, shape: Any, at: str = "it") -> str:
+def misfit(value: Any, shape: Any) -> str:
     """Return where a value of JSON does not fit a shape and how, or an empty text.
 
     Args:
@@ -441,23 +441,28 @@ def misfit(value: Any, shape: Any, at: str = "it") -> str:
         shape: A kind; a range of integers; a tuple of shapes of which one fits; a list of the shape
             of all elements, ``{str: shape}`` of the shape of all values, or ``{"name": shape,
             "other?": shape}``, of which the second may be missing. Other keys are let be.
-        at: Where it stands.
     """
+    wrong = _wrong_in(value, shape)
+    return wrong and f"it{wrong}"
+
+
+def _wrong_in(value: Any, shape: Any) -> str:
+    """Return what is wrong, after the place where it is."""
     if isinstance(value, dict | list) and isinstance(shape, type(value)):
-        return _misfit_within(value, shape, at)
+        return _wrong_within(value, shape)
     if isinstance(shape, tuple):
-        fits = any(not misfit(value, one) for one in shape)
-        return "" if fits else f"{at} is {_shown(value)}, not {_called(shape)}"
+        fits = any(not _wrong_in(value, one) for one in shape)
+        return "" if fits else f" is {_shown(value)}, not {_called(shape)}"
     if isinstance(shape, dict | list):
-        return f"{at} is {_shown(value)}, not {_called(shape)}"
+        return f" is {_shown(value)}, not {_called(shape)}"
     try:
         _fitted(value, _kinds(_kind_of(shape)))
     except _Misfit as wrong:
-        return f"{at}{wrong.at} is {_shown(wrong.value)}, not {_wanted(wrong.kind)}"
+        return f"{wrong.at} is {_shown(wrong.value)}, not {_wanted(wrong.kind)}"
     return ""
 
 
-def _misfit_within(value: Any, shape: Any, at: str) -> str:
+def _wrong_within(value: Any, shape: Any) -> str:
     shapes: dict[Any, Any]
     if isinstance(shape, list):
         shapes = dict.fromkeys(range(len(value)), shape[0])
@@ -467,9 +472,9 @@ def _misfit_within(value: Any, shape: Any, at: str) -> str:
         name = key.removesuffix("?") if shapes is shape else key
         if shapes is shape and name not in value:
             if name == key:
-                return f"{at} has no {name!r}"
-        elif wrong := misfit(value[name], inner, f"{at}[{_shown(name)}]"):
-            return wrong
+                return f" has no {name!r}"
+        elif wrong := _wrong_in(value[name], inner):
+            return f"[{_shown(name)}]{wrong}"
     return ""
 
 

@@ -18,8 +18,7 @@ from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store as mining_store
 from duckplets.pools.compile import CompiledPool, compile_pool, set_apart_by
-from duckplets.pools.labels import labels_of
-from duckplets.pools.read import PoolReader
+from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.runs import state

@@ -15,7 +15,7 @@ from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.mining import store as mining_store
 from duckplets.mining.store import Mining
 from duckplets.pools.compile import CompiledPool, compile_pool
-from duckplets.pools.labels import Kinds, labels_of
+from duckplets.pools.read import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.defaults import USUAL, Preset
 from duckplets.recipes.files import from_dict, to_dict

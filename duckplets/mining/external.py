@@ -38,8 +38,7 @@ from duckplets.mining.guards import REASONS, Excluded, Guards
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.mining.store import OpenMining, Target
 from duckplets.pools.compile import compile_pool
-from duckplets.pools.labels import labels_of
-from duckplets.pools.read import PoolReader
+from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25, RangeOn, Sampling, given_settings, settled
 from duckplets.recipes.bm25 import WhenShort as Policy

@@ -46,8 +46,7 @@ from duckplets.mining.report import MiningReport, PairReport
 from duckplets.mining.shards import PreparedShards, prepare, scored
 from duckplets.mining.store import OpenMining, Target
 from duckplets.pools.compile import CompiledPool, compile_pool
-from duckplets.pools.labels import labels_of
-from duckplets.pools.read import NO_RECORDS, PoolReader
+from duckplets.pools.read import NO_RECORDS, PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import (
     Bm25,

@@ -30,7 +30,7 @@ from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
 from duckplets.mining.report import PairReport
 from duckplets.pools.compile import CompiledPool, compile_pool
-from duckplets.pools.labels import labels_of
+from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.defaults import Preset, checked_preset

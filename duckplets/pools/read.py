@@ -13,7 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -53,8 +53,18 @@ _GRADES = "grade without a condition"  # the reason, as pools/triplets.sql has i
 _TOGETHER = 200_000
 
 
+Kinds = dict[str, Literal["binary", "graded"]]
+"""By the name of each source with labels: ``graded`` where some are neither 0 nor 1."""
+
+
 class NoAnchorError(EmptyPoolError):
     """A pool has no anchor; the message says which, and why."""
+
+
+def labels_of(database: Database, version: int) -> Kinds:
+    """Return the sources that have labels at a version, and of which kind these are."""
+    found = database.run("pools/lists/labels", {"version": version})
+    return {source: "graded" if graded else "binary" for source, graded in found}
 
 
 class PoolReader:

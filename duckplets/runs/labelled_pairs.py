@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError
 from duckplets.order.mixture import Mixture
-from duckplets.pools.labels import labels_of
+from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.defaults import USUAL
 from duckplets.recipes.recipes import Recipe, TripletRecipe, role

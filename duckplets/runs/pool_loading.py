@@ -18,8 +18,7 @@ from duckplets.errors import EmptyPoolError
 from duckplets.order.copies import listing
 from duckplets.pools.arrays import Anchors, Guarded, Negatives, Pool, Positives
 from duckplets.pools.compile import CompiledPool, compile_pool
-from duckplets.pools.labels import Kinds, labels_of
-from duckplets.pools.read import NoAnchorError, PoolReader
+from duckplets.pools.read import Kinds, NoAnchorError, PoolReader, labels_of
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.runs import messages
