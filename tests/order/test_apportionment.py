@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from conftest import Golden
+from dealing import stretch
 from effort import often, some
 from golden_numbers import listed
 from hypothesis import given, settings
@@ -19,21 +20,6 @@ from duckplets.base.arrays import Integers
 from duckplets.order.apportion import MAX_SPAN, Apportionment
 from duckplets.order.permute import hashed, key
 from duckplets.order.weights import exact_weights
-
-
-def dealt(deal: Apportionment, start: int, stop: int, leaves: int) -> tuple[Integers, Integers]:
-    """Return the leaf of every position, and how many that leaf had before it."""
-    leaf = np.full(stop - start, -1, dtype=np.int64)
-    index = np.full(stop - start, -1, dtype=np.int64)
-    for share in deal.deal(np.arange(start, stop)):
-        assert 0 <= share.leaf < leaves
-        assert len(share.offsets)
-        assert (np.diff(share.offsets) > 0).all()
-        assert (leaf[share.offsets] == -1).all()
-        leaf[share.offsets] = share.leaf
-        index[share.offsets] = share.indexes
-    assert (leaf >= 0).all()
-    return leaf, index
 
 
 def bound(weights: Iterable[int]) -> int:
@@ -87,7 +73,7 @@ def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -
         for count, weight in zip(counts, exact, strict=True):
             assert abs(count * total - t * weight) < bound(exact) * total
             assert weight or not count
-    leaf, index = dealt(deal, start, stop, len(exact))
+    leaf, index = stretch(deal, start, stop)
     walked = np.bincount(leaf, minlength=len(exact))
     assert (np.array(before) + walked).tolist() == after
     by_leaf = np.argsort(leaf, kind="stable")
@@ -131,12 +117,9 @@ def test_every_prefix_is_fair(weights: list[float]) -> None:
 )
 def test_cuts_change_nothing(weights: list[int], purpose: int, start: int, cuts: list[int]) -> None:
     deal = Apportionment(weights, purpose)
-    leaf, index = dealt(deal, start, start + 600, len(weights))
+    leaf, index = stretch(deal, start, start + 600)
     edges = sorted({0, 600, *cuts})
-    parts = [
-        dealt(deal, start + low, start + high, len(weights))
-        for low, high in itertools.pairwise(edges)
-    ]
+    parts = [stretch(deal, start + low, start + high) for low, high in itertools.pairwise(edges)]
     assert np.concatenate([p[0] for p in parts]).tolist() == leaf.tolist()
     assert np.concatenate([p[1] for p in parts]).tolist() == index.tolist()
 
@@ -160,7 +143,7 @@ def test_counts_are_fair_for_all_weights(
 
 def test_phases_are_rotated_by_the_key() -> None:
     deals = [Apportionment((1, 1, 1, 1), key("phase", seed)) for seed in range(64)]
-    firsts = [dealt(deal, 0, 1, 4)[0][0] for deal in deals]
+    firsts = [stretch(deal, 0, 1)[0][0] for deal in deals]
     assert set(firsts) == {0, 1, 2, 3}
 
 
@@ -168,7 +151,7 @@ def test_a_small_weight_is_not_put_off_to_the_end() -> None:
     """In 1000 positions a leaf of one in a thousand comes once, and anywhere among them."""
     firsts = []
     for seed in range(200):
-        leaf, _ = dealt(Apportionment((1, 999), key("small", seed)), 0, 1000, 2)
+        leaf, _ = stretch(Apportionment((1, 999), key("small", seed)), 0, 1000)
         (place,) = np.flatnonzero(leaf == 0)
         firsts.append(place)
     assert 400 < np.mean(firsts) < 600
@@ -238,7 +221,7 @@ def test_extreme_ratios_are_rounded_but_nothing_vanishes(weights: list[float]) -
 def apportioned(weights: list[float], start: int = 0, seed: int = 7) -> Callable[[], Integers]:
     def leaves() -> Integers:
         deal = Apportionment(exact_weights(weights), key(seed, "sources"))
-        return dealt(deal, start, start + 1000, len(weights))[0]
+        return stretch(deal, start, start + 1000)[0]
 
     return leaves
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from fractions import Fraction
 from math import ceil, log2
 
+import dealing
 import numpy as np
 import pytest
 from effort import often
@@ -48,13 +49,7 @@ def schedules(draw: st.DrawFn) -> tuple[BucketSchedule, int]:
 
 def dealt(schedule: BucketSchedule, draws: np.ndarray) -> list[tuple[int, int]]:
     """Return leaf and index of every draw."""
-    found = [(-1, -1)] * len(draws)
-    for share in schedule.deal(draws):
-        for offset, index in zip(share.offsets.tolist(), share.indexes.tolist(), strict=True):
-            assert found[offset] == (-1, -1)
-            found[offset] = share.leaf, index
-    assert (-1, -1) not in found
-    return found
+    return list(zip(*(part.tolist() for part in dealing.dealt(schedule, draws)), strict=True))
 
 
 @settings(max_examples=often(80, less=16), deadline=None)

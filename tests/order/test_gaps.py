@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dealing import dealt
 from effort import often, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,15 +33,6 @@ PARTS = st.builds(
     st.integers(1, 4),
     st.integers(1, 3),
 )
-
-
-def dealt(schedule: Any, draws: Any) -> tuple[Any, Any]:
-    leaves, indexes = np.full(len(draws), -1), np.full(len(draws), -1)
-    for share in schedule.deal(draws):
-        assert (leaves[share.offsets] == -1).all()
-        leaves[share.offsets], indexes[share.offsets] = share.leaf, share.indexes
-    assert (leaves >= 0).all()
-    return leaves, indexes
 
 
 @pytest.mark.parametrize("name", MIXTURES)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dealing import stretch
 from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -135,19 +136,6 @@ def cases(draw: st.DrawFn, *, most: int = 30) -> Case:
     )
 
 
-def walked(schedule: Schedule, start: int, stop: int) -> tuple[Integers, Integers]:
-    """Return the source of every draw, and how many that source had before it."""
-    leaf = np.full(stop - start, -1, dtype=np.int64)
-    index = np.full(stop - start, -1, dtype=np.int64)
-    for share in schedule.deal(np.arange(start, stop)):
-        assert len(share.offsets)
-        assert (leaf[share.offsets] == -1).all(), "dealt twice"
-        leaf[share.offsets] = share.leaf
-        index[share.offsets] = share.indexes
-    assert (leaf >= 0).all(), "not dealt"
-    return leaf, index
-
-
 def runs_on(leaf: Integers, index: Integers, first: dict[int, int]) -> None:
     """Check that every source goes on from where it was, without gap or repeat."""
     for i in set(leaf.tolist()):
@@ -162,19 +150,19 @@ EXAMPLES = settings(max_examples=often(150, less=10), deadline=None)
 @EXAMPLES
 @given(cases())
 def test_every_source_goes_on_in_its_own_order(case: Case) -> None:
-    leaf, index = walked(case.schedule(), 0, 70 * case.batch // case.samples_per_draw + 5)
+    leaf, index = stretch(case.schedule(), 0, 70 * case.batch // case.samples_per_draw + 5)
     runs_on(leaf, index, {})
 
 
 @EXAMPLES
 @given(cases(), st.lists(st.integers(0, 500), max_size=6), st.randoms(use_true_random=False))
 def test_cuts_change_nothing(case: Case, cuts: list[int], shuffled: random.Random) -> None:
-    leaf, index = walked(case.schedule(), 0, 500)
+    leaf, index = stretch(case.schedule(), 0, 500)
     schedule = case.schedule()
     spans = list(pairwise(sorted({0, 500, *cuts})))
     shuffled.shuffle(spans)
     for low, high in spans:
-        found = walked(schedule, low, high)
+        found = stretch(schedule, low, high)
         assert found[0].tolist() == leaf[low:high].tolist()
         assert found[1].tolist() == index[low:high].tolist()
 
@@ -183,7 +171,7 @@ def test_cuts_change_nothing(case: Case, cuts: list[int], shuffled: random.Rando
 @given(cases())
 def test_counts_are_those_of_the_walk(case: Case) -> None:
     schedule, asked = case.schedule(), case.schedule()
-    leaf, _ = walked(schedule, 0, 600)
+    leaf, _ = stretch(schedule, 0, 600)
     draws = [*range(0, 601, 37), 600, 1, 599]
     for i, found in enumerate(zip(*asked.totals(draws), strict=True)):
         counts = [0, *np.cumsum(leaf == i).tolist()]
@@ -200,7 +188,7 @@ def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
     )
     schedule = case.schedule()
     start, stop = position - 300, position + 300
-    leaf, index = walked(schedule, start, stop)
+    leaf, index = stretch(schedule, start, stop)
     first, last = schedule.totals([start, stop])
     assert sum(first) == start
     runs_on(leaf, index, dict(enumerate(first)))
@@ -228,7 +216,7 @@ def test_counts_far_out_are_fair_since_the_weights_were_set(position: int) -> No
 def test_every_prefix_is_fair_since_the_weights_were_set(case: Case) -> None:
     schedule, sources = case.schedule(), len(case.sources)
     steps = case.step_of(np.arange(70 * case.batch // case.samples_per_draw))
-    leaf, _ = walked(schedule, 0, len(steps))
+    leaf, _ = stretch(schedule, 0, len(steps))
     parts = np.array([[float(p) for p in case.parts(s)] for s in range(steps[-1] + 1)])[steps]
     got = (leaf[:, None] == np.arange(sources)).astype(float)
     assert parts[np.arange(len(leaf)), leaf].all(), "a source of weight 0 was drawn from"
@@ -294,7 +282,7 @@ def assert_same(one: Schedule, other: Schedule) -> None:
     assert one.drawn == other.drawn
     assert one.planned == other.planned
     for start in (0, 333, 100_000):
-        pairs = zip(*(walked(s, start, start + 400) for s in (one, other)), strict=True)
+        pairs = zip(*(stretch(s, start, start + 400) for s in (one, other)), strict=True)
         assert all(a.tolist() == b.tolist() for a, b in pairs)
     for position in (0, 77, 1001):
         assert one.block(position, 56) == other.block(position, 56)
@@ -312,8 +300,8 @@ def test_an_event_changes_nothing_before_it_and_forgets_later_ones(
     assert list(changed.events) == [*(at for at in sorted(case.events) if at < step), step]
     assert changed.events[step].weights == event.weights
     edge = -(-step * case.batch // case.samples_per_draw)
-    before, _ = walked(schedule, 0, edge)
-    assert walked(changed, 0, edge)[0].tolist() == before.tolist()
+    before, _ = stretch(schedule, 0, edge)
+    assert stretch(changed, 0, edge)[0].tolist() == before.tolist()
     assert_same(changed, case.schedule(events=changed.events))
     assert_same(schedule, case.schedule())  # and the schedule it was told is what it was
 
@@ -323,12 +311,12 @@ def test_an_event_holds_until_the_next_phase_and_no_longer() -> None:
     case = Case(
         mixture, ["alpha", "bravo"], events={5: Event({"alpha": 0}), 10: Event({"bravo": 0})}
     )
-    leaf = walked(case.schedule(), 0, 200)[0].reshape(-1, 8)
+    leaf = stretch(case.schedule(), 0, 200)[0].reshape(-1, 8)
     assert leaf[:5].sum(axis=1).tolist() == [4] * 5
     assert (leaf[5:10] == 1).all()
     assert (leaf[10:] == 0).all()
     early = replace(case, events={5: Event({"alpha": 0})})
-    assert walked(early.schedule(), 0, 200)[0][80:].reshape(-1, 8).sum(axis=1).tolist() == [2] * 15
+    assert stretch(early.schedule(), 0, 200)[0][80:].reshape(-1, 8).sum(axis=1).tolist() == [2] * 15
 
 
 @pytest.mark.parametrize(
@@ -431,7 +419,7 @@ def test_several_threads_get_what_one_gets() -> None:
     def asked(schedule: Schedule, places: list[int]) -> dict[int, Any]:
         found = {}
         for place in places:
-            leaf, index = walked(schedule, place, place + 50)
+            leaf, index = stretch(schedule, place, place + 50)
             counts = schedule.dealt(place)
             found[place] = leaf.tolist(), index.tolist(), counts
         return found
@@ -460,7 +448,7 @@ def test_weights_may_be_set_while_another_thread_plans() -> None:
 
         def plan() -> None:
             for step in range(40_000, last + 2, 2):
-                walked(schedule, step * 6 // 4, step * 6 // 4 + 5)
+                stretch(schedule, step * 6 // 4, step * 6 // 4 + 5)
             done.set()
 
         thread = threading.Thread(target=plan)

@@ -10,25 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dealing import stretch
 from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckplets.base.arrays import Integers
 from duckplets.order.apportion import Stairs
 from duckplets.order.mixture import Anneal, Mixture
 from duckplets.order.permute import key
 from duckplets.order.schedule import Schedule
-
-
-def dealt(deal: Any, start: int, stop: int) -> tuple[Integers, Integers]:
-    """Return the leaf of every item, and how many that leaf had before it."""
-    leaf, index = (np.full(stop - start, -1, dtype=np.int64) for _ in range(2))
-    for share in deal.deal(np.arange(start, stop)):
-        assert (leaf[share.offsets] == -1).all()
-        leaf[share.offsets], index[share.offsets] = share.leaf, share.indexes
-    assert (leaf >= 0).all()
-    return leaf, index
 
 
 def some_stairs(draw: random.Random, leaves: int, count: int, longest: int) -> tuple[Any, Any]:
@@ -46,7 +36,7 @@ def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves: i
     draw = random.Random(leaves)
     for count, longest in ((1, 500), (3, 7), (40, 90), (300, 2)):
         shares, edges = some_stairs(draw, leaves, count, longest)
-        leaf, index = dealt(Stairs(shares, edges, key("near", count)), 0, edges[-1])
+        leaf, index = stretch(Stairs(shares, edges, key("near", count)), 0, edges[-1])
         stair = np.searchsorted(edges, np.arange(edges[-1]), side="right") - 1
         parts = (np.array(shares) / np.sum(shares, axis=1, keepdims=True))[stair]
         bound = 1 if leaves <= 2 else math.ceil(math.log2(leaves)) + 1
@@ -68,11 +58,11 @@ def test_cuts_change_nothing_and_counts_are_those_of_the_walk(
     draw = random.Random(seed)
     shares, edges = some_stairs(draw, leaves, count, draw.choice([1, 5, 40]))
     stairs = Stairs(shares, edges, seed)
-    leaf, index = dealt(stairs, 0, edges[-1])
+    leaf, index = stretch(stairs, 0, edges[-1])
     spans = list(pairwise(sorted({0, edges[-1], *(int(c * edges[-1]) for c in cuts)})))
     draw.shuffle(spans)
     for low, high in spans:
-        found = dealt(Stairs(shares, edges, seed), low, high)
+        found = stretch(Stairs(shares, edges, seed), low, high)
         assert found[0].tolist() == leaf[low:high].tolist()
         assert found[1].tolist() == index[low:high].tolist()
         assert stairs.counts(low) == [int((leaf[:low] == i).sum()) for i in range(leaves)]
@@ -99,5 +89,5 @@ def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(leng
 
 def test_a_leaf_that_has_no_share_gets_nothing() -> None:
     stairs = Stairs([[1, 0, 5, 0], [2, 0, 1, 0]], [0, 30, 500], 0)
-    assert set(dealt(stairs, 0, 500)[0].tolist()) == {0, 2}
+    assert set(stretch(stairs, 0, 500)[0].tolist()) == {0, 2}
     assert stairs.counts(500)[1::2] == [0, 0]
