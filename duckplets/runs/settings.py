@@ -401,32 +401,22 @@ def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
 def schedule_of(settings: RunSettings, events: Events | None) -> Schedule:
     """Return the schedule of a run."""
     if not settings.joins:
-        return _schedule(settings, settings, settings.mixture, events, 0)
+        return schedule_of_part(settings, 0, events or {})
     numbers = range(len(settings.joins) + 1)
-    return JoinedSchedule([schedule_of_part(settings, number, events) for number in numbers])
+    return JoinedSchedule([schedule_of_part(settings, number, events or {}) for number in numbers])
 
 
-def schedule_of_part(settings: RunSettings, number: int, events: Events | None) -> Schedule:
-    """Return the schedule of a part of a run that later versions have joined."""
-    begins = [0, *(join["step"] for join in settings.joins), None]
-    version, stop = settings.versions[number], begins[number + 1]
-    # An event that names a source which has not come yet is of a later part.
-    known = {
-        step: event
-        for step, event in (events or {}).items()
-        if {*event.weights} <= {*version.sources} and (stop is None or step < stop)
-    }
-    mixture = version.mixture.of_known(version.sources)
-    return _schedule(settings, version, mixture, known, begins[number] or 0)
-
-
-def _schedule(
-    settings: RunSettings,
-    version: RunSettings,
-    mixture: Mixture,
-    events: Events | None,
-    begin: int,
-) -> Schedule:
+def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Schedule:
+    """Return the schedule of a part of a run: of all of it, unless later versions have joined."""
+    version, begin = settings.versions[number], 0
+    mixture = version.mixture
+    if settings.joins:
+        begins = [0, *(join["step"] for join in settings.joins), MAX_POSITION]
+        begin, stop = begins[number : number + 2]
+        mixture = mixture.of_known(version.sources)
+        # An event that names a source which has not come yet is of a later part.
+        known = {s: e for s, e in events.items() if {*e.weights} <= {*version.sources}}
+        events = {step: event for step, event in known.items() if step < stop}
     return Schedule(
         mixture,
         version.sources,
