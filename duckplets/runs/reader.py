@@ -197,7 +197,14 @@ class BatchReader:
         stop, block = self.stop_of(start), self._block
         is_stale = self._until is not None and stop > self._until
         if block is None or not block.start <= start < block.stop or is_stale:
-            block = self._block = self._next_block(start)
+            if self._until is not None:
+                self._begin_small()
+            try:
+                with nullcontext() if self._blocks.is_ready(start) else self._waiting():
+                    block = self._block = self._blocks.take(start)
+            except StoppedError:
+                self.check_open()  # another thread has closed it
+                raise
         if block is None or block.stop < stop:
             with self._waiting():
                 block = self._maker(self.end)(start, stop)
@@ -219,18 +226,12 @@ class BatchReader:
             return self._tranche
         return tranche
 
-    def _next_block(self, start: int) -> SampleBlock | None:
-        if self._until is not None:
-            self._until = None
-            self._blocks.stop()
-            forget(self._dropped)
-            self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
-        try:
-            with nullcontext() if self._blocks.is_ready(start) else self._waiting():
-                return self._blocks.take(start)
-        except StoppedError:
-            self.check_open()  # another thread has closed it
-            raise
+    def _begin_small(self) -> None:
+        """Prepare blocks anew, small ones first: weights have changed, and may again soon."""
+        self._until = None
+        self._blocks.stop()
+        forget(self._dropped)
+        self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:

@@ -177,7 +177,10 @@ class Stream:
             visits = self._section_visits(units, visits, anchor_at)
         supply = self._supply_of(index, anchor_at)
         wanting = Wanting(samples, anchor_at, visits, self._period(units), supply)
-        columns = self._drawn(wanting)
+        if self.shares is None and self.pool.short is None:
+            columns = self._supplies[0].draw_all(wanting)
+        else:
+            columns = self._drawn_by_several(wanting)
         return replace(
             draw,
             chunks=[*draw.chunks, *(found.chunks for found in columns)],
@@ -186,9 +189,7 @@ class Stream:
             wanting=wanting,
         )
 
-    def _drawn(self, wanting: Wanting) -> list[FoundNegatives]:
-        if self.shares is None and self.pool.short is None:
-            return self._supplies[0].draw_all(wanting)
+    def _drawn_by_several(self, wanting: Wanting) -> list[FoundNegatives]:
         columns = [blank(len(wanting.supply)) for _ in range(self.negatives)]
         for supply, rows in self._by_supply(wanting):
             for column, found in zip(columns, supply.draw_all(wanting.part(rows)), strict=True):
