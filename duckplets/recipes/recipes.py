@@ -10,7 +10,7 @@ checked as it is made, conditions included, and nothing here touches a database.
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from duckplets.base.checks import LONGEST_NAME
 from duckplets.base.sanitize import shown
@@ -212,9 +212,9 @@ class TripletRecipe:
 
     def of_pool(self) -> TripletRecipe:
         """Return the recipe without what its pools do not depend on: names and shares."""
-        by: By | None = "bm25" if self.mined else None
-        plain = replace(self, name="pool", by=by, weight=1.0, share=None)
-        return replace(plain, instruction=None, sources=None)
+        by = "bm25" if self.mined else None
+        less: dict[str, Any] = {"name": "pool", "by": by, "weight": 1.0, "share": None}
+        return replace(self, **less, instruction=None, sources=None)
 
     @property
     def own_positive(self) -> bool:
