@@ -345,7 +345,9 @@ def _opened(
     """
     newest = settings.versions[-1]
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
-    vectors = RunVectors.of(database, newest, folder=snapshot) if newest.vectors else None
+    vectors, path = None, Path(str(database.path))
+    if newest.vectors:
+        vectors = RunVectors(path, newest, snapshot)
     served = serve(database, newest.corpus_version, contents, settings.chunking, snapshot)
     read = partial(open_streams, database, vectors, served.snapshot)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
@@ -369,7 +371,7 @@ def _opened(
     if settings.prefixed:
         prefixes = Prefixes(database, versions.prefixes_of(database, settings), settings.seed)
     if settings.joins and vectors is not None:
-        versions.bring_vectors(settings, vectors)
+        vectors.join(settings)
     parse = None
     if contents == "conversations":
         shape = messages.shape_of(database, newest.corpus_version)
@@ -394,8 +396,7 @@ def _opened(
     if not settings.rank:
         saved = []
         if state_path.exists():
-            path, of_run = Path(str(database.path)), settings.fingerprint()
-            saved = behind(path, settings.run, of_run, state_path, position)
+            saved = behind(path, settings.run, settings.fingerprint(), state_path, position)
         sampler.notes += [*notes, *saved, *served.notes, *oddities(planner)]
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler

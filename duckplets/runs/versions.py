@@ -32,7 +32,7 @@ from duckplets.runs.pool_loading import empty_pools, plan_of, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
 from duckplets.samples.joined import JoinedPlanner
 from duckplets.samples.plan import Planner
-from duckplets.samples.vector_columns import pinned, pinned_again
+from duckplets.samples.vector_columns import pinned
 from duckplets.serving.snapshot import fingerprint
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from duckplets.runs.pool_loading import Left
     from duckplets.runs.sampler import Sampler
     from duckplets.samples.stream import Stream
-    from duckplets.samples.vector_columns import Missing, RunVectors
+    from duckplets.samples.vector_columns import Missing
 
 Version: TypeAlias = int | Literal["newest"] | None
 Read: TypeAlias = Callable[[RunSettings, Collection[str]], "tuple[list[Stream], list[Left]]"]
@@ -256,7 +256,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         settings,
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
-        vectors=pinned_again(_path(database), settings, missing),
+        vectors=pinned(_path(database), settings.columns, missing, settings),
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):
@@ -264,16 +264,10 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         found = {
             "records": fingerprint(database, number),
             "declared_prefixes": _prefixes(database, now.versions[-1], number, names),
-            "vectors": pinned_again(_path(database), version, missing),
+            "vectors": pinned(_path(database), version.columns, missing, version),
         }
         now = replace(now, joins=[*now.joins, {**join, **found}])
     return now
-
-
-def bring_vectors(settings: RunSettings, newest: RunVectors) -> None:
-    """Let the vectors of the newest version be those of the earlier ones up to where it joined."""
-    for version, join in zip(settings.versions, settings.joins, strict=False):
-        newest.before(version, join["step"] * settings.global_batch)
 
 
 # -- what is said of it ---------------------------------------------------------------------------

@@ -274,17 +274,14 @@ class Rotation:
         return drawn
 
 
+@dataclass(frozen=True)
 class _InTurn(ABC):
-    """Draws what is listed for an anchor, and at random for want of more.
+    """Draws what is listed for an anchor, and at random for want of more."""
 
-    Args:
-        pool: What is listed.
-        others: Draws at random; None where there is always enough.
-        slots: Negatives of a sample.
-    """
-
-    def __init__(self, pool: Negatives, others: RandomNegatives | None, slots: int) -> None:
-        self._pool, self._others, self._slots = pool, others, slots
+    pool: Negatives  # what is listed
+    others: RandomNegatives | None  # None where there is always enough
+    slots: int  # negatives of a sample
+    start_key: int  # of where a circle begins
 
     @abstractmethod
     def _rotation(self, wanting: Wanting) -> Rotation:
@@ -300,7 +297,7 @@ class _InTurn(ABC):
         """Return one negative for every slot and sample."""
         rotation, samples = self._rotation(wanting), wanting.samples
         found = []
-        for slot in range(self._slots):
+        for slot in range(self.slots):
             found.append(self._draw(rotation, samples, slot))
             samples = samples.having(found[-1].hashes)
         return found
@@ -313,16 +310,16 @@ class _InTurn(ABC):
             left, options = rotation.take(left, slot, attempt)
             if len(left) == 0:
                 break
-            counter = attempt * self._slots + slot
+            counter = attempt * self.slots + slot
             at, told, legal = self._chunks(options, samples, left, counter)
-            drawn = FoundNegatives.at(self._pool, at, told)
+            drawn = FoundNegatives.at(self.pool, at, told)
             if len(left) == size and legal.all():
                 return drawn
             found.put(left[legal], drawn.part(legal))
             missing[left[legal]] = False
             left = left[~legal]
-        if self._others is not None and missing.any():
-            others = self._others.draw(samples.part(np.flatnonzero(missing)), slot)
+        if self.others is not None and missing.any():
+            others = self.others.draw(samples.part(np.flatnonzero(missing)), slot)
             found.put(missing, others)
         return found
 
@@ -330,96 +327,84 @@ class _InTurn(ABC):
         """Return the next option for a slot of every sample, else a draw at random."""
         size = len(wanting.visits)
         found, legal = blank(size), np.zeros(size, dtype=bool)
-        if self._others is not None:
-            found, legal = self._others.again(wanting, slot, attempt)
-        rows, options = self._rotation(wanting).beyond((1 + attempt) * self._slots + slot)
-        at, told, good = self._chunks(options, wanting.samples, rows, attempt * self._slots)
-        found.put(rows[good], FoundNegatives.at(self._pool, at, told).part(good))
+        if self.others is not None:
+            found, legal = self.others.again(wanting, slot, attempt)
+        rows, options = self._rotation(wanting).beyond((1 + attempt) * self.slots + slot)
+        at, told, good = self._chunks(options, wanting.samples, rows, attempt * self.slots)
+        found.put(rows[good], FoundNegatives.at(self.pool, at, told).part(good))
         legal[rows[good]] = True
         return found, legal
 
 
+@dataclass(frozen=True)
 class MinedNegatives(_InTurn):
-    """Draw the negatives of one stream from the candidates mined for its anchors.
+    """Draw the negatives of one stream from the candidates mined for its anchors."""
 
-    Args:
-        candidates: What to draw from.
-        at_random: What to draw by if these do not do.
-        start_key: Key of where a section's circle begins, or of draws from it.
-        within_key: Key of the draws of one of a section's chunks.
-    """
-
-    def __init__(
-        self, candidates: Candidates, at_random: RandomNegatives, *, start_key: int, within_key: int
-    ) -> None:
-        super().__init__(at_random.law.pool, at_random, at_random.slots)
-        self._candidates, self._at_random = candidates, at_random
-        self._start_key, self._within_key = start_key, within_key
+    others: RandomNegatives  # of the same pool
+    candidates: Candidates
+    within_key: int  # of the draws of one of a section's chunks
 
     def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, candidate or not, each text once."""
-        return self._at_random.options(wanting)
+        return self.others.options(wanting)
 
     def _rotation(self, wanting: Wanting) -> Rotation:
-        candidates, slots = self._candidates, self._slots
+        candidates, slots = self.candidates, self.slots
         row = candidates.rows[wanting.anchor_at]
         first = candidates.starts[row]
         count = candidates.ends[row] - first
         if candidates.sampling == "random":
-            return Rotation(first, count, wanting.samples.index, slots, self._start_key)
+            return Rotation(first, count, wanting.samples.index, slots, self.start_key)
         base = np.zeros(len(row), dtype=np.int64)
         if candidates.sampling == "rotate":
             some = np.maximum(count, 1)
-            start = below(hashed(self._start_key, candidates.sections[row]), some)
+            start = below(hashed(self.start_key, candidates.sections[row]), some)
             base = (start + wanting.visits * slots) % some
         return Rotation(first, count, base, slots)
 
     def _chunks(
         self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
     ) -> tuple[Integers, Integers, Flags]:
-        documents = self._candidates.documents
-        document = self._candidates.numbers[options]
+        documents = self.candidates.documents
+        document = self.candidates.numbers[options]
         if len(rows) < len(samples.index):
             samples = samples.part(rows)
         at = documents.firsts[document]
         if len(documents.keys) < documents.firsts[-1]:
             count = documents.firsts[document + 1] - at
-            at = at + below(hashed(self._within_key, samples.index, counter), count)
+            at = at + below(hashed(self.within_key, samples.index, counter), count)
         if documents.chunks is not None:
             at = documents.chunks[at]
-        law = self._at_random.law
+        law = self.others.law
         legal = law.is_legal(at, documents.kins[document], samples)
         return at, options, legal & law.suits(at, samples.classes)
 
 
+@dataclass(frozen=True)
 class OwnNegatives(_InTurn):
     """Draw the negatives of one stream from the records of its anchors.
 
-    Args:
-        pool: What to draw from: of every record the legal chunks, of different texts.
-        start_key: Key of where a record's circle begins.
-        slots: Negatives of a sample.
-        others: Fills up where a record has fewer; None where none has.
+    Its pool has of every record the legal chunks, of different texts.
     """
 
-    def __init__(
-        self, pool: Negatives, start_key: int, slots: int, others: RandomNegatives | None = None
-    ) -> None:
-        super().__init__(pool, others, slots)
-        self._start_key = start_key
-        self._counts, self._first_chunks = pool.counts(), np.zeros(len(pool.firsts) - 1, np.int64)
+    @cached_property
+    def _lists(self) -> tuple[Integers, Integers]:
+        """First chunk of each record, and how many it has."""
+        pool = self.pool
+        firsts = np.zeros(len(pool.firsts) - 1, dtype=np.int64)
         some = pool.firsts[1:] > pool.firsts[:-1]
-        self._first_chunks[some] = pool.starts[pool.lows[pool.firsts[:-1][some]]]
+        firsts[some] = pool.starts[pool.lows[pool.firsts[:-1][some]]]
+        return firsts, pool.counts()
 
     def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
-        rotation, count = self._rotation(wanting), self._counts[wanting.samples.classes[0]]
+        rotation, count = self._rotation(wanting), self._lists[1][wanting.samples.classes[0]]
         own = [rotation.beyond(offset)[1] for offset in range(count)]
         at = np.concatenate([np.zeros(0, np.int64), *own])
-        found = FoundNegatives.at(self._pool, at, OWN)
-        if self._others is None:
+        found = FoundNegatives.at(self.pool, at, OWN)
+        if self.others is None:
             return found
-        more = self._others.options(wanting)
+        more = self.others.options(wanting)
         more = more.part(~np.isin(more.hashes, found.hashes))
         return FoundNegatives(
             np.concatenate([found.chunks, more.chunks]),
@@ -434,12 +419,12 @@ class OwnNegatives(_InTurn):
         meet some chunks and positives of their anchor.
         """
         records, classes = wanting.samples.records, wanting.samples.classes
-        first, count = self._first_chunks[classes], self._counts[classes]
+        first, count = (of[classes] for of in self._lists)
         some = np.maximum(count, 1)
-        start = below(hashed(self._start_key, records), some)
-        cycle = np.lcm(wanting.period, some // np.gcd(some, self._slots))
-        base = start + wanting.visits * self._slots + wanting.visits // cycle
-        return Rotation(first, count, base, self._slots)
+        start = below(hashed(self.start_key, records), some)
+        cycle = np.lcm(wanting.period, some // np.gcd(some, self.slots))
+        base = start + wanting.visits * self.slots + wanting.visits // cycle
+        return Rotation(first, count, base, self.slots)
 
     def _chunks(
         self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int

@@ -256,14 +256,16 @@ class Stream:
         beyond, random = self.pool.beyond, self._random(pool, BY_CHANCE)
         if self.pool.compiled.own_negatives:
             others = None if beyond is None else self._random(beyond, FILLED)
-            return [OwnNegatives(pool, self.purpose("own negative"), self.negatives, others)]
+            return [OwnNegatives(pool, others, self.negatives, self.purpose("own negative"))]
         if beyond is not None:
             return [random, self._random(beyond, FROM_SPLIT)]
         ways: dict[str, Supply] = {"random": random}
         if candidates is not None:
-            keys = {"start_key": "candidate", "within_key": "candidate window"}
-            purposes = {name: self.purpose(purpose) for name, purpose in keys.items()}
-            ways["bm25"] = MinedNegatives(candidates, self._random(pool, AT_RANDOM), **purposes)
+            others = self._random(pool, AT_RANDOM)
+            start, within = self.purpose("candidate"), self.purpose("candidate window")
+            ways["bm25"] = MinedNegatives(
+                pool, others, self.negatives, start, candidates, within_key=within
+            )
         return [ways[way] for way in self.shares or [self.way]]
 
     def _period(self, units: Integers) -> Integers:

@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -53,20 +54,29 @@ def checked_missing(missing: Any) -> Missing:
     return found
 
 
-def pinned(corpus_path: Path, columns: Sequence[str], missing: Missing) -> dict[str, Any]:
+def pinned(
+    corpus_path: Path,
+    columns: Sequence[str],
+    missing: Missing | None = None,
+    saved: RunSettings | None = None,
+) -> dict[str, Any]:
     """Return what settings keep of the vectors of a run; nothing where no column has any.
 
     Args:
         corpus_path: The corpus.
         columns: Of the run.
-        missing: What becomes of texts without a vector.
+        missing: What becomes of texts without a vector; None as it was, or for ``error``.
+        saved: Settings of the run as it was saved: its columns keep their sets, as they were then.
 
     Raises:
         VectorError: There is no such set, or a column leaves open which of several.
         SamplerError: No column has vectors, and ``missing`` was given.
+        StateMismatchError: A set has another history than the run was pinned to.
     """
-    wanted = [name for name in columns if vector_slots([name])]
-    if not wanted:
+    before = {} if saved is None else saved.vectors
+    which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")
+    fresh = [name for name in columns if vector_slots([name]) and name not in which]
+    if not which and not fresh:
         if missing != "error":
             raise SamplerError(
                 f"vectors={missing!r}: no column has vectors; ask for some, as in "
@@ -75,16 +85,20 @@ def pinned(corpus_path: Path, columns: Sequence[str], missing: Missing) -> dict[
         return {}
     store = VectorStore(corpus_path)
     sets = {of.name: of for of in store.sets()}
-    which = {asked: _set_of(store, sets, asked) for asked in wanted}
-    return {
-        "missing": missing,
-        "columns": which,
-        "sets": {name: _pin(sets[name]) for name in sorted(set(which.values()))},
-    }
-
-
-def _pin(of: VectorSet) -> list[Any]:
-    return [of.number, of.digest]
+    which |= {asked: _set_of(store, sets, asked) for asked in fresh}
+    pins = {name: [of.number, of.digest] for name, of in sets.items() if name in which.values()}
+    for name, (number, digest) in before.get("sets", {}).items():
+        commits = {commit: found for commit, found, _, _ in store.commits(store.need(name))}
+        if saved is not None and number and commits.get(number) != digest:
+            now = commits.get(number, "no such commit")
+            raise StateMismatchError(
+                f"vectors {name!r} are not those run {saved.run!r} was opened with: commit "
+                f"{number} had digest {digest[:12]} then, and now it is {now[:14]}. They were "
+                f"removed and made anew, or another {store.path.name} lies there; put the file "
+                f"back, or open another run"
+            )
+        pins[name] = [number, digest]
+    return {"missing": missing, "columns": which, "sets": dict(sorted(pins.items()))}
 
 
 def _set_of(store: VectorStore, sets: Mapping[str, VectorSet], asked: str) -> str:
@@ -98,48 +112,6 @@ def _set_of(store: VectorStore, sets: Mapping[str, VectorSet], asked: str) -> st
             f"say which, as in {f'{asked}:{next(iter(sets))}'!r}"
         )
     return next(iter(sets))
-
-
-def pinned_again(
-    corpus_path: Path, settings: RunSettings, missing: Missing | None = None
-) -> dict[str, Any]:
-    """Return what settings keep of the vectors of a saved run, from the sets as they are now.
-
-    Columns that were not asked for before are pinned to the newest commit.
-
-    Args:
-        corpus_path: The corpus.
-        settings: Of the saved run, with the columns that are asked for now.
-        missing: As given anew, or None.
-
-    Raises:
-        VectorError: The vector file, or a set, is not there any more.
-        StateMismatchError: A set has another history than the run was pinned to.
-    """
-    saved = settings.vectors
-    fresh = [name for name in settings.columns if name not in saved.get("columns", {})]
-    how = missing or saved.get("missing", "error")
-    if not saved:
-        return pinned(corpus_path, fresh, how)
-    added = pinned(corpus_path, fresh, how) if vector_slots(fresh) else {}
-    store = VectorStore(corpus_path)
-    sets = dict(added.get("sets", {}))
-    for name, (number, digest) in saved["sets"].items():
-        commits = {commit: found for commit, found, _, _ in store.commits(store.need(name))}
-        if number and commits.get(number) != digest:
-            now = commits.get(number, "no such commit")
-            raise StateMismatchError(
-                f"vectors {name!r} are not those run {settings.run!r} was opened with: commit "
-                f"{number} had digest {digest[:12]} then, and now it is {now[:14]}. They were "
-                f"removed and made anew, or another {store.path.name} lies there; put the file "
-                f"back, or open another run"
-            )
-        sets[name] = [number, digest]
-    return {
-        "missing": how,
-        "columns": {**saved["columns"], **added.get("columns", {})},
-        "sets": dict(sorted(sets.items())),
-    }
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -165,19 +137,16 @@ class VectorRows:
         Raises:
             DamagedFileError: A row lies beyond what there is.
         """
-        rows, of = self.rows[low:high], self.opened.of
-        lacking = np.flatnonzero(rows < 0)
-        if len(lacking) == 0:
+        rows, of, valid = self.rows[low:high], self.opened.of, None
+        there = np.flatnonzero(rows >= 0)
+        if len(there) == len(rows):
             matrix = self.opened.take(rows)
         else:
             matrix = np.full((len(rows), of.dimension), np.nan, of.numpy_type)
-            there = np.flatnonzero(rows >= 0)
             matrix[there] = self.opened.take(rows[there])
+            valid = pa.py_buffer(np.packbits(rows >= 0, bitorder="little"))
         kind = pa.float16() if of.dtype == "float16" else pa.float32()
         flat = pa.Array.from_buffers(kind, matrix.size, [None, pa.py_buffer(matrix)])
-        valid = None
-        if len(lacking):
-            valid = pa.py_buffer(np.packbits(rows >= 0, bitorder="little"))
         whole = pa.list_(kind, of.dimension)
         return pa.Array.from_buffers(whole, len(rows), [valid], children=[flat])
 
@@ -187,34 +156,29 @@ class RunVectors:
 
     Args:
         corpus_path: The corpus.
-        settings: Of the run; some column of it has vectors.
+        settings: Of the newest version of the run; some column has vectors.
         folder: Of the snapshot, beside which large sets are mapped; None for the usual one.
 
     Attributes:
+        texts: Those that a run with ``drop`` is of, with a vector in each set, ascending; else
+            None.
         notes: What a user should know of how they are opened.
     """
 
     def __init__(self, corpus_path: Path, settings: RunSettings, folder: Path | None) -> None:
-        self._path = corpus_path
-        self._settings = settings
-        self.missing: Missing = settings.vectors["missing"]
-        self._columns: dict[str, str] = settings.vectors["columns"]
-        self._sets = {
-            name: opened(corpus_path, name, number, folder)
-            for name, (number, _) in settings.vectors["sets"].items()
-        }
-        self.notes = [note for found in self._sets.values() for note in found.notes]
-        self._folder = folder
-        self._before: list[tuple[int, dict[str, OpenedVectors]]] = []
+        self._path, self._folder = corpus_path, folder
+        self._settings, self._sets = settings, self._opened(settings)
+        self._missing: Missing = settings.vectors["missing"]
+        self._earlier: list[tuple[int, dict[str, OpenedVectors]]] = []
+        self.texts: Words | None = None
+        if self._missing == "drop":
+            hashes = [of.hashes for of in self._sets.values()]
+            self.texts = reduce(partial(np.intersect1d, assume_unique=True), hashes)
+        self.notes = [note for of in self._sets.values() for note in of.notes]
 
-    @classmethod
-    def of(
-        cls, database: Database, settings: RunSettings, *, folder: Path | None = None
-    ) -> RunVectors | None:
-        """Return those of a run; None where no column has any."""
-        if not settings.vectors or database.path is None:
-            return None
-        return cls(Path(str(database.path)), settings, folder)
+    def _opened(self, settings: RunSettings) -> dict[str, OpenedVectors]:
+        pins = settings.vectors["sets"]
+        return {name: opened(self._path, name, pin[0], self._folder) for name, pin in pins.items()}
 
     def as_of(self, settings: RunSettings) -> RunVectors:
         """Return those of another version of the run: these, where it has the same commits."""
@@ -222,59 +186,44 @@ class RunVectors:
             return self
         return RunVectors(self._path, settings, self._folder)
 
-    def before(self, settings: RunSettings, position: int) -> None:
-        """Let samples before a position have the vectors of an earlier version, else null.
+    def join(self, settings: RunSettings) -> None:
+        """Let samples before each join of a run have the vectors of their version, else null.
 
         Where texts without a vector are left out, or are an error, these are the same: a text has
         one vector for good.
-
-        Args:
-            settings: Of that version.
-            position: From which on a later one has joined.
         """
-        if self.missing == "null" and settings.vectors["sets"] != self._settings.vectors["sets"]:
-            found = {
-                name: opened(self._path, name, number, self._folder)
-                for name, (number, _) in settings.vectors["sets"].items()
-            }
-            self._before.append((position, found))
+        for version, join in zip(settings.versions, settings.joins, strict=False):
+            known = version.vectors["sets"]
+            if self._missing == "null" and known != self._settings.vectors["sets"]:
+                position = join["step"] * settings.global_batch
+                self._earlier.append((position, self._opened(version)))
 
-    def _rows(self, name: str, plan: Plan, hashes: Words) -> Integers:
+    def _asked(self) -> Iterator[tuple[str, str, str]]:
+        """Yield every column of the run that has vectors, its slot and its set."""
+        of_columns = self._settings.vectors["columns"]
+        for asked in self._settings.columns:
+            for slot in vector_slots([asked]):
+                yield asked, slot, of_columns[asked]
+
+    def rows_of(self, plan: Plan, slots: Sequence[str]) -> dict[str, VectorRows]:
+        """Return the vectors of the columns of a plan's samples."""
+        return {
+            asked: VectorRows(
+                self._sets[name], self._rows(name, plan.positions, plan.hashes[slots.index(slot)])
+            )
+            for asked, slot, name in self._asked()
+        }
+
+    def _rows(self, name: str, positions: Integers, hashes: Words) -> Integers:
         """Return the rows of texts in a set, -1 where they have no vector, or had none then."""
         rows = self._sets[name].rows(hashes)
         low = 0
-        for position, sets in self._before:
-            high = int(np.searchsorted(plan.positions, position))
+        for position, sets in self._earlier:
+            high = int(np.searchsorted(positions, position))
             if low < high:
                 rows[low:high][sets[name].rows(hashes[low:high]) < 0] = -1
             low = max(low, high)
         return rows
-
-    def rows_of(self, plan: Plan, slots: Sequence[str]) -> dict[str, VectorRows]:
-        """Return the vectors of the columns of a plan's samples."""
-        found: dict[str, VectorRows] = {}
-        known: dict[tuple[str, str], VectorRows] = {}
-        for asked in self._settings.columns:
-            for slot in vector_slots([asked]):
-                name = self._columns[asked]
-                if (slot, name) not in known:
-                    of = self._sets[name]
-                    hashes = plan.hashes[slots.index(slot)]
-                    known[slot, name] = VectorRows(of, self._rows(name, plan, hashes))
-                found[asked] = known[slot, name]
-        return found
-
-    @property
-    def texts(self) -> Words | None:
-        """Texts that a run with ``drop`` is of: those with a vector in each set, ascending."""
-        return self._texts if self.missing == "drop" else None
-
-    @cached_property
-    def _texts(self) -> Words:
-        first, *others = (found.hashes for found in self._sets.values())
-        for other in others:
-            first = np.intersect1d(first, other, assume_unique=True)
-        return first
 
     def check(self, database: Database, streams: Sequence[Stream]) -> None:
         """Count what is missing in the pools of a run, and note it.
@@ -282,12 +231,15 @@ class RunVectors:
         Raises:
             VectorError: Something is, and that is an error.
         """
-        told = list(self._lacking(streams) if self.missing != "drop" else self._left_out(database))
+        if self.texts is None:
+            told = [*self._lacking(streams)]
+        else:
+            told = [*self._left_out(database, self.texts)]
         if not told:
             return
         names = listed(self._sets)
-        if self.missing != "error":
-            what = "those are left out" if self.missing == "drop" else "their vectors are null"
+        if self._missing != "error":
+            what = "those are left out" if self._missing == "drop" else "their vectors are null"
             note = f"vectors {names}: {'; '.join(told)}; {what}"
             self.notes += [] if note in self.notes else [note]
             return
@@ -298,17 +250,13 @@ class RunVectors:
             f"texts without a vector, or vectors='null' to serve null for it"
         )
 
-    def _left_out(self, database: Database) -> Iterator[str]:
+    def _left_out(self, database: Database, texts: Words) -> Iterator[str]:
         """Yield in words how many chunks a run with ``drop`` is without, by source."""
-        settings = self._settings
-        where = {"split": settings.split, "version": settings.corpus_version}
-        reading = database.cursor()
-        texts = pa.table({"text_hash": column(self._texts)})
-        with closing(reading), reading.registered(kept_texts=texts):
-            found = {"sources": settings.sources}
-            for source, chunks, many in reading.run(
-                "samples/vector_columns/left_out", where | found
-            ):
+        of = self._settings
+        where = {"split": of.split, "version": of.corpus_version, "sources": of.sources}
+        kept = pa.table({"text_hash": column(texts)})
+        with closing(database.cursor()) as reading, reading.registered(kept_texts=kept):
+            for source, chunks, many in reading.run("samples/vector_columns/left_out", where):
                 yield (
                     f"{counted(chunks, 'chunk')} of source {shown(source)} "
                     f"({counted(many, 'text')}) have none in each set"
@@ -316,49 +264,44 @@ class RunVectors:
 
     def _lacking(self, streams: Sequence[Stream]) -> Iterator[str]:
         """Yield in words how many texts lack a vector, by set and part of a sample."""
-        parts = self._parts()
-        for name in sorted({name for name, _ in parts}):
-            of = self._sets[name]
-            seen: dict[int, Words] = {}
-            by_part: dict[tuple[str, str], list[Words]] = defaultdict(list)
-            for stream in streams:
-                for part, hashes in _hashes_of(stream):
-                    if (name, part) not in parts:
-                        continue
-                    if id(hashes) not in seen:  # several recipes share their lists
-                        seen[id(hashes)] = hashes[of.rows(hashes) < 0]
-                    by_part[stream.source, part].append(seen[id(hashes)])
-            for (source, part), found in by_part.items():
-                lacking = len(np.unique(np.concatenate(found)))
-                if lacking:
-                    yield (
-                        f"{counted(lacking, 'text')} of {part} of source {shown(source)} "
-                        f"{'has' if lacking == 1 else 'have'} none in {name!r}"
-                    )
+        seen: dict[tuple[str, int], Words] = {}
+        by_part: dict[tuple[str, str, str], list[Words]] = defaultdict(list)
+        for (name, part), stream in product(sorted(self._parts()), streams):
+            for hashes in _hashes_of(stream, part):
+                among = name, id(hashes)
+                if among not in seen:  # several recipes share their lists
+                    seen[among] = hashes[self._sets[name].rows(hashes) < 0]
+                by_part[name, stream.source, part].append(seen[among])
+        for (name, source, part), found in by_part.items():
+            lacking = len(np.unique(np.concatenate(found)))
+            if lacking:
+                yield (
+                    f"{counted(lacking, 'text')} of {part} of source {shown(source)} "
+                    f"{'has' if lacking == 1 else 'have'} none in {name!r}"
+                )
 
     def _parts(self) -> set[tuple[str, str]]:
         """Return which parts of samples need vectors, each with the set."""
-        settings, found = self._settings, set()
+        settings, found = self._settings, set[tuple[str, str]]()
         slots = slot_names(settings.kind, settings.negatives)
-        for asked, name in self._columns.items():
-            for slot in vector_slots([asked]):
-                at = slots.index(slot)
-                parts = {"anchors"} if at == 0 else {"positives"} if at == 1 else {"negatives"}
-                if settings.kind == "pairs" and at == 1:
-                    parts = {"positives", "negatives"}
-                if settings.swap and at < 2 and len(slots) > 1:  # they change places
-                    parts |= {"anchors", "positives"}
-                found |= {(name, part) for part in parts}
+        for _, slot, name in self._asked():
+            at = slots.index(slot)
+            parts = {("anchors", "positives", "negatives")[min(at, 2)]}
+            if settings.kind == "pairs" and at == 1:
+                parts = {"positives", "negatives"}
+            if settings.swap and at < 2 and len(slots) > 1:  # they change places
+                parts |= {"anchors", "positives"}
+            found |= {(name, part) for part in parts}
         return found
 
 
-def _hashes_of(stream: Stream) -> Iterator[tuple[str, Words]]:
-    """Yield the texts that a stream draws from, by the part of a sample."""
+def _hashes_of(stream: Stream, part: str) -> list[Words]:
+    """Return the texts that a stream draws some part of samples from."""
     pool = stream.pool
-    yield "anchors", pool.anchors.hashes
-    if pool.positives is not None:
-        own = pool.compiled.own_positive
-        yield "positives", pool.anchors.hashes if own else pool.positives.hashes
-    for negatives in (pool.negatives, pool.beyond):
-        if negatives is not None:
-            yield "negatives", negatives.hashes
+    if part == "negatives":
+        return [of.hashes for of in (pool.negatives, pool.beyond) if of is not None]
+    if part == "anchors":
+        return [pool.anchors.hashes]
+    if pool.positives is None:
+        return []
+    return [pool.anchors.hashes if pool.compiled.own_positive else pool.positives.hashes]
