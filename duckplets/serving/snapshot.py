@@ -14,7 +14,8 @@ import logging
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,7 +33,7 @@ from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError, DuckpletsError, EmptyPoolError, ReadOnlyError
 from duckplets.ingest import records
 from duckplets.serving import segments
-from duckplets.serving.segments import Contents, Told
+from duckplets.serving.segments import Contents, StoredTexts, Told
 from duckplets.serving.texts import ChunkTexts
 
 log = logging.getLogger("duckplets")
@@ -49,6 +50,10 @@ def folder_of(path: Path) -> Path:
     return path.with_suffix(files.SNAPSHOT)
 
 
+def _beside(database: Database) -> Path:
+    return folder_of(Path(str(database.path)))
+
+
 def _folder(path: Path) -> ArtifactFolder:
     return ArtifactFolder(path, "a snapshot", r"manifest\.json", _FORMAT, (VECTORS,))
 
@@ -60,22 +65,15 @@ def check_own(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotManifest:
-    """What a snapshot consists of.
+    """What a snapshot consists of."""
 
-    Attributes:
-        version: Of the corpus, at which it was made.
-        history: Digest of the versions up to that one.
-        settings: Digest of how the corpus is split and chunked.
-        records: Fingerprint of the records of that version.
-        segments: Of both contents what ``segments.opened`` takes, by ascending keys.
-        bundles: Pools that were kept, the newest last: files, and the ``version`` of each.
-    """
-
-    version: int
-    history: str
-    settings: str
-    records: list[int]
+    version: int  # of the corpus, at which it was made
+    history: str  # digest of the versions up to that one
+    settings: str  # digest of how the corpus is split and chunked
+    records: list[int]  # fingerprint of the records of that version
+    # Of both contents what ``segments.opened`` takes, by ascending keys.
     segments: dict[Contents, list[Told]] = field(default_factory=dict)
+    # Pools that were kept, the newest last: files, and the ``version`` of each.
     bundles: list[Told] = field(default_factory=list)
 
     @classmethod
@@ -95,6 +93,15 @@ class SnapshotManifest:
         """Let this manifest take the place of the one in a folder, and sweep what it leaves out."""
         _folder(folder).write(MANIFEST, {name: getattr(self, name) for name in self.__slots__})
         _folder(folder).sweep()
+
+    def is_of(self, database: Database) -> bool:
+        """Whether it was made of the history and settings that a corpus has at its version."""
+        state = CorpusState.of(database, self.version)
+        return bool(state == (self.history, self.settings))
+
+    def serves(self, database: Database, version: int, contents: Contents) -> bool:
+        """Whether it has all of a version of a corpus."""
+        return self.version >= version and contents in self.segments and self.is_of(database)
 
     @property
     def size(self) -> int:
@@ -117,12 +124,9 @@ class CorpusState(NamedTuple):
 class Snapshot:
     """A snapshot that is opened for a version of a corpus.
 
-    Args:
+    Attributes:
         folder: Where it lies.
         manifest: What it consists of.
-        contents: What of it is served.
-
-    Attributes:
         texts: Of all chunks, or conversations.
     """
 
@@ -141,15 +145,14 @@ class Snapshot:
 
     def find(self, keys: Collection[str]) -> dict[str, Bundle]:
         """Return of those of the keys that are kept, from where to get each."""
-        wanted, found = set(keys), dict[str, Bundle]()
-        for number in range(len(self._opened) + len(self._left)):
-            if not wanted:
-                break
+        wanted, found, number = set(keys), dict[str, Bundle](), 0
+        while wanted and number < len(self._opened) + len(self._left):
             if number == len(self._opened):
                 self._opened.append(Bundle(self.folder, self._left.pop()))
             there = wanted.intersection(self._opened[number].keys)
             found.update(dict.fromkeys(there, self._opened[number]))
             wanted -= there
+            number += 1
         return found
 
     def keep(self, version: int, objects: Mapping[str, Any]) -> str | None:
@@ -181,7 +184,7 @@ class Served(NamedTuple):
         """Return the texts of all chunks, or conversations."""
         if self.snapshot is not None:
             return self.snapshot.texts
-        return ChunkTexts([segments.held(database, contents, chunking)])
+        return ChunkTexts([StoredTexts(database, contents, chunking).held()])
 
 
 def serve(
@@ -208,16 +211,13 @@ def serve(
         ChangedFileError: A file that texts were left in is not as it was.
     """
     external_files.check(database)
-    path = folder or folder_of(Path(str(database.path)))
-    notes = []
+    path, notes = folder or _beside(database), []
     try:
-        found = opened(database, version, contents, path)
+        if (found := opened(database, version, contents, path)) is not None:
+            return Served(found, [])
     except (OSError, DamagedFileError) as error:
-        found = None
         notes.append(f"the snapshot is made anew: {shown(error, 400)}")
-    if found is not None:
-        return Served(found, [])
-    chunks, characters = segments.size(database, contents)
+    chunks, characters = StoredTexts(database, contents).size()
     if chunks <= LARGE and characters <= _HELD:
         return Served(None, [])
     try:
@@ -244,10 +244,10 @@ def opened(
     Raises:
         DamagedFileError: It is there, and not as it was written.
     """
-    path = folder or folder_of(Path(str(database.path)))
+    path = folder or _beside(database)
     for again in (True, False):
         manifest = SnapshotManifest.read(path)
-        if manifest is None or not _is_valid(database, manifest, version, contents):
+        if manifest is None or not manifest.serves(database, version, contents):
             return None
         try:
             return Snapshot(path, manifest, contents)
@@ -268,25 +268,11 @@ def mapped_texts(database: Database, version: int) -> ChunkTexts | None:
     return None if found is None else found.texts
 
 
-def _is_valid(
-    database: Database, manifest: SnapshotManifest, version: int, contents: Contents
-) -> bool:
-    """Whether a snapshot holds all of a version."""
-    if manifest.version < version or contents not in manifest.segments:
-        return False
-    state = CorpusState.of(database, manifest.version)
-    return (manifest.history, manifest.settings) == state
-
-
 def fingerprint(database: Database, version: int) -> list[int]:
     """Return what tells the records of a version from others, from a snapshot if one has it."""
     with suppress(DamagedFileError):
-        manifest = SnapshotManifest.read(folder_of(Path(str(database.path))))
-        state = CorpusState.of(database, version)
-        if manifest and (manifest.version, manifest.history, manifest.settings) == (
-            version,
-            *state,
-        ):
+        manifest = SnapshotManifest.read(_beside(database))
+        if manifest and manifest.version == version and manifest.is_of(database):
             return manifest.records
     return records.fingerprint(database, version)
 
@@ -327,7 +313,7 @@ def prepare(
         ChangedFileError: A file that texts were left in is not as it was.
     """
     external_files.check(database)
-    path = folder or folder_of(Path(str(database.path)))
+    path = folder or _beside(database)
     with _folder(path).locked():
         try:
             found, before = opened(database, version, contents, path), SnapshotManifest.read(path)
@@ -335,7 +321,8 @@ def prepare(
             found = before = None
         if found is None:
             with database.frugal(BUILDING):
-                _build(database, path, before, version, contents, chunking, progress, engine)
+                stored = StoredTexts(database, contents, chunking)
+                _build(stored, version, path, before, progress, engine)
     found = opened(database, version, contents, path)
     if found is None:
         raise damaged(path / MANIFEST, "the corpus was changed meanwhile")
@@ -343,49 +330,44 @@ def prepare(
 
 
 def _build(
-    database: Database,
+    stored: StoredTexts,
+    version: int,
     folder: Path,
     before: SnapshotManifest | None,
-    version: int,
-    contents: Contents,
-    chunking: Mapping[str, Any],
     progress: Progress | bool | None,
     engine: Engine,
 ) -> None:
+    """Write a manifest with all segments that are not in the one before, if that is of use."""
+    database = stored.database
     state = CorpusState.of(database, version)
     made = SnapshotManifest(version, *state, records.fingerprint(database, version))
-    if before is not None and (
-        before.version > version
-        or (before.history, before.settings) != CorpusState.of(database, before.version)
-    ):
-        before = None
-    if before is not None:
+    if before is not None and before.version <= version and before.is_of(database):
         made.bundles.extend(before.bundles)
-    for each in {contents, *(before.segments if before else ())}:
-        of = made.segments[each] = _unchanged(database, before, each) if before else []
-        high = segments.last(database, each)
-        low = of[-1]["high"] + 1 if of else 0
-        count, _ = segments.counted(database, each, low, high)
+    else:
+        before = None
+    for contents in {stored.contents, *(before.segments if before else ())}:
+        each = replace(stored, contents=contents)
+        of = made.segments[contents] = _unchanged(each, before) if before else []
+        high, low = each.last(), of[-1]["high"] + 1 if of else 0
+        count, _ = each.count(low, high)
         # A segment takes in its neighbours while they are small, so there are never many.
         while of and of[-1]["sections"] <= 2 * count:
             neighbour = of.pop()
             low, count = neighbour["low"], count + neighbour["sections"]
         if count:
             with bar(progress, sys.stderr, "sections of the snapshot") as call:
-                work = Work(engine, call)
-                of.append(segments.written(database, each, chunking, folder, low, high, work))
+                of.append(each.written(folder, low, high, Work(engine, call)))
     made.write(folder)
 
 
-def _unchanged(database: Database, before: SnapshotManifest, contents: Contents) -> list[Told]:
+def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[Told]:
     """Return the segments up to one of which sections are gone."""
-    found: list[Told] = []
-    for segment in before.segments.get(contents, []):
-        there, _ = segments.counted(database, contents, segment["low"], segment["high"])
-        if there != segment["sections"]:
-            break
-        found.append(segment)
-    return found
+
+    def is_whole(segment: Told) -> bool:
+        sections, _ = stored.count(segment["low"], segment["high"])
+        return bool(sections == segment["sections"])
+
+    return list(takewhile(is_whole, before.segments.get(stored.contents, [])))
 
 
 def clean(database: Database, pinned: Collection[int] | None) -> None:
@@ -394,12 +376,13 @@ def clean(database: Database, pinned: Collection[int] | None) -> None:
     A snapshot with sections that are in the corpus no more is to be made anew; with None for
     ``pinned`` that is all.
     """
-    path = folder_of(Path(str(database.path)))
+    path = _beside(database)
     with _folder(path).locked(), suppress(DamagedFileError):
         manifest = SnapshotManifest.read(path)
         if manifest is None:
             return
-        if any(_unchanged(database, manifest, of) != had for of, had in manifest.segments.items()):
+        kinds = manifest.segments.items()
+        if any(_unchanged(StoredTexts(database, of), manifest) != had for of, had in kinds):
             (path / MANIFEST).unlink()
         elif pinned is not None:
             needed = {manifest.version, *pinned}
@@ -409,13 +392,13 @@ def clean(database: Database, pinned: Collection[int] | None) -> None:
 
 def overview(database: Database, version: int) -> dict[str, Any] | None:
     """Return what is known of the snapshot of a corpus, for people; None where there is none."""
-    folder = folder_of(Path(str(database.path)))
+    folder = _beside(database)
     try:
         manifest = SnapshotManifest.read(folder)
         if manifest is None:
             return None
         kinds = manifest.segments
-        valid = all(_is_valid(database, manifest, version, contents) for contents in kinds)
+        valid = all(manifest.serves(database, version, contents) for contents in kinds)
     except DamagedFileError as error:
         return {"folder": str(folder), "damaged": str(error)}
     return {

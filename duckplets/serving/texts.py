@@ -146,19 +146,12 @@ class ChunkTexts:
 
 @dataclass(frozen=True, slots=True)
 class TextSpans:
-    """Texts that are not gathered yet.
+    """Texts that are not gathered yet."""
 
-    Attributes:
-        segments: Where they may be.
-        numbers: In which segment each is; None where all are in the only one.
-        starts: First byte of each.
-        lengths: Bytes of each.
-    """
-
-    segments: Sequence[Segment]
-    numbers: Integers | None
-    starts: Integers
-    lengths: Integers
+    segments: Sequence[Segment]  # where they may be
+    numbers: Integers | None  # in which segment each is; None where all are in the only one
+    starts: Integers  # first byte of each
+    lengths: Integers  # bytes of each
 
     @property
     def nbytes(self) -> int:
@@ -172,17 +165,13 @@ class TextSpans:
             return pa.nulls(0, pa.string())
         if self.numbers is None:
             return self.segments[0].gather(starts, lengths)
-        numbers, parts = self.numbers[places], []
-        place = np.empty(len(places), np.int64)
-        done = 0
-        for number in np.unique(numbers).tolist():
-            at = np.flatnonzero(numbers == number)
-            parts.append(self.segments[number].gather(starts[at], lengths[at]))
-            place[at] = np.arange(done, done + len(at))
-            done += len(at)
-        if not parts:
-            return pa.nulls(0, pa.string())
-        return pa.concat_arrays(parts).take(column(place)) if len(parts) > 1 else parts[0]
+        numbers = self.numbers[places]
+        rows = [np.flatnonzero(numbers == number) for number in range(len(self.segments))]
+        each = zip(self.segments, rows, strict=True)
+        parts = [of.gather(starts[at], lengths[at]) for of, at in each if len(at)]
+        if len(parts) < 2:
+            return parts[0] if parts else pa.nulls(0, pa.string())
+        return pa.concat_arrays(parts).take(column(np.argsort(np.concatenate(rows))))
 
 
 def byte_spans(
