@@ -20,6 +20,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.columns import matrix_of, packed, unpacked
 from duckplets.base.sanitize import counted, html_table, shown
 from duckplets.errors import DamagedFileError, DuckpletsError, ExtensionError
+from duckplets.serving.texts import TextSpans
 
 _ROWS = 1024  # turned into dicts at once
 _SHOWN = 5  # samples in a notebook
@@ -38,24 +39,11 @@ class GatheredColumn(Protocol):
         ...
 
 
-class GatheredTexts(Protocol):
-    """What texts are gathered from: an Arrow array of them, or spans of a file."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all that may be asked for."""
-        ...
-
-    def take(self, places: Integers) -> pa.Array:
-        """Return the texts at some places, which may repeat, in that order."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class SlotTexts:
     """The texts of one slot: for every sample the place of its own among those of a block."""
 
-    texts: GatheredTexts
+    texts: TextSpans | pa.Array
     places: Integers
 
     def take(self, low: int, high: int) -> pa.Array:

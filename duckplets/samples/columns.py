@@ -49,27 +49,17 @@ _TOLD = {BY_CHANCE: _ORIGINS.index("random"), OWN: _GIVEN, FILLED: _FILLED, FROM
 
 @dataclass(frozen=True)
 class Samples:
-    """The samples of a plan, as columns are made of them.
-
-    Attributes:
-        plan: What they are.
-        streams: Those the plan refers to.
-        slots: The text columns, in order.
-        texts: Of all chunks of the corpus.
-        look_up: Returns what else is known of the chunks, or records of conversations; a row a key.
-        prefixed: What stands before their texts; None where nothing does.
-        parsed: Columns that conversations have been taken apart into.
-        padded_from: Position from which samples only fill up the last batch, or None.
-    """
+    """The samples of a plan, as columns are made of them."""
 
     plan: Plan
-    streams: Sequence[Stream]
-    slots: Sequence[str]
-    texts: ChunkTexts
+    streams: Sequence[Stream]  # those the plan refers to
+    slots: Sequence[str]  # the text columns, in order
+    texts: ChunkTexts  # of all chunks of the corpus
+    # Returns what else is known of the chunks, or of records of conversations: a row a key.
     look_up: Callable[[Samples], pa.Table]
-    prefixed: Prefixed | None = None
-    parsed: Mapping[str, pa.Array] | None = None
-    padded_from: int | None = None
+    prefixed: Prefixed | None = None  # what stands before their texts
+    parsed: Mapping[str, pa.Array] | None = None  # what conversations were taken apart into
+    padded_from: int | None = None  # position from which samples only fill up the last batch
 
     @cached_property
     def keys(self) -> Integers:

@@ -16,18 +16,18 @@ import pyarrow as pa
 
 from duckplets.artifacts.folder import damaged
 from duckplets.base.arrays import Integers
-from duckplets.base.columns import column
+from duckplets.base.columns import column, text_column
 from duckplets.base.fork_guard import HomeLock
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
-from duckplets.samples.batch import Block, GatheredColumn, GatheredTexts, SlotTexts
+from duckplets.samples.batch import Block, SlotTexts
 from duckplets.samples.columns import Samples, fallbacks, known_columns, slot_names
 from duckplets.samples.planned import Plan
 from duckplets.samples.prefixes import Prefixed, Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors
 from duckplets.serving.snapshot import MANIFEST, is_of, sound
-from duckplets.serving.texts import ChunkTexts
+from duckplets.serving.texts import ChunkTexts, TextSpans
 
 # From texts as they are stored to columns, of which one is of the name of the slot.
 Parse: TypeAlias = Callable[[Database, pa.Array], Mapping[str, pa.Array]]
@@ -72,8 +72,8 @@ class Fetcher:
         self._lock = HomeLock("what reads for this run", "open a run in each process")
         self._streams = streams
         self.slots = slot_names(kind, negatives)
-        known = known_columns(kind, negatives)
-        self._made = {name: known.get(name) for name in columns}
+        self._known = known_columns(kind, negatives)
+        self._columns = columns
         self._details = "conversation_details" if kind == "messages" else "details"
         self._texts, self._folder = texts, folder
         self._prefixes, self._vectors, self.parse = prefixes, vectors, parse
@@ -100,22 +100,20 @@ class Fetcher:
         order = np.arange(len(keys), dtype=np.int64)
         prefixed = parsed = None
         with self._lock:  # refuses a forked process, as reading from the corpus does
-            texts: GatheredTexts = self._texts.spans(keys)
+            texts: TextSpans | pa.Array = self._texts.spans(keys)
             if self.parse is not None:
                 parsed = self.parse(self._database, texts.take(order))
                 texts = parsed[self.slots[0]]
         if self._prefixes is not None and len(plan):
             texts, prefixed = self._prefixed(self._prefixes, plan, keys, texts.take(order))
         samples = self._samples(plan, prefixed, parsed)
-        columns: dict[str, pa.Array | GatheredColumn] = {
-            name: _as_array(make(samples)) for name, make in self._made.items() if make
-        }
+        columns = self._made(samples, self._columns)
         size, vectors = len(plan), {}
         for number, slot in enumerate(self.slots):
             columns[slot] = SlotTexts(texts, order[number * size : (number + 1) * size])
         if self._vectors is not None:
             columns |= (vectors := self._vectors.rows_of(plan, self.slots))
-        ordered = {name: columns[name] for name in self._made}
+        ordered = {name: columns[name] for name in self._columns}
         vector_bytes = sum(rows.row_bytes for rows in vectors.values())
         return Block(start, stop, size, ordered, int(texts.nbytes), vector_bytes, self._folder)
 
@@ -165,30 +163,29 @@ class Fetcher:
         is a positive, for pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section``
         and ``SLOT_window``; of messages ``record_id``.
         """
-        samples = self._samples(plan)
-        found: dict[str, Any] = {
-            "step": plan.positions // batch,
-            "position": plan.positions,
-            "source": samples.by_stream(lambda stream: stream.source),
-            "recipe": samples.by_stream(lambda stream: stream.recipe.name),
-        }
-        versions = np.array([stream.version for stream in self._streams])
+        samples, versions = self._samples(plan), np.array([s.version for s in self._streams])
+        names = [] if len(self.slots) == 1 else ["swapped"]
+        names += [] if plan.labels is None else ["label"]
+        details = ("record_id", "section", "window")
+        of_slots = [f"{slot}_{name}" for slot in self.slots for name in details]
+        names += of_slots if self.parse is None else ["record_id"]
+        found: dict[str, Any] = {"step": plan.positions // batch}
+        found |= self._made(samples, ["position", "source", "recipe"])
         if (versions != versions[0]).any():
             found["version"] = versions[plan.streams]
         if plan.displaced is not None:
-            sources = pa.array([None, *(stream.source for stream in self._streams)], pa.string())
+            sources = text_column([None, *(stream.source for stream in self._streams)])
             found["displaced"] = sources.take(column(plan.displaced + 1))
-        if len(self.slots) > 1:
-            found["swapped"] = plan.swapped
-        if plan.labels is not None:
-            found["label"] = plan.labels
-        for number, slot in enumerate(self.slots):
-            if self.parse is not None:
-                found["record_id"] = samples.details["record_id"]
-                break
-            for name in ("record_id", "section", "window"):
-                found[f"{slot}_{name}"] = samples.of_slot(samples.details[name], number)
-        return pa.table({name: _as_array(values) for name, values in found.items()})
+        return pa.table(found | self._made(samples, names))
+
+    def _made(self, samples: Samples, names: Sequence[str]) -> dict[str, Any]:
+        """Return those of some columns that are made at once."""
+        found = {}
+        for name in names:
+            if (make := self._known.get(name)) is not None:
+                values = make(samples)
+                found[name] = column(values) if isinstance(values, np.ndarray) else values
+        return found
 
     def _prefixed(
         self, prefixes: Prefixes, plan: Plan, keys: Integers, texts: pa.Array
@@ -210,22 +207,15 @@ class Fetcher:
         return found.combine_chunks()
 
     def _refuse(self, samples: Samples) -> NoReturn:
-        keys, plan = samples.keys, samples.plan
-        slot, row = 0, 0
-        stream = self._streams[int(plan.streams[row])]
-        section = int(self._texts.columns(["section_key"], keys[:1])["section_key"][0])
+        section = int(self._texts.columns(["section_key"], samples.keys[:1])["section_key"][0])
         with self._lock:
             found = self._database.run("samples/fetch/record_of", {"section_key": section})
             if self._folder is not None and is_of(self._database, self._folder):
                 raise damaged(self._folder / MANIFEST, "its chunks are not those of the corpus")
         record = f"record {found[0][0]!r}" if found else f"section key {section}, which is gone"
+        stream = self._streams[int(samples.plan.streams[0])]
         raise StateMismatchError(
             f"the corpus was chunked anew since this sampler was opened; open another one. "
-            f"Position {int(plan.positions[row])}, source {stream.source!r}, recipe "
-            f"{stream.recipe.name!r}: the {self.slots[slot]} of {record} is not what it was"
+            f"Position {int(samples.plan.positions[0])}, source {stream.source!r}, recipe "
+            f"{stream.recipe.name!r}: the {self.slots[0]} of {record} is not what it was"
         )
-
-
-def _as_array(values: Any) -> pa.Array:
-    """Return a column as Arrow has it."""
-    return column(values) if isinstance(values, np.ndarray) else values
