@@ -39,7 +39,8 @@ Found = dict[str, float]
 
 def make(folder: Path, tokens: int) -> None:
     """Write shards of about so many tokens."""
-    from duckplets.tokens.manifest import ShardManifest, TokenizerEntry, fingerprint_of
+    from duckplets.tokens.documents import fingerprint_of
+    from duckplets.tokens.manifest import ShardManifest, TokenizerEntry
 
     generator, shards = np.random.default_rng(0), []
     for source, part in (("code", 0.3), ("web", 0.7)):

@@ -1,8 +1,8 @@
 """Say what a run draws, what is odd about it, and where a saved one stands: from counts alone.
 
-    Schedule or Planner ─shares→ share and samples between changes ─┬→ Forecast, describe, warnings
-                                                                    ├→ RunStatus (``watch``)
-                                                                    └→ difference (``--against``)
+    Schedule, Planner ─closed form→ shares and samples at changes ─┬→ Forecast, describe, warnings
+                                                                   ├→ RunStatus (``watch``)
+                                                                   └→ difference (``--against``)
 
 All figures are those of all ranks together and begin at step 0, wherever the run stands. Weights
 that were set on the way are part of it. Nothing is drawn, but with ``no_duplicates=True``: only a
@@ -12,7 +12,7 @@ plan tells which samples fit in no batch, so some blocks are planned.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Floats, Integers
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.sanitize import counted, listed, shown
+from duckplets.base.sanitize import counted, html_table, listed, shown
 from duckplets.runs.settings import schedule_of
 
 if TYPE_CHECKING:
@@ -63,35 +62,6 @@ _TOO_FEW = {
     "given": "ready negatives than a sample takes, and fall back on random ones",
     "random": "legal negatives in their source than a sample takes, and draw from all sources",
 }
-
-
-# -- shares ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Dealt:
-    """Shares and samples between changes, each of shape (steps, sources or streams)."""
-
-    steps: list[int]
-    stops: list[int]
-    shares: Floats
-    samples: Integers
-
-
-def shares(dealer: Schedule | Planner, changes: Sequence[int], batch: int, end: int) -> Dealt:
-    """Return what each source of a schedule, or each stream of a planner, gets.
-
-    Args:
-        dealer: Of the run.
-        changes: Steps at which other shares set in, ascending from 0.
-        batch: Positions a step.
-        end: Position that they are counted to.
-    """
-    steps = [step for step in changes if step * batch < end]
-    stops = [*steps[1:], -(-end // batch)] if steps else []
-    upto = np.array([dealer.samples(step * batch) for step in steps] + [dealer.samples(end)])
-    found = np.array([dealer.parts(*span) for span in zip(steps, stops, strict=True)])
-    return Dealt(steps, stops, found.reshape(len(steps), upto.shape[1]), np.diff(upto, axis=0))
 
 
 # -- a forecast -----------------------------------------------------------------------------------
@@ -143,11 +113,8 @@ class Forecast:
         return str(self)
 
     def _repr_html_(self) -> str:
-        columns, rows = self._cells()
-        body = "".join(_html_row("td", row) for row in rows)
         below = "".join(f"<p>{escape(line)}</p>" for line in self._below())
-        head = _html_row("th", columns)
-        return f"<p>{escape(self.title)}</p><table>{head}{body}</table>{below}"
+        return html_table(self.title, *self._cells()) + below
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the names of what is shown, and the first rows as texts."""
@@ -181,15 +148,21 @@ class Forecast:
 def forecast(sampler: Sampler, steps: int | None) -> Forecast:
     """Return what a run draws in its first steps; see ``Sampler.forecast``."""
     planner, settings, batch = sampler._planner, sampler.settings, sampler.settings.global_batch
-    end = _end(sampler, steps)
-    dealt = shares(planner, [step for step, _ in planner.schedule.changes], batch, end)
+    changes = [step for step, _ in planner.schedule.changes]
+    end = MAX_POSITION if sampler._reader.end is None else sampler._reader.end
+    if steps is not None:
+        end = min(steps * batch, end)
+    elif sampler._reader.end is None:
+        epoch = sum(planner.length_of(name) for name in planner.schedule.planned)
+        end = min(max(changes) * batch + epoch, end)
+    changes = [step for step in changes if step * batch < end]
     epochs = figure(end / planner.epoch_length)
     unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
     return Forecast(
-        table=_table(planner, dealt, sampler._reader.fetcher),
+        table=_table(planner, sampler._reader.fetcher, changes, batch, end),
         warnings=[
             *warnings(sampler),
-            *_used_up(sampler, dealt, end),
+            *_used_up(sampler, len(changes), end),
             *(_displaced(planner, end) if planner.distinct_batch else ()),
         ],
         title=f"{counted(end, unit)} of {settings.split}: "
@@ -198,45 +171,42 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
     )
 
 
-def _end(sampler: Sampler, steps: int | None) -> int:
-    """Return the position that a forecast goes to."""
-    planner, batch = sampler._planner, sampler.settings.global_batch
-    last = MAX_POSITION if sampler._reader.end is None else sampler._reader.end
-    if steps is not None:
-        return min(steps * batch, last)
-    if sampler._reader.end is not None:
-        return last
-    begun = max(step for step, _ in planner.schedule.changes)
-    epoch = sum(planner.length_of(name) for name in planner.schedule.planned)
-    return min(begun * batch + epoch, last)
+def _table(
+    planner: Planner, fetcher: FetchesSamples, changes: Sequence[int], batch: int, end: int
+) -> pa.Table:
+    """Return what every stream gets between changes of shares, from the closed form."""
+    streams, per_draw, swaps = planner.streams, planner.samples_per_draw, planner.swaps
+    size, rows = len(streams), len(streams) * len(changes)
+    upto = [planner.samples(position) for position in (*(c * batch for c in changes), end)]
+    samples = np.diff(np.array(upto), axis=0).reshape(rows)
+    spans = pairwise([*changes, -(-end // batch)])
+    shares = np.array([planner.parts(*span) for span in spans]).reshape(rows)
+    anchors = np.array([len(stream) for stream in streams] * len(changes), np.int64)
+    means = [fetcher.mean_tokens(stream, per_draw, swaps=swaps) for stream in streams]
+    phases = [planner.schedule.mixture.phase(step) for step in changes]
 
+    def of_streams(what: Callable[[Stream], Any]) -> list[Any]:
+        return [what(stream) for stream in streams] * len(changes)
 
-def _table(planner: Planner, dealt: Dealt, fetcher: FetchesSamples) -> pa.Table:
-    streams, count = planner.streams, len(dealt.steps)
-    anchors = np.array([len(stream) for stream in streams])
-    per_draw, swaps = planner.samples_per_draw, planner.swaps
-    tokens = np.array([fetcher.mean_tokens(stream, per_draw, swaps=swaps) for stream in streams])
-    phases = [planner.schedule.mixture.phase(step) for step in dealt.steps]
-    columns = [
-        np.repeat(np.array(phases, np.int64), len(streams)),
-        np.repeat(np.array(dealt.steps, np.int64), len(streams)),
-        [stream.source for stream in streams] * count,
-        [stream.recipe.name for stream in streams] * count,
-        dealt.shares.reshape(-1),
-        anchors.tolist() * count,
-        dealt.samples.reshape(-1),
-        np.rint(dealt.samples * tokens).astype(np.int64).reshape(-1),
-        (dealt.samples / per_draw / anchors).reshape(-1),
-        [stream.negatives_from for stream in streams] * count,
-        [stream.fallback_anchors for stream in streams] * count,
-        [swaps] * len(streams) * count,
-    ]
-    arrays = [pa.array(c, field.type) for c, field in zip(columns, SCHEMA, strict=True)]
-    table = pa.table(arrays, schema=SCHEMA)
-    versions = [stream.version for stream in streams]
+    columns = {
+        "phase": np.repeat(np.array(phases, np.int32), size),
+        "start_step": np.repeat(np.array(changes, np.int64), size),
+        "source": of_streams(lambda stream: stream.source),
+        "recipe": of_streams(lambda stream: stream.recipe.name),
+        "share": shares,
+        "anchors": anchors,
+        "samples": samples,
+        "tokens": np.rint(samples * np.array(means * len(changes))).astype(np.int64),
+        "visits": samples / per_draw / anchors,
+        "negatives": of_streams(lambda stream: stream.negatives_from),
+        "fallback_anchors": of_streams(lambda stream: stream.fallback_anchors),
+        "swap": [swaps] * rows,
+    }
+    table = pa.table(columns, schema=SCHEMA)
+    versions = of_streams(lambda stream: stream.version)
     if len({*versions}) > 1:  # of each stretch one of them has all samples
-        table = table.append_column("version", pa.array(versions * count, pa.int64()))
-        table = table.filter(pa.array((dealt.shares + dealt.samples).reshape(-1) > 0))
+        table = table.append_column("version", pa.array(versions, pa.int64()))
+        table = table.filter(pa.array(shares + samples > 0))
     return table
 
 
@@ -386,7 +356,7 @@ def left_alone(minings: Iterable[tuple[str, str, int]]) -> Iterator[str]:
         )
 
 
-def _used_up(sampler: Sampler, dealt: Dealt, end: int) -> Iterator[str]:
+def _used_up(sampler: Sampler, stretches: int, end: int) -> Iterator[str]:
     """Yield which sources begin again before the end, more often than was asked for."""
     planner, schedule = sampler._planner, sampler._planner.schedule
     batch, asked = sampler.settings.global_batch, float(sampler.settings.epochs or 1)
@@ -397,20 +367,16 @@ def _used_up(sampler: Sampler, dealt: Dealt, end: int) -> Iterator[str]:
         length, times = planner.length_of(name), 0.0
         if length:
             times = planner.epochs_of(name, total)
-        slack = max(0.1 * length, (ceil(log2(len(schedule.sources))) + 1) * len(dealt.steps))
+        slack = max(0.1 * length, (ceil(log2(len(schedule.sources))) + 1) * stretches)
         if times * length > asked * length + slack:
-            of_source = partial(_samples_of, schedule, leaf)
-            step = bisect_left(range(end), length, key=of_source) // batch
+            taken = partial(lambda leaf, at: schedule.samples(at)[leaf], leaf)
+            step = bisect_left(range(end), length, key=taken) // batch
             found.append((step, f"{name!r} at about step {step:,} ({figure(times)} times)"))
     if found:
         yield (
             f"used up before step {-(-end // batch):,}, and begun again: "
             f"{listed((text for _, text in sorted(found)), NAMES)}"
         )
-
-
-def _samples_of(schedule: Schedule, leaf: int, position: int) -> int:
-    return schedule.samples(position)[leaf]
 
 
 def _displaced(planner: Planner, end: int) -> Iterator[str]:
@@ -594,7 +560,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     for row in rows:
         cells = zip(row, widths, right, strict=True)
         yield "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in cells).rstrip()
-
-
-def _html_row(tag: str, cells: Sequence[str]) -> str:
-    return f"<tr>{''.join(f'<{tag}>{escape(cell)}</{tag}>' for cell in cells)}</tr>"

@@ -40,12 +40,17 @@ from duckplets.tokens.locations import mirror
 from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.mixtures import load_mixture
-from duckplets.tokens.rows import PackedRows, SingleRows, TokenRows
+from duckplets.tokens.rows import (
+    PackedRows,
+    RowRecipe,
+    SingleRows,
+    TextSpan,
+    TokenRows,
+    TokenStream,
+)
 from duckplets.tokens.sampler import TokenSampler, new_settings, overridden, rows_of
 from duckplets.tokens.settings import ShardSettings
 from duckplets.tokens.shards import shard_by
-from duckplets.tokens.spans import TextSpan
-from duckplets.tokens.streams import RowRecipe, TokenStream
 
 _BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
 

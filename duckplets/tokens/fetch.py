@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
-from duckplets.errors import DuckpletsError
+from duckplets.base.names import inside
+from duckplets.errors import DamagedFileError, DuckpletsError
 from duckplets.samples.planned import Plan
 from duckplets.tokens.batches import TokenBatch
 from duckplets.tokens.manifest import ShardManifest
-from duckplets.tokens.memmap import TokenFile
-from duckplets.tokens.rows import Gathered
-from duckplets.tokens.spans import RecordIds
-from duckplets.tokens.streams import TokenStream
+from duckplets.tokens.memmap import TokenFile, reading
+from duckplets.tokens.rows import Gathered, TokenStream
+
+_SHARDS = 16  # whose record ids are kept
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -200,3 +202,43 @@ class TokenFetcher:
     def _by_stream(self, plan: Plan) -> Iterator[tuple[int, Integers]]:
         for number in np.unique(plan.streams).tolist():
             yield number, np.flatnonzero(plan.streams == number)
+
+
+class RecordIds:
+    """The ids of the records that texts are of, read from the shards when somebody asks.
+
+    Args:
+        folder: Of the shards.
+        manifest: Of the folder.
+    """
+
+    def __init__(self, folder: Path, manifest: ShardManifest) -> None:
+        self._folder, self._shards = folder, manifest.shards
+        self._firsts = np.cumsum([0, *(shard.records for shard in manifest.shards)])
+        self._ids = lru_cache(maxsize=_SHARDS)(self._of_shard)
+
+    def of(self, first: Integers, last: Integers) -> pa.Array:
+        """Return for ranges of texts the ids of their records, a list each."""
+        counts = last - first
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        texts = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
+        shards = np.searchsorted(self._firsts, texts, side="right") - 1
+        order = np.argsort(shards, kind="stable")
+        parts = [pa.array([], pa.string())]
+        for shard in np.unique(shards).tolist():
+            within = texts[order[shards[order] == shard]] - self._firsts[shard]
+            parts.append(self._ids(shard).take(pa.array(within)))
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        ids = pa.concat_arrays(parts).take(pa.array(back))
+        return pa.ListArray.from_arrays(pa.array(starts.astype(np.int32)), ids)
+
+    def _of_shard(self, number: int) -> pa.Array:
+        import pyarrow.parquet as pq
+
+        shard = self._shards[number]
+        path = inside(self._folder, shard.path, DamagedFileError)
+        with reading(path):
+            with pq.ParquetFile(path) as file:
+                table = file.read(columns=["meta.record_id"])
+            return table.column("meta").combine_chunks().field("record_id").cast(pa.string())

@@ -1,4 +1,4 @@
-"""Cut the texts of a source into rows of tokens, and gather any rows of them.
+"""Cut the texts of a source into rows of tokens, gather any of them, and draw them in order.
 
     texts, laid end to end ─cut every ``seq_length`` tokens→ packed rows
     texts, one a row ─cut at ``seq_length``, filled up→ single rows
@@ -10,15 +10,58 @@ kept for rows, and all rows of a block are gathered by a few operations on array
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Integers32
-from duckplets.tokens.spans import TextSpan
+from duckplets.errors import DamagedFileError
+from duckplets.order.permute import key, ranks_at
+from duckplets.samples.planned import Draw
+from duckplets.tokens.memmap import TokenFile
 
 _AT_ONCE = 1 << 20  # texts whose lengths are looked at together
+
+
+@dataclass(frozen=True)
+class TextSpan:
+    """Texts that adjoin in a folder.
+
+    Attributes:
+        file: The token file.
+        first: Number of the first.
+        stop: After the last.
+    """
+
+    file: TokenFile
+    first: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.first
+
+    @property
+    def offsets(self) -> Integers:
+        """Where each begins in the file, and the end of the last."""
+        return self.file.offsets[self.first : self.stop + 1]
+
+    @cached_property
+    def span(self) -> tuple[int, int]:
+        """Where they begin and end in the file.
+
+        Raises:
+            DamagedFileError: Not within it.
+        """
+        low, high = int(self.offsets[0]), int(self.offsets[-1])
+        if not 0 <= low <= high <= len(self.file):
+            raise self.damage()
+        return low, high
+
+    def damage(self) -> DamagedFileError:
+        """Return the error for offsets that lead nowhere."""
+        return self.file.damage("offsets of texts lead nowhere")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,3 +285,57 @@ def _spread(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
     owners = np.repeat(np.arange(len(counts)), counts)
     shift = starts - (np.cumsum(counts) - counts)
     return owners, np.arange(len(owners)) + shift[owners]
+
+
+# -- rows in the order of a run ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RowRecipe:
+    """How a source becomes rows, as far as a forecast names it.
+
+    Attributes:
+        name: ``packed`` or ``records``, with the bucket where batches are of one.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class TokenStream:
+    """The rows of one source, or of one bucket of it, in the order of a run.
+
+    It answers to what a planner and a forecast ask of a ``Stream``: a row is an anchor, with
+    nothing drawn beside it.
+
+    Attributes:
+        source: Name of the source.
+        bucket: Of lengths, where batches are of one; else None.
+        rows: Its rows.
+        recipe: What a forecast calls it.
+        seed: Of the run.
+    """
+
+    source: str
+    bucket: int | None
+    rows: TokenRows
+    recipe: RowRecipe
+    seed: int
+
+    negatives = fallback_anchors = 0
+    is_given = graded = tells = False
+    negatives_from = candidates = version = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def share(self) -> Fraction:
+        """Its share among the streams of its source: as it has rows."""
+        return Fraction(len(self))
+
+    def draw_at(self, index: Integers) -> Draw:
+        """Return row and epoch of some of its samples; their numbers ascend, gaps or not."""
+        parts = () if self.bucket is None else (self.bucket,)
+        rows, epochs = ranks_at(key(self.seed, self.source, "rows", *parts), len(self), index)
+        return Draw([rows, epochs], [])

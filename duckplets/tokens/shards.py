@@ -47,7 +47,7 @@ from duckplets.tokens.manifest import (
     read_state,
 )
 from duckplets.tokens.mixtures import load_mixture, write_mixtures
-from duckplets.tokens.settings import ShardSettings, differing, inputs_of
+from duckplets.tokens.settings import Compression, ShardSettings, differing, inputs_of
 from duckplets.tokens.spool import Spool
 from duckplets.tokens.texts import SplitTexts
 from duckplets.tokens.uploader import SPOOL, Outbox, outbox_of
@@ -116,7 +116,7 @@ def shard(
     longer: Longer = "own",
     shard_mb: float = 100,
     seed: int = 42,
-    compression: str = "zstd",
+    compression: Compression = "zstd",
     row_group_size: int = 8192,
     offsets: bool = False,
     mixture: Mixture | None = None,

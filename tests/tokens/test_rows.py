@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from duckplets.errors import DamagedFileError
 from duckplets.order.permute import key, ranks
 from duckplets.tokens.memmap import TokenFile
-from duckplets.tokens.rows import Gathered, PackedRows, SingleRows
-from duckplets.tokens.spans import TextSpan
+from duckplets.tokens.rows import Gathered, PackedRows, SingleRows, TextSpan
 
 END, OTHER, PAD = 1, 2, 0
 LENGTHS = st.lists(st.integers(1, 30), min_size=1, max_size=40)
