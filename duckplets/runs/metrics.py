@@ -17,7 +17,7 @@ import math
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,6 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers
 from duckplets.base.sanitize import ShownDict, listed, shown
 from duckplets.errors import SamplerError, nearest
-from duckplets.order.mixture import Mixture
 from duckplets.runs.forecast import percent
 from duckplets.samples.batch import Batch
 
@@ -235,18 +234,13 @@ class PhaseLog:
     """Write one line to the log when a run is resumed, or comes into another phase of its mixture.
 
     Args:
-        mixture: Whose phases.
-        shares: Returns the shares of all sources at a step.
+        planner: Of the run.
         quiet: Write nothing: several ranks would write the same.
     """
 
-    def __init__(
-        self, mixture: Mixture, shares: Callable[[int], Mapping[str, float]], *, quiet: bool = False
-    ) -> None:
-        self._mixture = mixture
-        self._shares = shares
-        self._phase = 0
-        self.quiet = quiet
+    def __init__(self, planner: Planner, *, quiet: bool = False) -> None:
+        self._planner, self._mixture = planner, planner.schedule.mixture
+        self._phase, self.quiet = 0, quiet
 
     def resume(self, step: int) -> None:
         """Note that a run goes on at a step: the phase of the one before is known already."""
@@ -265,7 +259,7 @@ class PhaseLog:
 
     def _told(self, step: int) -> str:
         """Return phase, factor and shares of a step in words."""
-        mixture, shares = self._mixture, self._shares(step)
+        mixture, shares = self._mixture, self._planner.schedule.shares_at(step)
         parts = listed(f"{name} {percent(share)}" for name, share in shares.items() if share)
         return f"phase={mixture.phase(step)}, lr_scale={mixture.lr_scale(step):g}, shares: {parts}"
 

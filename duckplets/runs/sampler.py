@@ -83,12 +83,7 @@ class Sampler:
         self.changed_from: int | None = None
         self._taken: int | None = None  # step of the batch taken last
         self._losses = Losses()
-        planner = reader.planner  # its schedule may be replaced; this sampler it must not hold
-        self._phases = PhaseLog(
-            planner.schedule.mixture,
-            lambda step: planner.schedule.shares_at(step),
-            quiet=settings.rank > 0,
-        )
+        self._phases = PhaseLog(reader.planner, quiet=settings.rank > 0)
 
     # -- iteration ----------------------------------------------------------------------------
 
@@ -549,7 +544,7 @@ class Sampler:
         )
         self._saves = None
         if path is None:
-            self._losses.written(-(-position // self._batch))
+            self._losses.written(saved.steps)
         return target
 
     def _used_up_to(self, step: int | None) -> int:
