@@ -341,10 +341,14 @@ def test_bounds_remainders_and_the_forecast(shards: dp.TokenShards) -> None:
         assert filled == -end % 16
         counts = Counter(source for batch in batches for source in batch["source"])
         forecast = shards.sampler(**arguments).forecast()
-        told = Counter[str]()
+        told, shares = Counter[str](), Counter[int]()
         for row in forecast.table.to_pylist():
             told[row["source"]] += row["samples"]
+            shares[row["start_step"]] += row["share"]
         assert told == counts
+        assert shares == pytest.approx(dict.fromkeys(shares, 1))
+        if "pack" not in how:
+            assert kept.epoch_length == sum(map(len, TEXTS.values()))
         metrics = kept.metrics()
         assert {name: metrics[f"data/{name}/samples"] for name in counts} == counts
         tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)

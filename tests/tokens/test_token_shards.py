@@ -511,7 +511,7 @@ def test_a_folder_of_another_run_is_refused(
         ({"buckets": (16, 8)}, "boundaries that rise"),
         ({"buckets": ()}, "boundaries that rise"),
         ({"longer": "dropp"}, "did you mean 'drop'"),
-        ({"compression": "brotli"}, "give one of zstd"),
+        ({"compression": "brotli"}, "give 'zstd', "),
         ({"shard_mb": 0}, "from 0.001 to 500"),
         ({"split": []}, "at least one"),
         ({"split": "trian"}, "give one of train"),
