@@ -212,7 +212,7 @@ def test_links_in_a_folder_of_shards_lead_nowhere_else(
     link = {"file": file, "folder": file.parent, "split": folder / "train"}[what]
     link.rename(outside)
     link.symlink_to(outside)
-    with watched(tmp_path, folder):
+    with watched(tmp_path, folder, tmp_path / "evil.tokens"):
         with pytest.raises(dp.DamagedFileError, match=r"leads out of .* through a link"):
             dp.TokenShards(folder).sampler(seq_length=8)
         assert not dp.verify(folder).ok

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ import numpy.typing as npt
 from duckplets.base.documents import from_json
 from duckplets.base.names import inside, quoted
 from duckplets.base.sanitize import shown
-from duckplets.base.settings import misfit
+from duckplets.base.settings import Bounds, kinds_of, misfit
 from duckplets.errors import DamagedFileError, SamplerError, ShardError
 from duckplets.tokens.documents import damaged, read_document, write_document
 
@@ -37,56 +37,18 @@ MANIFEST, MIXTURES, STATE, TOKENIZER = (
 )
 
 Longer = Literal["own", "cut", "drop"]
+Split = Literal["train", "validation", "test"]
+Count = Annotated[int, Bounds(0, (1 << 63) - 1)]
 
 _VOCABULARY = {"model?": {"vocab?": object}, "added_tokens?": [{"id": int, "content": str}]}
-_COUNT = range(1 << 63)
-_SPLIT = Literal["train", "validation", "test"]
-_SHARD = {
-    "shard_id": str,
-    "path": str,
-    "split": _SPLIT,
-    "source": str,
-    "bucket": range(1 << 16),
-    "index": _COUNT,
-    "records": _COUNT,
-    "tokens": _COUNT,
-    "bytes": _COUNT,
-    "sha256": str,
-    "seed": _COUNT,
-    "tsv": {"path": str, "sha256": str},
-}
 _STATE = {
     "stage": str,
     "fingerprint": str,
     "inputs": {str: object},
-    "counters": {"records": _COUNT, "buckets": _COUNT, "shards": _COUNT, "tokens": _COUNT},
+    "counters": {"records": Count, "buckets": Count, "shards": Count, "tokens": Count},
     "completed_shards": [object],
     "checksums": {str: str},
     "last_updated": str,
-}
-_SHAPE = {
-    "format": _COUNT,
-    "kind": str,
-    "shards": [object],
-    "tokenizer": {
-        "path": str,
-        "sha256": str,
-        "fingerprint": str,
-        "vocab_size": _COUNT,
-        "eos": (str, None),
-        "eos_id": (_COUNT, None),
-        "pad": (str, None),
-        "pad_id": (_COUNT, None),
-    },
-    "corpus": {str: object},
-    "splits": [_SPLIT],
-    "buckets": [range(1, 1 << 31)],
-    "longer": Longer,
-    "settings": {str: object},
-    "seed": _COUNT,
-    "libraries": {str: str},
-    "counts": {str: object},
-    "fingerprint": str,
 }
 
 
@@ -126,13 +88,13 @@ class ShardEntry:
     path: str
     split: str
     source: str
-    bucket: int
-    index: int
-    records: int
-    tokens: int
-    bytes: int
+    bucket: Annotated[int, Bounds(0, (1 << 16) - 1)]
+    index: Count
+    records: Count
+    tokens: Count
+    bytes: Count
     sha256: str
-    seed: int
+    seed: Count
     tsv: TsvEntry
 
 
@@ -154,11 +116,11 @@ class TokenizerEntry:
     path: str
     sha256: str
     fingerprint: str
-    vocab_size: int
+    vocab_size: Count
     eos: str | None
-    eos_id: int | None
+    eos_id: Count | None
     pad: str | None
-    pad_id: int | None
+    pad_id: Count | None
 
     def id_of(self, name: str, folder: Path) -> int:
         """Return the id of a token, by the tokenizer's file in a folder.
@@ -211,10 +173,10 @@ class ShardManifest:
     tokenizer: TokenizerEntry
     corpus: Mapping[str, Any]
     splits: Sequence[str]
-    buckets: Sequence[int]
+    buckets: Sequence[Annotated[int, Bounds(1, (1 << 31) - 1)]]
     longer: Longer
     settings: Mapping[str, Any]
-    seed: int
+    seed: Count
     libraries: Mapping[str, str]
     counts: Mapping[str, Any]
     fingerprint: str
@@ -234,7 +196,7 @@ class ShardManifest:
                 f"{folder} has no {MANIFEST}: it is no folder of token shards, or its export is "
                 f"not complete; make one with: duckplets shard CORPUS {folder}"
             )
-        if wrong := misfit(told, _SHAPE):
+        if wrong := misfit(told, _shape_of(ShardManifest)):
             raise damaged(path, wrong)
         told = {field.name: told[field.name] for field in fields(cls)}
         told["shards"] = shards_of(told["shards"], path)
@@ -310,6 +272,13 @@ def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
 # -- what is read ---------------------------------------------------------------------------------
 
 
+def _shape_of(kind: type) -> dict[str, Any]:
+    """Return the shape of what is stored of a class; ``shards_of`` looks at shards."""
+    own = {"split": Split, "splits": [Split], "shards": [object]}
+    own |= {"tsv": kinds_of(TsvEntry), "tokenizer": kinds_of(TokenizerEntry)}
+    return {name: own.get(name, hint) for name, hint in kinds_of(kind).items()}
+
+
 def _only(kind: Any, told: Mapping[str, Any]) -> Any:
     return kind(**{field.name: told[field.name] for field in fields(kind)})
 
@@ -340,7 +309,7 @@ def shards_of(told: Any, path: Path) -> list[ShardEntry]:
     Raises:
         DamagedFileError: One is no shard, lies elsewhere, or is listed twice.
     """
-    if wrong := misfit(told, [_SHARD]):
+    if wrong := misfit(told, [_shape_of(ShardEntry)]):
         raise damaged(path, wrong)
     found: dict[str, ShardEntry] = {}
     for each in told:
