@@ -79,6 +79,9 @@ ODD = [
 ]
 
 
+pytestmark = pytest.mark.usefixtures("tokenizer")  # by whose path ``shards`` finds it
+
+
 @pytest.fixture(scope="module")
 def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokens") / "two.duckdb"
@@ -521,7 +524,6 @@ def test_a_folder_of_another_run_is_refused(
         ({"row_group_size": 0}, "row_group_size=0"),
     ],
 )
-@pytest.mark.usefixtures("folder")  # it has made the tokenizer
 def test_wrong_arguments_are_refused_before_anything_is_made(
     options: dict[str, Any], says: str, corpus_file: Path, tmp_path: Path
 ) -> None:
