@@ -173,7 +173,6 @@ def pins(
         StateMismatchError: Negatives were not mined, or are stale.
     """
     found: Candidates = {}
-    where = {"split": settings.split, "version": settings.corpus_version}
     for source in settings.sources:
         for recipe in drawn[source]:
             if not (isinstance(recipe, TripletRecipe) and recipe.mined and recipe.weight):
@@ -183,7 +182,8 @@ def pins(
                     database,
                     recipe,
                     source=source,
-                    **where,  # type: ignore[arg-type]
+                    split=settings.split,
+                    version=settings.corpus_version,
                     allow_stale=allow_stale,
                     instead=instead,
                 )

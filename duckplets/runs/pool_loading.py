@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from duckplets.artifacts.arrays import key_of
-from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.base.arrays import Integers, Words
 from duckplets.errors import EmptyPoolError
 from duckplets.order.copies import listing
-from duckplets.pools.arrays import Anchors, Guarded, Negatives, Pool, Positives
+from duckplets.pools.arrays import Pool
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import Kinds, NoAnchorError, PoolReader, labels_of
 from duckplets.recipes.files import to_dict
@@ -56,44 +56,24 @@ class Left(NamedTuple):
     recipe: Recipe | None
     why: str
 
+    def is_named(self, recipes: Collection[str]) -> bool:
+        """Whether it is of one of these recipes, or of one that is limited to its source."""
+        of = self.recipe
+        return of is not None and (of.name in recipes or self.source in (of.sources or ()))
 
-class FoundPool(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class FoundPool:
     """A pool with the mined negatives that its anchors draw; or why it has no anchor."""
 
     pool: Pool | None
     candidates: Candidates | None = None
     empty: str | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class KeptPool:
-    """A pool as a snapshot keeps it: the parts of ``Pool`` and of ``FoundPool``."""
-
-    empty: str | None = None
-    anchors: Anchors | None = None
-    positives: Positives | None = None
-    negatives: Negatives | None = None
-    guarded: Guarded | None = None
-    beyond: Negatives | None = None
-    short: Flags | None = None
-    labels: Floats | None = None
-    candidates: Candidates | None = None
-
-    @classmethod
-    def of(cls, found: FoundPool) -> KeptPool:
-        """Return what is kept of a pool."""
-        parts = {} if found.pool is None else {n: getattr(found.pool, n) for n in _PARTS}
-        return cls(found.empty, candidates=found.candidates, **parts)
-
-    def found(self, compiled: CompiledPool) -> FoundPool:
-        """Return the pool that is kept."""
-        if self.anchors is None:
-            return FoundPool(None, empty=self.empty)
-        parts: dict[str, Any] = {name: getattr(self, name) for name in _PARTS}
-        return FoundPool(Pool(compiled, **parts), self.candidates)
-
-
-_PARTS = [field.name for field in fields(Pool) if field.name != "compiled"]
+    def of(self, compiled: CompiledPool | None) -> FoundPool:
+        """Return it as what a recipe compiles to; None as a snapshot keeps it."""
+        pool: Any = self.pool and replace(self.pool, compiled=compiled)  # type: ignore[arg-type]
+        return replace(self, pool=pool)
 
 
 def open_streams(
@@ -133,11 +113,11 @@ def open_streams(
         pools = _kept(database, settings, wanted, listed, snapshot, texts)
     streams, empty, told = list[Stream](), list[Left](), set[str]()
     records: dict[str, int] = {}
-    for (compiled, _), (pool, mined, why) in zip(wanted, pools, strict=True):
+    for (compiled, _), found_pool in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
-        if pool is None:
+        if found_pool.pool is None:
             if recipe.name not in settings.optional.get(source, []):
-                empty.append(Left(source, recipe, str(why)))
+                empty.append(Left(source, recipe, str(found_pool.empty)))
                 told.add(source)
             continue
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
@@ -150,10 +130,10 @@ def open_streams(
         streams.append(
             Stream(
                 source,
-                pool,
+                found_pool.pool,
                 settings.seed,
                 0 if compiled.is_given else settings.negatives,
-                mined,
+                found_pool.candidates,
                 of_records=records[source] if by_anchors else None,
                 shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and kinds.get(source) == "graded",
@@ -212,17 +192,17 @@ def _kept(
 ) -> list[FoundPool]:
     """Return pools from a snapshot; those that it lacks are read, and it keeps them from now on."""
     keys = [_key(settings, *of) for of in wanted]
-    kept = {key: bundle.get(key, KeptPool) for key, bundle in snapshot.find(keys).items()}
+    kept = {key: bundle.get(key, FoundPool) for key, bundle in snapshot.find(keys).items()}
     missing = {key: of for key, of in zip(keys, wanted, strict=True) if key not in kept}
     if missing:
         pools = _read(database, settings, [*missing.values()], listed, texts)
-        read = dict(zip(missing, map(KeptPool.of, pools), strict=True))
+        read = {key: found.of(None) for key, found in zip(missing, pools, strict=True)}
         if why := snapshot.keep(settings.corpus_version, read):
             log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
         else:  # from now on they are shared with other processes
-            read = {key: of.get(key, KeptPool) for key, of in snapshot.find([*read]).items()}
+            read = {key: of.get(key, FoundPool) for key, of in snapshot.find([*read]).items()}
         kept |= read
-    return [kept[key].found(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
+    return [kept[key].of(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
 
 
 def _key(settings: RunSettings, pool: CompiledPool, mining: Mining | None) -> str:
@@ -338,23 +318,6 @@ class Named(NamedTuple):
     sources: Collection[str] = ()
     recipes: Collection[str] = ()
 
-    def refused(self, empty: Sequence[Left], streams: Sequence[Stream]) -> Sequence[Left]:
-        """Return what must not be left out of all that is empty."""
-        if self.empty is not None or not empty:
-            return empty if self.empty == "error" else []
-        there = {stream.source for stream in streams}
-        missing = {*self.sources} - there
-        names = {*self.recipes} - {stream.recipe.name for stream in streams}
-        return [
-            left
-            for left in empty
-            if left.source in missing
-            or (
-                left.recipe is not None
-                and (left.recipe.name in names or left.source in (left.recipe.sources or ()))
-            )
-        ]
-
     def without_empty(
         self, settings: RunSettings, streams: Sequence[Stream], empty: Sequence[Left]
     ) -> RunSettings:
@@ -363,12 +326,17 @@ class Named(NamedTuple):
         Raises:
             EmptyPoolError: Nothing is left, or something of it was named.
         """
-        refused = self.refused(empty, streams) if streams else empty
-        if refused:
-            raise empty_pools(refused)
+        there = {stream.source for stream in streams}
+        if self.empty == "error" or not streams:
+            raise empty_pools(empty)
+        if self.empty is None:
+            sources = {*self.sources} - there
+            recipes = {*self.recipes} - {stream.recipe.name for stream in streams}
+            named = [of for of in empty if of.source in sources or of.is_named(recipes)]
+            if named:
+                raise empty_pools(named)
         mixture = settings.mixture
-        needed = mixture.drawn(settings.sources)
-        if missing := needed - {stream.source for stream in streams}:
+        if missing := mixture.drawn(settings.sources) - there:
             mixture = mixture.without(missing)
             mixture.check(settings.sources)
         return replace(settings, mixture=mixture, optional=every_recipe(settings.recipes))

@@ -74,8 +74,12 @@ def planned(
         if lacking := schedule.drawn_in(schedule.begin, stops[number]) - there:
             raise empty_pools([left for left in empty if left.source in lacking])
         graded = planners[0].is_graded if planners else None
-        if graded is False and settings.pairs == "labelled":
-            _refuse_grades(database, settings, version)
+        is_integer = graded is False and settings.pairs == "labelled"
+        if is_integer and labelled_pairs.is_graded(database, version):
+            raise SamplerError(
+                f"corpus version {version.corpus_version} has grades, and the labels of run "
+                f"{settings.run!r} are integers: open another run"
+            )
         kept = with_lengths(version, streams)
         if kept is not version:
             lengths = dict(kept.mixture.lengths)
@@ -88,14 +92,6 @@ def planned(
         whole = JoinedPlanner(planners)
         whole.end = replace(settings, steps=None).end(whole.epoch_start)
     return settings, whole
-
-
-def _refuse_grades(database: Database, settings: RunSettings, version: RunSettings) -> None:
-    if labelled_pairs.is_graded(database, version):
-        raise SamplerError(
-            f"corpus version {version.corpus_version} has grades, and the labels of run "
-            f"{settings.run!r} are integers: open another run"
-        )
 
 
 def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSettings:
