@@ -247,6 +247,24 @@ def check_epochs(
                 assert Counter(seen[start : start + n]) == have
 
 
+@pytest.mark.parametrize(
+    "arguments", [{}, {"negatives": 3}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}]
+)
+def test_every_column_that_there_is_can_be_asked_for(
+    tmp_path: Path, arguments: dict[str, Any]
+) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", 40, 3) as corpus:
+        with pytest.raises(dp.SamplerError, match="have no 'nothing'") as refusal:
+            corpus.sampler(**arguments, columns=["nothing"])
+        names = str(refusal.value).split("there are ")[1].split(", ")
+        columns = [name for name in names if not name.endswith("_vector")]
+        plain = next(corpus.sampler(**arguments, batch_size=8))
+        batch = next(corpus.sampler(**arguments, batch_size=8, columns=columns))
+        assert batch.keys() == columns
+        assert {len(values) for values in batch.values()} == {8}
+        assert plain.to_pydict() == {name: batch[name] for name in plain.keys()}  # noqa: SIM118
+
+
 @pytest.mark.parametrize("arguments", [{}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}])
 def test_columns_tell_which_chunk_a_text_is(tmp_path: Path, arguments: dict[str, Any]) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 40, 3) as corpus:
