@@ -55,7 +55,7 @@ from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes import Prefixes
-from duckplets.samples.vector_columns import RunVectors, checked_missing, pinned
+from duckplets.samples.vector_columns import RunVectors, pinned
 from duckplets.serving.segments import Contents
 from duckplets.serving.snapshot import fingerprint, serve
 
@@ -89,7 +89,7 @@ def open_run(
     ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
     """
     run = checked_arguments(kind, {**arguments, "kind": kind, "empty": empty})
-    empty, missing = run.pop("empty"), checked_missing(run.pop("vectors", "error"))
+    empty, missing = run.pop("empty"), run.pop("vectors", "error")
     notes = unsavable(state_path, asked=not beside)
     split, preset = splits.checked_split(run["split"]), run["preset"]
     split_settings, chunking = splits.need_splits(database), chunking_of(database)
@@ -193,7 +193,7 @@ def resume_run(
     """Open a saved run where it was saved; see ``duckplets.resume``."""
     check_overrides(overrides)
     given = dict(overrides)
-    missing = checked_missing(given.pop("vectors")) if "vectors" in given else None
+    missing = given.pop("vectors", None)
     saved = state.load(state_path, run, tag)
     before = saved_settings(saved)
     joining = versions.checked_version(database, before, version, saved.position)

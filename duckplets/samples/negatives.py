@@ -238,6 +238,7 @@ class Rotation:
         self._first, self._count, self._base = first, count, base
         self._slots, self._lots = slots, lots
         self._spare = np.full(len(first), slots, dtype=np.int64)
+        self._spent = np.zeros(len(first), dtype=np.int64)
         self._drawn = np.zeros((0, len(first)), dtype=np.int64)
 
     def take(self, rows: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
@@ -264,12 +265,12 @@ class Rotation:
 
     def _draw(self, rows: Integers, words: Words) -> Integers:
         """Return which of their options samples draw that they did not draw before."""
-        never = np.iinfo(np.int64).max
-        before = np.sort(self._drawn[:, rows], axis=0)
-        drawn = below(words, self._count[rows] - np.count_nonzero(before < never, axis=0))
-        for one in before:
+        drawn = below(words, self._count[rows] - self._spent[rows])
+        for one in np.sort(self._drawn[:, rows], axis=0):
             drawn += drawn >= one
-        self._drawn = np.vstack([self._drawn, np.full(len(self._first), never)])
+        self._spent[rows] += 1
+        never = np.full(len(self._first), np.iinfo(np.int64).max)
+        self._drawn = np.vstack([self._drawn, never])
         self._drawn[-1, rows] = drawn
         return drawn
 
@@ -290,7 +291,7 @@ class _InTurn(ABC):
     @abstractmethod
     def _chunks(
         self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
-    ) -> tuple[Integers, Integers | int, Flags]:
+    ) -> tuple[Integers, Integers, Flags]:
         """Return a chunk of the option of each of some samples, its code, and if it is legal."""
 
     def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
@@ -312,11 +313,11 @@ class _InTurn(ABC):
                 break
             counter = attempt * self.slots + slot
             at, told, legal = self._chunks(options, samples, left, counter)
-            drawn = FoundNegatives.at(self.pool, at, told)
             if len(left) == size and legal.all():
-                return drawn
-            found.put(left[legal], drawn.part(legal))
-            missing[left[legal]] = False
+                return FoundNegatives.at(self.pool, at, told)
+            good = np.flatnonzero(legal)
+            found.put(left[good], FoundNegatives.at(self.pool, at[good], told[good]))
+            missing[left[good]] = False
             left = left[~legal]
         if self.others is not None and missing.any():
             others = self.others.draw(samples.part(np.flatnonzero(missing)), slot)
@@ -331,7 +332,7 @@ class _InTurn(ABC):
             found, legal = self.others.again(wanting, slot, attempt)
         rows, options = self._rotation(wanting).beyond((1 + attempt) * self.slots + slot)
         at, told, good = self._chunks(options, wanting.samples, rows, attempt * self.slots)
-        found.put(rows[good], FoundNegatives.at(self.pool, at, told).part(good))
+        found.put(rows[good], FoundNegatives.at(self.pool, at[good], told[good]))
         legal[rows[good]] = True
         return found, legal
 
@@ -428,5 +429,5 @@ class OwnNegatives(_InTurn):
 
     def _chunks(
         self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
-    ) -> tuple[Integers, int, Flags]:
-        return options, OWN, np.ones(len(rows), dtype=bool)
+    ) -> tuple[Integers, Integers, Flags]:
+        return options, np.full(len(rows), OWN), np.ones(len(rows), dtype=bool)

@@ -38,22 +38,6 @@ if TYPE_CHECKING:
 Missing = Literal["error", "drop", "null"]
 
 
-def checked_missing(missing: Any) -> Missing:
-    """Return what becomes of texts without a vector.
-
-    Raises:
-        SamplerError: It is something else.
-    """
-    if missing not in get_args(Missing):
-        hint = nearest(missing, get_args(Missing)) if isinstance(missing, str) else ""
-        raise SamplerError(
-            f"vectors={shown(repr(missing))}{hint}: give 'error', 'drop' or 'null', what becomes "
-            f"of texts without a vector; which are served is said by columns="
-        )
-    found: Missing = missing
-    return found
-
-
 def pinned(
     corpus_path: Path,
     columns: Sequence[str],
@@ -70,9 +54,15 @@ def pinned(
 
     Raises:
         VectorError: There is no such set, or a column leaves open which of several.
-        SamplerError: No column has vectors, and ``missing`` was given.
+        SamplerError: ``missing`` is something else, or no column has vectors and it was given.
         StateMismatchError: A set has another history than the run was pinned to.
     """
+    if missing not in (None, *get_args(Missing)):
+        hint = nearest(missing, get_args(Missing)) if isinstance(missing, str) else ""
+        raise SamplerError(
+            f"vectors={shown(repr(missing))}{hint}: give 'error', 'drop' or 'null', what becomes "
+            f"of texts without a vector; which are served is said by columns="
+        )
     before = {} if saved is None else saved.vectors
     which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")
     fresh = [name for name in columns if vector_slots([name]) and name not in which]

@@ -267,6 +267,15 @@ def test_a_records_own_prefix_beats_that_of_its_source(corpus: dp.Corpus) -> Non
     assert min(met.values()) > 100
 
 
+@pytest.mark.parametrize("damage", ['{"probability": 1, "variants": []}', '{"variants": [[]]}'])
+def test_a_damaged_definition_of_a_record_is_said(corpus: dp.Corpus, damage: str) -> None:
+    give(corpus, {"a/r0": VARIED})
+    corpus.database.rows("UPDATE record_prefixes SET definition = $damage", {"damage": damage})
+    with pytest.raises(dp.DamagedFileError, match="table record_prefixes: a definition is damaged"):
+        for _ in itertools.islice(corpus.sampler("texts"), 20):
+            pass
+
+
 def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
     records = [
         {
