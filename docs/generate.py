@@ -38,7 +38,6 @@ INTERFACE = {
     "Sources": (
         *(name for name in dp.__all__ if name.endswith("Source")),
         *(
-            "Resumable",
             "Limits",
             "preview",
             "Preview",

@@ -93,17 +93,16 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.sources.custom.protocol import CustomSource as CustomSource
     from duckplets.sources.custom.protocol import PagedSource as PagedSource
     from duckplets.sources.dataset import DatasetSource as DatasetSource
-    from duckplets.sources.formats.arrow_file import ArrowSource as ArrowSource
+    from duckplets.sources.formats.columnar import ArrowSource as ArrowSource
+    from duckplets.sources.formats.columnar import ParquetSource as ParquetSource
     from duckplets.sources.formats.csv_file import CsvSource as CsvSource
     from duckplets.sources.formats.json_file import JsonSource as JsonSource
-    from duckplets.sources.formats.parquet_file import ParquetSource as ParquetSource
     from duckplets.sources.formats.text_file import TextFileSource as TextFileSource
     from duckplets.sources.formats.text_file import TextLinesSource as TextLinesSource
     from duckplets.sources.limits import Limits as Limits
     from duckplets.sources.memory import MemorySource as MemorySource
     from duckplets.sources.remote.hub import HubSource as HubSource
     from duckplets.sources.remote.hub import read_hub_list as read_hub_list
-    from duckplets.sources.resumable import Resumable as Resumable
     from duckplets.sources.sql_query import SqlSource as SqlSource
     from duckplets.text.chunkers import Chunker as Chunker
     from duckplets.text.chunkers import register_chunker as register_chunker
@@ -171,7 +170,7 @@ _HOMES = {
     "runs.sampler": "Sampler",
     "search.index": "IndexReport",
     "search.analyzer_settings": "Terms",
-    "sources.formats.arrow_file": "ArrowSource",
+    "sources.formats.columnar": "ArrowSource ParquetSource",
     "sources.converters.registry": "converter_names register_converter",
     "sources.formats.csv_file": "CsvSource",
     "sources.dataset": "DatasetSource",
@@ -179,8 +178,6 @@ _HOMES = {
     "sources.formats.json_file": "JsonSource",
     "sources.limits": "Limits",
     "sources.memory": "MemorySource",
-    "sources.formats.parquet_file": "ParquetSource",
-    "sources.resumable": "Resumable",
     "sources.sql_query": "SqlSource",
     "sources.formats.text_file": "TextFileSource TextLinesSource",
     "sources.custom.protocol": "CustomSource PagedSource",

@@ -72,7 +72,7 @@ def jsonl(data: list[dict[str, Any]]) -> bytes:
 def opened(source: Source, cursor: Any = None) -> Rows:
     reader = Database.reader()
     if isinstance(source, HubSource):
-        return source.open_at(reader, cursor)
+        return source.open(reader, cursor)
     return source.open(reader)
 
 

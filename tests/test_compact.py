@@ -195,8 +195,7 @@ class Pages:
 def test_an_unfinished_ingest_goes_on_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duckplets.sources.custom.marked_rows._MARK_ROWS", 1)
-    monkeypatch.setattr("duckplets.sources.custom.record_batches._PIECE_SECONDS", -1.0)
+    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 1)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 100)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     pages = Pages()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from corpora import odd_corpus
+from duckplets.sources.remote.cache import ShardCache, suffix_of
 from effort import often, some
 from hub_data import jsonl, point_to, read, rows
 from hub_server import Hub
@@ -27,7 +28,6 @@ import duckplets as dp
 from duckplets.artifacts import folder as folders
 from duckplets.base.names import inside, quoted
 from duckplets.serving import snapshot
-from duckplets.sources.remote.cache import ShardCache, suffix_of
 from duckplets.sources.remote.hub import HubSource
 from duckplets.tokens.documents import fingerprint_of
 from duckplets.tokens.manifest import shard_id, shard_path

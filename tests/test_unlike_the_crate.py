@@ -30,7 +30,6 @@ from duckplets.errors import DuckpletsError
 from duckplets.ingest import ingest
 from duckplets.runs import reader as blocks
 from duckplets.sources import row_batches
-from duckplets.sources.custom import marked_rows, record_batches
 from duckplets.sources.remote.hub import HubSource
 from duckplets.sources.rows import Mark
 from duckplets.testing import assert_resumes_everywhere
@@ -156,8 +155,7 @@ class Pages:
 def test_an_ingest_that_stops_after_every_page_loses_no_row(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
-    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 1)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
     failures = 0
@@ -199,7 +197,7 @@ def test_pages_of_the_hub_are_read_once_from_every_mark(
 def until_mark(source: HubSource, cursor: Any) -> tuple[list[pa.RecordBatch], Mark | None]:
     reader = Database.reader()
     try:
-        rows = source.open(reader) if cursor is None else source.open_at(reader, cursor)
+        rows = source.open(reader, cursor)
         found: list[pa.RecordBatch] = []
         for item in rows.batches:
             if isinstance(item, Mark):

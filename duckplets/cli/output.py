@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from duckplets.ingest.records import IngestReport
     from duckplets.ingest.splits import SplitReport
     from duckplets.sources.limits import Limits
-    from duckplets.sources.mapping_checks import OnError
+    from duckplets.sources.mapping import OnError
 
 SUFFIXES = (".jsonl", ".parquet")
 

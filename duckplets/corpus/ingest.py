@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duckplets.ingest.store import OnConflict
     from duckplets.quality.settings import Quality
     from duckplets.sources.limits import Limits
-    from duckplets.sources.mapping_checks import OnError
+    from duckplets.sources.mapping import OnError
     from duckplets.text.prefix import Prefix
 
 

@@ -36,8 +36,7 @@ from duckplets.ingest.ingest import store
 from duckplets.ingest.prepare import PreparedIngest, prepare, refuse_shuffled
 from duckplets.ingest.records import IngestReport
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.resumable import is_local
-from duckplets.sources.retry import Rereading
+from duckplets.sources.retry import Rereading, is_local
 
 _MB = 10**6
 _MOST_WAITING = 10_000  # batches and marks of a source: its bytes bound it before

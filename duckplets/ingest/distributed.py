@@ -35,7 +35,7 @@ from duckplets.ingest.workers import Read, ReadJob, read_part, work_at
 from duckplets.sources import Rows
 from duckplets.sources.limits import FileReader
 from duckplets.sources.partitions import Cut, PartOf, cuts_of, file_source
-from duckplets.sources.resumable import Resumable
+from duckplets.sources.rows import Mark, cursor_of
 
 _IDLE = (
     "the engine had nothing to do: only this process can read the source, and without gates and "
@@ -90,14 +90,18 @@ class Parted:
 
     def resumed(self, rows: Rows) -> Rows:
         """Return rows of its files with marks, from its cursor on, if it can be resumed."""
-        whole = self.prepared.request.source
-        if not isinstance(whole, Resumable):
+        if self.prepared.settings is None:
             return rows
-        return whole.going_on(rows, self.prepared.cursor, passed=self.passed)
+        return replace(rows, batches=_marked(rows.batches, self._start, self.passed))
+
+    @property
+    def _start(self) -> int:
+        """How many rows come before what is wanted."""
+        where = f"source {self.prepared.request.name!r}"
+        return int(cursor_of(self.prepared.cursor, where)["rows"])
 
     def _cut(self) -> None:
-        whole = self.prepared.request.source
-        start = whole.start_of(self.prepared.cursor) if isinstance(whole, Resumable) else 0
+        start = self._start if self.prepared.settings is not None else 0
         cuts = cuts_of(self.source, numbered=start > 0)
         # A path that no row has is found out by reading all of them.
         has_paths = start and any(
@@ -114,23 +118,23 @@ class Parted:
         before = pa.scalar(self._row - 1, pa.int64())
         self._row += read.rows
         self.part.counts.update(read.part.counts)
-        if read.part.paths is not None:
-            if self.part.paths is None:
-                self.part.paths = read.part.paths
-            else:
-                self.part.paths.add(read.part.paths)
+        self._add(read.part)
         for batch in batches_of(read.batches):
             at = batch.schema.get_field_index("row")
             yield batch.set_column(at, "row", pc.add(batch.column(at), before))
 
     def read_here(self, cut: Cut, error: DuckpletsError) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part that a worker has refused, or raise why this process does."""
-        part = replace(self.part, row=self._row, origins=None)
+        part = replace(self.part, row=self._row, names=None)
         with closing(FileReader.within(self.prepared.limits)) as reader:
             yield from cut.open(self.source, reader, part).batches
-        self._row = part.origins.row + 1 if part.origins else self._row
-        self.part.paths = part.paths
+        self._row = part.rows + 1
+        self._add(part)
         self.notes.append(f"read by this process, as a worker could not: {cut.label}: {error}")
+
+    def _add(self, part: PartOf) -> None:
+        if self.part.names is not None and part.names is not None:
+            self.part.names.add(part.names)
 
     def close(self) -> None:
         """Let go of what it was opened with."""
@@ -223,8 +227,8 @@ class Elsewhere:
                 yield from one.read_here(cut, found)
             else:
                 yield from one.taken(found)
-        if one.part.paths is not None:
-            one.part.paths.check()
+        if one.part.names is not None:
+            one.part.names.check()
 
     def _of(self, one: Parted) -> Iterator[tuple[Cut, Read | DuckpletsError]]:
         """Yield the parts of a source with what was read, letting go of those before them."""
@@ -307,3 +311,21 @@ def _ahead(items: Iterator[Item]) -> Iterator[Item]:
     """Yield what this process reads, some of it ahead, in a thread that ends with this."""
     with closing(ahead(items)) as coming:
         yield from coming
+
+
+def _marked(batches: Iterator[Item], start: int, row: int) -> Iterator[Item]:
+    """Yield the rows after the first ``start``, with a mark after every batch.
+
+    Args:
+        batches: Of rows, without those that come first.
+        start: How many are passed over.
+        row: How many come first.
+    """
+    for batch in batches:
+        if isinstance(batch, Mark):
+            continue
+        row += batch.num_rows
+        if row > start:
+            fresh = min(row - start, batch.num_rows)
+            yield batch.slice(batch.num_rows - fresh)
+            yield Mark({"rows": row, "at": None, "of": None})

@@ -18,9 +18,9 @@ from duckplets.db.external_files import FileState
 from duckplets.errors import SourceError
 from duckplets.ingest.chunks import current_chunking
 from duckplets.sources import ParquetSource, Source
-from duckplets.sources.field_paths import is_optional, match
-from duckplets.sources.formats.parquet_file import opened
+from duckplets.sources.formats.columnar import opened
 from duckplets.sources.mapping import ROLES
+from duckplets.sources.names import is_optional, match
 from duckplets.sources.paths import local_files
 
 INSTEAD = "leave out in_place=True (--in-place)"

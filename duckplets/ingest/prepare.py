@@ -23,12 +23,16 @@ from duckplets.ingest.external_columns import files_to_leave, refuse_inside
 from duckplets.ingest.external_text import Placing
 from duckplets.ingest.gates import Gates
 from duckplets.ingest.store import OnConflict, Request
-from duckplets.sources import ResumableSource, Rows, Source
+from duckplets.sources import Rows, Source
 from duckplets.sources.limits import FileReader, Limits
-from duckplets.sources.mapping import EARLIER
-from duckplets.sources.mapping_checks import OnError, check_on_error
-from duckplets.sources.mapping_record import as_before, described, overriding, written
-from duckplets.sources.resumable import in_pieces
+from duckplets.sources.mapping import (
+    OnError,
+    changed,
+    check_on_error,
+    described,
+    overriding,
+    written,
+)
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
@@ -58,9 +62,7 @@ class PreparedIngest:
     def open(self, reader: FileReader, cursor: Any) -> Rows:
         """Open the source at a place; what has no places begins at its beginning."""
         source = self.request.source
-        if isinstance(source, ResumableSource) and self.settings is not None:
-            return source.open_at(reader, cursor)
-        return source.open(reader)
+        return source.open(reader) if self.settings is None else source.open(reader, cursor)
 
 
 def prepare(
@@ -98,7 +100,7 @@ def prepare(
     if not in_place:
         refuse_inside(database, name)
     if gates is not None:
-        if getattr(getattr(source, "mapping", source), "turns", "last") == "each":
+        if getattr(source, "turns", "last") == "each":
             raise SourceError(
                 "turns='each' makes several records of a row, and quality=, where=, limit= and "
                 "size_mb= decide on rows; leave these out: Corpus.judge(quality) (duckplets "
@@ -110,7 +112,7 @@ def prepare(
         source, name, trust, on_conflict, prefix, remap, notes, gates, placing=placing
     )
     settings = None
-    if isinstance(source, ResumableSource) and not remap:
+    if getattr(source, "in_pieces", False) and not remap:
         settings = _settings_of(source, request)
     found = checkpoint.find(database, name)
     # One that was killed before it had stored a record stands in nobody's way.
@@ -135,7 +137,7 @@ def _placing(database: Database, source: Source, gates: Gates | None) -> Placing
 
 def _is_left_open(source: Source) -> bool:
     """Whether a file without a converter does not say what becomes of rows that are no good."""
-    of_file = not isinstance(source, ResumableSource)  # in settings of others the rule has a place
+    of_file = not getattr(source, "in_pieces", False)  # in settings of others the rule has a place
     says = getattr(source, "on_error", ""), getattr(source, "converter", "")
     return of_file and says == (None, None)
 
@@ -150,11 +152,10 @@ def _as_known(
     """
     known = [row for row in database.run("ingest/records/live_sources") if row[1] == name]
     if not known:
-        return as_before(source, {}), ()
+        return source, ()
     _, _, kind, uri, _, _, text = known[0]
     place = StoredJson(database.path, "sources", f"source {name!r}")
     stored = None if text is None else dict(place.read("mapping", text, {str: object}))
-    source = as_before(source, {} if remap else stored)
     now = described(source)
     notes = []
     if (kind, uri) != (source.kind, source.uri):
@@ -162,12 +163,7 @@ def _as_known(
     if now is None or now == stored:
         return source, tuple(notes)
     if remap:
-        notes.append(f"read as {written(now)} now, before {_written(stored)}")
-    elif stored is None:
-        notes.append(
-            f"an earlier version did not note how this source was read; it is taken to be "
-            f"{written(now)}{_AS_BEFORE * (now.get('text_of') == EARLIER)}"
-        )
+        notes.append(f"read as {written(now)} now, before {written(stored)}")
     else:
         raise SourceError(
             f"source {name!r} is known with another mapping: {written(stored)}; now it is "
@@ -177,20 +173,11 @@ def _as_known(
     return source, tuple(notes)
 
 
-_AS_BEFORE = (
-    ": what is no text is taken as its JSON, as it was then; remap=True reads it by today's rule"
-)
-
-
 def _place(kind: str, uri: str | None) -> str:
     return shown(uri or "nowhere in particular") + f" ({shown(kind)})"
 
 
-def _written(stored: dict[str, Any] | None) -> str:
-    return "an earlier version did not note how" if stored is None else written(stored)
-
-
-def _settings_of(source: ResumableSource, request: Request) -> dict[str, Any]:
+def _settings_of(source: Any, request: Request) -> dict[str, Any]:
     """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
     found = {
         "kind": source.kind,
@@ -226,7 +213,11 @@ def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
             "it anew, or give on_conflict='skip'"
         )
     refuse_shuffled(source)
-    return source if isinstance(source, ResumableSource) else in_pieces(source)
+    can = hasattr(source, "in_pieces") and callable(getattr(source, "settings", None))
+    if not can or source.in_pieces or getattr(source, "is_stdin", False):
+        return source
+    made: Source = changed(source, in_pieces=True)
+    return made
 
 
 def refuse_shuffled(source: Source) -> None:

@@ -18,8 +18,7 @@ from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import FileReader, Limits
-from duckplets.sources.mapping_checks import OnError, check_on_error
-from duckplets.sources.mapping_record import as_before, described, overriding, told
+from duckplets.sources.mapping import OnError, check_on_error, described, overriding, told
 
 _LOOKED_AT = 1_000  # rows by which texts are judged
 _MOST = 1_000
@@ -87,7 +86,7 @@ def preview(
     if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= _MOST:
         raise SourceError(f"n={n!r}: give a number of rows from 1 to {_MOST:,}")
     check_on_error(on_error)
-    read = overriding(as_before(adapted(source), {}), on_error)
+    read = overriding(adapted(source), on_error)
     rows: list[dict[str, Any]] = []
     with closing(FileReader.within(limits or Limits())) as reader:
         opened = read.open(reader)

@@ -9,14 +9,19 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
 from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.db import external_files
 from duckplets.db.database import Database
-from duckplets.sources.expressions import as_text, call, each, filled, statement
+from duckplets.db.queries import query
 
 _VIEW = "sections"
+# Everything that is whitespace to Python's str.isspace; RE2's \s knows ASCII only.
+_FILLED = (
+    r"[^\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
+    r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
+)
 
 
 def refresh(database: Database, without: Collection[int] = ()) -> None:
@@ -27,7 +32,7 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
         without: Keys of files that are left out.
     """
     files = [row for row in database.run("ingest/external_text/files") if row[0] not in without]
-    view: exp.Query = statement("ingest/external_text/inside")
+    view: exp.Query = _statement("ingest/external_text/inside")
     if files:
         view = view.where(exp.column("file_key").is_(exp.null()))
     for run in _runs(files):
@@ -68,7 +73,7 @@ def _outside(run: Sequence[tuple[Any, ...]]) -> exp.Select:
     paths = exp.Array(expressions=[_place(str(row[2])) for row in run])
     plain = exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false())
     cells = exp.Table(
-        this=call("read_parquet", paths, plain),
+        this=_call("read_parquet", paths, plain),
         alias=exp.TableAlias(this=exp.to_identifier("cells")),
     )
     values = {
@@ -77,7 +82,7 @@ def _outside(run: Sequence[tuple[Any, ...]]) -> exp.Select:
         "last_key": exp.Literal.number(run[-1][0]),
         "cell_text": _text(json.loads(run[0][-1])),
     }
-    select = statement("ingest/external_text/outside")
+    select = _statement("ingest/external_text/outside")
     for table in list(select.find_all(exp.Table)):
         if table.name == "cells":
             table.replace(cells)
@@ -91,8 +96,8 @@ def _place(path: str) -> exp.Expr:
     """Return the path of a file as the view has it."""
     if os.path.isabs(path):
         return exp.Literal.string(path)
-    folder = call("getvariable", exp.Literal.string("corpus_folder"))
-    before = call("coalesce", folder, exp.Literal.string(""))
+    folder = _call("getvariable", exp.Literal.string("corpus_folder"))
+    before = _call("coalesce", folder, exp.Literal.string(""))
     return exp.DPipe(this=before, expression=exp.Literal.string(path))
 
 
@@ -102,7 +107,31 @@ def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
     for heading, name, is_list in columns:
         cell: exp.Expr = exp.column(name, table="cells", quoted=True)
         if is_list:
-            texts = each(exp.column("x"), cell, filled(exp.column("x")))
-            cell = call("list_extract", texts, exp.column("item", table="stored"))
-        case = case.when(exp.Literal.string(heading), as_text(cell))
+            texts = _each(exp.column("x"), cell, _filled(exp.column("x")))
+            cell = _call("list_extract", texts, exp.column("item", table="stored"))
+        case = case.when(exp.Literal.string(heading), exp.cast(cell, "VARCHAR"))
     return case
+
+
+def _each(value: exp.Expr, values: exp.Expr, condition: exp.Expr | None = None) -> exp.Expr:
+    """Return ``[value FOR x IN values IF condition]``."""
+    loop = exp.Comprehension(this=value, expression=exp.to_identifier("x"), iterator=values)
+    if condition is not None:
+        loop.set("condition", condition)
+    return exp.Array(expressions=[loop])
+
+
+def _filled(value: exp.Expr) -> exp.Expr:
+    """Return whether a text has anything but whitespace."""
+    return _call("regexp_matches", value, exp.Literal.string(_FILLED))
+
+
+def _call(function: str, *arguments: exp.Expr) -> exp.Expr:
+    """Return a call of a function by this very name."""
+    # Anonymous, so that sqlglot prints the name as it is and leaves JSON pointers alone.
+    return exp.Anonymous(this=function, expressions=list(arguments))
+
+
+def _statement(name: str) -> exp.Select:
+    """Return the named statement, parsed."""
+    return parse_one(query(name), into=exp.Select, dialect=DuckDB)

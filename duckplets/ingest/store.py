@@ -35,7 +35,7 @@ from duckplets.ingest.records import IngestReport, commit_version, current_versi
 from duckplets.ingest.splits import assign_missing
 from duckplets.recipes.store import brought
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.mapping_record import described, told
+from duckplets.sources.mapping import described, told
 
 if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix

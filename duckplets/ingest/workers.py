@@ -85,7 +85,7 @@ def read_part(job: Job, given: ReadJob) -> Read | DuckpletsError:
         raise
     except DuckpletsError as refusal:
         return refusal
-    rows, part.origins = part.origins.row if part.origins else 0, None
+    rows = part.rows
     part.source = part.listed = None
     return Read(rows, found, part)
 

@@ -27,13 +27,11 @@ from duckplets.errors import DuckpletsError, SourceError, nearest, several
 from duckplets.records.data_set_gates import JUDGED, judged
 from duckplets.records.index_controls import IndexControls
 from duckplets.sources import paths
-from duckplets.sources.formats.arrow_file import ArrowSource
+from duckplets.sources.formats.columnar import ArrowSource, ParquetSource
 from duckplets.sources.formats.csv_file import CsvSource
 from duckplets.sources.formats.json_file import JsonSource
-from duckplets.sources.formats.parquet_file import ParquetSource
 from duckplets.sources.formats.text_file import TextLinesSource
-from duckplets.sources.mapping import TEXTS, Mapped
-from duckplets.sources.resumable import Resumable, Whole
+from duckplets.sources.mapping import TEXTS, Mapped, changed
 
 if TYPE_CHECKING:
     from duckplets.sources import Source
@@ -117,10 +115,11 @@ class DataSet:
         if self.hub is not None:
             from duckplets.sources.remote.hub import HubSource
 
-            on_hub = HubSource(self.hub, source_id=self.name, **self.mapping)
-            return Whole(on_hub) if self.streaming is False else on_hub
-        made = _FORMATS[self.format or ""](list(self.files), **self.written, **self.mapping)
-        return Resumable(made) if self.streaming else made
+            made: Source = HubSource(self.hub, source_id=self.name, **self.mapping)
+        else:
+            made = _FORMATS[self.format or ""](list(self.files), **self.written, **self.mapping)
+        wanted = made.in_pieces if self.streaming is None else self.streaming
+        return made if wanted == made.in_pieces else changed(made, in_pieces=wanted)
 
 
 def load_data_sets(

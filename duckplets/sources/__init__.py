@@ -16,17 +16,15 @@ if TYPE_CHECKING:
     from duckplets.sources.custom.indexed import IndexedSource
     from duckplets.sources.custom.protocol import CustomSource, PagedSource
     from duckplets.sources.dataset import DatasetSource
-    from duckplets.sources.formats.arrow_file import ArrowSource
+    from duckplets.sources.formats.columnar import ArrowSource, ParquetSource
     from duckplets.sources.formats.csv_file import CsvSource
     from duckplets.sources.formats.json_file import JsonSource
-    from duckplets.sources.formats.parquet_file import ParquetSource
     from duckplets.sources.formats.text_file import TextFileSource, TextLinesSource
     from duckplets.sources.memory import MemorySource
-    from duckplets.sources.resumable import Resumable
     from duckplets.sources.sql_query import SqlSource
 
 _HOMES = {
-    "ArrowSource": "formats.arrow_file",
+    "ArrowSource": "formats.columnar",
     "CsvSource": "formats.csv_file",
     "CustomSource": "custom.protocol",
     "DatasetSource": "dataset",
@@ -34,8 +32,7 @@ _HOMES = {
     "JsonSource": "formats.json_file",
     "MemorySource": "memory",
     "PagedSource": "custom.protocol",
-    "ParquetSource": "formats.parquet_file",
-    "Resumable": "resumable",
+    "ParquetSource": "formats.columnar",
     "SqlSource": "sql_query",
     "TextFileSource": "formats.text_file",
     "TextLinesSource": "formats.text_file",
@@ -53,8 +50,6 @@ __all__ = [
     "MemorySource",
     "PagedSource",
     "ParquetSource",
-    "Resumable",
-    "ResumableSource",
     "Rows",
     "Source",
     "SqlSource",
@@ -92,29 +87,23 @@ class Source(Protocol):
     def default_name(self) -> str:
         """Return the name it goes by when the user gives none."""
 
-    def open(self, reader: Database) -> Rows:
-        """Check what can be checked at once, and return the rows.
+    @property
+    def in_pieces(self) -> bool:
+        """Whether its rows hold a ``Mark`` here and there, and it can go on from any of them.
 
-        Raises:
-            SourceError: It cannot be read, or a column is not there.
+        What comes before a mark is stored with its cursor; an ingest that stops half-way goes on
+        there the next time, exactly once, and its records appear when it has come to its end. Such
+        a source has ``settings()``: plain JSON values that must agree for a cursor to mean the
+        same place.
         """
 
-
-@runtime_checkable
-class ResumableSource(Source, Protocol):
-    """A source whose rows hold a ``Mark`` here and there, and that can go on from any of them.
-
-    What comes before a mark is stored with its cursor; an ingest that stops half-way goes on
-    there the next time, exactly once, and its records appear when it has come to its end.
-    """
-
-    def settings(self) -> dict[str, Any]:
-        """Return, as plain JSON values, what must agree for a cursor to mean the same place."""
-
-    def open_at(self, reader: Database, cursor: Any) -> Rows:
-        """Open at a place.
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Check what can be checked at once, and return the rows.
 
         Args:
             reader: An instance to run statements in.
             cursor: Of a ``Mark``, or None for the beginning.
+
+        Raises:
+            SourceError: It cannot be read, or a column is not there.
         """

@@ -19,7 +19,7 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources import paths
 from duckplets.sources.custom.protocol import adapted
-from duckplets.sources.documents import listed
+from duckplets.sources.formats.text_file import listed
 from duckplets.sources.mapping import Mapped
 
 if TYPE_CHECKING:

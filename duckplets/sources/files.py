@@ -1,43 +1,29 @@
-"""Bring the files of a source to this machine, look at their columns, and read them in turn.
-
-    paths, globs ────→ files ──────────────────────────────────→ columns, all looked at first
-    s3://bucket/… ─listed→ objects ─one ahead, to the cache→ files ─→ columns, of each in turn
-
-The decision that matters: an object becomes a file on disk in one place, ``LocalFiles``, before
-anything is read of it. DuckDB's own way to S3 is an extension that cannot be installed offline,
-and lines, encodings, limits and pages are read here by code for files, some of it mapping them
-into memory. Read through a stream of ranges, each of these would need a second form, and whatever
-broke off would be read again from its beginning. In the cache, of ``DUCKPLETS_CACHE`` and
-``DUCKPLETS_CACHE_LIMIT``, a file is whole or goes on at its last byte; two are held at a time, and
-memory is that of reading files. A file's own ETag names it there, so nothing can be mixed.
-"""
+"""Read the files of a source in turn: their columns are looked at before the first row."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from duckplets.base.object_store import Store, StoredObject, address_of
 from duckplets.errors import PassingError, SourceError
+from duckplets.sources.arrivals import arrivals
 from duckplets.sources.limits import limits_of
-from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.paths import Paths, default_name, files, uri
-from duckplets.sources.remote.cache import arrivals, default_cache
-from duckplets.sources.row_batches import rows_of
-from duckplets.sources.row_provenance import Origins
-from duckplets.sources.rows import Begun, Rows
+from duckplets.sources.names import known_fields, require_texts, resolve
+from duckplets.sources.paths import Paths, default_name, files, unreadable, uri
+from duckplets.sources.row_batches import opened
+from duckplets.sources.rows import Block, Rows, Stoppable
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_Placed = tuple[Path | StoredObject, Path, list[str], list[int]]
-"""A file, where it lies on this machine, its columns, and the places of those that are named."""
+_Looked = tuple[Path | StoredObject, Path, list[str], list[str]]
+"""A file, where it lies on this machine, its columns, and those that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +32,9 @@ class Files(Mapped):
 
     path: Paths
     """File (also .gz and .zst), glob, or list of them; ``s3://bucket/key``, or a folder there."""
+    in_pieces: bool = field(default=False, kw_only=True)
+    """Whether records are stored in pieces as they come, so that an ingest that stops half-way
+    goes on at the row it stopped at, if the files are the same."""
 
     @property
     def uri(self) -> str | None:
@@ -62,27 +51,43 @@ class Files(Mapped):
             if isinstance(each, str) and "://" in each:
                 address_of(each, SourceError)
 
+    def settings(self) -> dict[str, Any]:
+        """Return how the files are read, with a digest of their paths, sizes and times of change.
+
+        In place of its time of change an object of a store has its ETag.
+
+        Raises:
+            SourceError: A file is not there.
+        """
+        written = [
+            each.name for each in fields(self) if each.name in ("encoding", "delimiter", "quote")
+        ]
+        how = {name: getattr(self, name) for name in written}
+        return self.read_settings() | how | {"files": digest_of(files(self.path))}
+
     def of_columns(
         self,
         reader: Database,
+        cursor: Any,
         names_of: Callable[[Path], list[str]],
-        read: Callable[[Path, list[str], list[int]], Iterable[pa.RecordBatch]],
+        read: Callable[[Path, list[str], list[str]], Iterable[Block]],
         total: Callable[[], int | None] = lambda: None,
     ) -> Rows:
         """Return the rows of files with columns.
 
         Args:
             reader: An instance to run statements in.
+            cursor: Of a ``Mark``, or None for the beginning.
             names_of: Looks at the columns of a file.
-            read: Yields the columns at some places of a file with names.
+            read: Yields rows of a file with names, of the columns that are used.
             total: After a look at all files, how many rows they have.
 
         Raises:
             SourceError: A file cannot be read, or a column is not there.
         """
-        limits = limits_of(reader)
+        limits, known = limits_of(reader), known_fields(self)
 
-        def looked_at(file: Path | StoredObject, path: Path) -> _Placed:
+        def looked_at(file: Path | StoredObject, path: Path) -> _Looked:
             with called(path, file):
                 names = names_of(path)
             if len(names) > limits.columns:
@@ -91,42 +96,55 @@ class Files(Mapped):
             return file, path, names, resolve(self, names, str(file))
 
         brought = LocalFiles(self.path)
-        placed: Iterable[_Placed] = (looked_at(*each) for each in brought)
+        looked: Iterable[_Looked] = (looked_at(*each) for each in brought)
         if not brought.is_remote:  # all of them, before the first is read
-            placed = list(placed)
-        pieces = (
-            (file, telling(self, names, named(file, path, read(path, names, places))))
-            for file, path, names, places in placed
-        )
-        return self.rows(reader, pieces, brought, None if brought.is_remote else total())
+            looked = list(looked)
+
+        def blocks() -> Iterator[Block]:
+            for file, path, names, used in looked:
+                others = [name for name in names if name.lower() not in known] if known else []
+                with called(path, file):
+                    for block in read(path, names, used):
+                        yield block._replace(file=str(file), columns=names, left_out=others)
+
+        count = None if brought.is_remote else total()
+        return self.rows(reader, cursor, blocks(), brought, count)
 
     def rows(
         self,
         reader: Database,
-        files: Iterable[tuple[Path | StoredObject, Iterable[pa.RecordBatch]]],
+        cursor: Any,
+        blocks: Iterator[Block],
         brought: LocalFiles,
         total: int | None = None,
-        line: int | None = None,
     ) -> Rows:
-        """Return the rows of the files, each with its pieces of input.
+        """Return the rows of blocks, which can be stopped while a file is being brought."""
+        where = self.uri or ""
+        rows = opened(reader, self, blocks, where, cursor=cursor, total=total, marks=self.in_pieces)
+        return Stoppable.of(rows, brought.stop)
 
-        Args:
-            reader: An instance to run statements in.
-            files: Opened when they are asked for.
-            brought: What brings them.
-            total: How many rows they have.
-            line: That the first row of a file is, where each row is a line.
-        """
-        origins = Origins()
-        pieces = (p for file, parts in files for p in origins.reading(str(file), parts, line))
-        rows = rows_of(reader, self, pieces, self.uri or "", origins)
-        return brought.opened(Rows(rows, self.defaults(), total))
+
+def digest_of(each: Iterable[Path | StoredObject]) -> str:
+    """Return a digest of where files lie, of their sizes and times of change or ETags."""
+    described = sorted(map(_identity, each))
+    return hashlib.blake2b(repr(described).encode(), digest_size=16).hexdigest()
+
+
+def _identity(file: Path | StoredObject) -> tuple[str, tuple[int, int | str]]:
+    if isinstance(file, StoredObject):
+        return str(file), (file.size, file.checksum)
+    try:
+        found = file.stat()
+    except OSError as error:
+        raise unreadable(file, error) from error
+    return str(file.absolute()), (found.st_size, found.st_mtime_ns)
 
 
 class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
     """The files that paths and addresses name, each with where it lies on this machine.
 
-    Objects are brought to the cache one ahead of reading. One stays until the next is asked for.
+    Objects are brought to a folder of the moment, one ahead of reading. One stays until the next
+    is asked for.
 
     Attributes:
         is_remote: Whether they are objects of stores.
@@ -138,7 +156,7 @@ class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
     def __init__(self, paths: Paths) -> None:
         found = files(paths)
         objects = [each for each in found if isinstance(each, StoredObject)]
-        self.is_remote = bool(objects)
+        self.is_remote, self.stop = bool(objects), None
         if not objects:
             here = [each for each in found if isinstance(each, Path)]
             self._files: Iterator[tuple[Path | StoredObject, Path]] = zip(here, here, strict=True)
@@ -146,24 +164,15 @@ class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
         if len(objects) < len(found) or len({each.bucket for each in objects}) > 1:
             raise SourceError(f"{uri(paths)}: give files of one bucket, or of this machine alone")
         store = Store(objects[0].bucket, SourceError, PassingError)
-        self._store = store
-        arriving = arrivals(
-            default_cache(), f"s3://{store.bucket}", objects, store.fetch, store.stop
-        )
-        self._files = ((each, held.path) for each, held in arriving)
+        self.stop = store.stop.set
+        self._files = arrivals(objects, store.fetch, store.stop)
 
     def __next__(self) -> tuple[Path | StoredObject, Path]:
         return next(self._files)
 
-    def opened(self, rows: Rows) -> Rows:
-        """Return rows of these files so that whoever needs no more can stop what is arriving."""
-        if not self.is_remote:
-            return rows
-        return replace(rows, batches=Begun(rows.batches, self._store.stop.set))
-
 
 @contextmanager
-def called(path: Path, file: Path | StoredObject) -> Iterator[None]:
+def called(path: Path, file: Path | StoredObject | str) -> Iterator[None]:
     """Let errors about what was brought to a path name the file."""
     try:
         yield
@@ -171,11 +180,3 @@ def called(path: Path, file: Path | StoredObject) -> Iterator[None]:
         if path is file:
             raise
         raise type(error)(str(error).replace(str(path), str(file))) from error
-
-
-def named(
-    file: Path | StoredObject, path: Path, pieces: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Yield pieces of a file that lies at a path; errors name the file."""
-    with called(path, file):
-        yield from pieces

@@ -1,20 +1,14 @@
-"""Bound what reading takes: sizes of memory, rows and fields, numbers of columns and of levels."""
+"""Bound what reading takes: sizes of memory, rows and fields, number of columns."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources.row_provenance import BROKEN, raw
 
 if TYPE_CHECKING:
     from duckplets.sources.partitions import PartOf
@@ -22,7 +16,6 @@ if TYPE_CHECKING:
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
 _MOST = 2**31 - 1  # Arrow's offsets into texts, and csv's limit of a field
-_COUNTS = {"columns": 2, "depth": 3}  # with their least values: a record is an object in a line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +33,13 @@ class Limits:
     """One value of a row: a text, or a list of texts."""
     columns: int = 10_000
     """Columns of a file, or different keys of the objects of a JSON file."""
-    depth: int = 500
-    """Levels of lists and objects within each other, in JSON."""
 
     def __post_init__(self) -> None:
         for name in ("memory", "row", "field"):
             size_of(name, getattr(self, name))
-        for name, least in _COUNTS.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise SourceError(f"{name}={value!r}: give a whole number of at least {least}")
+        most = self.columns
+        if isinstance(most, bool) or not isinstance(most, int) or most < 2:
+            raise SourceError(f"columns={most!r}: give a whole number of at least 2")
 
     def size(self, name: str) -> int:
         """Return the limit of a name in bytes; rows and fields are never 2 GB."""
@@ -117,51 +107,3 @@ def limits_of(reader: Database) -> Limits:
 def part_of(reader: Database) -> PartOf | None:
     """Return what a reader reads of a larger input; None for the whole of it."""
     return reader.part if isinstance(reader, FileReader) else None
-
-
-# -- levels of JSON -------------------------------------------------------------------------------
-
-_NOT_OPENING = bytes(set(range(256)) - set(b"[{"))
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-_PARTS = re.compile(rb'[^"]{1,65536}|"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # strings, and between
-
-
-def shallow(pieces: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield pieces of JSON lines; those nested too deep have a fault."""
-    for piece in pieces:
-        lines = piece.column("line")
-        lengths = pc.binary_length(lines).to_numpy(zero_copy_only=False)
-        # What opens is counted, which takes a nanosecond a byte, in lines that can be so deep.
-        long = np.flatnonzero(lengths > most).tolist()
-        deep = {i for i in long if _is_deeper(lines[i], most)}
-        if deep:
-            found = pa.array([i in deep for i in range(len(lines))])
-            reason = pa.scalar(f"nested deeper than {most} levels")
-            none = pa.scalar(None, pa.string())
-            told = [
-                raw(lines[i].as_buffer().to_pybytes()) if i in deep else None
-                for i in range(len(lines))
-            ]
-            piece = pa.record_batch([pc.if_else(found, none, lines)], ["line"])
-            piece = piece.append_column("fault", pc.if_else(found, reason, none))
-            piece = piece.append_column(BROKEN, pa.array(told, pa.string()))
-        yield piece
-
-
-def _is_deeper(line: Any, most: int) -> bool:
-    """Return whether a line of JSON is nested deeper than ``most`` levels."""
-    data = line.as_buffer().to_pybytes()
-    if len(data.translate(None, _NOT_OPENING)) <= most:
-        return False
-    depth = 0
-    for part in _PARTS.finditer(data):
-        if part[0].startswith(b'"'):
-            continue
-        steps = np.frombuffer(part[0].translate(_STEPS, _NOT_BRACKETS), np.int8)
-        if len(steps):
-            heights = depth + np.cumsum(steps, dtype=np.int32)
-            depth = int(heights[-1])
-            if heights.max() > most:
-                return True
-    return False

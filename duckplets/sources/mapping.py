@@ -1,33 +1,31 @@
-"""Define the mapping that sources with columns share: arguments that say what becomes of each."""
+"""Define the mapping that sources with columns share: arguments that say what becomes of each.
+
+The dataclass ``Mapped`` is the one place where they are spelled: sources inherit it, lists of the
+Hub, data-set files and commands read its fields, and what is stored is what ``described`` gives.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from copy import copy
+import copy
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
+from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError
-from duckplets.sources.converters.registry import Converter, converter_of
-from duckplets.sources.mapping_checks import (
-    LabelNames,
-    OnBadDate,
-    OnError,
-    check_dates,
-    check_labels,
-    check_name,
-    check_names,
-    check_on_error,
-    check_trust,
-    label_rules,
-    null_words,
-)
+from duckplets.sources.converters.registry import converter_of
+from duckplets.sources.converters.turns import Converter
 
 Columns = str | Sequence[str] | None
 TextOf = Literal["json"] | None
 Turns = Literal["last", "each"]
-EARLIER = "earlier"
-"""The reading of versions before there was a rule: in place of a text anything is one."""
+OnError = Literal["raise", "skip", "quarantine"]
+OnBadDate = Literal["null", "fail"]
+
+LabelNames = Mapping[str | bool | float, bool | float] | str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +108,8 @@ class Mapped:
     (``"raise"``, the default where there is a converter), a count in the report with the first
     such rows (``"skip"``, the default else), or that and a row of the table ``quarantine``."""
 
+    are_own_keys: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         check_on_error(self.on_error)
         check_dates(self.date_format, self.on_bad_date)
@@ -118,7 +118,7 @@ class Mapped:
             check_names(part, getattr(self, part))
         for part in ("sections", "id", "label", *_NAMED):
             check_name(part, getattr(self, part))
-        if self.text_of not in (None, "json", EARLIER):
+        if self.text_of not in (None, "json"):
             raise SourceError(f"text_of={self.text_of!r}: give 'json', or leave it out")
         check_trust(self.trust)
         self._check_converter()
@@ -145,7 +145,7 @@ class Mapped:
         if not isinstance(self.converter, str):
             raise SourceError(f"converter={self.converter!r}: give the name of a converter")
         converter = converter_of(self.converter)
-        if self.turns == "each" and (converter.ready or converter.rejected):
+        if self.turns == "each" and converter.makes_one:
             raise SourceError(
                 f"turns='each': converter {self.converter!r} makes one pair of a row; leave it out"
             )
@@ -174,12 +174,16 @@ class Mapped:
     def needs_whole_rows(self) -> bool:
         """Return whether all columns are to be read, also those that play no part."""
         converter = self.conversion()
-        by_function = converter is not None and converter.function is not None
+        by_function = converter is not None and converter.is_own
         return by_function or self.handling() == "quarantine"
 
     def handling(self) -> OnError:
         """Return what becomes of rows that cannot be used."""
         return self.on_error or ("skip" if self.converter is None else "raise")
+
+    def null_words(self) -> tuple[str, ...]:
+        """Return the words for no value, without spaces around them."""
+        return null_words(self.null_values)
 
     def described(self) -> dict[str, Any]:
         """Return how rows are read as plain JSON values, without what is not set.
@@ -209,10 +213,6 @@ class Mapped:
         """Return every column that the mapping names, once, as the user spelled it."""
         return tuple(dict.fromkeys(name for part in PARTS for name in self.part(part)))
 
-    def parts(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return the columns of every part, as a statement is compiled from them."""
-        return tuple((part, self.part(part)) for part in PARTS)
-
     def defaults(self) -> str:
         """Return which default recipes suit these rows."""
         if self.converter is not None:
@@ -221,18 +221,15 @@ class Mapped:
             return "ready"
         return "roles" if self.part("anchor") or self.part("sections") else "text"
 
-    def as_before(self, described: dict[str, Any] | None) -> Self:
-        """Return one that takes as text what one did that was described so.
-
-        Args:
-            described: None for one of a version before there was a rule: anything was a text.
-        """
-        before = EARLIER if described is None else described.get("text_of")
-        if before != EARLIER or self.text_of is not None or self.converter is not None:
-            return self
-        made = copy(self)
-        object.__setattr__(made, "text_of", EARLIER)
+    def changed(self, **values: Any) -> Self:
+        """Return a copy with other values."""
+        made: Self = changed(self, **values)
         return made
+
+    def read_settings(self) -> dict[str, Any]:
+        """Return what must agree for an ingest to go on in the middle, as plain JSON values."""
+        how = {"on_error": self.handling(), "on_bad_date": self.on_bad_date, "trust": self.trust}
+        return self.described() | how
 
 
 ROLES = ("anchor", "positive", "context", "text", "negative")
@@ -240,16 +237,222 @@ TEXTS = (*ROLES, "sections")
 _FEATURES = ("id", "date", "group", "taxonomy", "meta", "trust", "prefix")
 PARTS = (*TEXTS, *_FEATURES, "created_at", "updated_at", "label")
 _NAMED = ("date", "created_at", "updated_at", "group", "prefix")  # by one column
-GIVEN = "given"
-"""Part of records with keys of their own: which of their parts must not be blank, in one text."""
-
-MARK = "not text"
-"""The first key of the object in place of a value that JSON does not know; its value is one of
-``MARKED``."""
-MARKED = ("date", "UUID", "object")
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+# -- checks ----------------------------------------------------------------------------------------
+
+_FORM = re.compile(r"(?:[^%]|%-?[aAbBdfHIjmMpSyY%])*(?:%[zZ])?")
+
+
+def check_trust(trust: float | str | None) -> None:
+    """Refuse a trust that is neither a column nor a number from 0 to 1.
+
+    Raises:
+        SourceError: It is neither.
+    """
+    if trust is None or (isinstance(trust, str) and "\0" not in trust):
+        return
+    if not isinstance(trust, (int, float)) or not (math.isfinite(trust) and 0 <= trust <= 1):
+        raise SourceError(f"trust={trust!r}: give a number from 0 to 1, or a column's name")
+
+
+def check_on_error(on_error: object) -> None:
+    """Refuse what says nothing about rows that cannot be used.
+
+    Raises:
+        SourceError: It is neither None nor one of the choices.
+    """
+    if on_error is not None and on_error not in get_args(OnError):
+        raise SourceError(f"on_error={on_error!r}: give one of {', '.join(get_args(OnError))}")
+
+
+def check_labels(label: object, labels: LabelNames) -> None:
+    """Refuse meanings of labels that name nothing.
+
+    Raises:
+        SourceError: There is no label, or they are no names with numbers.
+    """
+    if labels is None:
+        return
+    if label is None:
+        raise SourceError("labels= says what the values of a column mean: name it with label=")
+    label_rules(labels)
+
+
+def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
+    """Return what values of labels mean: trimmed, in lower case, with their numbers.
+
+    Raises:
+        SourceError: They are no names with numbers, or none.
+    """
+    given = dict(_named_labels(labels)) if isinstance(labels, str) else labels
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping) or not given:
+        raise SourceError(f"labels={labels!r}: give what each value means, as in {_LABELS}")
+    found: dict[str, float] = {}
+    for name, value in given.items():
+        is_name = isinstance(name, (str, bool, int, float)) and str(name).strip()
+        if not is_name or not isinstance(value, (bool, int, float)) or not math.isfinite(value):
+            raise SourceError(
+                f"labels: {name!r} means {value!r}; give a number, or True and False, as in "
+                f"{_LABELS}"
+            )
+        folded = str(name).strip().lower()
+        if "\0" in folded or found.setdefault(folded, float(value)) != float(value):
+            raise SourceError(f"labels: {name!r} is named twice, with different meanings")
+    return tuple(sorted(found.items()))
+
+
+_LABELS = "labels={'duplicate': 1, 'other': 0} or labels='duplicate:1,other:0'"
+
+
+def _named_labels(text: str) -> Iterator[tuple[str, float]]:
+    for part in text.split(","):
+        name, _, value = part.rpartition(":")
+        try:
+            yield name, float(value)
+        except ValueError as error:
+            raise SourceError(
+                f"labels={text!r}: {part!r} is no name and number; {_LABELS}"
+            ) from error
+
+
+def check_dates(date_format: object, on_bad_date: object) -> None:
+    """Refuse forms of dates that cannot be read by.
+
+    Raises:
+        SourceError: One is no form, or there is no such choice.
+    """
+    if on_bad_date not in get_args(OnBadDate):
+        choices = ", ".join(get_args(OnBadDate))
+        raise SourceError(f"on_bad_date={on_bad_date!r}: give one of {choices}")
+    given = date_format if isinstance(date_format, (list, tuple)) else (date_format,)
+    for form in given if date_format is not None else ():
+        if not isinstance(form, str) or "%" not in form or not _FORM.fullmatch(form):
+            raise SourceError(
+                f"date_format={form!r}: give a form of dates such as '%d.%m.%Y', made of %a %A %b "
+                f"%B %d %f %H %I %j %m %M %p %S %y %Y, and at its end perhaps %z"
+            )
+
+
+def null_words(null_values: object) -> tuple[str, ...]:
+    """Return the words that stand for no value, in order and without spaces around them.
+
+    Raises:
+        SourceError: They are neither a word nor several.
+    """
+    given = (null_values,) if isinstance(null_values, str) else null_values
+    if not isinstance(given, (list, tuple)):
+        raise SourceError(f"null_values={null_values!r}: give words, as in ('N/A', 'NULL')")
+    for word in given:
+        if not isinstance(word, str) or not word.strip() or "\0" in word:
+            raise SourceError(
+                f"null_values: {word!r} is no word; give some, as in ('N/A', 'NULL'); what is "
+                f"blank is no value anyway"
+            )
+    return tuple(sorted({word.strip(" ") for word in given}))
+
+
+def check_name(part: str, name: object) -> None:
+    """Refuse what cannot name a column.
+
+    Raises:
+        SourceError: It is neither None nor such a name.
+    """
+    if name is not None and not _is_name(name):
+        raise SourceError(f"{part}={name!r}: give the name of a column")
+
+
+def check_names(part: str, names: object) -> None:
+    """Refuse what names neither a column nor several.
+
+    Raises:
+        SourceError: It is neither None, nor a name, nor a list of at least one.
+    """
+    if isinstance(names, (list, tuple)):
+        if not names:
+            raise SourceError(f"{part}=[]: name at least one column, or leave it out")
+        for name in names:
+            if not _is_name(name):
+                raise SourceError(f"{part}={names!r}: {name!r} is not the name of a column")
+    elif names is not None and not _is_name(names):
+        raise SourceError(f"{part}={names!r}: give a column, or a list of columns")
+
+
+def _is_name(name: object) -> bool:
+    """Whether it can name a column: a NUL would end the statement it is written into."""
+    return isinstance(name, str) and bool(name) and "\0" not in name
+
+
+# -- how a source is read --------------------------------------------------------------------------
+
+Described = dict[str, Any]
+
+
+def described(source: Any) -> Described | None:
+    """Return how a source's rows are read, as plain JSON values; None where it does not say."""
+    own = getattr(source, "described", None)
+    found = own() if callable(own) else None
+    return dict(found) if isinstance(found, Mapping) else None
+
+
+def overriding(source: Any, on_error: OnError | None) -> Any:
+    """Return a source with another rule for rows that cannot be used; None leaves its own."""
+    return source if on_error is None else changed(source, on_error=on_error)
+
+
+def changed(source: Any, **values: Any) -> Any:
+    """Return a copy of a source with other values, where it has them; its checks are passed."""
+    made = copy.copy(source)
+    for name, value in values.items():
+        if hasattr(source, name):
+            object.__setattr__(made, name, value)
+    return made
+
+
+def written(reading: Described | None) -> str:
+    """Return a reading as it is shown beside another."""
+    if not reading:
+        return "nothing mapped"
+    pairs = (f"{n}: {json.dumps(_bare(v), ensure_ascii=False)}" for n, v in reading.items())
+    return shown(", ".join(pairs), 600)
+
+
+def _bare(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and len(value) == 1 else value
+
+
+def told(reading: Described) -> str:
+    """Return in words what the texts of records are."""
+    if "titles" in reading:
+        return ""  # the source itself says which anchors it found
+    if "converter" in reading:
+        pair = "a prompt is the anchor, its reply the context"
+        if reading.get("turns") == "each":
+            pair = "each reply is the context of a record, what the user said before it its anchor"
+        return f"converter {reading['converter']}: {pair}"
+    parts = [f"{part}: {_columns(part, reading[part])}" for part in ROLES if part in reading]
+    if not parts:
+        parts = ["records name their parts themselves: anchor, positive, context or text"]
+    elif "anchor" not in reading:
+        parts.append("no anchors: a sample's anchor and positive are of these texts")
+    if "label" in reading:
+        parts.append(f"label: {_columns('label', reading['label'])}")
+    return "; ".join(parts)
+
+
+def _columns(part: str, given: Any) -> str:
+    names = [shown(name, 80) for name in (given if isinstance(given, list) else [given])]
+    if len(names) == 1:
+        return f"column {names[0]}"
+    if part == "context":
+        but = " but those with a ? behind" if any(name[-1] == "?" for name in names) else ""
+        return f"columns {', '.join(names)}, all of them{but}"
+    return f"the first of columns {', '.join(names)} that has text"

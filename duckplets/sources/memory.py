@@ -10,33 +10,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from duckplets.errors import SourceError
-from duckplets.sources.columns import portions
-from duckplets.sources.formats.json_records import JsonEncoder
-from duckplets.sources.formats.lines import json_rows, line_batch
-from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.row_batches import pick, rows_of
-from duckplets.sources.rows import Rows
+from duckplets.sources.names import known_fields, require_texts, resolve
+from duckplets.sources.row_batches import opened
+from duckplets.sources.rows import Block, Rows
+from duckplets.sources.typed import blocks_of, names_of
+from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_SLICE = 1_024
+_ROWS = 1_024
 _WHERE = "records"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemorySource(Mapped):
-    """Dictionaries, or Arrow data.
-
-    Dictionaries go through JSON, so keys may differ, and numbers and texts may share a key.
-    """
+    """Dictionaries, or Arrow data; keys may differ, and numbers and texts may share a key."""
 
     records: Any
     """Iterable of dictionaries, or an Arrow Table, RecordBatch or RecordBatchReader."""
 
     kind: ClassVar[str] = "memory"
+    in_pieces: ClassVar[bool] = False
 
     @property
     def uri(self) -> str | None:
@@ -47,43 +43,50 @@ class MemorySource(Mapped):
         """Return ``memory``."""
         return "memory"
 
-    def open(self, reader: Database) -> Rows:
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns, then read the records; an iterator is used up."""
         records = self.records
         if isinstance(records, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
-            return self._open_arrow(reader, records)
+            total = None if isinstance(records, pa.RecordBatchReader) else records.num_rows
+            blocks = table_blocks(self, records, _WHERE)
+            return opened(reader, self, blocks, _WHERE, total=total, marks=False)
         if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
             raise SourceError(
                 f"{type(records).__name__} records: give a list of dictionaries, one per record, "
                 f"or an Arrow table"
             )
         total = len(records) if isinstance(records, (list, tuple)) else None
-        lines = JsonEncoder(self)
-        return json_rows(reader, self, _pieces(iter(records), lines), _WHERE, total)
-
-    def _open_arrow(self, reader: Database, records: Any) -> Rows:
-        names = records.schema.names
-        require_texts(self, names, _WHERE, type(self).__name__)
-        places = resolve(self, names, _WHERE)
-        batches = [records] if isinstance(records, pa.RecordBatch) else records
-        if isinstance(records, pa.Table):
-            batches = records.to_batches()
-        pieces = telling(self, names, _picked(batches, places, limits_of(reader)))
-        total = None if isinstance(records, pa.RecordBatchReader) else records.num_rows
-        return Rows(rows_of(reader, self, pieces, _WHERE), self.defaults(), total)
+        blocks = _blocks(iter(records))
+        return opened(reader, self, blocks, _WHERE, total=total, marks=False)
 
 
-def _picked(
-    batches: Iterable[pa.RecordBatch], places: list[int], limits: Limits
-) -> Iterator[pa.RecordBatch]:
-    row = 0
-    for batch in batches:
-        for part in portions(batch.select(places), _WHERE, limits, row):
-            yield pick(part, range(len(places)))
-        row += batch.num_rows
+def table_blocks(mapping: Mapped, records: Any, where: str) -> Iterator[Block]:
+    """Return the rows of Arrow data, after a look at its columns."""
+    names = names_of(records.schema, where)
+    require_texts(mapping, names, where, type(mapping).__name__)
+    used, known = resolve(mapping, names, where), known_fields(mapping)
+    others = [name for name in names if name.lower() not in known] if known else []
+    blocks = blocks_of(batches_of(records), where, columns=used)
+    return (block._replace(columns=names, left_out=others) for block in blocks)
 
 
-def _pieces(records: Iterator[Any], lines: JsonEncoder) -> Iterator[pa.RecordBatch]:
-    while part := list(islice(records, _SLICE)):
-        made = [lines.line(record) for record in part]
-        yield line_batch(pa.array(made, pa.binary()).view(pa.string()))
+def batches_of(records: Any) -> Iterable[pa.RecordBatch]:
+    """Return the batches of Arrow data."""
+    if isinstance(records, pa.RecordBatch):
+        return [records]
+    found: Iterable[pa.RecordBatch] = records
+    return records.to_batches() if isinstance(records, pa.Table) else found
+
+
+def row_of(record: Any) -> dict[str, Any] | Fault:
+    """Return a record as a row."""
+    if isinstance(record, dict):
+        return record
+    if isinstance(record, Mapping):
+        return dict(record)
+    return Fault("not an object")
+
+
+def _blocks(records: Iterator[Any]) -> Iterator[Block]:
+    while some := list(islice(records, _ROWS)):
+        yield Block(list(map(row_of, some)))

@@ -18,12 +18,10 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.object_store import StoredObject
-from duckplets.sources.documents import Listed, listed
-from duckplets.sources.field_paths import Paths
 from duckplets.sources.files import Files
-from duckplets.sources.formats.text_file import TextFileSource
+from duckplets.sources.formats.text_file import Listed, TextFileSource, listed
+from duckplets.sources.names import Names
 from duckplets.sources.paths import AT_ONCE, files, together
-from duckplets.sources.row_provenance import Origins
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
@@ -43,8 +41,8 @@ class PartOf:
         groups: Which row groups of the one Parquet file are read; None for all.
         listed: Which texts of a folder are read; None for all.
         keys: What the first lines of JSON said of all; None while that is not known.
-        paths: Which paths into nested columns were met.
-        origins: Where the rows stand; afterwards how many there were.
+        names: Which names of the mapping were met.
+        rows: The number of the last row, when it has been read.
         counts: What was found in texts of a folder.
     """
 
@@ -54,8 +52,8 @@ class PartOf:
     groups: range | None = None
     listed: Listed | None = None
     keys: Any = None
-    paths: Paths | None = None
-    origins: Origins | None = None
+    names: Names | None = None
+    rows: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     def named(self, mapping: Any) -> Any:
@@ -123,10 +121,8 @@ class Cut:
 
 def file_source(source: Any) -> Any:
     """Return what reads files within a source; None where only this process can read it."""
-    while not isinstance(source, Files | TextFileSource):
-        source = getattr(source, "source", None)
-        if source is None:
-            return None
+    if not isinstance(source, Files | TextFileSource):
+        return None
     return None if str(getattr(source, "path", "")) == "-" else source
 
 
@@ -154,7 +150,7 @@ def cuts_of(source: Any, *, numbered: bool) -> list[Cut]:
 
 
 def _of_parquet(some: Sequence[Path], size: int, *, numbered: bool) -> Iterator[Cut]:
-    from duckplets.sources.formats.parquet_file import opened
+    from duckplets.sources.formats.columnar import opened
 
     if size <= AT_ONCE and not numbered:
         yield Cut(tuple(some), size)

@@ -1,8 +1,14 @@
-"""From paths, addresses and globs, of compressed files too, to files and streams of their bytes."""
+"""From paths, addresses and globs, of compressed files too, to files of this machine and streams.
+
+paths, globs ────→ files ────────────────────────────────────────────→ path, stream, text
+s3://bucket/… ─listed→ objects ─one ahead, to a folder of the moment→ files ─→ likewise
+"""
 
 from __future__ import annotations
 
+import codecs
 import glob
+import io
 import os
 import re
 import stat
@@ -10,14 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, TextIO, TypeVar, cast
 
 import pyarrow as pa
 
 from duckplets.base.object_store import Store, StoredObject, address_of, is_address
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, PassingError, SourceError
-from duckplets.sources.formats.decode import Transcoded, codec_of
 from duckplets.sources.rows import MAX_BYTES
 
 Given = str | os.PathLike[str] | StoredObject
@@ -31,7 +36,6 @@ _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, 
 _CUT = "Truncated compressed stream"
 _MOST_FILES = 1_024  # that are read at once
 AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
-_STEP = 1 << 16  # bytes of a file that may be cut short
 
 _WILD = re.compile(r"(\*\*/|\*\*|\*|\?|\[[^\]/\\]+\])")
 _HIDDEN = re.compile(r"/[._]")
@@ -147,12 +151,8 @@ def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
         yield found, sum(map(sizes.__getitem__, found))
 
 
-def open_bytes(path: Path, encoding: str | None = None) -> BinaryIO:
-    """Open a file, decompressing it where its suffix says so; its text comes in UTF-8.
-
-    Args:
-        path: The file.
-        encoding: That it is in, where that is not UTF-8.
+def open_bytes(path: Path) -> BinaryIO:
+    """Open a file, decompressing it where its suffix says so.
 
     Raises:
         SourceError: It cannot be opened.
@@ -160,68 +160,51 @@ def open_bytes(path: Path, encoding: str | None = None) -> BinaryIO:
     try:
         compression = COMPRESSED.get(path.suffix.lower())
         if compression is None:
-            opened: BinaryIO = path.open("rb")
-        else:
-            opened = cast("BinaryIO", pa.input_stream(str(path), compression=compression))
-        if encoding is None or codec_of(encoding) is None:
-            return opened
-        return cast("BinaryIO", Transcoded(opened, encoding))
+            return path.open("rb")
+        return cast("BinaryIO", pa.input_stream(str(path), compression=compression))
     except OSError as error:
         raise unreadable(path, error) from error
 
 
-class UpToTheCut:
-    """A compressed file that may have been cut short, with what it has before the cut.
+def open_text(path: Path, encoding: str | None = None, newline: str = "") -> TextIO:
+    """Open a file of text, decompressed; what is no text in it are lone surrogates."""
+    return as_text(open_bytes(path), encoding, newline)
 
-    What follows its last line says so there, and makes that line one that cannot be read.
 
-    Args:
-        path: The file.
-        encoding: As for ``open_bytes``.
+def as_text(stream: BinaryIO, encoding: str | None, newline: str = "") -> TextIO:
+    """Return the text of a stream; a byte order mark is none of it."""
+    found = codec_of(encoding)
+    name, errors = ("utf-8-sig", "surrogateescape") if found is None else (found.name, "lost")
+    return io.TextIOWrapper(stream, name, errors, newline)
+
+
+def _lost(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\ud800", error.end  # no text in any encoding: the check of all text finds the row
+
+
+codecs.register_error("lost", _lost)
+
+
+def codec_of(encoding: object) -> codecs.CodecInfo | None:
+    """Return the codec of an encoding; None for UTF-8.
+
+    Raises:
+        SourceError: Python knows no text encoding of that name.
     """
-
-    def __init__(self, path: Path, encoding: str | None) -> None:
-        self._path, self._encoding = path, encoding
-        self._stream: BinaryIO | None = open_bytes(path, encoding)
-        self._count = 0  # bytes that were read
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes, none after the last."""
-        found = []
-        while self._stream is not None and size > 0:
-            try:
-                found.append(self._stream.read(min(size, _STEP)))
-            except OSError as error:
-                if _CUT not in str(error):
-                    raise
-                self._stream.close()
-                self._stream = None
-                found.append(self._last_bytes() + b" (the file was cut short)\n")
-                break
-            self._count += len(found[-1])
-            size -= len(found[-1])
-            if not found[-1]:
-                break
-        return b"".join(found)
-
-    def _last_bytes(self) -> bytes:
-        """Return what a read that failed had got: the stream goes back to no place."""
-        last = bytearray()
-        with open_bytes(self._path, self._encoding) as stream:
-            for _ in range(self._count // _STEP):
-                stream.read(_STEP)
-            stream.read(self._count % _STEP)
-            try:
-                while byte := stream.read(1):
-                    last += byte
-            except OSError:
-                return bytes(last)
-        return bytes(last)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._stream is not None:
-            self._stream.close()
+    if encoding is None:
+        return None
+    try:
+        found = codecs.lookup(encoding) if isinstance(encoding, str) else None
+    except (LookupError, ValueError):
+        found = None
+    if found is None or not found._is_text_encoding:
+        raise SourceError(
+            f"encoding={shown(repr(encoding))}: no text encoding that Python knows; give one such "
+            f"as 'latin-1', 'cp1252', 'utf-16' or 'shift_jis'"
+        )
+    return None if found.name in ("utf-8", "utf-8-sig") else found
 
 
 def _size_of(file: Path | StoredObject) -> int:

@@ -1,11 +1,8 @@
 """Read a source on, from its last mark, where reading it failed by something that may pass.
 
-    open at the mark → pass over the rows that were given before, compared with them → go on
-
-What may pass is a network, a server, a disk that does not answer. A mistake in a mapping, a row
-that cannot be used, a file that is not there or not what it was are raised at once. Rows are
-passed over by their numbers, and a digest of what was given since the mark tells whether they are
-the same: a source that gives others the second time would lose rows or repeat them.
+What may pass is a network, a server, a disk that does not answer: then it is waited, and the source
+opened at the mark; rows that were given since are passed over by their numbers. A mistake in a
+mapping, a row that cannot be used, a file that is not there or not what it was are raised at once.
 """
 
 from __future__ import annotations
@@ -29,7 +26,6 @@ from duckplets.sources.rows import Mark, Rows
 log = logging.getLogger("duckplets")
 
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds; each is twice the one before
-_BITS = (1 << 64) - 1
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 # Errors of the system that say "not now": of a network, or of a disk on one.
@@ -83,7 +79,6 @@ class Rereading:
         self._retries, self._is_local = retries, is_local
         self._stopped = threading.Event()
         self._last = 0  # the last row that was given
-        self._given = 0  # a digest of the rows since the mark
         self._tried = 0  # how often it was read again since that row
 
     def items(self) -> Generator[Rows | pa.RecordBatch | Mark, None, None]:
@@ -135,37 +130,16 @@ class Rereading:
 
     def _fresh(self, items: Iterator[pa.RecordBatch | Mark]) -> Iterator[pa.RecordBatch | Mark]:
         """Yield what was not given before."""
-        last, seen, again = self._last, 0, 0  # ``again``: a digest of the rows passed over
-        is_behind = last > 0 and self._tried > 0
+        last = self._last if self._tried else 0
         for item in items:
             if isinstance(item, Mark):
-                if is_behind and seen < last:
-                    continue
-                is_behind = is_behind and self._compare(again)
-                self._cursor, self._given = item.cursor, 0
+                self._cursor = item.cursor
                 yield item
             elif item.num_rows:
-                if is_behind:
-                    passed = int(np.searchsorted(item["row"].to_numpy(), last, side="right"))
-                    again = again + digest_of(item.slice(0, passed)) & _BITS
-                    seen, item = int(item["row"][-1].as_py()), item.slice(passed)
-                    if not item.num_rows:
-                        continue
-                    is_behind = self._compare(again)
-                self._given = self._given + digest_of(item) & _BITS
-                self._last, self._tried = int(item["row"][-1].as_py()), 0
-                yield item
-        if is_behind:
-            self._compare(again)
-
-    def _compare(self, again: int) -> bool:
-        """Refuse rows that are not those that were given before; else they are behind us."""
-        if again != self._given:
-            raise SourceError(
-                f"source {self._name!r}: when it was read again its rows up to {self._last:,} were "
-                f"others than before: it has changed meanwhile, or gives its rows in no fixed order"
-            )
-        return False
+                passed = int(np.searchsorted(item["row"].to_numpy(), last, side="right"))
+                if passed < item.num_rows:
+                    self._last, self._tried = int(item["row"][-1].as_py()), 0
+                    yield item.slice(passed)
 
 
 @contextmanager
@@ -186,6 +160,11 @@ def digest_of(batch: pa.RecordBatch) -> int:
 
 
 # -- what may pass --------------------------------------------------------------------------------
+
+
+def is_local(source: Any) -> bool:
+    """Return whether a source reads files of this machine, or its standard input."""
+    return hasattr(source, "path") or hasattr(source, "folder")
 
 
 def may_pass(error: BaseException, *, is_local: bool) -> bool:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from itertools import chain, islice
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from duckplets.base.settings import misfit
 from duckplets.errors import SourceError
 
-T = TypeVar("T")
-
-# A batch holds at most this much. 40 MB of text keeps reading a file of any size, hashing
-# included, within a reader of 1 GB.
-MAX_ROWS = 40_000
-MAX_BYTES = 40 << 20
+MAX_ROWS, MAX_BYTES = 40_000, 40 << 20
+"""What a batch of rows holds at most, wherever rows are put together."""
 
 ROW_SCHEMA = pa.schema(
     [
@@ -57,11 +52,7 @@ EXTRA_COLUMNS = {
     # And a dictionary of texts, ``file``: where the row stands.
 }
 
-FURTHER = "further"
-"""Column of rows: how many texts of an anchor's list are no section."""
-
-LEFT_OUT = "left_out"
-"""Column of a piece, and of rows: which fields of each row its converter does not read."""
+FURTHER, LEFT_OUT = "further", "left_out"
 
 DROPPED = "dropped by the source"
 """The reason for a row that its source itself left out."""
@@ -84,30 +75,69 @@ def is_failure(reason: str) -> bool:
     return reason in UNREADABLE or reason.startswith(_FAILURES)
 
 
+class Block(NamedTuple):
+    """Rows as a reader gives them, of bounded size.
+
+    Attributes:
+        rows: Dictionaries of plain values; a ``Fault`` in place of one that could not be read, and
+            None for a blank line, which only counts.
+        file: That they are of, as it is told.
+        line: The line that the first row is, where each row is a line; or that of each; 0 where
+            there are no lines.
+        raw: Of each row the text it was, where that is known.
+        at: A place behind the rows to go on from, of the source's own; plain JSON values.
+        columns: Of a table, whose rows have them all; None for rows with keys of their own.
+        left_out: Of every row, the columns that its converter does not read.
+    """
+
+    rows: list[Any]
+    file: str | None = None
+    line: int | Sequence[int] = 0
+    raw: Sequence[str] | None = None
+    at: Any = None
+    columns: Sequence[str] | None = None
+    left_out: Sequence[str] = ()
+
+    def after(self, count: int) -> Block:
+        """Return the block without its first rows."""
+        line = self.line + count if isinstance(self.line, int) and self.line else self.line
+        line = line if isinstance(line, int) else line[count:]
+        raw = None if self.raw is None else self.raw[count:]
+        return self._replace(rows=self.rows[count:], line=line, raw=raw)
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A place between batches that reading can go on from.
 
     Attributes:
-        cursor: Plain JSON values; given back to ``open_at`` it yields what comes after.
+        cursor: ``{"rows": how many come before, "at": a place of the source's own, "of": what it
+            is a place in}``, plain JSON values; given back to ``open`` it yields what comes after.
     """
 
     cursor: Any
 
 
-def checked_cursor(cursor: Any, shape: Any, where: str) -> Any:
-    """Return the cursor of a mark, None for the beginning, if it has the shape of its source's.
+_CURSOR = {"rows": range(1 << 63), "at?": object, "of?": object}
+
+
+def cursor_of(given: Any, where: str, at: Any = object) -> dict[str, Any]:
+    """Return a checked cursor; of None that of the beginning.
 
     Raises:
         SourceError: It was damaged, or made by another version.
     """
-    wrong = "" if cursor is None else misfit(cursor, shape)
+    if given is None:
+        return {"rows": 0, "at": None, "of": None}
+    wrong = misfit(given, _CURSOR)
+    if not wrong and at is not object and given.get("at") is not None:
+        wrong = misfit(given["at"], at)
     if wrong:
         raise SourceError(
             f"{where}: the place where its unfinished ingest stopped is none: {wrong}; it is "
             f"damaged, or was made by another version; discard it with restart=True (--restart)"
         )
-    return cursor
+    return {"at": None, "of": None} | dict(given)
 
 
 def _nothing() -> dict[str, int]:
@@ -141,17 +171,21 @@ class Rows:
     notes: Callable[[], list[str]] = field(default=_no_notes)
 
 
-class Begun(Iterator[T]):
-    """Items after a look at the first of them: what is wrong from the start is said now.
+class Stoppable(Iterator[Any]):
+    """Batches whose making can be ended from any thread, also while one is waited for.
 
     Args:
-        items: Made one by one.
-        stop: Makes the one that is waited for come to its end, for who needs no more of them.
+        batches: Made one by one.
+        stop: Ends the making of them.
     """
 
-    def __init__(self, items: Iterator[T], stop: Callable[[], None]) -> None:
-        self._items = chain(list(islice(items, 1)), items)
-        self.stop = stop
+    def __init__(self, batches: Iterator[Any], stop: Callable[[], None]) -> None:
+        self._batches, self.stop = batches, stop
 
-    def __next__(self) -> T:
-        return next(self._items)
+    @classmethod
+    def of(cls, rows: Rows, stop: Callable[[], None] | None) -> Rows:
+        """Return rows that can be stopped, where there is a way."""
+        return rows if stop is None else replace(rows, batches=cls(rows.batches, stop))
+
+    def __next__(self) -> Any:
+        return next(self._batches)

@@ -6,20 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID, uuid4
 
 import pyarrow as pa
 
 from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
-from duckplets.sources.columns import portions
-from duckplets.sources.field_paths import KIND
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.mapped_columns import require_texts, resolve, telling
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.row_batches import pick, refused, rows_of
+from duckplets.sources.names import known_fields, require_texts, resolve
+from duckplets.sources.row_batches import opened, refused
 from duckplets.sources.rows import Rows
+from duckplets.sources.typed import blocks_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -38,6 +37,7 @@ class SqlSource(Mapped):
     """DuckDB file whose tables the statement names; opened read-only."""
 
     kind: ClassVar[str] = "sql"
+    in_pieces: ClassVar[bool] = False
 
     @property
     def uri(self) -> str | None:
@@ -48,52 +48,51 @@ class SqlSource(Mapped):
         """Return ``sql``."""
         return "sql"
 
-    def open(self, reader: Database) -> Rows:
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the statement and its columns, then stream its rows."""
-        scan = _Scan(reader, self.database)
+        scan = _Scan(reader, self.database, self.query)
         try:
-            names = scan.columns(self.query)
+            names = scan.columns()
             require_texts(self, names, "query", type(self).__name__)
-            places = resolve(self, names, "query")
+            used, known = resolve(self, names, "query"), known_fields(self)
         except BaseException:
             scan.close()
             raise
-        pieces = telling(self, names, scan.pieces(self.query, places, limits_of(reader)))
-        return Rows(rows_of(reader, self, pieces, "query"), self.defaults())
+        others = [name for name in names if name.lower() not in known] if known else []
+        found = blocks_of(scan.batches(limits_of(reader)), "query", columns=used)
+        blocks = (block._replace(columns=names, left_out=others) for block in found)
+        return opened(reader, self, blocks, "query", marks=False)
 
 
 class _Scan:
     """A connection of its own: its result is open while the reader runs other statements."""
 
-    def __init__(self, reader: Database, database: str | PathLike[str] | None) -> None:
+    def __init__(self, reader: Database, database: str | PathLike[str] | None, text: str) -> None:
         self._connection = reader.cursor()
-        self._uuids: dict[str, str] = {}
+        self._text, self._uuids = text, set[str]()
         self._name = f"attached_{uuid4().hex}" if database is not None else None
         if database is not None:
             self._attach(Path(database).expanduser())
 
-    def columns(self, text: str) -> list[str]:
-        """Return the names of a statement's columns; DuckDB accepts one SELECT only."""
+    def columns(self) -> list[str]:
+        """Return the names of the statement's columns; DuckDB accepts one SELECT only."""
+        values = {"query": self._text}
         try:
-            found = self._connection.arrow(query("sources/sql_query/columns"), {"query": text})
+            found = self._connection.arrow(query("sources/sql_query/columns"), values)
         except QueryError as error:
             raise SourceError(f"query: {error}") from error
-        kinds = self._connection.rows(query("sources/sql_query/types"), {"query": text})
-        # Arrow has texts for them.
-        self._uuids = {name: kind.lower() for name, kind, *_ in kinds if kind in _UUIDS}
+        kinds = self._connection.rows(query("sources/sql_query/types"), values)
+        self._uuids = {name for name, kind, *_ in kinds if kind in _UUIDS}
         return list(found.schema.names)
 
-    def pieces(self, text: str, places: list[int], limits: Limits) -> Iterator[pa.RecordBatch]:
-        """Yield the used columns of a statement's rows, then close."""
-        values, row = {"query": text}, 0
+    def batches(self, limits: Limits) -> Iterator[pa.RecordBatch]:
+        """Yield the statement's rows, then close."""
+        values = {"query": self._text}
         try:
             for batch in self._connection.stream(
                 query("sources/sql_query/query"), values, rows=_STREAM_ROWS
             ):
-                told = _told(batch.select(places), self._uuids)
-                for part in portions(told, "query", limits, row):
-                    yield pick(part, range(len(places)), "query")
-                row += batch.num_rows
+                yield _with_uuids(batch, self._uuids)
         except QueryError as error:
             raise refused(error, "query", limits) from error
         finally:
@@ -117,13 +116,18 @@ class _Scan:
             raise SourceError(f"{path} cannot be opened: {error}") from error
 
 
-def _told(batch: pa.RecordBatch, uuids: dict[str, str]) -> pa.RecordBatch:
-    """Return a batch in whose schema it stands which texts are UUIDs."""
-    fields = [
-        part.with_metadata({KIND: uuids[part.name].encode()}) if part.name in uuids else part
-        for part in batch.schema
-    ]
-    return pa.record_batch(batch.columns, schema=pa.schema(fields))
+def _with_uuids(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
+    """Return a batch with the UUIDs of columns that Arrow has texts for."""
+    for at, name in enumerate(batch.schema.names):
+        if name in names:
+            column = batch.column(at)
+            is_list = pa.types.is_list(column.type)
+            each = [v and UUID(v).bytes for v in (column.values if is_list else column).to_pylist()]
+            ids = pa.array(each, pa.binary(16)).cast(pa.uuid())
+            if is_list:
+                ids = pa.ListArray.from_arrays(column.offsets, ids)
+            batch = batch.set_column(at, name, ids)
+    return batch
 
 
 def _named(statement: str, name: str, path: Path | None = None) -> str:

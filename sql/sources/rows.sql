@@ -1,8 +1,7 @@
 -- Mapped rows in the shape ingest takes (ROW_SCHEMA), with the content's hash.
--- `mapped` is put in its place by duckplets/sources/statement.py: row, fault, modified, id,
+-- `mapped` is an Arrow table, registered for the moment: row, fault, id,
 -- sections, date_text, date_by_form (NULL where no form was given or none fits), group_text,
--- taxonomy, meta, trust_text, created_text, updated_text (of no zone UTC; without them it is when the
--- file was changed), label_text and the label it stands for (NULL where no rule knows it), prefix (NULL where has_prefix but it is no JSON object), the reason (lack) for
+-- taxonomy, meta, trust_text, created_text, updated_text (of no zone UTC), label_text and the label it stands for (NULL where no rule knows it), prefix (NULL where has_prefix but it is no JSON object), the reason (lack) for
 -- which the row has no text, id or label, what it has instead (told), and the identity of what is not in
 -- the sections, such as messages, or NULL.
 -- The content is one text: COUNT of sections, ROLE SHA256-OF-TEXT of each, dDATE, gGROUP, tTAXONOMY,
@@ -106,8 +105,8 @@ SELECT
     taxonomy,
     map_from_entries(meta) AS meta,
     trust,
-    coalesce(moments[1], modified) AS created_at,
-    coalesce(moments[2], modified) AS updated_at,
+    moments[1] AS created_at,
+    moments[2] AS updated_at,
     CASE
         WHEN fault IS NOT NULL THEN fault
         WHEN lack IS NOT NULL THEN lack

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpora import WORDS
+from duckplets.sources.resumable import Resumable
 from effort import THOROUGH, often, some
 from gated_rows import QUALITY, check, contents, lines_of
 from gated_sources import Pages, assert_nothing_is_left
@@ -30,7 +31,6 @@ from duckplets.engine.local import LocalEngine, local
 from duckplets.engine.protocol import Part
 from duckplets.sources import paths, row_batches
 from duckplets.sources.partitions import cuts_of
-from duckplets.sources.resumable import Resumable
 
 COLUMNS: dict[str, Any] = {"id": "id", "anchor": "title", "positive": "body"}
 COUNT = often(120, less=60)  # rows of a source

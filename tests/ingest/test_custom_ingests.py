@@ -22,7 +22,8 @@ from test_kills import JOBS, tell
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources.custom import marked_rows, record_batches
+from duckplets.sources import row_batches
+from duckplets.sources.custom import feed
 from duckplets.sources.custom.protocol import CustomSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
@@ -106,8 +107,7 @@ def _no_thread_is_left_over():
 @pytest.fixture
 def many_marks(monkeypatch):
     """A mark after each batch, and a commit at each mark."""
-    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
-    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 1)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
@@ -251,14 +251,14 @@ def test_a_key_may_be_rare(reader, many_marks):
     rows = [r for item in items if isinstance(item, pa.RecordBatch) for r in item.to_pylist()]
     assert [row["skip"] for row in rows] == ["no positive"] * without + [None]
     marks = [item.cursor for item in items if not isinstance(item, pa.RecordBatch)]
-    assert len(list(source.open_at(reader, marks[-1]).batches)) == 0
+    assert len(list(source.open(reader, marks[-1]).batches)) == 0
     typo = CustomSource(Given(lambda c: pages[(c or -1) + 1 :]), anchor="title", date="nope")
     items = []
     with pytest.raises(dp.SourceError, match="no column 'nope'"):
         items.extend(kept(typo.open(reader).batches, items))
     marks = [item.cursor for item in items if not isinstance(item, pa.RecordBatch)]
     with pytest.raises(dp.SourceError, match="no column 'nope'"):
-        list(typo.open_at(reader, marks[-1]).batches)
+        list(typo.open(reader, marks[-1]).batches)
 
 
 # ---- going on
@@ -303,9 +303,9 @@ def test_an_ingest_that_fails_may_be_begun_anew(tmp_path, many_marks):
 
 
 def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
-    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 64)
-    monkeypatch.setattr(record_batches, "_PIECE_ROWS", 16)
-    monkeypatch.setattr(marked_rows, "_BYTES_WAITING", 128 << 10)  # 128 rows
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 64)
+    monkeypatch.setattr(feed, "_BLOCK_ROWS", 16)
+    monkeypatch.setattr(feed, "_BYTES_WAITING", 128 << 10)  # 128 rows
     made = 0
 
     def batches(_: Any) -> Iterator[Any]:
@@ -329,9 +329,9 @@ def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
 
 
 def test_production_is_bounded_in_bytes(reader, monkeypatch):
-    monkeypatch.setattr(marked_rows, "_MARK_BYTES", 1 << 20)
-    monkeypatch.setattr(record_batches, "_PIECE_BYTES", 1 << 19)
-    monkeypatch.setattr(marked_rows, "_BYTES_WAITING", 1 << 20)
+    monkeypatch.setattr(row_batches, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(feed, "_BLOCK_BYTES", 1 << 19)
+    monkeypatch.setattr(feed, "_BYTES_WAITING", 1 << 20)
     made = 0
 
     def batches(_: Any) -> Iterator[Any]:
@@ -388,7 +388,7 @@ def test_rows_that_nobody_reads_end_their_thread(reader):
 
 
 def test_a_source_that_does_not_answer_does_not_hold_up_a_stop(reader, monkeypatch):
-    monkeypatch.setattr(marked_rows, "_PATIENCE", 0.05)
+    monkeypatch.setattr(feed, "_PATIENCE", 0.05)
     going_on, waiting = threading.Event(), threading.Event()
 
     def batches(_: Any) -> Iterator[Any]:
@@ -440,7 +440,7 @@ def test_ctrl_c_ends_the_thread_and_comes_through(tmp_path):
 
 
 def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(marked_rows, "_PATIENCE", 0.05)
+    monkeypatch.setattr(feed, "_PATIENCE", 0.05)
     going_on = threading.Event()
     gave_up: list[bool] = []
 
@@ -470,10 +470,9 @@ class Nine:
 def nine_pages(path: Path, *death: int) -> None:
     """Ingest pages, and commit each."""
     for module, name, value in (
-        (marked_rows, "_MARK_ROWS", 1),
+        (row_batches, "MAX_ROWS", 1),
         (ingest, "_ROWS_A_COMMIT", 1),
         (ingest, "_TIMES_A_COMMIT", 0),
-        (record_batches, "_PIECE_SECONDS", -1.0),
     ):
         vars(module)[name] = value
     dying(*death)

@@ -20,7 +20,7 @@ from duckplets.corpus import doctor
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint
 from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
-from duckplets.sources import Mark, ResumableSource, Rows
+from duckplets.sources import Mark, Rows
 
 Records = list[dict[str, Any]]
 
@@ -51,7 +51,7 @@ class Pages:
         return {"version": self.version}
 
     def open(self, reader: Database) -> Rows:
-        return self.open_at(reader, None)
+        return self.open(reader, None)
 
     def open_at(self, reader: Database, cursor: Any) -> Rows:
         self.opened_at.append(cursor)
@@ -392,8 +392,8 @@ def test_settings_that_are_no_json_are_refused(opened: Callable[[str], dp.Corpus
 
 
 def test_a_source_without_marks_is_no_resumable_one() -> None:
-    assert isinstance(Pages([]), ResumableSource)
-    assert not isinstance(dp.MemorySource([], text="text"), ResumableSource)
+    assert Pages([]).in_pieces
+    assert not dp.MemorySource([], text="text").in_pieces
 
 
 @pytest.mark.parametrize(("times", "commits"), [(0, 6), (10**9, 1)])

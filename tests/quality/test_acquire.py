@@ -142,7 +142,7 @@ def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus: dp
 def test_rows_that_are_others_when_read_again_are_refused(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duckplets.sources.custom.marked_rows._MARK_ROWS", 1)
+    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 1)
 
     class Other(Pages):
         def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:

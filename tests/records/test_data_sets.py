@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from duckplets.sources.resumable import Resumable, Whole
 
 import duckplets as dp
 from duckplets.errors import SourceError
@@ -20,7 +21,6 @@ from duckplets.records.data_sets import DataSet, load_data_sets
 from duckplets.records.index_controls import IndexControls
 from duckplets.sources.formats.text_file import TextLinesSource
 from duckplets.sources.remote.hub import HubSource
-from duckplets.sources.resumable import Resumable, Whole
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 

@@ -21,8 +21,8 @@ from source_rows import untold
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, MemorySource
-from duckplets.sources.custom import marked_rows, record_batches
+from duckplets.sources import Mark, MemorySource, row_batches
+from duckplets.sources.custom import feed
 from duckplets.sources.custom.indexed import IndexedSource
 from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
@@ -64,6 +64,7 @@ def reader():
 def _no_thread_is_left_over():
     before = set(threading.enumerate())
     yield
+    before |= {each for each in threading.enumerate() if each.name == "duckplets-dropped"}
     gc.collect()
     deadline = time.monotonic() + 20
     while left := set(threading.enumerate()) - before:
@@ -74,14 +75,13 @@ def _no_thread_is_left_over():
 @pytest.fixture
 def many_marks(monkeypatch):
     """A mark after each batch, and a commit at each mark."""
-    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 1)
-    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 1)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
 def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:
-    rows = adapted(source).open_at(reader, cursor)
+    rows = adapted(source).open(reader, cursor)
     return records_in(rows.batches)
 
 
@@ -310,7 +310,7 @@ def test_the_first_record_says_which_recipes_suit(reader, many_marks, first, exp
     marks = [item for item in rows.batches if isinstance(item, Mark)]
     assert len(marks) == 5
     for mark in marks:
-        assert adapted(Paged(records, page=1)).open_at(reader, mark.cursor).defaults == expected
+        assert adapted(Paged(records, page=1)).open(reader, mark.cursor).defaults == expected
     assert adapted(Paged([])).open(reader).defaults == "text"
 
 
@@ -321,7 +321,7 @@ def test_what_a_source_says_is_taken_over(reader):
     source = Paged(PLAIN, kind="queue", uri="mq://x", trust=0.75, settings=lambda: {"q": [1]})
     found = adapted(source)
     assert isinstance(source, PagedSource)
-    assert isinstance(found, dp.sources.ResumableSource)
+    assert found.in_pieces
     assert (found.name, found.kind, found.uri, found.trust) == ("paged", "queue", "mq://x", 0.75)
     assert found.default_name() == "paged"
     settings = found.settings()
@@ -410,20 +410,20 @@ def test_a_reading_goes_on_from_every_mark(reader, many_marks):
 
 
 def test_marks_come_now_and_then_and_after_whole_batches(reader, monkeypatch):
-    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 100)
-    monkeypatch.setattr(record_batches, "_PIECE_ROWS", 20)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 100)
+    monkeypatch.setattr(feed, "_BLOCK_ROWS", 20)
     count = often(1000, less=500)
     records = [{"text": f"t{i}"} for i in range(count)]
     items = list(adapted(Paged(records, page=30)).open(reader).batches)
-    rows = [item.cursor["row"] for item in items if isinstance(item, Mark)]
+    rows = [item.cursor["rows"] for item in items if isinstance(item, Mark)]
     assert all(row % 30 == 0 or row == count for row in rows)
     assert count / 200 <= len(rows) <= count / 83
     assert max(np.diff([0, *rows, count])) <= 150
     seen = 0
     for item in items:
         if isinstance(item, Mark):
-            assert item.cursor["row"] == seen
-            assert item.cursor["cursor"] == -(-seen // 30) * 30
+            assert item.cursor["rows"] == seen
+            assert item.cursor["at"] == -(-seen // 30) * 30
         else:
             seen += item.num_rows
 
@@ -433,12 +433,11 @@ def test_a_batch_without_a_cursor_goes_with_the_next_that_has_one(reader, many_m
     pairs = [([{"text": f"t{i}"}], cursor) for i, cursor in enumerate(cursors)]
     items = list(adapted(Given(lambda _: pairs)).open(reader).batches)
     marks = [item.cursor for item in items if isinstance(item, Mark)]
-    assert [(mark["cursor"], mark["row"]) for mark in marks] == [(1, 2), (2, 5)]
+    assert [(mark["at"], mark["rows"]) for mark in marks] == [(1, 2), (2, 5)]
 
 
 def test_a_slow_source_gets_its_marks_in_time(reader, monkeypatch):
-    monkeypatch.setattr(marked_rows, "_MARK_SECONDS", 0.0)
-    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(row_batches, "_MARK_SECONDS", 0.0)
     items = list(adapted(Paged(PLAIN, page=10)).open(reader).batches)
     assert sum(isinstance(item, Mark) for item in items) == 4
 
@@ -451,14 +450,14 @@ def test_a_cursor_is_kept_as_it_was(reader, many_marks):
             yield [{"text": f"t{i}"}], cursor
 
     items = list(adapted(Given(batches)).open(reader).batches)
-    seen = [item.cursor["cursor"]["seen"] for item in items if isinstance(item, Mark)]
+    seen = [item.cursor["at"]["seen"] for item in items if isinstance(item, Mark)]
     assert seen == [[0], [0, 1], [0, 1, 2]]
 
 
 def test_a_huge_batch_is_read_in_pieces(reader, monkeypatch):
-    monkeypatch.setattr(marked_rows, "_MARK_ROWS", 100)
-    monkeypatch.setattr(record_batches, "_PIECE_ROWS", 50)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 100)
+    monkeypatch.setattr(feed, "_BLOCK_ROWS", 50)
     records = [{"text": f"t{i}"} for i in range(1000)]
     items = list(adapted(Paged(records, page=1000)).open(reader).batches)
     assert [item.num_rows for item in items if not isinstance(item, Mark)] == [100] * 10
-    assert [item.cursor["row"] for item in items if isinstance(item, Mark)] == [1000]
+    assert [item.cursor["rows"] for item in items if isinstance(item, Mark)] == [1000]

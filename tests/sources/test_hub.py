@@ -24,7 +24,6 @@ from duckplets.sources import (
     JsonSource,
     Mark,
     ParquetSource,
-    ResumableSource,
     row_batches,
 )
 from duckplets.sources.remote.hub import HubSource
@@ -196,7 +195,7 @@ def test_a_cursor_of_something_else_is_refused(hub: Hub) -> None:
 
 
 def test_it_is_a_resumable_source() -> None:
-    assert isinstance(HubSource("hf://o/n text=t"), ResumableSource)
+    assert HubSource("hf://o/n text=t").in_pieces
 
 
 # ---- columns and labels

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from duckplets.sources.remote.cache import MARKER, HeldShard, ShardCache, default_folder
 from effort import often
 from hub_data import flat, items, jsonl, point_to, read, rows
 from hub_server import Hub
 
 from duckplets.errors import SourceError
 from duckplets.sources import row_batches
-from duckplets.sources.remote.cache import MARKER, HeldShard, ShardCache, default_folder
 from duckplets.sources.remote.hub import HubSource
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from duckplets.sources.remote.cache import size_of
 
 from duckplets.errors import SourceError
-from duckplets.sources.remote.cache import size_of
 from duckplets.sources.remote.hub import HubSource, read_hub_list
 
 GOOD = """\

@@ -12,8 +12,7 @@ from effort import often, some
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, MemorySource
-from duckplets.sources.custom import marked_rows, record_batches
+from duckplets.sources import Mark, MemorySource, row_batches
 from duckplets.sources.custom.indexed import IndexedSource
 
 RECORDS_STORED = "SELECT * EXCLUDE (created_at, updated_at) FROM records ORDER BY record_key"
@@ -30,8 +29,7 @@ def reader():
 @pytest.fixture
 def marks(monkeypatch):
     """A mark after each batch or every few, and a commit at each mark."""
-    monkeypatch.setattr(marked_rows, "_MARK_ROWS", often(1, less=6))
-    monkeypatch.setattr(record_batches, "_PIECE_SECONDS", -1.0)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", often(1, less=6))
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 

@@ -20,7 +20,7 @@ import duckplets as dp
 from duckplets.errors import SourceError
 from duckplets.sources.limits import FileReader, Limits
 
-SMALL = Limits(row=4_000, field=2_000, columns=50, depth=5)
+SMALL = Limits(row=4_000, field=2_000, columns=50)
 Write = Callable[[Path], Any]
 
 
@@ -99,14 +99,6 @@ def test_what_exceeds_a_limit_is_told_with_file_and_row(tmp_path, reader, name):
     assert "limits=dp.Limits(" in told
 
 
-def test_depth_is_the_fault_of_a_row(tmp_path, reader):
-    deep = '{"t":' * 6 + "1" + "}" * 6
-    sound = json.dumps({"t": "[[[[[[[[" * 9, "u": [[[1]]], "v": [{}] * 300})
-    (tmp_path / "f.jsonl").write_text(f"{deep}\n{sound}\n")
-    rows = read(source_of(tmp_path / "f.jsonl"), reader)
-    assert [row["skip"] for row in rows] == ["nested deeper than 5 levels", None]
-
-
 def test_a_text_file_of_a_folder_that_is_too_large_is_counted(tmp_path, reader):
     (tmp_path / "a.txt").write_text("x" * 3_000)
     (tmp_path / "b.txt").write_text("x")
@@ -114,7 +106,9 @@ def test_a_text_file_of_a_folder_that_is_too_large_is_counted(tmp_path, reader):
     assert [row["skip"] for row in rows] == ["file larger than the limit of a field", None]
 
 
-@pytest.mark.parametrize("wrong", [{"row": 0}, {"field": "x"}, {"memory": "50%"}, {"depth": True}])
+@pytest.mark.parametrize(
+    "wrong", [{"row": 0}, {"field": "x"}, {"memory": "50%"}, {"columns": True}]
+)
 def test_limits_are_checked(wrong):
     with pytest.raises(SourceError, match="give a"):
         Limits(**wrong)
@@ -177,19 +171,19 @@ BOMBS: dict[str, tuple[str, Write, str]] = {
     "depth": (
         "f.jsonl",
         lambda p: p.write_text('{"t":' * 5 * M + "1" + "}" * 5 * M + '\n{"t":"x"}'),
-        "nested deeper",
+        "read=2, added=1",
     ),
     "dictionary": ("f.arrow", lambda p: arrow(repeated(2_000, "x" * M))(p), "read=2000, added=1"),
     "values": ("f.parquet", lambda p: parquet(repeated(2_000, "x" * M))(p), "read=2000, added=1"),
     "page": (
         "f.parquet",
         lambda p: parquet(pa.array(["x" * 600 * M]), compression="zstd", use_dictionary=False)(p),
-        "row group 1, column 't': a page of",
+        "takes more",
     ),
     "batch": (
         "f.arrow",
         lambda p: arrow(pa.array(["x" * 600 * M]), "zstd")(p),
-        "a batch that decompresses to",
+        "takes more",
     ),
 }
 

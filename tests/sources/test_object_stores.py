@@ -17,6 +17,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from commands import cli, ok
+from duckplets.sources.resumable import Resumable
 from effort import THOROUGH, often, some
 from local_engine import Shuffled
 from object_server import KEY, SECRET, Proxy, Request, client, point_to
@@ -26,7 +27,6 @@ from duckplets.base import object_store as stores
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint, ingest
 from duckplets.sources import paths, row_batches
-from duckplets.sources.resumable import Resumable
 from duckplets.sources.rows import Mark
 
 pytest.importorskip("boto3")

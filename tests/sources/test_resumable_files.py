@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from duckplets.errors import SourceError
 from duckplets.ingest import ingest
 from duckplets.sources import row_batches
 from duckplets.sources.formats.text_file import TextLinesSource
-from duckplets.sources.resumable import Resumable, Whole
+from duckplets.sources.mapping import changed
 from duckplets.sources.rows import Mark
 
 BATCH = often(10, less=20)  # rows
@@ -68,23 +68,23 @@ def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
     for source in many(tmp_path):
         reader = Database.reader()
         whole = rows_of(source.open(reader).batches)
-        resumable = Resumable(source)
+        resumable = changed(source, in_pieces=True)
         items = list(resumable.open(reader).batches)
         cursors = [item.cursor for item in items if isinstance(item, Mark)]
         assert rows_of(iter(items)) == whole
         assert isinstance(items[-1], Mark)
         for cursor in [{"rows": 33}, cursors[0], None, cursors[-1]][: often(4, less=1)]:
-            rest = resumable.open_at(reader, json.loads(json.dumps(cursor)))
+            rest = resumable.open(reader, json.loads(json.dumps(cursor)))
             assert rows_of(rest.batches) == whole[cursor["rows"] if cursor else 0 :]
         assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else 100 // BATCH)
         reader.close()
 
 
-class Failing(Resumable):
+class Failing(dp.JsonSource):
     """Stops in the middle, as a machine that is turned off does."""
 
-    def open_at(self, reader: Database, cursor: Any) -> Any:
-        rows = super().open_at(reader, cursor)
+    def open(self, reader: Database, cursor: Any = None) -> Any:
+        rows = super().open(reader, cursor)
 
         def until() -> Iterator[Any]:
             for number, item in enumerate(rows.batches):
@@ -98,6 +98,8 @@ class Failing(Resumable):
 @pytest.mark.usefixtures("pieces")
 def test_an_ingest_that_stopped_goes_on_and_ends_as_an_unbroken_one(tmp_path: Path) -> None:
     json_source, *_ = many(tmp_path)
+    columns = {"id": "id", "anchor": "title", "positive": "body"}
+    failing = Failing(json_source.path, **columns, in_pieces=True)
     tables = ("records", "sections", "chunks", "splits", "sources", "corpus_versions")
 
     def content(corpus: dp.Corpus) -> list[Any]:
@@ -114,9 +116,9 @@ def test_an_ingest_that_stopped_goes_on_and_ends_as_an_unbroken_one(tmp_path: Pa
     with dp.Corpus(tmp_path / "stopped.duckdb") as corpus:
         for _ in range(often(3, less=2)):
             with pytest.raises(RuntimeError, match="power is out"):
-                corpus.ingest(Failing(json_source), name="a", progress=False)
+                corpus.ingest(failing, name="a", progress=False)
             assert corpus.count() == 0
-        report = corpus.ingest(Resumable(json_source), name="a", progress=False)
+        report = corpus.ingest(changed(json_source, in_pieces=True), name="a", progress=False)
         assert (report.read, report.added) == (expected.read, expected.added) == (100, 95)
         assert report.reasons == expected.reasons
         assert content(corpus) == whole
@@ -127,39 +129,19 @@ TIMES = {"records": "created_at, updated_at", "corpus_versions": "committed_at, 
 
 def test_settings_tell_whether_files_are_the_same(tmp_path: Path) -> None:
     for source in many(tmp_path):
-        settings = Resumable(source).settings()
-        assert settings == Resumable(source).settings() == json.loads(json.dumps(settings))
+        settings = source.settings()
+        assert settings == source.settings() == json.loads(json.dumps(settings))
     source = dp.CsvSource(tmp_path / "a.csv", anchor="title")
-    before = Resumable(source).settings()
-    assert Resumable(dp.CsvSource(tmp_path / "a.csv", anchor="body")).settings() != before
+    before = source.settings()
+    assert dp.CsvSource(tmp_path / "a.csv", anchor="body").settings() != before
     with (tmp_path / "a.csv").open("a") as file:
         file.write("100,more,text\n")
-    assert Resumable(source).settings() != before
+    assert source.settings() != before
     (tmp_path / "a.csv").unlink()
     with pytest.raises(SourceError, match="does not exist"):
-        Resumable(source).settings()
+        source.settings()
 
 
-MAKE: dict[str, Callable[[], Any]] = {
-    "memory": lambda: dp.MemorySource([{"text": "a"}], text="text"),
-    "sql": lambda: dp.SqlSource("SELECT 1 AS text", text="text"),
-    "stdin": lambda: dp.JsonSource("-", text="text"),
-    "twice": lambda: Resumable(dp.CsvSource("a.csv", text="text")),
-}
-
-
-@pytest.mark.parametrize("name", MAKE)
-def test_what_cannot_be_read_again_cannot_go_on(name: str) -> None:
-    with pytest.raises(SourceError, match=r"cannot (be read again|go on)"):
-        Resumable(MAKE[name]())
-
-
-@pytest.mark.usefixtures("pieces")
-def test_a_source_stored_in_one_piece_has_no_marks(tmp_path: Path) -> None:
-    source = Whole(Resumable(many(tmp_path)[0]))
-    reader = Database.reader()
-    items = list(source.open(reader).batches)
-    assert not any(isinstance(item, Mark) for item in items)
-    assert len(rows_of(iter(items))) == 100
-    assert not isinstance(source, dp.sources.ResumableSource)
-    reader.close()
+def test_standard_input_cannot_go_on() -> None:
+    with pytest.raises(SourceError, match="cannot go on at a row"):
+        dp.JsonSource("-", text="text", in_pieces=True)

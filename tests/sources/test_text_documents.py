@@ -17,9 +17,8 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.recipes.defaults import default_recipes
-from duckplets.sources.documents import listed
 from duckplets.sources.formats.headings import front_matter, headings, opening
-from duckplets.sources.formats.text_file import is_binary
+from duckplets.sources.formats.text_file import is_binary, listed
 
 _each = pytest.mark.parametrize
 

@@ -35,7 +35,6 @@ from duckplets.sources import (
     SqlSource,
 )
 from duckplets.sources.custom.protocol import adapted
-from duckplets.sources.mapping_record import as_before
 
 Record = dict[str, Any]
 MAPPING: dict[str, Any] = {
@@ -321,7 +320,7 @@ BOTH = {"anchor": ("q", "r"), "positive": "d"}
 def test_an_anchor_has_one_text_and_the_others_of_its_list_are_counted(tmp_path, form):
     if form == "parquet":
         pq.write_table(pa.Table.from_pylist(LISTED), tmp_path / "r.parquet")
-        source: Any = dp.Resumable(ParquetSource(tmp_path / "r.parquet", **BOTH))
+        source: Any = ParquetSource(tmp_path / "r.parquet", **BOTH, in_pieces=True)
     elif form == "jsonl":
         (tmp_path / "r.jsonl").write_text("\n".join(map(json.dumps, LISTED)))
         source = JsonSource(tmp_path / "r.jsonl", **BOTH)
@@ -351,27 +350,8 @@ def test_a_mapping_says_what_is_set_and_no_more():
         "created_at": "m",
     }
     assert MemorySource([], converter="pair").described() == {"converter": "pair"}
-    before = source.as_before(None)
-    assert before.described() == source.described() | {"text_of": "earlier"}
-    assert source.as_before(before.described()) == before
-    assert source.as_before(source.described()) is source
     for wrong in ("text", 5, True):
         with pytest.raises(SourceError, match="text_of="):
             MemorySource([], text="t", text_of=wrong)  # type: ignore[arg-type]
     with pytest.raises(SourceError, match="negative= needs anchor="):
         MemorySource([], text="t", negative="n")
-
-
-def test_the_earlier_reading_takes_anything_as_text(tmp_path, reader):
-    records = [{"a": 5, "b": ["x", "y"], "e": ["p", 1]}, {"a": "t", "b": [], "e": "q"}]
-    table = pa.table({"a": ["t"], "b": [["x", ""]], "e": [["p", "q"]], "n": [1.0]})
-    mapping = {"anchor": "a", "positive": "b", "context": "e"}
-    assert found(MemorySource(records, **mapping).as_before(None), reader) == [
-        [("anchor", "5"), ("context", '["x","y"]'), ("context", "p"), ("context", "1")],
-        [("anchor", "t"), ("context", "[]"), ("context", "q")],
-    ]
-    assert found(MemorySource(table, **mapping).as_before(None), reader) == [
-        [("anchor", "t"), ("context", '["x",""]'), ("context", "p"), ("context", "q")]
-    ]
-    dataset: Any = DatasetSource(datasets.Dataset(table), anchor="a", positive="n")
-    assert found(as_before(dataset, None), reader) == [[("anchor", "t"), ("context", "1.0")]]

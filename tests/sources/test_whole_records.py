@@ -30,7 +30,7 @@ from duckplets.sources import (
     SqlSource,
 )
 from duckplets.sources.custom.protocol import adapted
-from duckplets.sources.field_paths import path_of, pointer, steps_of
+from duckplets.sources.names import path_of
 
 Record = dict[str, Any]
 
@@ -56,7 +56,7 @@ class Paged:
 
 def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:
     made = adapted(source)
-    opened = made.open(reader) if cursor is None else made.open_at(reader, cursor)
+    opened = made.open(reader, cursor)
     items = [item for item in opened.batches if not isinstance(item, Mark)]
     return [row for batch in items for row in batch.to_pylist()]
 
@@ -107,13 +107,9 @@ def every_kind(folder: Path, records: list[Record], **mapping: Any) -> list[Any]
 )
 def test_a_name_is_a_path_where_a_column_begins_it(name, columns, found):
     assert path_of(name, columns) == found
-    if found is not None:
-        assert steps_of(name, columns[found[0]]) == found[1]
 
 
 def test_a_column_of_that_very_name_is_no_path(tmp_path, reader):
-    assert steps_of("A.b", "a.B") == ()
-    assert pointer("a/b~c", ("d/e", 3)) == "/a~1b~0c/d~1e/3"
     records = [{"set.query": "column", "set": {"query": "field"}}]
     for source in some(every_kind(tmp_path, records, text="set.query"), less=4):
         assert [texts(row) for row in rows_of(source, reader)] == [[("context", "column")]]

@@ -1,4 +1,4 @@
-"""Hold the converters by name: the fields that the built-in ones read, the user's functions.
+"""Hold the converters by name: the built-in ones, and the user's functions.
 
 A user's function is registered under a name, or is named where it stands, as ``module:function``.
 Then its module is imported: a name in a file of data sets can run code, so that is logged first.
@@ -9,113 +9,17 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Literal
+from typing import Any
 
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import DuckpletsError, SourceError, nearest
-
-Function = Callable[[dict[str, Any]], Mapping[str, Any]]
-Kind = Literal["text", "list", "either"]
+from duckplets.sources.converters.turns import BUILT_IN, Converter, Function, of_function
 
 log = logging.getLogger("duckplets")
 
-_ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converter:
-    """What a converter reads.
-
-    Attributes:
-        name: What users call it.
-        fields: Its fields, each a ``text``, a ``list``, or ``either``.
-        needed: The fields that no row may be without.
-        roles: The role of each tag that a turn may carry.
-        tag: The key of a turn's tag.
-        value: The key of a turn's text.
-        blocks: Whether a turn's text may be a list of blocks.
-        main: The field named where the fault lies in the conversation as a whole.
-        rejected: The field of the rejected conversation, where there can be one.
-        statement: Its step from fields to what is said.
-        ready: Whether that step makes the messages too, and nothing is left to do.
-        function: The user's, for one that is not built in.
-    """
-
-    name: str
-    fields: dict[str, Kind]
-    needed: tuple[str, ...]
-    roles: dict[str, str] = field(default_factory=lambda: dict(_ROLES))
-    tag: str = "role"
-    value: str = "content"
-    blocks: bool = True
-    main: str
-    rejected: str | None = None
-    statement: str
-    ready: bool = False
-    function: Function | None = None
-
-
-_BUILT_IN = {
-    converter.name: converter
-    for converter in (
-        Converter(
-            name="alpaca",
-            fields={"system": "text", "instruction": "text", "input": "text", "output": "text"},
-            needed=("output",),
-            main="output",
-            statement="sources/converters/alpaca",
-            ready=True,
-        ),
-        Converter(
-            name="openai",
-            fields={"messages": "list"},
-            needed=("messages",),
-            roles=_ROLES | {"developer": "system", "function": "tool"},
-            main="messages",
-            statement="sources/converters/openai",
-        ),
-        Converter(
-            name="pair",
-            fields={
-                "system": "text",
-                "prompt": "either",
-                "instruction": "text",
-                "input": "text",
-                "question": "text",
-                "chosen": "either",
-                "rejected": "either",
-            },
-            needed=("chosen", "rejected"),
-            main="chosen",
-            rejected="rejected",
-            statement="sources/converters/pair",
-        ),
-        Converter(
-            name="sharegpt",
-            fields={"system": "text", "conversations": "list"},
-            needed=("conversations",),
-            roles={
-                "human": "user",
-                "user": "user",
-                "gpt": "assistant",
-                "assistant": "assistant",
-                "function_call": "assistant",
-                "system": "system",
-                "observation": "tool",
-                "tool": "tool",
-            },
-            tag="from",
-            value="value",
-            blocks=False,
-            main="conversations",
-            statement="sources/converters/sharegpt",
-        ),
-    )
-}
 _OWN: dict[str, Converter] = {}
 
 
@@ -137,28 +41,16 @@ def register_converter(name: str, function: Function) -> None:
     """
     if not isinstance(name, str) or not name.strip():
         raise SourceError(f"converter {name!r}: give a name")
-    if name in _BUILT_IN:
+    if name in BUILT_IN:
         raise SourceError(f"converter {name!r} is built in; register yours under another name")
     if not callable(function):
         raise SourceError(f"converter {name!r}: {function!r} cannot be called")
-    _OWN[name] = _by_function(name, function)
-
-
-def _by_function(name: str, function: Function) -> Converter:
-    return Converter(
-        name=name,
-        fields={"messages": "list", "chosen_messages": "list", "rejected_messages": "list"},
-        needed=(),
-        main="messages",
-        rejected="rejected_messages",
-        statement="sources/converters/function",
-        function=function,
-    )
+    _OWN[name] = of_function(name, function)
 
 
 def converter_names() -> tuple[str, ...]:
     """Return the names of all converters, built in and registered, sorted."""
-    return tuple(sorted({*_BUILT_IN, *_OWN}))
+    return tuple(sorted({*BUILT_IN, *_OWN}))
 
 
 def converter_of(name: str) -> Converter:
@@ -167,11 +59,11 @@ def converter_of(name: str) -> Converter:
     Raises:
         SourceError: There is none, or its module cannot be imported.
     """
-    found = _BUILT_IN.get(name) or _OWN.get(name)
+    found = BUILT_IN.get(name) or _OWN.get(name)
     if found is not None:
         return found
     if ":" in name:
-        return _by_function(name, imported(name))
+        return of_function(name, imported(name))
     names = converter_names()
     raise SourceError(
         f"no converter {name!r}{nearest(name, names)}; there are: {listed(names)}; name one of "

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from duckplets.base.prefetch import Lookahead
 from duckplets.errors import SourceError
 from duckplets.order.permute import key, ranks
-from duckplets.sources.custom.marked_rows import opened
+from duckplets.sources.custom.feed import RefusedError, read_batches
 from duckplets.sources.custom.protocol import settings_of
-from duckplets.sources.custom.record_keys import RefusedError
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.rows import Rows, checked_cursor
+from duckplets.sources.rows import Rows, cursor_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -59,6 +58,7 @@ class IndexedSource(Mapped):
     """How many threads fetch records at once; 1 where that is not safe."""
 
     kind: ClassVar[str] = "indexed"
+    in_pieces: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super(IndexedSource, self).__post_init__()
@@ -123,24 +123,20 @@ class IndexedSource(Mapped):
         """Return what must agree for a cursor to mean the same place; the size is in the cursor."""
         return settings_of(self, self.name) | {"seed": self.seed, "shuffle": self.shuffle}
 
-    def open(self, reader: Database) -> Rows:
-        """Start reading at the beginning."""
-        return self.open_at(reader, None)
-
-    def open_at(self, reader: Database, cursor: Any) -> Rows:
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Start reading at a place.
 
         Raises:
             SourceError: There are more or fewer records than when the ingest began.
         """
         size = self._size()
-        checked_cursor(cursor, {"cursor": _PLACE}, f"source {self.name!r}")
-        if cursor is not None and cursor["cursor"]["size"] != size:
+        place = cursor_of(cursor, f"source {self.name!r}", _PLACE)["at"]
+        if place is not None and place["size"] != size:
             raise self._error(
-                f"it had {cursor['cursor']['size']} records when its ingest began, and now has "
-                f"{size}: the order is another; begin anew with restart=True"
+                f"it had {place['size']} records when its ingest began, and now has {size}: the "
+                f"order is another; begin anew with restart=True"
             )
-        return opened(reader, self, self.name, self._batches(size), cursor, size)
+        return read_batches(reader, self, self.name, self._batches(size), cursor, size)
 
     def _batches(self, size: int) -> Callable[[Any], Iterator[Any]]:
         getter = self._getter()

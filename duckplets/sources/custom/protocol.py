@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.custom.marked_rows import opened
-from duckplets.sources.custom.record_batches import not_plain
-from duckplets.sources.mapping import EARLIER, Mapped
+from duckplets.sources.custom.feed import not_plain, read_batches
+from duckplets.sources.mapping import Mapped
 from duckplets.sources.rows import Rows
 
 if TYPE_CHECKING:
@@ -68,6 +67,8 @@ class CustomSource(Mapped):
     source: Any
     """Object with ``name`` and ``batches(cursor)``; see ``PagedSource``."""
 
+    in_pieces: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         super(CustomSource, self).__post_init__()
         _check_source(self.source)
@@ -111,13 +112,9 @@ class CustomSource(Mapped):
             raise SourceError(f"source {self.name!r}: settings() holds {wrong}, no plain JSON")
         return settings_of(self, self.name) | {"settings": user}
 
-    def open(self, reader: Database) -> Rows:
-        """Start reading at the beginning, and look at the first records."""
-        return self.open_at(reader, None)
-
-    def open_at(self, reader: Database, cursor: Any) -> Rows:
-        """Start reading at a place."""
-        return opened(reader, self, self.name, self.source.batches, cursor)
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Start reading at a place, and look at the first records."""
+        return read_batches(reader, self, self.name, self.source.batches, cursor)
 
 
 def adapted(source: Any) -> Any:
@@ -167,14 +164,5 @@ def _check_source(source: Any) -> None:
 
 def settings_of(source: Any, name: str) -> dict[str, Any]:
     """Return what every source of this kind has in its settings."""
-    columns = {part.name: getattr(source, part.name) for part in fields(Mapped)}
-    columns["on_error"] = columns["on_error"] or "raise"
-    if columns["on_bad_date"] == "null":  # as of versions that did not have it
-        del columns["on_bad_date"]
-    named = {part: list(v) if isinstance(v, tuple) else v for part, v in columns.items()}
-    return {
-        "name": name,
-        "kind": source.kind,
-        "uri": source.uri,
-        "columns": {part: value for part, value in named.items() if value not in (None, EARLIER)},
-    }
+    described = {"name": name, "kind": source.kind, "uri": source.uri}
+    return described | {"columns": source.read_settings()}

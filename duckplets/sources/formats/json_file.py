@@ -1,41 +1,28 @@
-"""Read JSON files into rows: an array or objects (.json), or one object a line (.jsonl, stdin).
-
-Lines are cut here and judged by ``json_valid`` and ``json_type``: DuckDB's own reader turns a bad
-line into a row of NULLs, and a byte order mark makes the first record NULL.
-"""
+"""Read JSON files into rows: an array or objects (.json), or one object a line (.jsonl, stdin)."""
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
-import pyarrow as pa
-
-from duckplets.base.object_store import StoredObject
-from duckplets.db.queries import query
-from duckplets.errors import QueryError, SourceError
+from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.files import Files, LocalFiles, named
-from duckplets.sources.formats.decode import Transcoded, codec_of
-from duckplets.sources.formats.lines import check_lengths, json_rows, line_batch, line_pieces
-from duckplets.sources.limits import limits_of
-from duckplets.sources.row_batches import refused
-from duckplets.sources.row_provenance import Origins
-from duckplets.sources.rows import Rows
+from duckplets.sources.files import Files, LocalFiles, called
+from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.row_batches import opened
+from duckplets.sources.rows import Block, Rows
+from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_VALUE_ROWS = 256
+_ROWS, _CHARACTERS = 2_048, 4 << 20  # of a block
+_CHUNK = 1 << 20
+_SPACE = " \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,115 +42,204 @@ class JsonSource(Files):
 
     def __post_init__(self) -> None:
         Files.__post_init__(self)
-        codec_of(self.encoding)
+        paths.codec_of(self.encoding)
+        if self.in_pieces and self.is_stdin:
+            raise SourceError("standard input cannot be read again, so it cannot go on at a row")
+
+    @property
+    def is_stdin(self) -> bool:
+        """Whether lines come from standard input."""
+        return str(self.path) == "-"
 
     def default_name(self) -> str:
         """Return the file's stem."""
-        return "stdin" if self._is_stdin() else paths.default_name(self.path)
+        return "stdin" if self.is_stdin else paths.default_name(self.path)
 
-    def open(self, reader: Database) -> Rows:
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Look at the keys of the first objects, then read the files in turn."""
-        origins = Origins()
-        if self._is_stdin():
+        limits = limits_of(reader)
+        if self.is_stdin:
             if sys.stdin is None:
                 raise SourceError("standard input is closed, so there is nothing to read")
-            where = "standard input"
-            stdin: BinaryIO = sys.stdin.buffer
-            if self.encoding is not None and codec_of(self.encoding):
-                stdin = cast("BinaryIO", Transcoded(stdin, self.encoding))
-            pieces = origins.reading(where, line_pieces(stdin, where, limits_of(reader)), 1)
-        else:
-            brought = LocalFiles(self.path)
-            pieces = chain.from_iterable(
-                named(file, path, self._read(reader, file, path, origins)) for file, path in brought
-            )
-            rows = json_rows(reader, self, pieces, self.uri or "", origins=origins)
-            return brought.opened(rows)
-        return json_rows(reader, self, pieces, where, origins=origins)
+            text = paths.as_text(sys.stdin.buffer, self.encoding, "\n")
+            blocks = lines_of(text, "standard input", limits)
+            return opened(reader, self, blocks, "standard input", marks=False)
+        brought = LocalFiles(self.path)
 
-    def _read(
-        self, reader: Database, file: Path | StoredObject, path: Path, origins: Origins
-    ) -> Iterator[pa.RecordBatch]:
-        form = _form(path, self.encoding)
-        # That a file was cut short is an error, unless bad rows are let pass by who asks for it.
-        to_the_cut = self.on_error in ("skip", "quarantine")
-        pieces = pieces_of(reader, path, self.encoding, to_the_cut=to_the_cut)
-        yield from origins.reading(str(file), pieces, 1 if form == "lines" else None)
+        def read() -> Iterator[Block]:
+            for file, path in brought:
+                with called(path, file):
+                    for block in blocks_of(path, limits, self.encoding):
+                        yield block._replace(file=str(file))
 
-    def _is_stdin(self) -> bool:
-        return str(self.path) == "-"
+        return self.rows(reader, cursor, read(), brought)
 
 
-def pieces_of(
-    reader: Database, file: Path, encoding: str | None = None, *, to_the_cut: bool = False
-) -> Iterator[pa.RecordBatch]:
-    """Yield a file's objects as lines of JSON; of one that was cut short those before, if asked."""
-    form = _form(file, encoding)
-    if form != "lines":
-        if codec_of(encoding) is None:
-            yield from _values(reader, file, form)
-        else:
-            yield from _values_of_copy(reader, file, form, encoding)
-        return
-    opened = paths.UpToTheCut if to_the_cut else paths.open_bytes
-    with paths.reading(file), closing(opened(file, encoding)) as stream:
-        yield from line_pieces(cast("BinaryIO", stream), str(file), limits_of(reader))
+def blocks_of(file: Path, limits: Limits, encoding: str | None = None) -> Iterator[Block]:
+    """Yield a file's objects."""
+    with paths.reading(file), paths.open_text(file, encoding, "\n") as text:
+        form = "lines"
+        if paths.inner_suffix(file) == ".json":
+            start = text.read(_CHUNK)
+            form = _form(start)
+        if form != "lines":
+            yield from _values_of(text, start, str(file), limits, is_array=form == "array")
+            return
+    with paths.reading(file), paths.open_text(file, encoding, "\n") as text:
+        yield from lines_of(text, str(file), limits)
 
 
-def _values_of_copy(
-    reader: Database, file: Path, form: str, encoding: str | None
-) -> Iterator[pa.RecordBatch]:
-    """Yield the objects of a file by way of a copy in UTF-8, which is all that DuckDB reads."""
-    with tempfile.NamedTemporaryFile(suffix=".json") as copy:
-        with paths.reading(file), paths.open_bytes(file, encoding) as stream:
-            shutil.copyfileobj(stream, copy, 1 << 20)
-        copy.flush()
-        try:
-            yield from _values(reader, Path(copy.name), form)
-        except SourceError as error:
-            raise SourceError(str(error).replace(copy.name, str(file))) from error
-
-
-def _form(file: Path, encoding: str | None = None) -> str:
-    """Return what a file holds: ``lines``, an ``array``, or objects on several lines."""
-    if paths.inner_suffix(file) != ".json":
-        return "lines"
-    with paths.reading(file), paths.open_bytes(file, encoding) as stream:
-        start = stream.read(1 << 20).removeprefix(b"\xef\xbb\xbf").lstrip()
-    if start.startswith(b"["):
+def _form(start: str) -> str:
+    """Return what a .json file holds: ``lines``, an ``array``, or objects on several lines."""
+    start = start.lstrip(_SPACE)
+    if start.startswith("["):
         return "array"
     try:  # many .json files are JSON lines by another name
-        return "lines" if isinstance(json.loads(start.split(b"\n", 1)[0]), dict) else "unstructured"
+        return "lines" if isinstance(json.loads(start.split("\n", 1)[0]), dict) else "objects"
     except (ValueError, RecursionError):
-        return "unstructured"
+        return "objects"
 
 
-def _values(reader: Database, file: Path, form: str) -> Iterator[pa.RecordBatch]:
-    scan = reader.cursor()  # the reader itself runs other statements meanwhile
-    size = file.stat().st_size
-    compressed = paths.inner_suffix(file) != file.suffix.lower()
-    limits = limits_of(reader)
-    largest = limits.size("row") if compressed else min(size + 1024, limits.size("row"))
-    count = 0
-    values = {"path": str(file), "format": form, "largest": largest}
+def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list[str], int]]:
+    r"""Yield lines, which end with ``\n`` alone, in blocks, with the number of the first.
+
+    Raises:
+        SourceError: A line is longer than the limit of a row.
+    """
+    most, read = limits.size("row"), text.readline
+    lines: list[str] = []
+    size, first = 0, 1
+    while line := read(most + 1):
+        if len(line) > most:
+            raise limits.exceeded(f"{where}, line {first + len(lines)}", "it is longer", "row")
+        lines.append(line)
+        size += len(line)
+        if len(lines) >= _ROWS or size >= _CHARACTERS:
+            yield lines, first
+            lines, size, first = [], 0, first + len(lines)
+    if lines:
+        yield lines, first
+
+
+def lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[Block]:
+    """Yield lines of JSON, each an object; blank ones are None."""
+    for lines, first in line_blocks(text, where, limits):
+        yield Block([_object(line) for line in lines], where, first, raw=lines)
+
+
+def _object(line: str) -> dict[str, Any] | Fault | None:
     try:
-        for batch in scan.stream(query("sources/lines/json_values"), values, rows=_VALUE_ROWS):
-            found = line_batch(batch.column("line").cast(pa.string()))
-            check_lengths(found, f"{file}, value", limits, count)
-            count += found.num_rows
-            yield found
-    except QueryError as error:
-        if "maximum_object_size" in str(error):
-            raise limits.exceeded(str(file), "a value is larger", "row") from error
-        if "in record/value" not in str(error):
-            raise refused(error, f"{file} cannot be read", limits) from error
-        raise _broken(file, str(error)) from error
-    finally:
-        scan.close()
+        value = json.loads(line)
+    except ValueError:
+        if not line.strip(_SPACE):
+            return None
+        return Fault.of("invalid JSON" if _is_utf8(line) else "invalid UTF-8", line)
+    except RecursionError:
+        return Fault.of("invalid JSON, nested too deep", line[:_CHUNK])
+    if not line.isascii() and not _is_utf8(line):
+        return Fault.of("invalid UTF-8", line)
+    if "\\ud" in line or "\\uD" in line:  # half of a pair is no text
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            return Fault.of("invalid JSON", line)
+    return value if isinstance(value, dict) else Fault.of("not an object", line)
 
 
-def _broken(file: Path, message: str) -> SourceError:
-    found = re.search(r"in record/value (\d+): (.*)", message)
-    number, reason = (found[1], found[2].rstrip(". ")) if found else ("0", message)
-    # DuckDB counts the values from 1 and names the one after.
-    return SourceError(f"{file} is broken JSON at value {max(int(number) - 1, 1)}: {reason}")
+def _is_utf8(line: str) -> bool:
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _values_of(
+    text: TextIO, start: str, where: str, limits: Limits, *, is_array: bool
+) -> Iterator[Block]:
+    """Yield the elements of an array, or objects one after another, a bounded part at a time."""
+    values = _Values(text, start, where, limits)
+    if is_array:
+        values.pass_by("[")
+    rows: list[Any] = []
+    size = 0
+    while (sign := values.sign()) and not (is_array and sign == "]"):
+        if is_array and values.count:
+            values.pass_by(",")
+        value, whole = values.next()
+        rows.append(value if isinstance(value, dict) else Fault.of("not an object", whole))
+        size += len(whole)
+        if len(rows) >= _ROWS or size >= _CHARACTERS:
+            yield Block(rows)
+            rows, size = [], 0
+    if rows:
+        yield Block(rows)
+    if is_array and not sign:
+        raise values.broken("unexpected end of the file")
+
+
+class _Values:
+    """The JSON values in a text, of which a window is held."""
+
+    def __init__(self, text: TextIO, start: str, where: str, limits: Limits) -> None:
+        self._text, self._data, self._at = text, start, 0
+        self._where, self._limits = where, limits
+        self._most = limits.size("row")
+        self._decode = json.JSONDecoder().raw_decode
+        self._is_over = False
+        self.count = 0
+
+    def sign(self) -> str:
+        """Return the next character that is no space; none at the end."""
+        while True:
+            while self._at < len(self._data) and self._data[self._at] in _SPACE:
+                self._at += 1
+            if self._at < len(self._data) or self._is_over:
+                return self._data[self._at : self._at + 1]
+            self._read_on()
+
+    def pass_by(self, sign: str) -> None:
+        """Go on behind a sign."""
+        if self.sign() != sign:
+            raise self.broken(f"no {sign}")
+        self._at += 1
+
+    def next(self) -> tuple[Any, str]:
+        """Return the next value, and how it is written."""
+        self.sign()
+        while True:
+            try:
+                value, end = self._decode(self._data, self._at)
+                if end < len(self._data) or self._is_over:
+                    break
+            except RecursionError:
+                raise self.broken("it is nested too deep") from None
+            except json.JSONDecodeError as error:
+                is_cut = error.msg.startswith("Unterminated") or error.pos >= len(self._data) - 16
+                if self._is_over or not is_cut:
+                    is_cut = (is_cut and error.pos < len(self._data) - 1) or self.sign() == ""
+                    said = "unexpected end of the file" if is_cut else error.msg.lower()
+                    raise self.broken(said) from None
+            if len(self._data) - self._at > self._most:
+                raise self._longer()
+            self._read_on()
+        whole, self._at = self._data[self._at : end], end
+        if len(whole) > self._most:
+            raise self._longer()
+        if not whole.isascii() and not _is_utf8(whole):
+            raise self.broken("invalid UTF-8")
+        self.count += 1
+        return value, whole
+
+    def broken(self, reason: str) -> SourceError:
+        """Return the error for what is no JSON."""
+        return SourceError(f"{self._where} is broken JSON at value {self.count + 1}: {reason}")
+
+    def _longer(self) -> SourceError:
+        where = f"{self._where}, value {self.count + 1}"
+        return self._limits.exceeded(where, "it is longer", "row")
+
+    def _read_on(self) -> None:
+        left = self._data[self._at :]
+        more = self._text.read(max(_CHUNK, len(left)))
+        self._data, self._at, self._is_over = left + more, 0, not more

@@ -5,29 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from datetime import UTC, date, datetime
+from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from duckplets.base.sanitize import counted, shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.documents import (
-    Listed,
-    inner_name,
-    listed,
-    path_date,
-    patterns,
-)
-from duckplets.sources.files import Files, LocalFiles, named
-from duckplets.sources.formats.decode import codec_name, codec_of
+from duckplets.sources.files import Files, LocalFiles, called, digest_of
 from duckplets.sources.formats.headings import (
     MOST_PARSED,
     Markup,
@@ -36,13 +27,12 @@ from duckplets.sources.formats.headings import (
     opening,
     sections,
 )
-from duckplets.sources.formats.lines import line_pieces
+from duckplets.sources.formats.json_file import line_blocks
 from duckplets.sources.limits import Limits, limits_of, part_of
-from duckplets.sources.mapping import Mapped
-from duckplets.sources.mapping_checks import OnError, check_on_error, check_trust
-from duckplets.sources.row_batches import piece, rows_of
-from duckplets.sources.row_provenance import BROKEN, Origins
-from duckplets.sources.rows import Rows
+from duckplets.sources.mapping import Mapped, OnError, check_on_error, check_trust
+from duckplets.sources.row_batches import opened
+from duckplets.sources.rows import Block, Rows
+from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -69,34 +59,36 @@ class TextLinesSource(Files):
 
     def __post_init__(self) -> None:
         Files.__post_init__(self)
-        codec_of(self.encoding)
+        paths.codec_of(self.encoding)
         for part in ("context", "id", "date", "group", "taxonomy", "meta", "prefix", "converter"):
             if getattr(self, part) is not None:
                 raise SourceError(f"{part}={getattr(self, part)!r}: lines of text have no columns")
         if isinstance(self.trust, str):
             raise SourceError(f"trust={self.trust!r}: lines of text have no columns; give a number")
 
-    def open(self, reader: Database) -> Rows:
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Read the files in turn."""
-        limits = limits_of(reader)
-        brought = LocalFiles(self.path)
-        pieces = (
-            (file, named(file, path, _lines(path, limits, self.encoding))) for file, path in brought
-        )
-        return self.rows(reader, pieces, brought, line=1)
+        limits, brought = limits_of(reader), LocalFiles(self.path)
+
+        def blocks() -> Iterator[Block]:
+            for file, path in brought:
+                with called(path, file), paths.reading(path):
+                    yield from _lines(path, str(file), limits, self.encoding)
+
+        return self.rows(reader, cursor, blocks(), brought)
 
 
-def _lines(file: Path, limits: Limits, encoding: str | None) -> Iterator[pa.RecordBatch]:
-    with paths.reading(file), paths.open_bytes(file, encoding) as stream:
-        for lines in line_pieces(stream, str(file), limits):
-            yield piece([pc.ascii_rtrim(lines.column("line"), characters="\r\n")], ["line"])
+def _lines(path: Path, file: str, limits: Limits, encoding: str | None) -> Iterator[Block]:
+    with paths.open_text(path, encoding, "\n") as text:
+        for lines, first in line_blocks(text, str(path), limits):
+            rows = [{"line": line.rstrip("\r\n")} for line in lines]
+            yield Block(rows, file, first, columns=("line",))
 
 
 # -- folders --------------------------------------------------------------------------------------
 
 SEPARATOR = " > "
 """Between the headings of a path."""
-_ROWS = 8_192  # of a piece, where sections are short
 
 Titles = Literal["heading", "name"]
 _START = 8_192  # bytes by which a file that is no text is known
@@ -108,20 +100,10 @@ _MAPPING = Mapped(
     group="file",
     taxonomy="folders",
     trust="trust",
+    created_at="modified",
+    updated_at="modified",
 )
-_SCHEMA = pa.schema(
-    [  # c0, c1, … follow the mapping's names
-        ("c0", pa.string()),
-        ("c1", pa.string()),
-        ("c2", pa.string()),
-        ("c3", pa.date32()),
-        ("c4", pa.string()),
-        ("c5", pa.list_(pa.string())),
-        ("c6", pa.float64()),
-        ("modified", pa.timestamp("us")),
-        ("fault", pa.string()),
-    ]
-)
+_COLUMNS = _MAPPING.names()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +141,8 @@ class TextFileSource:
     file of more than 2 million characters fails."""
     encoding: str | None = field(default=None, kw_only=True)
     """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
+    in_pieces: bool = field(default=False, kw_only=True)
+    """Whether records are stored in pieces as they come; see ``CsvSource``."""
     on_error: OnError | None = field(default=None, kw_only=True)
     """What becomes of a file that is no text: ``"raise"``, ``"skip"`` (the default) or
     ``"quarantine"``, as for sources with columns."""
@@ -174,7 +158,7 @@ class TextFileSource:
             raise SourceError(f"date={self.date!r}: only date='path' is known")
         if self.titles not in get_args(Titles):
             raise SourceError(f"titles={self.titles!r}: give 'heading' or 'name'")
-        codec_of(self.encoding)
+        paths.codec_of(self.encoding)
         check_on_error(self.on_error)
         patterns(self.pattern)
 
@@ -197,7 +181,15 @@ class TextFileSource:
         found |= {"by_heading": True} if self.by_heading else {}
         return found | ({"date": "path"} if self.date else {})
 
-    def open(self, reader: Database) -> Rows:
+    def settings(self) -> dict[str, Any]:
+        """Return how the files are read, with a digest of the files."""
+        found = listed(self.folder, self.pattern)
+        names = ("date", "trust_by_folder", "titles", "by_heading", "encoding", "pattern")
+        how = {name: getattr(self, name) for name in names}
+        digest = digest_of([found.folder / file for file in found.files])
+        return how | {"on_error": self.on_error or "skip", "files": digest}
+
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
         """List the files, then read them in turn."""
         folder, part = self.uri, part_of(reader)
         given = None if part is None else part.listed
@@ -209,11 +201,17 @@ class TextFileSource:
         counts = Counter[str]() if part is None else part.counts
         reading = _FolderReading(self, found.folder, limits_of(reader), counts)
         files = sorted([*found.files, *found.unread])
-        mapping = replace(_MAPPING, on_error=self.on_error)
-        rows = rows_of(reader, mapping, reading.pieces(files), str(folder), reading.origins)
-        kind = "dated" if self.date else "documents"
-        total = None if self.by_heading else len(files)
-        return Rows(rows, kind, total, notes=lambda: reading.notes(found))
+        rows = opened(
+            reader,
+            replace(_MAPPING, on_error=self.on_error),
+            reading.blocks(files),
+            str(folder),
+            cursor=cursor,
+            total=None if self.by_heading else len(files),
+            marks=self.in_pieces,
+            notes=lambda: reading.notes(found),
+        )
+        return replace(rows, defaults="dated" if self.date else "documents")
 
 
 class _FolderReading:
@@ -222,7 +220,6 @@ class _FolderReading:
     def __init__(
         self, source: TextFileSource, folder: Path, limits: Limits, counts: Counter[str]
     ) -> None:
-        self.origins = Origins()
         self._source = source
         self._folder = folder
         self._most = min(limits.size("row"), limits.size("field"))
@@ -230,19 +227,31 @@ class _FolderReading:
         # Of files: what their titles are, and suffixes; sections; headings without text.
         self._counts = counts
 
-    def pieces(self, files: list[PurePosixPath]) -> Iterator[pa.RecordBatch]:
-        """Yield the files, some at a time."""
-        left = iter(files)
-        for group, _ in paths.together(self._folder / file for file in files):
-            rows = self._rows(islice(left, len(group)))
-            while some := list(islice(rows, _ROWS)):
-                columns = [
-                    pa.array(column, field.type)
-                    for column, field in zip(zip(*some, strict=True), _SCHEMA, strict=True)
-                ]
-                wrong = [None if row[-1] is None else json.dumps({"path": row[2]}) for row in some]
-                piece = pa.record_batch(columns, schema=_SCHEMA)
-                yield piece.append_column(BROKEN, pa.array(wrong, pa.string()))
+    def blocks(self, files: list[PurePosixPath]) -> Iterator[Block]:
+        """Yield the rows of each file."""
+        for path in files:
+            file = self._folder / path
+            body, modified, fault = _read(file, self._most, self._source.encoding)
+            # A name that is not UTF-8 is written with its bytes escaped.
+            path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
+            folders = list(path.parts[:-1])
+            trusted = [self._trust[n.casefold()] for n in folders if n.casefold() in self._trust]
+            bare = inner_name(path)
+            day = path_date(bare) if self._source.date else None
+            others = {
+                "date": None if day is None else day.isoformat(),
+                "file": str(path) if self._source.by_heading else None,
+                "folders": folders,
+                "trust": trusted[0] if trusted else None,
+                "modified": None if modified is None else modified.isoformat(" "),
+            }
+            rows: list[Any] = []
+            for title, text, key, wrong in self._records(bare, str(path), body, fault):
+                row: Any = {"title": title, "body": text, "key": key, **others}
+                if wrong is not None:
+                    row = Fault(wrong, key, json.dumps({"path": key}), row)
+                rows.append(row)
+            yield Block(rows, str(file), columns=_COLUMNS)
 
     def notes(self, found: Listed) -> list[str]:
         """Return what was taken for anchors, and what was not read."""
@@ -270,22 +279,6 @@ class _FolderReading:
         said = [f"{what} of {counted(number, 'file')}", *(f"{w} of {n:,}" for w, n in more)]
         whole = "" if self._source.titles == "name" else " without it"
         return f"anchor: {', '.join(said)}; context: their text{whole}"
-
-    def _rows(self, files: Iterable[PurePosixPath]) -> Iterator[tuple[Any, ...]]:
-        for path in files:
-            body, modified, fault = _read(self._folder / path, self._most, self._source.encoding)
-            # A name that is not UTF-8 is written with its bytes escaped.
-            path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
-            folders = path.parts[:-1]
-            trusted = [self._trust[n.casefold()] for n in folders if n.casefold() in self._trust]
-            trust = trusted[0] if trusted else None
-            bare = inner_name(path)
-            day = path_date(bare) if self._source.date else None
-            self.origins.begin(self._folder / path)
-            file = str(path) if self._source.by_heading else None
-            for title, text, key, wrong in self._records(bare, str(path), body, fault):
-                list(self.origins.counted([_ONE]))
-                yield title, text, key, day, file, folders, trust, modified, wrong
 
     def _records(
         self, bare: PurePosixPath, key: str, body: str | None, fault: str | None
@@ -342,7 +335,6 @@ def _trimmed(text: str) -> str:
 _BLANK_LINES = re.compile(r"\A(?:[ \t]*(?:\r\n|\r|\n))+")
 _NAMES = ("title in front matter", "heading", "file name")
 _TAGGED = {".htm", ".html", ".xhtml", ".xml"}
-_ONE = pa.record_batch([pa.nulls(1)], ["row"])  # pa.array of a list imports pandas
 
 
 def _read(
@@ -353,19 +345,20 @@ def _read(
         if file.is_dir():
             return None, None, "unreadable folder"
         changed = _time_of(file.stat().st_mtime)
-        with paths.open_bytes(file, encoding) as opened:
-            data = opened.read(_START)
+        with paths.open_bytes(file) as stream:
+            data = stream.read(_START)
             if encoding is None and is_binary(data):
                 return None, changed, "binary file"
-            data += opened.read(max(most + 1 - len(data), 0))
+            data += stream.read(max(most + 1 - len(data), 0))
     except (OSError, SourceError, pa.ArrowException, ValueError):
         return None, None, "unreadable file"
     if len(data) > most:
         return None, changed, "file larger than the limit of a field"
+    codec = paths.codec_of(encoding)
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8-sig" if codec is None else codec.name)
     except UnicodeDecodeError:
-        return None, changed, f"invalid {codec_name(encoding)}"
+        return None, changed, f"invalid {'UTF-8' if codec is None else codec.name}"
     return text, changed, None if text.strip() else "empty file"
 
 
@@ -394,3 +387,137 @@ def is_binary(start: bytes) -> bool:
         if error.start >= len(start) - 6:  # cut within a character
             return len(start) >= 512 and 10 * controls > len(start)
         return b"\0" in start or 100 * controls > len(start)
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+_NAMED = 3  # files that are named of those that are not read
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What lies in a folder, by paths in it.
+
+    Attributes:
+        folder: The folder, or that of a single file.
+        files: That are read, sorted.
+        unread: Subfolders that cannot be read.
+        others: Files that are not read, sorted.
+    """
+
+    folder: Path
+    files: list[PurePosixPath]
+    unread: list[PurePosixPath]
+    others: list[PurePosixPath]
+
+    def told(self) -> str:
+        """Return how many other files there are, by suffix, and the first of each."""
+        by_suffix: dict[str, list[str]] = {}
+        for file in self.others:
+            by_suffix.setdefault(file.suffix.lower(), []).append(str(file))
+        most = sorted(by_suffix.items(), key=lambda item: (-len(item[1]), item[0]))
+        said = []
+        for suffix, names in most[:10]:
+            more = ", …" if len(names) > _NAMED else ""
+            first = ", ".join(shown(name, 80) for name in names[:_NAMED])
+            said.append(f"{len(names):,} {shown(suffix, 40) or 'without suffix'} ({first}{more})")
+        rest = sum(len(names) for _, names in most[10:])
+        return ", ".join(said) + (f" and {rest:,} of other suffixes" if rest else "")
+
+
+def patterns(given: object) -> tuple[str, ...]:
+    """Return one pattern of file names or several as a tuple.
+
+    Raises:
+        SourceError: One is no pattern.
+    """
+    found = (given,) if isinstance(given, str) else given
+    if not isinstance(found, (list, tuple)) or not found or not all(map(_is_pattern, found)):
+        raise SourceError(f"pattern={given!r}: give a pattern of names such as '*.md', or several")
+    return tuple(found)
+
+
+def _is_pattern(given: object) -> bool:
+    is_text = isinstance(given, str) and bool(given)
+    return is_text and not str(given).startswith("/") and "\0" not in str(given)
+
+
+def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
+    """Return what lies in a folder, or just the files that are named.
+
+    Pipes, devices and sockets are no files: reading one would wait for ever.
+
+    Args:
+        place: A folder; or a file, a glob or a list of them.
+        pattern: Which names are read, of a folder.
+
+    Raises:
+        SourceError: There is no such folder or file.
+    """
+    folder = Path(place).expanduser() if isinstance(place, str | os.PathLike) else Path()
+    if not isinstance(place, str | os.PathLike) or not folder.is_dir():
+        named = [file.absolute() for file in paths.local_files(place)]
+        folder = Path(os.path.commonpath([file.parent for file in named]))
+        return Listed(folder, sorted({_within(file, folder) for file in named}), [], [])
+    unread: list[PurePosixPath] = []
+
+    def note(error: OSError) -> None:
+        unread.append(_within(Path(str(error.filename)), folder))
+
+    there = [
+        Path(place, name) for place, _, names in os.walk(folder, onerror=note) for name in names
+    ]
+    globs = [f"{one}{end}" for one in patterns(pattern) for end in ("", *paths.COMPRESSED)]
+    found = {file for one in globs for file in folder.rglob(one) if not _is_other(file)}
+    files = sorted(_within(file, folder) for file in found)
+    others = sorted({_within(file, folder) for file in there}.difference(files))
+    return Listed(folder, files, unread, others)
+
+
+def _within(file: Path, folder: Path) -> PurePosixPath:
+    return PurePosixPath(file.relative_to(folder).as_posix())
+
+
+def _is_other(file: Path) -> bool:
+    """Return whether something is there that is no file; a broken link is one, to be counted."""
+    try:
+        return not stat.S_ISREG(file.stat().st_mode)
+    except OSError:
+        return False
+
+
+def inner_name(file: PurePosixPath) -> PurePosixPath:
+    """Return a path without a suffix of compression."""
+    return file.with_suffix("") if file.suffix.lower() in paths.COMPRESSED else file
+
+
+# -- dates in the names of files and folders ------------------------------------------------------
+
+_YEAR_FIRST = re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)")
+_YEAR_LAST = re.compile(r"(?P<month>\d\d)-(?P<day>\d\d)-(?P<year>\d{4})")
+_IN_YEAR = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)-(?P<day>\d\d)")
+
+
+def path_date(path: PurePath) -> date | None:
+    """Return the date that the innermost dated part of a path spells.
+
+    A part is dated when the whole of it, up to ``--``, is YYYY-MM-DD or MM-DD-YYYY, or MM-DD
+    under a folder YYYY; ``_`` counts as ``-``. The last part is taken without its suffix.
+    """
+    parts = [_undecorated(part) for part in (*path.parts[:-1], path.stem)]
+    for place in reversed(range(len(parts))):
+        part = parts[place]
+        pair = "/".join(parts[max(place - 1, 0) : place + 1])
+        found = (
+            _YEAR_FIRST.fullmatch(part) or _YEAR_LAST.fullmatch(part) or _IN_YEAR.fullmatch(pair)
+        )
+        if found:
+            try:
+                return date(int(found["year"]), int(found["month"]), int(found["day"]))
+            except ValueError:
+                continue  # a thirteenth month: a number of another kind
+    return None
+
+
+def _undecorated(part: str) -> str:
+    return part.split("--", 1)[0].replace("_", "-")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from duckplets.base.documents import DEFAULT, DocumentLimits, Unreadable, parse
 from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError
-from duckplets.sources.labels import Labels, of_card
 
 _OPEN = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n")
 _FRONT = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -46,7 +45,7 @@ class Card:
     where: str = ""
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def labels(self, config: str) -> Labels:
+    def labels(self, config: str) -> dict[str, tuple[str, ...]]:
         """Return the names of the classes of a configuration's columns."""
         try:
             return of_card(self._of(config).get("features"))
@@ -149,3 +148,28 @@ def _odd(value: Any, config: Mapping[str, Any]) -> ValueError:
         f"data_files of configuration {_name(config)!r} has {shown(repr(value), 80)} where paths "
         f"are wanted"
     )
+
+
+def of_card(features: Any) -> dict[str, tuple[str, ...]]:
+    """Return the names of the classes of the columns a card lists.
+
+    Raises:
+        ValueError: They are no list, or by what is no number.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for feature in features if isinstance(features, Sequence) else ():
+        if not isinstance(feature, Mapping):
+            continue
+        kind = feature.get("dtype")
+        for inner in ("sequence", "list"):
+            kind = feature.get(inner) if kind is None else kind
+        while isinstance(kind, Mapping) and "dtype" in kind:
+            kind = kind["dtype"]
+        if isinstance(kind, Mapping) and isinstance(kind.get("class_label"), Mapping):
+            names = kind["class_label"].get("names") or []
+            if isinstance(names, Mapping):
+                names = [names[key] for key in sorted(names, key=lambda key: int(str(key)))]
+            if not isinstance(names, list):
+                raise ValueError(f"names of a class_label are {shown(repr(names), 80)}, no list")
+            found[str(feature.get("name"))] = tuple(map(str, names))
+    return {name: names for name, names in found.items() if names}

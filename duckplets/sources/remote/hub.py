@@ -10,24 +10,29 @@ meanwhile.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from duckplets.base.documents import DEFAULT, DocumentLimits
 from duckplets.errors import SourceError, several
+from duckplets.sources.arrivals import arrivals
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.mapping_checks import null_words
 from duckplets.sources.remote import grammar
-from duckplets.sources.remote.cache import LIMIT, ShardCache, default_folder, size_of
 from duckplets.sources.remote.card import parse_card
-from duckplets.sources.remote.download import Hub, Sleep
+from duckplets.sources.remote.download import Hub, HubFile, Sleep
 from duckplets.sources.remote.layout import choose
-from duckplets.sources.remote.reading import CursorStart, ShardReading
-from duckplets.sources.rows import Begun, Rows
+from duckplets.sources.remote.reading import shard_blocks
+from duckplets.sources.row_batches import opened
+from duckplets.sources.rows import Block, Rows, Stoppable, cursor_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
+
+
+_PLACE = {"file": str, "row": range(1 << 63)}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -48,18 +53,15 @@ class HubSource(Mapped):
     """The source's name, instead of one made of the URI."""
     weight: float | None = field(default=None, kw_only=True)
     """Of the source in the mixture that a list declares; kept with the source."""
-    cache: str | os.PathLike[str] | None = field(default=None, kw_only=True)
-    """Folder for shards, of its own; else ``DUCKPLETS_CACHE``, else one in the user's cache
-    folder."""
-    cache_limit: int | str = field(default=LIMIT, kw_only=True)
-    """Bytes, or a text such as ``"10GB"``: how much the shards may take there; the longest unused
-    make room for others."""
     token: str | None = field(default=None, kw_only=True)
     """For private and gated data sets; else ``HF_TOKEN``, else the hub's own login. It is sent to
     the hub only, and neither stored nor shown."""
 
     limits: DocumentLimits | None = field(default=None, kw_only=True)
     """How large the card may be; by default as large as a card ever is."""
+
+    in_pieces: bool = field(default=True, kw_only=True)
+    """Whether records are stored in pieces as they come, so that an ingest goes on; see above."""
 
     _uri: grammar.HubUri = field(init=False)
     _sleep: Sleep | None = field(init=False, default=None)  # None: in real time
@@ -74,7 +76,6 @@ class HubSource(Mapped):
         if self.source_id is not None:
             grammar.check_name(self.source_id)
         grammar.check_weight(self.weight)
-        size_of(self.cache_limit)
 
     def __repr__(self) -> str:
         options = [f"{name}={value!r}" for name, value in self._options().items()]
@@ -91,32 +92,18 @@ class HubSource(Mapped):
 
     def settings(self) -> dict[str, Any]:
         """Return which data set is read and how; neither the hub's address nor a token."""
-        read = {part: list(names) for part, names in self.parts() if names}
-        converted = {"converter": self.converter, "on_error": self.on_error or "raise"}
-        text_of = {"text_of": "json"} if self.text_of == "json" else {}
-        words = list(null_words(self.null_values))
-        nulls = {"null_values": words} if words else {}
-        return {"uri": self.uri, "mapping": read, **converted, **text_of, **nulls}
+        return {"uri": self.uri, "mapping": self.read_settings()}
 
-    def open(self, reader: Database) -> Rows:
-        """Look at what the repository holds, and return the rows from the first on.
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Look at what the repository holds, and return the rows from a place on.
 
         Raises:
             SourceError: The hub cannot be reached or denies access, there is no such data set,
                 configuration or split, or a column is not there.
         """
-        return self.open_at(reader, None)
-
-    def open_at(self, reader: Database, cursor: Any) -> Rows:
-        """Open at a place; see ``open``.
-
-        Args:
-            reader: An instance to run statements in.
-            cursor: Of a ``Mark``, or None for the beginning.
-        """
-        start = CursorStart.of(cursor, self.uri)
+        place = cursor_of(cursor, self.uri, _PLACE)
         hub = Hub(self._uri.repo, self.token, self._sleep)
-        revision = start.revision or hub.revision()
+        revision = (place["of"] or {}).get("revision") or hub.revision()
         files = hub.files(revision)
         readme = next((file for file in files if file.path == "README.md"), None)
         limits = self.limits or DEFAULT
@@ -124,12 +111,45 @@ class HubSource(Mapped):
         whole = readme is None or readme.size <= limits.max_bytes
         card = parse_card(text, self.uri, limits, whole=whole)
         layout = choose(self._uri, files, card)
-        folder = default_folder() if self.cache is None else Path(self.cache).expanduser()
-        cache = ShardCache(folder, size_of(self.cache_limit))
-        reading = ShardReading(self.uri, self, card.labels(layout.config), start)
-        batches = reading.batches(reader, hub, cache, revision, layout.files)
-        total = card.rows(layout.config, self._uri.split)
-        return Rows(Begun(batches, hub.stop.set), self.defaults(), total)
+        left, skip = self._left(layout.files, place["at"])
+        classes = card.labels(layout.config)
+
+        def fetch(file: HubFile, here: Path) -> None:
+            here.touch()
+            hub.fetch(file, revision, here)
+
+        def blocks() -> Iterator[Block]:
+            with closing(arrivals(left, fetch, hub.stop)) as arriving:
+                for number, (file, here) in enumerate(arriving):
+                    done = 0 if number else skip
+                    yield from shard_blocks(reader, file.path, here, self.uri, self, classes, done)
+
+        rows = opened(
+            reader,
+            self,
+            blocks(),
+            self.uri,
+            cursor=cursor,
+            total=card.rows(layout.config, self._uri.split),
+            of={"revision": revision},
+            known=True,
+            marks=self.in_pieces,
+        )
+        return Stoppable.of(rows, hub.stop.set)
+
+    def _left(
+        self, files: Sequence[HubFile], place: dict[str, Any] | None
+    ) -> tuple[Sequence[HubFile], int]:
+        """Return the files from the one that reading stopped in, and how many rows are done."""
+        if place is None:
+            return files, 0
+        there = [file.path for file in files]
+        if place["file"] not in there:
+            raise SourceError(
+                f"{self.uri}: the unfinished ingest stopped in {place['file']}, which is not "
+                f"one of its files; discard it with restart=True"
+            )
+        return files[there.index(place["file"]) :], place["row"]
 
     def _options(self) -> dict[str, Any]:
         """Return the values of the keys that a line may have, without those that were not given."""
@@ -142,8 +162,6 @@ class HubSource(Mapped):
 def read_hub_list(
     path: str | os.PathLike[str],
     *,
-    cache: str | os.PathLike[str] | None = None,
-    cache_limit: int | str = LIMIT,
     token: str | None = None,
 ) -> list[HubSource]:
     """Return the sources that a list names, one a line, as ``HubSource`` takes them.
@@ -152,15 +170,13 @@ def read_hub_list(
 
     Args:
         path: Of the list.
-        cache: As in ``HubSource``, for all of them.
-        cache_limit: As in ``HubSource``.
         token: As in ``HubSource``.
 
     Raises:
         SourceError: The list cannot be read, names nothing, or has lines that are wrong: all of
             them, each as ``FILE:LINE: what is wrong``.
     """
-    found, problems = read_hub_lines(path, cache=cache, cache_limit=cache_limit, token=token)
+    found, problems = read_hub_lines(path, token=token)
     if problems:
         raise SourceError(several(problems))
     return [source for _, source in found]
@@ -169,8 +185,6 @@ def read_hub_list(
 def read_hub_lines(
     path: str | os.PathLike[str],
     *,
-    cache: str | os.PathLike[str] | None = None,
-    cache_limit: int | str = LIMIT,
     token: str | None = None,
 ) -> tuple[list[tuple[int, HubSource]], list[str]]:
     """Return the sources that a list names with their lines, and what is wrong with other lines.
@@ -187,7 +201,7 @@ def read_hub_lines(
         try:
             if grammar.parse_line(line) is None:
                 continue
-            source = HubSource(line, cache=cache, cache_limit=cache_limit, token=token)
+            source = HubSource(line, token=token)
             name = source.default_name()
             if lines.setdefault(name, number) != number:
                 raise SourceError(

@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 
 from duckplets.base.sanitize import listed
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.remote.cache import suffix_of
 from duckplets.sources.remote.card import Card, CardConfig
 from duckplets.sources.remote.download import HubFile
 from duckplets.sources.remote.grammar import HubUri
@@ -46,6 +45,8 @@ _PAPERS = (
 )
 _GENERIC = re.compile(r"(shard|part|data|file|chunk)?[-_.]?\d*")
 _COUNTED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?.*")
+_COMPRESSED = (".gz", ".zst")
+_SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 _GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|\{[^}]+\}")
 _WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
@@ -61,6 +62,14 @@ class HubFiles:
 
     config: str
     files: tuple[HubFile, ...]
+
+
+def suffix_of(path: str) -> str:
+    """Return the end of a file's name that says what it is, such as ``.jsonl.gz``."""
+    parts = path.rsplit("/", 1)[-1].lower().split(".")
+    count = 2 if len(parts) > 2 and f".{parts[-1]}" in _COMPRESSED else 1
+    found = "." + ".".join(parts[-count:]) if len(parts) > count else ""
+    return found if _SUFFIX.fullmatch(found) else ""  # it comes from outside, and becomes a name
 
 
 def form_of(path: str) -> str | None:

@@ -1,0 +1,548 @@
+"""Convert instruction data to messages: what is said in a row, its turns, its prompt and reply.
+
+fields of a row ─_SAID→ said ─_turns→ turns ─_spoken→ prompt, reply, messages
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from duckplets.sources.values import is_filled, json_string, json_text, number_text, plain
+
+Kind = Literal["text", "list", "either"]
+Function = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+_ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_SHOWN = 60  # characters of a wrong value in a message
+_SHOWN_ERROR = 200
+
+
+class Wrong(Exception):  # noqa: N818 - carries a reason to the row that it is about
+    """Why a row cannot be converted: the reason that is counted, and more of it."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(reason)
+        self.reason, self.detail = reason, detail
+
+
+class Said(NamedTuple):
+    """A turn as it stands in a row: its field and number there, its tag, text and all else."""
+
+    field: str
+    place: int
+    tag: Any
+    content: Any
+    more: Mapping[str, Any]
+
+
+class Turn(NamedTuple):
+    """A turn that was checked; ``more`` is the JSON of what it says of tools."""
+
+    role: str
+    texts: list[str]
+    more: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A record that was made of a row, or why there is none."""
+
+    sections: Sequence[tuple[str, str | None, str]] = ()
+    messages: str | None = None
+    rejected_messages: str | None = None
+    identity: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+    number: int | None = None  # of the reply, where each makes a record
+    conversation: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converter:
+    """What a converter reads, and how.
+
+    Attributes:
+        name: What users call it.
+        fields: Its fields, each a ``text``, a ``list``, or ``either``.
+        needed: The fields that no row may be without.
+        said: Returns what is said on each side of a row, from the values of its fields.
+        main: The field named where the fault lies in the conversation as a whole.
+        rejected: The field of the rejected conversation, where there can be one.
+        roles: The role of each tag that a turn may carry.
+        tag: The key of a turn's tag.
+        value: The key of a turn's text.
+        blocks: Whether a turn's text may be a list of blocks.
+        function: The user's, for one that is not built in.
+    """
+
+    name: str
+    fields: dict[str, Kind]
+    needed: tuple[str, ...] = ()
+    said: Callable[[Any], list[list[Said]]] | None = None
+    main: str = "messages"
+    rejected: str | None = None
+    roles: dict[str, str] = field(default_factory=lambda: _ROLES)
+    tag: str = "role"
+    value: str = "content"
+    blocks: bool = True
+    function: Function | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's function, which reads whole rows."""
+        return self.function is not None
+
+    @property
+    def makes_one(self) -> bool:
+        """Whether it can make but one record of a row."""
+        return self.said is None or self.rejected is not None
+
+    def converted(self, row: dict[str, Any], *, each: bool = False) -> Iterator[Converted]:
+        """Yield the record of a row; of a conversation, ``each`` of its replies."""
+        try:
+            if self.said is None and not self.is_own:
+                yield _alpaca(self._checked(row))
+            elif self.is_own:
+                yield from self._conversations(self._called(row), each=each)
+            else:
+                yield from self._conversations(self._checked(row), each=each)
+        except Wrong as wrong:
+            number = 1 if each else None
+            yield Converted(reason=wrong.reason, detail=wrong.detail, number=number)
+
+    def _checked(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of the fields, after a look at what each is."""
+        found: dict[str, Any] = {}
+        for name, kind in self.fields.items():
+            value = plain(row.get(name))
+            if isinstance(value, float) and value != value:
+                value = None
+            if kind == "text" and value == []:
+                value = None
+            if value is None:
+                if name in self.needed:
+                    raise Wrong(f"{name} is missing", f"field '{name}': missing")
+                found[name] = None
+                continue
+            if kind != "text" and type(value) is str:
+                listed = _listed(value, kind)
+                value = value if listed is None else listed
+            right = {"text": str, "list": list}.get(kind)
+            if not (type(value) is right if right else type(value) in (str, list)):
+                nature = {"text": "text", "list": "a list", "either": "text or a list"}[kind]
+                shown = value if isinstance(value, str) else json_text(value)
+                detail = f"field '{name}': not {nature}: {shown[:_SHOWN]}"
+                raise Wrong(f"{name} is not {nature}", detail)
+            found[name] = value
+        return found
+
+    def _called(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return what a user's function makes of a row."""
+        given = {key: _json_value(value) for key, value in row.items() if value is not None}
+        assert self.function is not None  # noqa: S101 - it is what this is for
+        try:
+            made = self.function(given)
+        except Exception as error:
+            said, kind = " ".join(str(error).split())[:_SHOWN_ERROR], type(error).__name__
+            raise Wrong(kind, f"converter {self.name!r}: {kind}: {said}") from error
+        if not isinstance(made, Mapping):
+            raise self._refused(f"returned {type(made).__name__}, not a dictionary")
+        if made.get("messages") is None and made.get("chosen_messages") is None:
+            raise self._refused("returned neither 'messages' nor 'chosen_messages'")
+        found = {}
+        for name in self.fields:
+            value = made.get(name)
+            if value is not None and (isinstance(value, str) or not isinstance(value, Sequence)):
+                raise self._refused(f"returned {type(value).__name__} for {name!r}, not a list")
+            try:
+                text = json.dumps(value and list(value), ensure_ascii=False, allow_nan=False)
+                text.encode()
+                found[name] = None if value is None else json.loads(text)
+            except (TypeError, ValueError, RecursionError):
+                raise self._refused(f"returned {name!r} that are no JSON") from None
+        return found
+
+    def _refused(self, said: str) -> Wrong:
+        return Wrong(said, f"converter {self.name!r}: {said}")
+
+    def _conversations(self, values: dict[str, Any], *, each: bool) -> Iterator[Converted]:
+        said = (_of_function if self.said is None else self.said)(values)
+        sides, main = [self._turns(side) for side in said], self.main
+        if each:
+            yield from self._replies(sides[0], main)
+            return
+        heading = "chosen_messages" if values.get("chosen_messages") is not None else main
+        asked = _asked_in(values) if main == "chosen" and _begins_with_reply(values) else heading
+        prompt, reply, written = _spoken(sides[0], main)
+        sections = [("anchor", asked, prompt), ("context", heading, reply)]
+        identity, rejected_written = _identity(written), None
+        if len(sides) > 1:
+            rejected = self.rejected or ""
+            other, text, rejected_written = _spoken(sides[1], rejected)
+            if prompt != other:
+                detail = "its prompt is not that of the other side"
+                raise Wrong(
+                    f"{rejected} has another prompt",
+                    f"field '{rejected}': {detail}: {other[:_SHOWN]}",
+                )
+            sections.append(("rejected", rejected, text))
+            identity += _identity(rejected_written)
+        yield Converted(sections, written, rejected_written, identity)
+
+    def _replies(self, turns: list[Turn], main: str) -> Iterator[Converted]:
+        """Yield a record for each reply: a turn of the assistant with text, after the user's."""
+        whole = [
+            {"role": t.role, "texts": t.texts, "more": t.more, "weight": t.weight} for t in turns
+        ]
+        digest = hashlib.md5(json_text(whole).encode(), usedforsecurity=False)
+        conversation = digest.hexdigest()[:16]
+        places = [i for i, turn in enumerate(turns) if _is_reply(turn)]
+        before = [0, *(place + 1 for place in places)]
+        numbers = [
+            n
+            for n, place in enumerate(places)
+            if any(turn.role == "user" for turn in turns[before[n] : place])
+        ]
+        for n in numbers or [0]:
+            try:
+                place = places[n] if places else None
+                prompt, reply, written = _spoken(turns, main, place, before[n], each=True)
+            except Wrong as wrong:
+                made = Converted(reason=wrong.reason, detail=wrong.detail)
+            else:
+                sections = [("anchor", main, prompt), ("context", main, reply)]
+                made = Converted(sections, written, identity=_identity(written))
+            yield Converted(
+                *(made.sections, made.messages, None, made.identity, made.reason, made.detail),
+                number=n + 1,
+                conversation=conversation,
+            )
+
+    def _turns(self, said: list[Said]) -> list[Turn]:
+        turns = [self._turn(each) for each in said]
+        return [turn for turn in turns if turn.role != "system" or "".join(turn.texts) != ""]
+
+    def _turn(self, said: Said) -> Turn:
+        """Return a turn: its role for its tag, texts, weight, what tools are called.
+
+        Raises:
+            Wrong: It has none of these, or they make no sense.
+        """
+        tag, content = plain(said.tag), plain(said.content)
+        if tag is None:
+            what = f"'{self.tag}'"
+            raise _fault(said, f"has a turn without {what}", f"no {what}")
+        role = self.roles.get(tag) if isinstance(tag, str) else None
+        if role is None:
+            known = f"'{self.tag}' is {json_text(tag)[:_SHOWN]}; known are: {', '.join(self.roles)}"
+            raise _fault(said, f"has an unknown '{self.tag}'", known)
+        calls = _calls(said.more) if role == "assistant" else None
+        if calls is not None and not _are_calls(calls):
+            text = json_text(calls)[:_SHOWN]
+            raise _fault(
+                said,
+                "has a turn whose 'tool_calls' are no list of functions with names",
+                f"""'tool_calls' is no list of {{"function": {{"name": …}}}}: {text}""",
+            )
+        if content is None and calls is None:
+            lacks = f"no '{self.value}', and no tool is called"
+            raise _fault(said, f"has a turn without '{self.value}'", lacks)
+        texts = [content] if content is not None else []
+        if isinstance(content, list) and self.blocks:
+            texts = list(map(_block, content))
+        if not all(type(text) is str for text in texts):
+            detail = f"'{self.value}' is not text: {json_text(content)[:_SHOWN]}"
+            raise _fault(said, f"has a '{self.value}' that is not text", detail)
+        if role in ("assistant", "user") and calls is None and not is_filled("".join(texts)):
+            raise _fault(
+                said, f"has an empty turn of the {role}", f"the turn of the {role} is empty"
+            )
+        weight = said.more.get("loss_weight")
+        weight = said.more.get("weight") if weight is None and not self.is_own else weight
+        number = float(role == "assistant") if weight is None else _weight(weight)
+        if number is None:
+            detail = f"'loss_weight' is no number from 0 up: {json_text(weight)[:_SHOWN]}"
+            raise _fault(said, "has a 'loss_weight' that is no number from 0 up", detail)
+        return Turn(role, texts, _more(role, calls, said.more), number)
+
+
+def _fault(said: Said, reason: str, detail: str) -> Wrong:
+    return Wrong(f"{said.field} {reason}", f"field '{said.field}', turn {said.place}: {detail}")
+
+
+def _weight(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < float("inf") else None
+
+
+def _block(value: Any) -> Any:
+    block = plain(value)
+    if not isinstance(block, dict) or block.get("type") != "text":
+        return None
+    text = block.get("text")
+    return plain(block.get("value") if text is None else text)
+
+
+def _calls(more: Mapping[str, Any]) -> Any:
+    calls, function = plain(more.get("tool_calls")), plain(more.get("function_call"))
+    if calls is not None and calls != []:
+        return calls
+    return None if function is None else [{"type": "function", "function": function}]
+
+
+def _are_calls(calls: Any) -> bool:
+    def name(call: Any) -> Any:
+        function = plain(plain(call).get("function")) if isinstance(plain(call), dict) else None
+        return function.get("name") if isinstance(function, dict) else None
+
+    return isinstance(calls, list) and all(isinstance(name(call), str) for call in calls)
+
+
+def _more(role: str, calls: Any, more: Mapping[str, Any]) -> str:
+    parts = [f'"tool_calls":{json_text(calls)}'] if calls is not None else []
+    if role == "tool":
+        given = ((key, more.get(key)) for key in ("tool_call_id", "name"))
+        parts += [f'"{key}":{json_text(value)}' for key, value in given if value is not None]
+    return ",".join(parts)
+
+
+def _is_reply(turn: Turn) -> bool:
+    return turn.role == "assistant" and is_filled("".join(turn.texts))
+
+
+def _spoken(
+    turns: list[Turn], main: str, reply: int | None = None, first: int = 0, *, each: bool = False
+) -> tuple[str, str, str]:
+    """Return prompt, reply and messages of turns.
+
+    The prompt is all that users, assistants and tools said before the reply, apart by blank lines;
+    with ``each``, what users said since the reply before, and the messages end with the reply.
+    """
+    if not turns:
+        raise Wrong(f"{main} is empty", f"field '{main}': the conversation is empty")
+    if not each:
+        reply = next((i for i in reversed(range(len(turns))) if _is_reply(turns[i])), None)
+    if reply is None:
+        lack = "no turn of the assistant with text"
+        raise Wrong(f"{main} has {lack}", f"field '{main}': {lack}")
+    before = (
+        "\n".join(turn.texts)
+        for turn in turns[first:reply]
+        if (turn.role == "user" if each else turn.role != "system")
+    )
+    prompt = "\n\n".join(filter(is_filled, before))
+    if not prompt:
+        lack = f"field '{main}': nothing before the last reply"
+        raise Wrong(f"{main} has nothing before the reply", lack)
+    told = turns[: reply + 1] if each else turns
+    written = (
+        _message(turn, 0.0 if each and i < reply else turn.weight) for i, turn in enumerate(told)
+    )
+    return prompt, "\n".join(turns[reply].texts), f"[{','.join(written)}]"
+
+
+def _message(turn: Turn, weight: float) -> str:
+    texts = ",".join(f'{{"type":"text","text":{json_string(text)}}}' for text in turn.texts)
+    more = f"{turn.more}," if turn.more else ""
+    return f'{{"role":"{turn.role}","content":[{texts}],{more}"loss_weight":{number_text(weight)}}}'
+
+
+def _identity(written: str) -> str:
+    data = written.encode("utf-8", "surrogatepass")
+    return f"messages {hashlib.md5(data, usedforsecurity=False).hexdigest()}"
+
+
+def _listed(text: str, kind: Kind) -> list[Any] | None:
+    """Return the list that a text is the JSON of; of ``either`` one that begins with an object."""
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    right = isinstance(found, list) and (
+        kind == "list" or (found != [] and isinstance(found[0], dict))
+    )
+    return found if right else None
+
+
+def _json_value(value: Any) -> Any:
+    """Return a value as JSON would give it back."""
+    if value is None or type(value) in (str, int, bool):
+        return value
+    return json.loads(json_text(value))
+
+
+# -- what is said in the rows of each converter ---------------------------------------------------
+
+
+def _alpaca(values: dict[str, Any]) -> Converted:
+    system, output = values["system"], values["output"]
+    instruction, more = values["instruction"], values["input"]
+    if instruction is None and more is None:
+        detail = "field 'instruction': missing, and 'input' too"
+        raise Wrong("instruction is missing", detail)
+    prompt = (instruction or "") + (more or "")
+    if not is_filled(prompt):
+        detail = "field 'instruction': empty, and no text in 'input' either"
+        raise Wrong("instruction is empty", detail)
+    if not is_filled(output):
+        raise Wrong("output is empty", "field 'output': empty")
+    turns = [Turn("user", [prompt], "", 0.0), Turn("assistant", [output], "", 1.0)]
+    turns = [Turn("system", [system], "", 0.0), *turns] if system else turns
+    written = ",".join(_message(turn, turn.weight) for turn in turns)
+    heading = "input" if instruction is None else "instruction"
+    sections = [("anchor", heading, prompt), ("context", "output", output)]
+    of_system = (
+        hashlib.sha256(system.encode("utf-8", "surrogatepass")).hexdigest() if system else ""
+    )
+    return Converted(sections, f"[{written}]", identity=f"alpaca {of_system}".rstrip())
+
+
+def _turn_of(field: str, place: int, value: Any, tag: str = "role", text: str = "content") -> Said:
+    turn = plain(value)
+    turn = turn if isinstance(turn, dict) else {}
+    return Said(field, place, turn.get(tag), turn.get(text), turn)
+
+
+def _of_list(name: str, values: list[Any]) -> list[Said]:
+    return [_turn_of(name, place, value) for place, value in enumerate(values, 1)]
+
+
+def _system(values: dict[str, Any]) -> list[Said]:
+    text = values["system"]
+    return [] if text is None else [Said("system", 1, "system", text, {})]
+
+
+def _openai(values: dict[str, Any]) -> list[list[Said]]:
+    return [_of_list("messages", values["messages"])]
+
+
+def _sharegpt(values: dict[str, Any]) -> list[list[Said]]:
+    turns = enumerate(values["conversations"], 1)
+    said = [_turn_of("conversations", i, turn, "from", "value") for i, turn in turns]
+    said = [
+        each._replace(more={k: v for k, v in each.more.items() if k in ("loss_weight", "weight")})
+        for each in said
+    ]
+    return [[*_system(values), *said]]
+
+
+def _of_function(values: dict[str, Any]) -> list[list[Said]]:
+    chosen, rejected = values["chosen_messages"], values["rejected_messages"]
+    name = "messages" if chosen is None else "chosen_messages"
+    sides = [_of_list(name, values["messages"] if chosen is None else chosen)]
+    return sides if rejected is None else [*sides, _of_list("rejected_messages", rejected)]
+
+
+def _asked_in(values: dict[str, Any]) -> str | None:
+    """Return the field that the prompt of a preference pair is in."""
+    prompt = values["prompt"]
+    if isinstance(prompt, list) or (prompt is not None and is_filled(prompt)):
+        return "prompt"
+    if is_filled((values["instruction"] or "") + (values["input"] or "")):
+        return "instruction"
+    return "question" if values["question"] and is_filled(values["question"]) else None
+
+
+def _first_tag(turns: Any) -> Any:
+    if isinstance(turns, str):
+        return "assistant"
+    first = plain(turns[0]) if turns else None
+    return first.get("role") if isinstance(first, dict) else None
+
+
+def _begins_with_reply(values: dict[str, Any]) -> bool:
+    return bool(_first_tag(values["chosen"]) == "assistant")
+
+
+def _pair(values: dict[str, Any]) -> list[list[Said]]:
+    """Return both sides: the prompt, then the turns; a list may have a prompt of its own."""
+    where = _asked_in(values)
+    opening = []
+    if where == "prompt" and isinstance(values["prompt"], list):
+        opening = _of_list("prompt", values["prompt"])
+    elif where is not None:
+        joined = (values["instruction"] or "") + (values["input"] or "")
+        asked = joined if where == "instruction" else values[where]
+        opening = [Said(where, 1, "user", asked, {})]
+    sides = []
+    for name in ("chosen", "rejected"):
+        own, tag = values[name], _first_tag(values[name])
+        own = [{"role": "assistant", "content": own}] if isinstance(own, str) else own
+        before = _system(values) if tag is not None and tag != "system" else []
+        before = [*before, *opening] if tag == "assistant" else before
+        sides.append([*before, *_of_list(name, own)])
+    return sides
+
+
+BUILT_IN = {
+    converter.name: converter
+    for converter in (
+        Converter(
+            name="alpaca",
+            fields={"system": "text", "instruction": "text", "input": "text", "output": "text"},
+            needed=("output",),
+            main="output",
+        ),
+        Converter(
+            name="openai",
+            fields={"messages": "list"},
+            needed=("messages",),
+            said=_openai,
+            roles=_ROLES | {"developer": "system", "function": "tool"},
+        ),
+        Converter(
+            name="pair",
+            fields={
+                "system": "text",
+                "prompt": "either",
+                "instruction": "text",
+                "input": "text",
+                "question": "text",
+                "chosen": "either",
+                "rejected": "either",
+            },
+            needed=("chosen", "rejected"),
+            said=_pair,
+            main="chosen",
+            rejected="rejected",
+        ),
+        Converter(
+            name="sharegpt",
+            fields={"system": "text", "conversations": "list"},
+            needed=("conversations",),
+            said=_sharegpt,
+            roles={
+                "human": "user",
+                "user": "user",
+                "gpt": "assistant",
+                "assistant": "assistant",
+                "function_call": "assistant",
+                "system": "system",
+                "observation": "tool",
+                "tool": "tool",
+            },
+            tag="from",
+            value="value",
+            blocks=False,
+            main="conversations",
+        ),
+    )
+}
+
+
+def of_function(name: str, function: Function) -> Converter:
+    """Return the converter that a user's function is."""
+    fields: dict[str, Kind] = {"messages": "list", "chosen_messages": "list"}
+    return Converter(
+        name=name,
+        fields=fields | {"rejected_messages": "list"},
+        rejected="rejected_messages",
+        function=function,
+    )

@@ -1,0 +1,320 @@
+"""Read what a user's source yields, in a thread of its own, a bounded amount ahead.
+
+    batches() ─RecordFeed→ blocks of rows, places ─Lookahead→ rows and marks
+    (source's thread)                                (ingest's thread)
+
+What is opened there (a connection to SQLite, say) may be used there, and reading goes on while
+ingest stores.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from duckplets.base.documents import Unreadable
+from duckplets.base.plain import from_json
+from duckplets.base.prefetch import StoppedError, ahead
+from duckplets.errors import SourceError, nearest
+from duckplets.sources.mapping import PARTS, TEXTS, Mapped
+from duckplets.sources.memory import batches_of, row_of, table_blocks
+from duckplets.sources.row_batches import opened
+from duckplets.sources.rows import DROPPED, Block, Rows, Stoppable, cursor_of
+from duckplets.sources.typed import blocks_of, names_of
+from duckplets.sources.values import Fault, json_text
+from duckplets.text.prefix import prefix_of
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+Batches = Callable[[Any], Iterable[Any]]
+
+_BLOCK_ROWS = 1_024
+_BLOCK_BYTES = 4 << 20
+_MOST_WAITING = 32  # blocks between the two threads
+_BYTES_WAITING = 16 << 20
+_PATIENCE = 5.0  # seconds for the user's code to come to an end
+_END = object()
+_KIND = "CustomSource"
+_REQUIRED = ("id", "anchor", "positive", "context", "text", "sections", "label")
+
+
+class RefusedError(Exception):
+    """A record that breaks the rules; its text says which, and the reader says where."""
+
+
+def read_batches(
+    reader: Database,
+    mapping: Mapped,
+    name: str,
+    batches: Batches,
+    cursor: Any,
+    total: int | None = None,
+) -> Rows:
+    """Start the thread of a source, and wait for its first records.
+
+    Args:
+        reader: An instance to run statements in.
+        mapping: Which key plays which part; one without any is for records with keys of their own.
+        name: Of the source, for messages.
+        batches: The user's.
+        cursor: Of a ``Mark``, or None for the beginning.
+        total: How many rows there are, where that is known.
+
+    Raises:
+        SourceError: The user's code fails at once, or the first records do not fit the mapping.
+    """
+    where = f"source {name!r}"
+    place = cursor_of(cursor, where)
+    are_own = not mapping.names() and mapping.converter is None
+    of = {"suited": (place["of"] or {}).get("suited")}
+    feed = RecordFeed(where, mapping, place["rows"], of, are_own=are_own)
+    coming = ahead(
+        feed.blocks(batches, place["at"]),
+        f"duckplets-source-{name}",
+        most=_MOST_WAITING,
+        most_bytes=_BYTES_WAITING,
+        weigh=_weight,
+        patience=_PATIENCE,
+    )
+
+    def blocks() -> Iterator[Block]:
+        try:
+            for item in coming:
+                if isinstance(item, SourceError):
+                    raise item
+                yield item
+        except StoppedError:
+            raise SourceError(f"{where}: reading was stopped") from None
+        finally:
+            coming.close()
+
+    own = OwnKeys(**{n: getattr(mapping, n) for n in _HOW}) if are_own else mapping
+    try:
+        how: Any = {"cursor": cursor, "total": total, "of": of, "kind": _KIND}
+        rows = opened(reader, own, blocks(), where, known=True, **how)
+    except BaseException:
+        coming.close()
+        raise
+    suited = of["suited"] or "text" if are_own else rows.defaults
+    rows = Rows(rows.batches, suited, rows.total)
+    return Stoppable.of(rows, coming.close)
+
+
+def _weight(item: Block | SourceError) -> int:
+    """Return how many bytes an item counts for that waits; a row counts for one KiB at least."""
+    return 64 if isinstance(item, SourceError) else max(len(item.rows) << 10, 64)
+
+
+_HOW = ("text_of", "on_error", "on_bad_date", "date_format", "null_values")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnKeys(Mapped):
+    """Says that every part has the key of its own name, where a record has it."""
+
+    are_own_keys = True
+
+    def __post_init__(self) -> None:
+        """Accept parts that exclude each other in a mapping: no record has them all."""
+
+    def part(self, part: str) -> tuple[str, ...]:
+        """Return the one key of a part."""
+        return super(OwnKeys, self).part(part) if part == "date_format" else (part,)
+
+    def names(self) -> tuple[str, ...]:
+        """Return none: which keys there are differs from record to record."""
+        return ()
+
+
+class RecordFeed:
+    """Calls the user's code, and names source and row where it fails.
+
+    Args:
+        where: The source, for messages.
+        mapping: Of its records.
+        row: Rows that were read before.
+        of: Told with each place: which default recipes suit the rows, once that is known.
+        are_own: Whether records name their parts by keys of their own.
+    """
+
+    def __init__(
+        self, where: str, mapping: Mapped, row: int, of: dict[str, Any], *, are_own: bool
+    ) -> None:
+        self._where, self._mapping, self._row, self._are_own = where, mapping, row, are_own
+        self._of = of
+
+    def blocks(self, batches: Batches, cursor: Any) -> Generator[Block | SourceError, None, None]:
+        """Yield the records that a call of ``batches`` gives; last, the error that ended it."""
+        given = None
+        try:
+            given = self._tried(lambda: iter(batches(cursor)))
+            while (pair := self._tried(next, given, _END)) is not _END:
+                records, place = self._pair(pair)
+                held: Block | None = None
+                for block in self._records(records):
+                    if held is not None:
+                        yield held
+                    held = block
+                yield Block([], at=place) if held is None else held._replace(at=place)
+        except SourceError as error:
+            yield error
+        finally:
+            with suppress(Exception):
+                getattr(given, "close", lambda: None)()
+
+    def _pair(self, pair: Any) -> tuple[Any, Any]:
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise self._error(
+                f"batches() gave {_shown(pair)}: yield pairs of the next records and a cursor"
+            )
+        records, cursor = pair
+        wrong = self._tried(not_plain, cursor)
+        if wrong:
+            raise self._error(
+                f"the cursor {_shown(cursor)} holds {wrong}: it is stored as JSON, so make it of "
+                f"texts, finite numbers, True, False, None, lists, and dictionaries with texts "
+                f"as keys"
+            )
+        return records, json.loads(json.dumps(cursor))
+
+    def _records(self, records: Any) -> Iterator[Block]:
+        """Yield the records of a batch, some at a time."""
+        if isinstance(records, (pa.RecordBatch, pa.Table, pa.RecordBatchReader)):
+            left = self._tried(self._of_table, records)
+            while (block := self._tried(next, left, None)) is not None:
+                self._row += len(block.rows)
+                yield block
+            return
+        if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
+            raise self._error(
+                f"the records of a batch are {_shown(records)}: give a list of dictionaries, one "
+                f"per record, or an Arrow table"
+            )
+        left, rows, size = self._tried(iter, records), list[Any](), 0
+        while (record := self._tried(next, left, _END)) is not _END:
+            row: Any = Fault(DROPPED) if record is None else row_of(record)
+            if self._are_own and isinstance(row, dict):
+                row = self._tried(self._own, row)
+            rows.append(row)
+            self._row += 1
+            if isinstance(row, dict):
+                size += sum(len(value) for value in row.values() if type(value) is str)
+            if len(rows) >= _BLOCK_ROWS or size >= _BLOCK_BYTES:
+                yield Block(rows)
+                rows, size = [], 0
+        if rows:
+            yield Block(rows)
+
+    def _of_table(self, records: Any) -> Iterator[Block]:
+        try:
+            if not self._are_own:
+                return table_blocks(self._mapping, records, "its table")
+            names = names_of(records.schema, "its table")
+            self._own(dict.fromkeys(names, ""))
+            blocks = blocks_of(batches_of(records), "its table", columns=names)
+        except SourceError as error:
+            raise RefusedError(str(error)) from error
+        return (b._replace(rows=[self._own(row) for row in b.rows], columns=None) for b in blocks)
+
+    def _own(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a record that names its parts, checked, and learn which recipes suit it."""
+        given = _required(row)
+        if self._of["suited"] is None and any(part not in ("id", "label") for part in given):
+            sections = row.get("sections")
+            sections = sections if isinstance(sections, list | tuple) else ()
+            roles = {str(part.get("role")) for part in sections if isinstance(part, Mapping)}
+            ready = row.get("negative") is not None or "rejected" in roles
+            is_roles = "anchor" in given or "anchor" in roles
+            self._of["suited"] = ("ready" if ready else "roles") if is_roles else "text"
+        made = {k: v for k, v in row.items() if k in given or k not in _REQUIRED}
+        if row.get("prefix") is not None:
+            made["prefix"] = _definition(row["prefix"])
+        return made
+
+    def _tried(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except Exception as error:
+            bare = isinstance(error, RefusedError)
+            said = str(error) if bare else f"{type(error).__name__}: {error}"
+            raise self._error(said) from (error.__cause__ if bare else error)
+
+    def _error(self, message: str) -> SourceError:
+        return SourceError(f"{self._where}: row {self._row + 1}: {message}")
+
+
+_KEYS = tuple(part for part in (*TEXTS, *(p for p in PARTS if p not in TEXTS)))
+
+
+def _required(record: Mapping[Any, Any]) -> list[str]:
+    """Return the parts that must not be blank, after a check that they go together."""
+    for key in record:
+        if key not in _KEYS:
+            raise RefusedError(
+                f"unknown key {key!r}{nearest(str(key), _KEYS)}; the keys of a record are "
+                f"{', '.join(_KEYS)}; to read others: dp.CustomSource(source, anchor=…)"
+            )
+    given = [part for part in _REQUIRED if part in record]
+    if "text" in given and ("anchor" in given or "positive" in given):
+        given = [part for part in given if record[part] is not None]
+        if "text" in given and ("anchor" in given or "positive" in given):
+            raise RefusedError(
+                "'text' is for records of one text: leave out 'anchor' and 'positive'"
+            )
+    if record.get("negative") is not None and not {"anchor", "sections"} & set(given):
+        raise RefusedError("'negative' needs an 'anchor': it is what an anchor is told apart from")
+    if "label" in given and not {"positive", "context", "sections"} & set(given):
+        raise RefusedError("'label' judges an 'anchor' and its 'positive'; the record has no pair")
+    if "positive" in given and "anchor" not in given:
+        raise RefusedError("'positive' needs an 'anchor'; for records of one text there is 'text'")
+    return given
+
+
+def _definition(prefix: Any) -> str | None:
+    """Return the definition of a record's own prefix as JSON, checked."""
+    try:
+        if isinstance(prefix, str) and prefix.lstrip().startswith("{"):
+            prefix_of(from_json(prefix))
+            return prefix
+        found = prefix_of(prefix)
+    except SourceError as error:
+        raise RefusedError(str(error)) from error
+    except Unreadable as error:
+        raise RefusedError(f"prefix: it {error}") from error
+    if found is None:
+        return None
+    return json_text(dict(prefix) if isinstance(prefix, Mapping) else found)
+
+
+def not_plain(value: Any) -> str | None:
+    """Return what in a value JSON would not give back as it is, or None."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return "text that is not UTF-8"
+        return None
+    if value is None or isinstance(value, (bool, int)):
+        return None if type(value) in (bool, int, type(None)) else _shown(value)
+    if type(value) is float and value - value == 0:
+        return None
+    if type(value) is list:
+        return next(filter(None, map(not_plain, value)), None)
+    if type(value) is dict and all(type(key) is str for key in value):
+        return next(filter(None, map(not_plain, [*value, *value.values()])), None)
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    """Return a value and its type, short."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = "?"
+    return f"{text if len(text) <= 80 else text[:77] + '…'} ({type(value).__name__})"

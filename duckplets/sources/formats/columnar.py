@@ -1,0 +1,359 @@
+"""Read Parquet and Arrow files into rows, a bounded part of their columns at a time.
+
+A page of Parquet and a batch of Arrow are decompressed as a whole, and nothing bounds what PyArrow
+takes for it. So a file that announces more than the memory limit, or does not say what it takes, is
+read by a process of its own whose address space is limited: what it asks beyond is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from duckplets.db.queries import query
+from duckplets.errors import QueryError, SourceError
+from duckplets.sources import paths
+from duckplets.sources.files import Files
+from duckplets.sources.limits import Limits, limits_of, part_of
+from duckplets.sources.rows import Block, Rows
+from duckplets.sources.typed import BLOCK_BYTES, blocks_of, classes_of_schema, names_of
+
+if TYPE_CHECKING:
+    from duckplets.db.database import Database
+
+_ROWS = 16_384  # of a batch, where rows are short
+_MOST_BYTES = 64 << 20  # of a batch, whatever its values stand for
+_OWN = 1 << 30  # bytes of addresses that a process with PyArrow has anyway
+_OUT_OF_MEMORY = 3  # the exit status of the process
+_COMPRESSION = 3  # number of the field of a RecordBatch
+_MOST_OF_CODEC = {-1: 0, 0: 255}  # times its bytes that a file takes: uncompressed, LZ4
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource(Files):
+    """Parquet files, a row group's columns decoded a few megabytes at a time."""
+
+    path: paths.Paths
+    """File, glob, or list of them."""
+
+    kind: ClassVar[str] = "parquet"
+
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Check the columns of every file, then read them in turn."""
+        total = 0
+
+        def checked(file: Path) -> list[str]:
+            nonlocal total
+            with opened(file) as parquet, paths.reading(file):
+                total += parquet.metadata.num_rows
+                return names_of(parquet.schema_arrow, str(file))
+
+        part = part_of(reader)
+        groups = None if part is None else part.groups
+
+        def read(file: Path, _: list[str], used: list[str]) -> Iterator[Block]:
+            return parquet_blocks(reader, file, used, groups=groups)
+
+        return self.of_columns(reader, cursor, checked, read, lambda: total)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSource(Files):
+    """Arrow IPC files or streams, and Feather (version 2) files."""
+
+    path: paths.Paths
+    """File, glob, or list of them."""
+
+    kind: ClassVar[str] = "arrow"
+
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Check the columns of every file, then read them in turn."""
+        limits = limits_of(reader)
+        return self.of_columns(
+            reader,
+            cursor,
+            lambda file: names_of(arrow_schema(file), str(file)),
+            lambda file, _, used: arrow_blocks(file, used, limits),
+        )
+
+
+# -- Parquet --------------------------------------------------------------------------------------
+
+
+def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:
+    """Open a Parquet file.
+
+    Args:
+        file: Where it is.
+        encoded: Columns of which dictionaries are kept as such.
+
+    Raises:
+        SourceError: It is none of Parquet, or cannot be read.
+    """
+    with paths.reading(file):
+        return pq.ParquetFile(file, pre_buffer=False, read_dictionary=list(encoded))
+
+
+def parquet_schema(file: Path) -> pa.Schema:
+    """Return a file's schema."""
+    with opened(file) as parquet, paths.reading(file):
+        return parquet.schema_arrow
+
+
+def parquet_blocks(
+    reader: Database,
+    file: Path,
+    used: Sequence[str],
+    skip: int = 0,
+    groups: range | None = None,
+) -> Iterator[Block]:
+    """Yield the rows of a file, but for the first, of some row groups or all.
+
+    Row groups that are skipped whole are not decoded.
+    """
+    limits, row = limits_of(reader), 0
+    wanted: list[int] = []
+    with opened(file) as parquet, paths.reading(file):
+        for group in groups or range(parquet.num_row_groups):
+            count = int(parquet.metadata.row_group(group).num_rows)
+            if skip and skip >= count:
+                skip, row = skip - count, row + count
+            else:
+                wanted.append(group)
+        classes = classes_of_schema(parquet.schema_arrow)
+    largest, shares = _announced(reader, file, wanted, used)
+    batches = _parquet_batches(file, list(used), wanted, largest)
+    if largest > limits.size("memory") or shares:
+        batches = _apart("parquet", file, used, limits, wanted)
+    with closing(batches):
+        for block in blocks_of(batches, str(file), columns=used, classes=classes, row=row):
+            passed = min(skip, len(block.rows))
+            skip -= passed
+            if passed < len(block.rows):
+                yield block.after(passed)
+
+
+def _announced(
+    reader: Database, file: Path, groups: Sequence[int], used: Sequence[str]
+) -> tuple[int, bool]:
+    """Return how many bytes the columns of a row group take at most, as the footer has it.
+
+    And whether values may share their beginnings, so that they take more. PyArrow (26.0) ends the
+    process when asked for a column of a damaged footer; DuckDB does not.
+    """
+    starts = tuple(f"{name}." for name in used)  # a nested column has several parts
+    place = {"path": re.sub(r"([*?\[])", r"[\1]", str(file))}
+    try:
+        found = reader.rows(query("sources/parquet"), place)
+    except QueryError as error:
+        raise paths.unreadable(file, error) from error
+    sizes, shares = Counter[int](), False
+    for group, path, size, encodings in found:
+        if group in groups and f"{path.replace(', ', '.')}.".startswith(starts):
+            sizes[group] += size
+            shares |= "DELTA_BYTE_ARRAY" in encodings
+    return max(sizes.values(), default=0), shares
+
+
+def _parquet_batches(
+    file: Path, used: list[str], groups: Sequence[int], largest: int
+) -> Generator[pa.RecordBatch, None, None]:
+    names = list(dict.fromkeys(used))
+    with opened(file) as parquet, paths.reading(file):
+        for group in groups:
+            count = parquet.metadata.row_group(group).num_rows
+            rows = min(_ROWS, BLOCK_BYTES * count // max(largest, 1))
+            rows = max(1, min(rows, _MOST_BYTES // _longest(file, names, group)))
+            yield from parquet.iter_batches(rows, row_groups=[group], columns=names)
+
+
+def _longest(file: Path, names: list[str], group: int) -> int:
+    """Return the length of the longest value of the dictionaries of a row group's texts.
+
+    Any number of rows may stand for it; of other values each is in the file.
+    """
+    with opened(file) as parquet:
+        kinds = {field.name: field.type for field in parquet.schema_arrow}
+        encoded = [name for name in names if _is_text(kinds.get(name, pa.null()))]
+    with opened(file, encoded) as parquet:
+        first = next(parquet.iter_batches(64, row_groups=[group], columns=encoded), None)
+    columns = () if first is None else first.columns
+    found = [c.dictionary for c in columns if pa.types.is_dictionary(c.type) and len(c.dictionary)]
+    return max((int(pc.max(pc.binary_length(each)).as_py() or 0) for each in found), default=0) or 1
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+# -- Arrow ----------------------------------------------------------------------------------------
+
+
+def arrow_blocks(file: Path, used: Sequence[str], limits: Limits) -> Iterator[Block]:
+    """Yield the rows of a file."""
+    classes = classes_of_schema(arrow_schema(file))
+    batches = _arrow_batches(file, list(used))
+    if _may_take(file) > limits.size("memory"):
+        batches = _apart("arrow", file, used, limits)
+    with closing(batches):
+        yield from blocks_of(batches, str(file), columns=used, classes=classes)
+
+
+def arrow_schema(file: Path) -> pa.Schema:
+    """Return a file's schema."""
+    with closing(_schema_and_batches(file)) as found:
+        return next(found)
+
+
+def _arrow_batches(file: Path, used: list[str]) -> Generator[pa.RecordBatch, None, None]:
+    batches = _schema_and_batches(file)
+    names = next(batches).names
+    places = [names.index(name) for name in used]
+    for batch in batches:
+        yield batch.select(places)
+
+
+def _schema_and_batches(file: Path) -> Generator[Any, None, None]:
+    """Yield a file's schema, then its batches."""
+    with paths.reading(file), pa.memory_map(str(file)) as source:
+        magic = source.read(6)
+        source.seek(0)
+        if magic.startswith(b"FEA1"):
+            raise SourceError(f"{file} is a Feather file of version 1; write it as version 2")
+        if magic == b"ARROW1":
+            reader = pa.ipc.open_file(source)
+            yield reader.schema
+            yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+        else:
+            stream = pa.ipc.open_stream(source)
+            yield stream.schema
+            yield from stream
+
+
+def _may_take(file: Path) -> float:
+    """Return how many bytes the batches of a file may take: none where it is mapped."""
+    with paths.reading(file), pa.memory_map(str(file)) as source:
+        source.seek(8 if source.read(6) == b"ARROW1" else 0)
+        try:
+            while True:
+                message = pa.ipc.read_message(source)
+                if message.type in ("record batch", "dictionary"):
+                    codec = _codec(message.metadata.to_pybytes(), message.type)
+                    return float(_MOST_OF_CODEC.get(codec, math.inf) * source.size())
+        except (EOFError, pa.ArrowException):
+            return 0  # there is none; what is wrong is said when it is read
+        except struct.error:
+            return math.inf
+
+
+def _codec(data: bytes, kind: str) -> int:
+    """Return the codec that the header of a message names, a table of FlatBuffers; -1 for none."""
+
+    def field(table: int, number: int) -> int:
+        places = table - struct.unpack_from("<i", data, table)[0]
+        size = struct.unpack_from("<H", data, places)[0]
+        if 4 + 2 * number >= size:
+            return 0
+        at = int(struct.unpack_from("<H", data, places + 4 + 2 * number)[0])
+        return table + at if at else 0
+
+    def inner(at: int) -> int:
+        return at + int(struct.unpack_from("<I", data, at)[0])
+
+    batch = inner(field(inner(0), 2))
+    batch = inner(field(batch, 1)) if kind == "dictionary" else batch
+    at = field(batch, _COMPRESSION)
+    if not at:
+        return -1
+    codec = field(inner(at), 0)
+    return data[codec] if codec else 0
+
+
+# -- in a process of its own ----------------------------------------------------------------------
+
+
+def _apart(
+    form: str, file: Path, used: Sequence[str], limits: Limits, groups: Sequence[int] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a file that a process with limited addresses reads."""
+    asked: dict[str, Any] = {
+        "form": form,
+        "file": str(file),
+        "used": list(used),
+        "groups": list(groups),
+    }
+    asked["memory"] = limits.size("memory")
+    command = [sys.executable, "-m", "duckplets.sources.formats.columnar", json.dumps(asked)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    assert process.stdout is not None  # noqa: S101
+    try:
+        with pa.PythonFile(process.stdout, "r") as stream:
+            try:
+                yield from pa.ipc.open_stream(stream)
+            except (pa.ArrowException, OSError) as error:
+                raise _failure(process, file, limits) or paths.unreadable(file, error) from error
+        if failure := _failure(process, file, limits):
+            raise failure
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _failure(process: subprocess.Popen[bytes], file: Path, limits: Limits) -> SourceError | None:
+    _, said = process.communicate()
+    if process.returncode == 0:
+        return None
+    text = said.decode("utf-8", "replace").strip()
+    if process.returncode == 1 and text:
+        return SourceError(text.splitlines()[-1])
+    return limits.exceeded(str(file), "reading it takes more memory", "memory")
+
+
+def _main() -> None:
+    """Write the batches of a file to standard output, within limited memory."""
+    import resource
+
+    asked = json.loads(sys.argv[1])
+    most = asked["memory"] + _OWN
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    file, used = Path(asked["file"]), asked["used"]
+    batches = _arrow_batches(file, used)
+    if asked["form"] == "parquet":
+        batches = _parquet_batches(file, used, asked["groups"], asked["memory"])
+    sink = None
+    try:
+        for batch in batches:
+            if sink is None:
+                sink = pa.ipc.new_stream(sys.stdout.buffer, batch.schema)
+            sink.write_batch(batch)
+        if sink is not None:
+            sink.close()
+    except (MemoryError, pa.ArrowMemoryError):
+        sys.exit(_OUT_OF_MEMORY)
+    except SourceError as error:
+        memory = isinstance(error.__cause__, (MemoryError, pa.ArrowMemoryError))
+        sys.exit(_OUT_OF_MEMORY if memory or "malloc" in str(error) else str(error))
+
+
+if __name__ == "__main__":
+    _main()

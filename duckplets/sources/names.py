@@ -1,0 +1,278 @@
+"""From the names in a mapping to the keys of rows: matched as they are met, with paths followed.
+
+A name is matched exactly, else whatever its case, else but for spaces around it. Where no key has
+that very name it may be a path, ``set.pos[0]``: ``.name`` is a key, ``[0]`` an element of a list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from duckplets.base.sanitize import listed, shown
+from duckplets.errors import SourceError, nearest
+from duckplets.sources.limits import Limits
+from duckplets.sources.mapping import PARTS, TEXTS, Mapped
+
+Steps = tuple[str | int, ...]
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]")
+_MOST_LISTED = 100  # fields that a message may choose from
+
+
+def match(name: str, columns: Sequence[str]) -> list[int]:
+    """Return the places of the columns that a name fits."""
+    exact = [i for i, column in enumerate(columns) if column == name]
+    folded = name.casefold()
+    alike = exact or [i for i, column in enumerate(columns) if column.casefold() == folded]
+    bare = name.strip()
+    found = alike or [i for i, column in enumerate(columns) if column.strip() == bare != ""]
+    return match(name[:-1], columns) if not found and name[:-1] and name[-1] == "?" else found
+
+
+def is_optional(name: str, column: str) -> bool:
+    """Return whether a name says that what it stands for may lack: ``q?`` for a column ``q``."""
+    return name.endswith("?") and not column.endswith("?")
+
+
+def path_of(name: str, columns: Sequence[str]) -> tuple[int, Steps] | None:
+    """Return the place of the column that a path begins with, the longest, and its steps.
+
+    A ``?`` at the end is none of it. None where it is no path into any of the columns.
+    """
+    name = name.removesuffix("?")
+    for cut in range(len(name) - 1, 0, -1):
+        if name[cut] in ".[":
+            places, steps = match(name[:cut], columns), _steps(name[cut:])
+            if steps and len(places) == 1:
+                return places[0], steps
+    return None
+
+
+def _steps(rest: str) -> Steps:
+    found: list[str | int] = []
+    at = 0
+    while at < len(rest):
+        step = _STEP.match(rest, at)
+        if step is None:
+            return ()
+        found.append(step[1] if step[1] is not None else int(step[2]))
+        at = step.end()
+    return tuple(found)
+
+
+def follow(value: Any, steps: Steps) -> Any:
+    """Return what steps lead to, None where there is nothing."""
+    for step in steps:
+        if isinstance(step, int):
+            value = value[step] if isinstance(value, list) and step < len(value) else None
+        else:
+            value = value.get(step) if isinstance(value, Mapping) else None
+    return value
+
+
+def head(name: str) -> str:
+    """Return the beginning of a name up to where it may be a path, as names are compared."""
+    return re.split(r"[.\[]", name, maxsplit=1)[0].casefold().removesuffix("?").strip()
+
+
+def known_fields(mapping: Mapped) -> frozenset[str]:
+    """Return what a built-in converter and its mapping read, in lower case; of others nothing.
+
+    Without a converter it is the user who chose the columns, and a function reads whole rows.
+    """
+    converter = mapping.conversion()
+    if converter is None or converter.is_own:
+        return frozenset()
+    names = mapping.names()
+    return frozenset(name.lower() for name in (*converter.fields, *names, *map(head, names)))
+
+
+def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
+    """Refuse a mapping that names no text, showing what there is to choose from.
+
+    Raises:
+        SourceError: Neither anchor, nor context, nor text is given, and no converter.
+    """
+    if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
+        return
+    first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
+    raise SourceError(
+        f"{where}: say which columns hold the text, for example {kind}(…, anchor={first!r}, "
+        f"positive={second!r}) or {kind}(…, text={second!r}); {there_are(columns)}"
+    )
+
+
+def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[str]:
+    """Return the columns of a table that are to be read.
+
+    Raises:
+        SourceError: A name fits no column, or more than one; a converter's field is not there.
+    """
+    found: dict[str, None] = {}
+    for name in mapping.names():
+        column = columns[_place(name, columns, where)]
+        check_optional(mapping, name, column, columns, where)
+        found[column] = None
+    converter = mapping.conversion()
+    if converter is not None:
+        for name in converter.needed:
+            _place(name, columns, where)
+        fields = (name for name in converter.fields if match(name, columns))
+        found |= {columns[_place(name, columns, where)]: None for name in fields}
+    return list(columns) if mapping.needs_whole_rows() else list(found)
+
+
+def check_optional(
+    mapping: Mapped, name: str, column: str, columns: Sequence[str], where: str
+) -> None:
+    """Refuse a name that says that its column may lack, where that is no further context."""
+    if is_optional(name, column) and name not in mapping.part("context"):
+        raise SourceError(
+            f"{unknown(name, columns, where)} (a ? behind a name is for context=, of which a row "
+            f"may have none)"
+        )
+
+
+def _place(name: str, columns: Sequence[str], where: str) -> int:
+    places = match(name, columns)
+    if not places and (path := path_of(name, columns)):
+        return path[0]
+    if not places:
+        raise unknown(name, columns, where)
+    if len(places) > 1:
+        raise several_fit(name, [columns[place] for place in places], where)
+    return places[0]
+
+
+def several_fit(name: str, found: Sequence[str], where: str) -> SourceError:
+    """Return the error for a name that could be any of several columns."""
+    twins = listed(map(repr, found))
+    return SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
+
+
+def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
+    """Return the error for a column that is not there."""
+    return SourceError(f"{where}: no column {name!r}{nearest(name, columns)}; {there_are(columns)}")
+
+
+def there_are(columns: Sequence[str]) -> str:
+    """Return a sentence that lists the columns."""
+    return f"its columns are: {listed(columns)}" if columns else "it has no columns"
+
+
+class Names:
+    """The keys that stand for a mapping's names, found as rows are read.
+
+    Rows need not have the same keys, so a name is matched when a key for it first appears, and is
+    an error only where no row of the whole input has one; a path, when a row has what it leads to.
+
+    Attributes:
+        found: The key of each name met, and the steps from there.
+        seen: All keys.
+    """
+
+    def __init__(self, mapping: Mapped, where: str, limits: Limits) -> None:
+        converter = mapping.conversion()
+        own = () if converter is None or converter.is_own else tuple(converter.fields)
+        self.mapping, self.where, self._limits = mapping, where, limits
+        self.found: dict[str, tuple[str, Steps]] = {}
+        self.seen: list[str] = []
+        self._own = own
+        self._met: set[str] = set()
+        self._columns: Sequence[str] | None = None
+        self._paths: dict[str, tuple[str, list[str]]] = {}  # not met: their keys, fields there
+
+    @property
+    def are_met(self) -> bool:
+        """Whether every name of the mapping has been met."""
+        return bool(self.seen) and all(name in self.found for name in self.mapping.names())
+
+    def turn_to(self, columns: Sequence[str] | None) -> bool:
+        """Read on in a table of other columns; return whether they are others."""
+        if columns is None or columns == self._columns:
+            return False
+        self._met |= self.found.keys()
+        self._columns, self.found, self.seen = columns, {}, []
+        return True
+
+    def learn(self, rows: Iterable[Any]) -> bool:
+        """Look for names not met yet among the keys of rows; return whether any was found."""
+        if self.are_met:
+            return False
+        rows = [row for row in rows if isinstance(row, dict)]
+        keys = dict.fromkeys(self.seen)
+        for row in rows:
+            keys.update(dict.fromkeys(row))
+        before, self.seen = len(self.found), [key for key in keys if isinstance(key, str)]
+        if len(self.seen) > self._limits.columns:
+            what = "its objects have more different keys"
+            raise self._limits.exceeded(self.where, what, "columns")
+        for name in dict.fromkeys((*self.mapping.names(), *self._own)):
+            if name not in self.found:
+                self._look_for(name, rows)
+        return len(self.found) > before
+
+    def _look_for(self, name: str, rows: list[dict[str, Any]]) -> None:
+        places = match(name, self.seen)
+        if len(places) > 1:
+            raise several_fit(name, [self.seen[place] for place in places], self.where)
+        path = None if places else path_of(name, self.seen)
+        if not places and path is None:
+            return
+        key, steps = (self.seen[places[0]], ()) if path is None else (self.seen[path[0]], path[1])
+        if name in self.mapping.names():
+            check_optional(self.mapping, name, key, self.seen, self.where)
+        if not steps or any(follow(row.get(key), steps) is not None for row in rows):
+            self.found[name] = key, steps
+            self._paths.pop(name, None)
+            return
+        fields: list[str] = self._paths.get(name, (key, []))[1]
+        for length in range(len(steps) - 1, -1, -1):
+            there = (follow(row.get(key), steps[:length]) for row in rows)
+            some = {field for value in there if isinstance(value, dict) for field in value}
+            fields = fields or sorted(map(str, some))[:_MOST_LISTED]
+        self._paths[name] = key, fields
+
+    def check_texts(self) -> None:
+        """Refuse a text or id none of whose columns is there at the start: a slip of the pen."""
+        for part in () if self.mapping.are_own_keys else (*TEXTS, "id"):
+            names = self.mapping.part(part)
+            if self.seen and names and not any(name in self.found for name in names):
+                raise self._unknown(names[0])
+
+    def check(self) -> None:
+        """Refuse a name that nothing in the whole input matched."""
+        for part in () if self.mapping.are_own_keys else PARTS:
+            for name in self.mapping.part(part):
+                if self.seen and name not in self.found and name not in self._met:
+                    raise self._unknown(name)
+
+    def add(self, later: Names) -> None:
+        """Note what was met in other rows of the same input."""
+        self.found = later.found | self.found
+        self._met |= later._met
+        self.seen = list(dict.fromkeys([*self.seen, *later.seen]))
+        self._paths |= later._paths
+
+    def known(self) -> dict[str, Any]:
+        """Return what has been found, as plain values."""
+        found = {name: [key, list(steps)] for name, (key, steps) in self.found.items()}
+        return {"found": found, "seen": self.seen[:_MOST_LISTED]}
+
+    def know(self, known: Mapping[str, Any]) -> None:
+        """Go on with what was found before."""
+        self.found = {name: (key, tuple(steps)) for name, (key, steps) in known["found"].items()}
+        self.seen = list(known["seen"])
+
+    def _unknown(self, name: str) -> SourceError:
+        if name not in self._paths:
+            return unknown(name, self.seen, self.where)
+        key, fields = self._paths[name]
+        what = f"column {shown(repr(key))}"
+        there = f"the fields of {what} are: {listed(fields)}" if fields else f"{what} has no fields"
+        last = re.split(r"[.\[]", name)[-1].rstrip("]")
+        return SourceError(
+            f"{self.where}: no row has {shown(repr(name))}{nearest(last, fields)}; {there}"
+        )

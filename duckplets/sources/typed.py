@@ -1,0 +1,374 @@
+"""Turn Arrow data of any encoding into plain values of rows, a bounded block at a time.
+
+Files of Arrow hold what they say they hold only by their word, so structure is validated before a
+value is looked at. Dictionaries and runs stay what they are: rows share their values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.sanitize import shown
+from duckplets.errors import SourceError
+from duckplets.sources.rows import Block
+from duckplets.sources.values import Fault, Odd, cell_text, document
+
+BLOCK_ROWS = 4_096
+BLOCK_BYTES = 8 << 20
+_UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # years 1 to 9999
+
+
+def names_of(schema: pa.Schema, where: str) -> list[str]:
+    """Return the names of a schema's columns, as text that can be stored.
+
+    Raises:
+        SourceError: A name is not UTF-8.
+    """
+    try:
+        names = [str(name) for name in schema.names]
+        for name in names:
+            name.encode()
+    except UnicodeError as error:
+        raise SourceError(f"{where}: a column's name is not UTF-8; the file is damaged") from error
+    return names
+
+
+def blocks_of(
+    batches: Iterable[pa.RecordBatch],
+    where: str,
+    *,
+    columns: Iterable[str] | None = None,
+    classes: Classes | None = None,
+    row: int = 0,
+) -> Iterator[Block]:
+    """Yield the rows of batches.
+
+    Args:
+        batches: Of the columns that are read, or more.
+        where: The input, for messages.
+        columns: That are read; by default all.
+        classes: The names of the classes that integers of some columns stand for.
+        row: How many rows came before.
+
+    Raises:
+        SourceError: The data is damaged; the message says where.
+    """
+    wanted = None if columns is None else list(columns)
+    for batch in batches:
+        if wanted is not None and batch.schema.names != wanted:
+            batch = batch.select([batch.schema.names.index(name) for name in wanted])
+        for column, name in zip(batch.columns, batch.schema.names, strict=True):
+            _check_structure(column, f"{where}: column {shown(repr(name))}", row)
+        names = batch.schema.names
+        readers = [
+            _reader(column, f"{where}: column {shown(repr(name))}")
+            for column, name in zip(batch.columns, names, strict=True)
+        ]
+        for start, count in _parts(batch):
+            found = [read(start, count) for read in readers]
+            rows = [dict(zip(names, values, strict=True)) for values in zip(*found, strict=True)]
+            rows = rows or [{} for _ in range(count)]
+            yield Block(with_classes(rows, classes or {}), columns=names)
+        row += batch.num_rows
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Yield the parts that a batch is read in, of bounded size; one row may exceed it."""
+    each = [c for c in batch.columns if not pa.types.is_dictionary(c.type)]
+    waiting = [(0, batch.num_rows)]
+    while waiting:
+        start, count = waiting.pop()
+        size = sum(c.slice(start, count).nbytes for c in each) if count > 1 else 0
+        if count > BLOCK_ROWS or size > BLOCK_BYTES:
+            half = count // 2
+            waiting += [(start + half, count - half), (start, half)]
+        elif count:
+            yield start, count
+
+
+def _reader(column: pa.Array, where: str) -> Callable[[int, int], list[Any]]:
+    """Return what gives the values of a part of a column; those of a dictionary are made once."""
+
+    def read(start: int, count: int) -> list[Any]:
+        try:
+            return values_of(column.slice(start, count))
+        except (pa.ArrowException, NotImplementedError) as error:
+            raise SourceError(f"{where}: cannot read {shown(f'{column.type}: {error}')}") from error
+
+    if not pa.types.is_dictionary(column.type):
+        return read
+    each = [*values_of(column.dictionary), None]
+    places = pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()
+    return lambda start, count: [each[i] for i in places[start : start + count]]
+
+
+def _check_structure(column: pa.Array, where: str, row: int) -> None:
+    """Refuse damaged data; whether texts are UTF-8 is looked at value by value."""
+    try:
+        try:
+            looked_at = column.view(_as_bytes(column.type))
+        except (pa.ArrowException, NotImplementedError):
+            looked_at = column  # kinds that have no view
+        looked_at.validate(full=True)
+    except pa.ArrowException as error:
+        if "UTF8" not in str(error):
+            reason = " ".join(str(error).split())
+            last = row + len(column)
+            raise SourceError(
+                f"{where} is damaged in rows {row + 1} to {last}: {shown(reason)}"
+            ) from error
+
+
+def _as_bytes(kind: pa.DataType) -> pa.DataType:
+    """Return a type with texts as bytes, at any depth."""
+    types = pa.types
+    if types.is_string(kind):
+        return pa.binary()
+    if types.is_large_string(kind):
+        return pa.large_binary()
+    if types.is_string_view(kind):
+        return pa.binary_view()
+    if types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _as_bytes(kind.value_type), kind.ordered)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        value = kind.value_field.with_type(_as_bytes(kind.value_type))
+        if types.is_fixed_size_list(kind):
+            return pa.list_(value, kind.list_size)
+        return pa.list_(value) if types.is_list(kind) else pa.large_list(value)
+    if types.is_map(kind):
+        return pa.map_(_as_bytes(kind.key_type), _as_bytes(kind.item_type))
+    if types.is_struct(kind):
+        return pa.struct([part.with_type(_as_bytes(part.type)) for part in kind])
+    return kind
+
+
+def values_of(column: pa.Array) -> list[Any]:
+    """Return the values of a column as rows have them.
+
+    Bytes that are no UTF-8 are lone surrogates of a text, or stay bytes where the type is binary.
+    """
+    kind, types = column.type, pa.types
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return _texts(column)
+    if types.is_dictionary(kind):
+        each = [*values_of(column.dictionary), None]
+        return [each[i] for i in pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()]
+    if types.is_run_end_encoded(kind):
+        each = values_of(column.values)
+        places = np.arange(len(column)) + column.offset
+        ends = column.run_ends.to_numpy(zero_copy_only=False)
+        return [each[i] for i in np.searchsorted(ends, places, "right").tolist()]
+    if types.is_null(kind):
+        return [None] * len(column)
+    if isinstance(kind, pa.BaseExtensionType) and not isinstance(kind, pa.UuidType):
+        return values_of(column.storage)
+    if types.is_temporal(kind):
+        return _moments(column)
+    if types.is_floating(kind):
+        return _reals(column)
+    if types.is_struct(kind):
+        names = [part.name for part in kind]
+        parts = [values_of(part) for part in column.flatten()]
+        rows = zip(*parts, strict=True) if parts else ((),) * len(column)
+        made = [dict(zip(names, values, strict=True)) for values in rows]
+        return _but_null(column, made)
+    if types.is_nested(kind):
+        return _lists(column)
+    return list(column.to_pylist())
+
+
+def _texts(column: pa.Array) -> list[str | None]:
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        view = pa.types.is_string_view(column.type)
+        large = pa.types.is_large_string(column.type)
+        kind = pa.binary_view() if view else pa.large_binary() if large else pa.binary()
+        data = column.view(kind).to_pylist()
+        return [None if v is None else v.decode("utf-8", "surrogateescape") for v in data]
+
+
+def _but_null(column: pa.Array, values: list[Any]) -> list[Any]:
+    if not column.null_count:
+        return values
+    there = pc.is_valid(column).to_pylist()
+    return [value if is_there else None for value, is_there in zip(values, there, strict=True)]
+
+
+def _lists(column: pa.Array) -> list[Any]:
+    """Return lists of any kind, and of maps dictionaries."""
+    kind, is_map = column.type, pa.types.is_map(column.type)
+    if pa.types.is_fixed_size_list(kind):
+        starts = [(i + column.offset) * kind.list_size for i in range(len(column))]
+        stops = [start + kind.list_size for start in starts]
+    elif hasattr(column, "sizes"):  # views of lists
+        starts = column.offsets.to_pylist()
+        stops = [a + n for a, n in zip(starts, column.sizes.to_pylist(), strict=True)]
+    else:
+        ends = column.offsets.to_pylist()
+        starts, stops = ends[:-1], ends[1:]
+    first, last = min(starts, default=0), max(stops, default=0)
+    parts = [column.keys, column.items] if is_map else [column.values]
+    inner = [values_of(part.slice(first, last - first)) for part in parts]
+    values = list(zip(*inner, strict=True)) if is_map else inner[0]
+    cut = (values[a - first : b - first] for a, b in zip(starts, stops, strict=True))
+    return _but_null(column, [dict(each) if is_map else each for each in cut])
+
+
+def _reals(column: pa.Array) -> list[Any]:
+    """Return numbers; of 32 bits those that are written alike, and odd ones as they are cast."""
+    found: list[Any] = column.to_pylist()
+    if not pa.types.is_float64(column.type):
+        kind = np.float32 if pa.types.is_float32(column.type) else np.float16
+        found = [None if v is None else float(str(kind(v))) for v in found]
+    numbers = np.abs(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False))
+    odd = np.flatnonzero((numbers >= 1e16) | ((numbers < 1e-4) & (numbers > 0)))
+    for i in odd.tolist():
+        found[i] = Odd(repr(found[i]), "number")
+    return found
+
+
+def _moments(column: pa.Array) -> list[Any]:
+    """Return dates and times as their texts; of one that no calendar has, its number."""
+    kind, types = column.type, pa.types
+    if types.is_interval(kind) or types.is_duration(kind):
+        return [None if v is None else Odd(str(v), "date") for v in column.to_pylist()]
+    is_32 = types.is_date32(kind) or types.is_time32(kind)
+    numbers = column.view(pa.int32() if is_32 else pa.int64()).to_pylist()
+    if types.is_time(kind):
+        per = _UNITS[kind.unit]
+        return [None if n is None else _time(n, per) for n in numbers]
+    unit = "s" if types.is_date32(kind) else "ms" if types.is_date64(kind) else kind.unit
+    per, step = _UNITS[unit], 86_400 if types.is_date32(kind) else 1
+    zone = _zone(kind.tz) if types.is_timestamp(kind) and kind.tz is not None else None
+    is_day = types.is_date(kind)
+    return [None if n is None else _moment(n * step, per, zone, is_day) for n in numbers]
+
+
+def _moment(number: int, per: int, zone: Any, is_day: bool) -> Odd:
+    from datetime import UTC, datetime, timedelta
+
+    seconds, rest = divmod(number, per)
+    if not _FIRST_SECOND <= seconds <= _LAST_SECOND:
+        return Odd(str(number), "date")
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    if is_day:
+        return Odd(f"{at:%Y-%m-%d}" if at.year > 999 else at.date().isoformat(), "date")
+    text = at.replace(tzinfo=None).isoformat(" ") + _fraction(rest, per)
+    if zone is None:
+        return Odd(text, "date")
+    try:
+        day = at.astimezone(zone).date().isoformat()
+    except (OverflowError, ValueError):
+        day = at.date().isoformat()
+    return Odd(f"{text}+00", "date", day)
+
+
+def _time(number: int, per: int) -> Odd:
+    seconds, rest = divmod(number, per)
+    if not 0 <= seconds < 86_400:
+        return Odd(str(number), "date")
+    hours, minutes = divmod(seconds // 60, 60)
+    return Odd(f"{hours:02}:{minutes:02}:{seconds % 60:02}{_fraction(rest, per)}", "date")
+
+
+def _fraction(rest: int, per: int) -> str:
+    if not rest:
+        return ""
+    return "." + str(rest).zfill(len(str(per)) - 1).rstrip("0")
+
+
+def _zone(name: str) -> Any:
+    """Return a time zone by its name or offset; UTC where there is no such zone."""
+    from datetime import UTC, timedelta, timezone
+    from zoneinfo import ZoneInfo
+
+    if found := re.fullmatch(r"([+-])(\d\d):?(\d\d)", name):
+        ahead = timedelta(hours=int(found[2]), minutes=int(found[3]))
+        return timezone(ahead if found[1] == "+" else -ahead)
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):  # all others take UTC then, too
+        return UTC
+
+
+# -- names of classes -----------------------------------------------------------------------------
+
+
+Classes = Mapping[str, tuple[str, ...]]
+
+
+def with_classes(rows: list[Any], classes: Classes) -> list[Any]:
+    """Return rows with the names of classes in place of their numbers.
+
+    A number that stands for no class is a fault of its row; -1 stands for none given.
+    """
+    if not classes:
+        return rows
+    return [_classed(row, classes) if isinstance(row, dict) else row for row in rows]
+
+
+def _classed(row: dict[str, Any], classes: Classes) -> dict[str, Any] | Fault:
+    made = dict(row)
+    for name in classes.keys() & row.keys():
+        try:
+            made[name] = _class(row[name], classes[name])
+        except KeyError:
+            return Fault(f"unknown label: {name}", cell_text(row[name]), document(row))
+    return made
+
+
+def _class(value: Any, names: tuple[str, ...]) -> Any:
+    """Return the name of a class; texts may be names already, or numbers."""
+    if isinstance(value, list):
+        return [_class(item, names) for item in value]
+    if isinstance(value, str):
+        if value in names or not value.strip():
+            return value
+        number = re.fullmatch(r"\s*(-?[0-9]{1,9})(\.0)?\s*", value)
+        value = int(number[1]) if number else len(names)
+    if value is None or value == -1:
+        return None
+    if isinstance(value, (int, float)) and 0 <= value < len(names):
+        return names[int(value)]
+    raise KeyError(value)
+
+
+def classes_of_schema(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
+    """Return the names of the classes of a file's columns, as ``datasets`` writes them."""
+    try:
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        found = {name: _names(feature) for name, feature in features.items()}
+    except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+    return {name: names for name, names in found.items() if names}
+
+
+def _names(feature: Any) -> tuple[str, ...]:
+    while isinstance(feature, (Mapping, list)):
+        if isinstance(feature, list):
+            feature = feature[0] if len(feature) == 1 else None
+        elif feature.get("_type") == "ClassLabel":
+            return tuple(map(str, feature.get("names") or ()))
+        else:
+            feature = feature.get("feature")
+    return ()
+
+
+def classes_of_features(features: Any) -> dict[str, tuple[str, ...]]:
+    """Return the names of the classes of the columns of ``datasets.Features``."""
+    found = {}
+    for name, feature in (features or {}).items():
+        while feature is not None and not hasattr(feature, "names") and hasattr(feature, "feature"):
+            feature = feature.feature
+        if type(feature).__name__ == "ClassLabel" and feature.names:
+            found[name] = tuple(feature.names)
+    return found

@@ -1,0 +1,253 @@
+"""Plain values of rows: what counts as a text, and how other values are written.
+
+A row is a dictionary of None, texts, numbers, booleans, lists and dictionaries, whatever it was
+read from. What none of these is (a date, a UUID, a decimal) is an ``Odd``: a text that says so.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from duckplets.text.prefix import Prefix
+
+_CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")
+_quoted = json.encoder.encode_basestring
+
+
+class Odd(str):
+    """The text of a value that is no text: ``kind`` says what it is (date, UUID, number, …).
+
+    ``day`` is the date of a moment in the zone it was written in.
+    """
+
+    __slots__ = ("day", "kind")
+    day: str | None
+    kind: str
+
+    def __new__(cls, text: str, kind: str, day: str | None = None) -> Odd:
+        """Return the text of a value of a kind."""
+        made = str.__new__(cls, text)
+        made.kind, made.day = kind, day
+        return made
+
+
+class Fault(NamedTuple):
+    """A row that could not be read.
+
+    Attributes:
+        reason: Why.
+        value: What it was, for people.
+        whole: What it was, as JSON.
+        row: What is known of it all the same.
+    """
+
+    reason: str
+    value: str | None = None
+    whole: str | None = None
+    row: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, reason: str, text: str) -> Fault:
+        """Return the fault of a row that is one text."""
+        bare = escaped(text.rstrip("\r\n"))
+        return cls(reason, bare, _quoted(bare))
+
+
+def escaped(text: str) -> str:
+    """Return a text whose bytes that are no UTF-8 are escaped."""
+    return text.encode("utf-8", "surrogateescape_or_pass").decode("utf-8", "backslashreplace")
+
+
+def _kept_bytes(error: UnicodeError) -> tuple[bytes, int]:
+    """Give back undecodable bytes, and write other lone surrogates as escapes."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    made = b""
+    for letter in error.object[error.start : error.end]:
+        code = ord(letter)
+        byte = 0xDC80 <= code <= 0xDCFF
+        made += bytes([code - 0xDC00]) if byte else b"\\u%04x" % code
+    return made, error.end
+
+
+def _register() -> None:
+    import codecs
+
+    codecs.register_error("surrogateescape_or_pass", _kept_bytes)
+
+
+_register()
+
+
+def is_filled(text: str) -> bool:
+    """Return whether a text has anything but whitespace."""
+    return text != "" and not text.isspace()
+
+
+def texts_of(value: Any, *, as_json: bool = False) -> list[str] | Odd:
+    """Return the texts of a value; or what it is, if it is none.
+
+    Args:
+        value: Of a row.
+        as_json: Whether the JSON of what is no text is one.
+    """
+    if type(value) is str:
+        return [value] if is_filled(value) else []
+    value = plain(value)
+    if value is None or (isinstance(value, float) and value != value):
+        return []
+    if isinstance(value, bytes):
+        return Odd("", "binary")
+    if isinstance(value, list):
+        there = [item for item in map(plain, value) if item is not None and item == item]
+        if all(type(item) is str for item in there):
+            return [text for text in there if is_filled(text)]
+        return [json_text(value)] if as_json else Odd(json_text(value), "list")
+    if type(value) is str:
+        return [value] if is_filled(value) else []
+    text = cell_text(value) or ""
+    if as_json:
+        return [text] if text else []
+    if isinstance(value, Odd):
+        return value
+    kind = "boolean" if isinstance(value, bool) else "map" if isinstance(value, dict) else "number"
+    return Odd(text, kind)
+
+
+def cell_text(value: Any) -> str | None:
+    """Return what a value says as one text; None for no value."""
+    if type(value) is str:
+        return value if is_filled(value) else None
+    value = plain(value)
+    if value is None or isinstance(value, bytes):
+        return None
+    if isinstance(value, str):
+        return value if is_filled(value) else None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return number_text(value) if value == value else None
+    return json_text(value)
+
+
+def items_of(value: Any) -> list[str]:
+    """Return the elements of a list as texts, or the one of what is no list."""
+    value = value if type(value) is str else plain(value)
+    several = value if isinstance(value, list) else [value]
+    return [text for text in map(cell_text, several) if text is not None]
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a user's as one that rows have; bytes that are no UTF-8 stay bytes."""
+    if value is None or type(value) in _PLAIN:
+        return value
+    if isinstance(value, (bytes, bytearray)):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return bytes(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, tuple):
+        return list(value)
+    if type(value).__name__ in ("NaTType", "NAType"):  # what pandas puts in empty cells
+        return None
+    if isinstance(value, date):  # datetimes are dates
+        return Odd(value.isoformat(), "date")
+    if isinstance(value, time | timedelta):
+        return Odd(str(value), "date")
+    if isinstance(value, Decimal):
+        return Odd(str(value), "number")
+    if isinstance(value, UUID):
+        return Odd(str(value), "UUID")
+    if isinstance(value, Prefix):
+        return value.to_dict()
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=str)
+    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+        return plain(value.tolist())
+    return value if isinstance(value, (str, int, float)) else Odd(str(value), "object")
+
+
+_PLAIN = frozenset({str, int, float, bool, list, dict, Odd})
+
+
+def number_text(number: float) -> str:
+    """Return a number as JSON has it: without an exponent from 1e-6 to 1e21."""
+    text = repr(number)
+    if "e" not in text:
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(text, text)
+    digits, _, power = text.partition("e")
+    if -7 < int(power) < 21:
+        exact = format(Decimal(text), "f")
+        return exact if "." in exact else f"{exact}.0"
+    return f"{digits.removesuffix('.0')}e{int(power)}"
+
+
+def json_text(value: Any) -> str:
+    """Return a value as compact JSON; NaN is null, and what JSON does not know a text."""
+    if type(value) is str:
+        return json_string(value)
+    value = plain(value)
+    if value is None or (isinstance(value, float) and value != value):
+        return "null"
+    if isinstance(value, Odd):
+        return _exact(value) if value.kind == "number" else json_string(value)
+    if isinstance(value, bytes):
+        return json_string(value.decode("utf-8", "surrogateescape"))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return number_text(value) if math.isfinite(value) else "null"
+    if isinstance(value, dict):
+        pairs = ((_key(key), item) for key, item in value.items())
+        inner = (f"{json_string(key)}:{json_text(v)}" for key, v in pairs if key is not None)
+        return f"{{{','.join(inner)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(json_text, value))}]"
+    return json_string(value)
+
+
+def _exact(text: str) -> str:
+    """Return the text of a number as JSON."""
+    number = float(text)
+    if not math.isfinite(number):
+        return "null"
+    return number_text(number) if "e" in text else str(text)
+
+
+def _key(key: Any) -> str | None:
+    """Return the key of an object; None for one that cannot be written."""
+    if isinstance(key, str):
+        return key
+    return cell_text(key) or "null" if isinstance(key, (int, float, type(None))) else None
+
+
+def json_string(text: str) -> str:
+    """Return a text as JSON, escapes with capital letters."""
+    if _CONTROL.search(text) is None:
+        return _quoted(text)
+    parts = re.split(f"({_CONTROL.pattern})", text)
+    made = (f"\\u{ord(p):04X}" if i % 2 else _quoted(p)[1:-1] for i, p in enumerate(parts))
+    return f'"{"".join(made)}"'
+
+
+def document(row: Mapping[str, Any]) -> str:
+    """Return a row as JSON, whatever its texts hold."""
+    return escaped(json_text(dict(row)))
+
+
+def unread(row: Mapping[str, Any], known: Iterable[str]) -> list[str]:
+    """Return the keys of a row that have a value and are none of those known, in lower case."""
+    return [k for k, v in row.items() if v is not None and k.lower() not in known]

@@ -1,0 +1,5 @@
+-- What the footer of a Parquet file says of the columns of its row groups.
+-- Parameters: $path (a glob of the one file).
+-- Rows: any order.
+SELECT row_group_id, path_in_schema, total_uncompressed_size, encodings
+FROM parquet_metadata($path)
