@@ -16,7 +16,6 @@ from hub_server import Hub
 
 from duckplets.db.database import Database
 from duckplets.sources import Mark, Rows, Source
-from duckplets.sources.remote.hub import HubSource
 
 MOODS = ("neutral", "bullish", "bearish")
 
@@ -71,9 +70,7 @@ def jsonl(data: list[dict[str, Any]]) -> bytes:
 
 def opened(source: Source, cursor: Any = None) -> Rows:
     reader = Database.reader()
-    if isinstance(source, HubSource):
-        return source.open(reader, cursor)
-    return source.open(reader)
+    return source.open(reader, cursor)
 
 
 def read(source: Source, cursor: Any = None) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import load_recipes, to_dict
 from duckplets.runs import state
 from duckplets.search import index
-from duckplets.sources.remote.reading import CursorStart
+from duckplets.sources.rows import cursor_of
 
 MOST_SECONDS = 20.0  # of one case, on a machine under load
 KEPT: dict[str, tuple[int, ...]] = {
@@ -173,7 +173,7 @@ def _all_of_unfinished(database: Any) -> None:
     for found in checkpoint.ingests(database):
         dp.HubSource("hf://a/b text=t")
         _ = found.cursor, found.settings, found.counts
-        CursorStart.of(found.cursor, "hf://a/b")
+        cursor_of(found.cursor, "hf://a/b")
 
 
 # Table, column, which row, what is stored there, what reads it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -15,7 +14,6 @@ from typing import Any
 
 import pytest
 from corpora import odd_corpus
-from duckplets.sources.remote.cache import ShardCache, suffix_of
 from effort import often, some
 from hub_data import jsonl, point_to, read, rows
 from hub_server import Hub
@@ -379,21 +377,6 @@ def test_the_manifest_of_a_snapshot_leads_nowhere_else(tmp_path: Path) -> None:
 
 
 # ---- hubs and object stores: what lies there becomes no path here
-
-
-ENDS = (".jsonl", ".jsonl.gz", ".x\\..\\y", ".t:x", f".{'x' * 300}", ". ", ".\n", ".*", ".a\0")
-
-
-def test_what_is_brought_has_a_name_of_ours_here(tmp_path: Path) -> None:
-    cache = ShardCache(tmp_path / "a" / "cache", 10**9)
-    with watched(tmp_path, cache.folder):
-        for name in (f"{each}{end}" for each in NAMES for end in some(ENDS, less=3)):
-            path = f"data/{name}"
-            held = cache.hold(path, suffix_of(path), 1, lambda part: part.write_text("x") and None)
-            held.close()
-            assert re.fullmatch(r"[0-9a-f]{40}(\.[a-z0-9]{1,10}){0,2}", held.path.name)
-    assert suffix_of("data/a.JSONL.gz") == ".jsonl.gz"
-    assert suffix_of("data/v1.2/a") == ""
 
 
 def test_files_of_a_hub_lead_nowhere_else(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

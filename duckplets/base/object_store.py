@@ -1,6 +1,6 @@
 """Reach objects in a store by their addresses, ``s3://bucket/key``: list, read, put, remove.
 
-    address ─listing→ Stored: key, size, ETag ─ranges, If-Match→ bytes        file ─parts→ object
+    address ─listing→ StoredObject: key, size, ETag ─ranges, If-Match→ file ─parts→ object
 
 The decision that matters: it is done through boto3. PyArrow's ``S3FileSystem`` (26.0) gives no ETag
 in a listing and finishes the upload of a writer that an exception leaves, so half an object appears
@@ -9,17 +9,18 @@ under its name; obstore (0.12) reads no profile files, asks the metadata service
 left. boto3 takes credentials, region, endpoint and attempts from ``AWS_*`` variables and profile
 files as every tool of the store does; nothing of them is taken, kept or shown here.
 
-Requests are repeated by boto3. A body that breaks off is asked for again from the byte after the
-last that came, only of the same ETag. No error of boto3 is passed on: they hold requests.
+Requests and bodies that break off are repeated by boto3. No error of its is passed on: they hold
+requests.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -34,11 +35,10 @@ _ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])(?:/(.*))?", re.
 _SIGNED = re.compile(r"(?i)[?&](x-amz-|awsaccesskeyid=|signature=|expires=)")
 
 _RANGE = 64 << 20  # bytes of one request
-_BLOCK = 1 << 16  # of which none is kept that did not come whole
+_ATTEMPTS = 5  # where AWS_RETRY_MODE does not say otherwise
 _PART = 16 << 20  # bytes of a part of an upload, of which four are under way at once
-_TRIES = 5  # without one more byte
-_FIRST_WAIT, _LONGEST_WAIT = 0.5, 8.0  # seconds
 
+_CHANGED = "it has changed since it was listed, and is read only as it was then"
 _MISSING = ("NoSuchKey", "NotFound", "404")
 _ELSEWHERE = (
     *("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "301"),
@@ -103,11 +103,33 @@ def _client(process: int, said: tuple[tuple[str, str], ...]) -> Any:
     import boto3
     from botocore.config import Config
 
-    retries: Any = {} if "AWS_RETRY_MODE" in os.environ else {"mode": "standard"}
+    retries: Any = (
+        {} if "AWS_RETRY_MODE" in os.environ else {"mode": "standard", "max_attempts": _ATTEMPTS}
+    )
     config = Config(retries=retries, connect_timeout=10, read_timeout=60)
     # boto3 itself reads AWS_DEFAULT_REGION alone.
     session = boto3.session.Session(region_name=os.environ.get("AWS_REGION"))
     return session.client("s3", config=config)
+
+
+class _AsListed:
+    """Tells a transfer what was listed, so that it asks for nothing else, and when to stop."""
+
+    def __init__(self, found: StoredObject, stop: threading.Event) -> None:
+        self._found, self._stop = found, stop
+
+    def on_queued(self, future: Any, **_: Any) -> None:
+        """Give the size and the ETag that each request is to match."""
+        future.meta.provide_transfer_size(self._found.size)
+        future.meta.provide_object_etag(self._found.checksum)
+
+    def on_progress(self, future: Any, **_: Any) -> None:
+        """Break off where nobody wants the object any more."""
+        if self._stop.is_set():
+            future.cancel()
+
+    def on_done(self, **_: Any) -> None:
+        """Do nothing."""
 
 
 class Store:
@@ -132,11 +154,14 @@ class Store:
         self._error, self._passing = error, passing or error
         try:
             from botocore.exceptions import BotoCoreError, ClientError
+            from s3transfer import exceptions as transfers
         except ModuleNotFoundError as missing:
             raise ExtensionError(
                 "object stores need the package 'boto3': pip install 'duckplets[s3]'"
             ) from missing
-        self._foreign = (BotoCoreError, ClientError)
+        of_transfers = (transfers.CancelledError, transfers.RetriesExceededError)
+        changed = transfers.S3DownloadFailedError
+        self._foreign = (BotoCoreError, ClientError, changed, *of_transfers)
         said = tuple(sorted(each for each in os.environ.items() if each[0].startswith("AWS_")))
         with self._asking(""):
             try:
@@ -162,51 +187,30 @@ class Store:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    def read(self, found: StoredObject, start: int = 0) -> Iterator[bytes]:
-        """Yield the bytes of an object from one on, until ``stop`` is set."""
-        tries, wait = 0, _FIRST_WAIT
-        while start < found.size and not self.stop.is_set():
-            try:
-                for block in self._range(found, start):
-                    start, tries, wait = start + len(block), 0, _FIRST_WAIT
-                    yield block
-                    if self.stop.is_set():
-                        return
-            except self._foreign as error:
-                failure, passes = self._failure(error, found.path)
-                tries += 1
-                if tries == _TRIES or not passes:
-                    raise failure from None
-                self.stop.wait(wait)
-                wait = min(2 * wait, _LONGEST_WAIT)
+    def fetch(self, found: StoredObject, file: Path) -> None:
+        """Bring an object whole to a file, by ranges that are asked for of that very content.
 
-    def _range(self, found: StoredObject, start: int) -> Iterator[bytes]:
-        end = min(start + _RANGE, found.size)
-        answer = self._client.get_object(
-            Bucket=self.bucket,
-            Key=found.path,
-            IfMatch=found.checksum,
-            Range=f"bytes={start}-{end - 1}",
-        )
-        if answer.get("ContentRange") != f"bytes {start}-{end - 1}/{found.size}":
-            raise self._error(f"{found}: the store did not answer with the bytes asked for")
-        with closing(answer["Body"]) as body:
-            yield from body.iter_chunks(_BLOCK)
+        Bodies that break off are asked for again. ``stop`` ends it.
+        """
+        from boto3.s3.transfer import TransferConfig, create_transfer_manager
 
-    def fetch(self, found: StoredObject, part: Path) -> None:
-        """Bring an object whole to a file, going on with what is there of it already."""
-        with part.open("ab") as out:
-            if out.tell() > found.size:
-                out.seek(out.truncate(0))
-            try:
-                for block in self.read(found, out.tell()):
-                    out.write(block)
-            except self._error as error:
-                if not isinstance(error, self._passing):  # of another content, or damaged
-                    out.truncate(0)
-                raise
-            if out.tell() != found.size:
-                raise self._passing(f"{found}: reading it was broken off")
+        # What is not asked for by ranges is asked for whatever its ETag.
+        config = TransferConfig(multipart_threshold=1, multipart_chunksize=_RANGE)
+        with (
+            self._asking(found.path),
+            create_transfer_manager(self._client, config) as manager,
+        ):
+            listed = _AsListed(found, self.stop)
+            manager.download(self.bucket, found.path, str(file), None, [listed]).result()
+        if self.stop.is_set() or file.stat().st_size != found.size:
+            raise self._passing(f"{found}: reading it was broken off")
+
+    def read(self, found: StoredObject) -> Iterator[bytes]:
+        """Yield the bytes of an object, once it is here whole."""
+        with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
+            self.fetch(found, Path(folder) / "object")
+            with (Path(folder) / "object").open("rb") as file:
+                yield from iter(lambda: file.read(_RANGE), b"")
 
     # -- writing ----------------------------------------------------------------------------------
 
@@ -250,6 +254,7 @@ class Store:
 
     def _failure(self, error: Exception, key: str) -> tuple[DuckpletsError, bool]:
         """Return an error that names an object and what to do, and whether the cause may pass."""
+        error = getattr(error, "last_exception", error)
         answer = getattr(error, "response", None)
         why, passes = self._unasked(error) if answer is None else self._refusal(answer)
         told = f"{_SCHEME}{self.bucket}/{shown(key)}: {why}"
@@ -262,7 +267,7 @@ class Store:
         status = int(facts.get("HTTPStatusCode", 0))
         said = f"{shown(code, 80)}, status {status}"
         if status in (412, 416):
-            return "it has changed since it was listed, and is read only as it was then", False
+            return _CHANGED, False
         if code == "NoSuchBucket":
             return f"there is no bucket {self.bucket!r}; check its name and AWS_ENDPOINT_URL", False
         if code in _MISSING:
@@ -284,6 +289,8 @@ class Store:
         if names & _ANONYMOUS:
             ways = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
             return f"there are no credentials for it: {ways}", False
+        if "S3DownloadFailedError" in names:
+            return _CHANGED, False
         if "FlexibleChecksumError" in names:
             return "what arrived is not what was stored, by its checksum", False
         if not names & _OF_NETWORKS:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -12,6 +14,8 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol, TypeVar
 
 from duckplets.errors import SourceError
+
+_SUFFIXES = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 
 
 class Remote(Protocol):
@@ -41,38 +45,40 @@ def arrivals(
     Raises:
         SourceError: A file cannot be had, or the folder cannot be written.
     """
-    with _folder() as folder, ThreadPoolExecutor(1, "duckplets-arrivals") as thread:
+    folder = _folder()
+    try:
+        with ThreadPoolExecutor(1, "duckplets-arrivals") as thread:
 
-        def bring(number: int) -> Path:
-            suffixes = "".join(PurePosixPath(files[number].path).suffixes[-2:])
-            here = Path(folder) / f"{number}{suffixes}"
-            fetch(files[number], here)
-            return here
+            def bring(number: int) -> Path:
+                suffixes = "".join(PurePosixPath(files[number].path).suffixes[-2:]).lower()
+                known = _SUFFIXES.fullmatch(suffixes)  # it comes from outside, and becomes a name
+                here = folder / f"{number}{suffixes if known else ''}"
+                fetch(files[number], here)
+                return here
 
-        coming: Future[Path] | None = None
-        try:
-            for number, file in enumerate(files):
-                coming = coming or thread.submit(bring, number)
-                here, coming = coming.result(), None
-                if number + 1 < len(files):
-                    coming = thread.submit(bring, number + 1)
-                yield file, here
-                with suppress(OSError):
-                    here.unlink()
-        finally:
-            stop.set()
+            coming: Future[Path] | None = None
+            try:
+                for number, file in enumerate(files):
+                    coming = coming or thread.submit(bring, number)
+                    here, coming = coming.result(), None
+                    if number + 1 < len(files):
+                        coming = thread.submit(bring, number + 1)
+                    yield file, here
+                    with suppress(OSError):
+                        here.unlink()
+            finally:
+                stop.set()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> Path:
     given = os.environ.get("DUCKPLETS_CACHE")
     try:
-        if given:
-            Path(given).expanduser().mkdir(parents=True, exist_ok=True)
-        return tempfile.TemporaryDirectory(
-            prefix="duckplets-",
-            dir=given and str(Path(given).expanduser()),
-            ignore_cleanup_errors=True,
-        )
+        base = Path(given).expanduser() if given else None
+        if base is not None:
+            base.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="duckplets-", dir=base))
     except OSError as error:
         reason = error.strerror or str(error)
         raise SourceError(

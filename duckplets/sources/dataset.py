@@ -19,7 +19,7 @@ from duckplets.sources.mapping import Mapped
 from duckplets.sources.memory import row_of
 from duckplets.sources.names import known_fields, require_texts, resolve
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import MAX_BYTES, Block, Rows, cursor_of
+from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of
 from duckplets.sources.typed import blocks_of, classes_of_features
 
 if TYPE_CHECKING:
@@ -114,18 +114,20 @@ class DatasetSource(Mapped):
             kind=_KIND,
         )
 
-    def _blocks(self, batches: Iterator[tuple[Any, Any]], where: str, row: int) -> Iterator[Block]:
+    def _blocks(
+        self, batches: Iterator[tuple[Any, Any]], where: str, row: int
+    ) -> Iterator[RowBlock]:
         classes, known = classes_of_features(self.dataset.features), known_fields(self)
         for found, at in _guarded(batches, where, row):
             if isinstance(found, list):
                 row += len(found)
-                yield Block(found, at=at)
+                yield RowBlock(found, at=at)
                 continue
             names = found.schema.names
             used = resolve(self, names, where)
             others = [name for name in names if name.lower() not in known] if known else []
             parts = found.combine_chunks().to_batches()
-            held: Block | None = None
+            held: RowBlock | None = None
             for block in blocks_of(parts, where, columns=used, classes=classes, row=row):
                 if held is not None:
                     yield held

@@ -17,7 +17,7 @@ from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import known_fields, require_texts, resolve
 from duckplets.sources.paths import Paths, default_name, files, unreadable, uri
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Block, Rows, Stoppable
+from duckplets.sources.rows import RowBlock, Rows, Stoppable
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -70,7 +70,7 @@ class Files(Mapped):
         reader: Database,
         cursor: Any,
         names_of: Callable[[Path], list[str]],
-        read: Callable[[Path, list[str], list[str]], Iterable[Block]],
+        read: Callable[[Path, list[str], list[str]], Iterable[RowBlock]],
         total: Callable[[], int | None] = lambda: None,
     ) -> Rows:
         """Return the rows of files with columns.
@@ -100,7 +100,7 @@ class Files(Mapped):
         if not brought.is_remote:  # all of them, before the first is read
             looked = list(looked)
 
-        def blocks() -> Iterator[Block]:
+        def blocks() -> Iterator[RowBlock]:
             for file, path, names, used in looked:
                 others = [name for name in names if name.lower() not in known] if known else []
                 with called(path, file):
@@ -114,7 +114,7 @@ class Files(Mapped):
         self,
         reader: Database,
         cursor: Any,
-        blocks: Iterator[Block],
+        blocks: Iterator[RowBlock],
         brought: LocalFiles,
         total: int | None = None,
     ) -> Rows:

@@ -13,7 +13,7 @@ from duckplets.errors import SourceError
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import known_fields, require_texts, resolve
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Block, Rows
+from duckplets.sources.rows import RowBlock, Rows
 from duckplets.sources.typed import blocks_of, names_of
 from duckplets.sources.values import Fault
 
@@ -60,7 +60,7 @@ class MemorySource(Mapped):
         return opened(reader, self, blocks, _WHERE, total=total, marks=False)
 
 
-def table_blocks(mapping: Mapped, records: Any, where: str) -> Iterator[Block]:
+def table_blocks(mapping: Mapped, records: Any, where: str) -> Iterator[RowBlock]:
     """Return the rows of Arrow data, after a look at its columns."""
     names = names_of(records.schema, where)
     require_texts(mapping, names, where, type(mapping).__name__)
@@ -87,6 +87,6 @@ def row_of(record: Any) -> dict[str, Any] | Fault:
     return Fault("not an object")
 
 
-def _blocks(records: Iterator[Any]) -> Iterator[Block]:
+def _blocks(records: Iterator[Any]) -> Iterator[RowBlock]:
     while some := list(islice(records, _ROWS)):
-        yield Block(list(map(row_of, some)))
+        yield RowBlock(list(map(row_of, some)))

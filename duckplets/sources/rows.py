@@ -75,7 +75,7 @@ def is_failure(reason: str) -> bool:
     return reason in UNREADABLE or reason.startswith(_FAILURES)
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows as a reader gives them, of bounded size.
 
     Attributes:
@@ -98,7 +98,7 @@ class Block(NamedTuple):
     columns: Sequence[str] | None = None
     left_out: Sequence[str] = ()
 
-    def after(self, count: int) -> Block:
+    def after(self, count: int) -> RowBlock:
         """Return the block without its first rows."""
         line = self.line + count if isinstance(self.line, int) and self.line else self.line
         line = line if isinstance(line, int) else line[count:]

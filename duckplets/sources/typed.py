@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError
-from duckplets.sources.rows import Block
+from duckplets.sources.rows import RowBlock
 from duckplets.sources.values import Fault, Odd, cell_text, document
 
 BLOCK_ROWS = 4_096
@@ -48,7 +48,7 @@ def blocks_of(
     columns: Iterable[str] | None = None,
     classes: Classes | None = None,
     row: int = 0,
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """Yield the rows of batches.
 
     Args:
@@ -76,7 +76,7 @@ def blocks_of(
             found = [read(start, count) for read in readers]
             rows = [dict(zip(names, values, strict=True)) for values in zip(*found, strict=True)]
             rows = rows or [{} for _ in range(count)]
-            yield Block(with_classes(rows, classes or {}), columns=names)
+            yield RowBlock(with_classes(rows, classes or {}), columns=names)
         row += batch.num_rows
 
 
@@ -317,19 +317,19 @@ def with_classes(rows: list[Any], classes: Classes) -> list[Any]:
 
 
 def _classed(row: dict[str, Any], classes: Classes) -> dict[str, Any] | Fault:
-    made = dict(row)
+    made, fault = dict(row), None
     for name in classes.keys() & row.keys():
-        try:
-            made[name] = _class(row[name], classes[name])
-        except KeyError:
-            return Fault(f"unknown label: {name}", cell_text(row[name]), document(row))
-    return made
+        wrong: list[Any] = []
+        made[name] = _class(row[name], classes[name], wrong)
+        if wrong:
+            fault = Fault(f"unknown label: {name}", cell_text(wrong[0]), document(row), made)
+    return fault or made
 
 
-def _class(value: Any, names: tuple[str, ...]) -> Any:
-    """Return the name of a class; texts may be names already, or numbers."""
+def _class(value: Any, names: tuple[str, ...], wrong: list[Any]) -> Any:
+    """Return the name of a class, noting what is none; texts may be names already, or numbers."""
     if isinstance(value, list):
-        return [_class(item, names) for item in value]
+        return [_class(item, names, wrong) for item in value]
     if isinstance(value, str):
         if value in names or not value.strip():
             return value
@@ -339,7 +339,8 @@ def _class(value: Any, names: tuple[str, ...]) -> Any:
         return None
     if isinstance(value, (int, float)) and 0 <= value < len(names):
         return names[int(value)]
-    raise KeyError(value)
+    wrong.append(value)
+    return None
 
 
 def classes_of_schema(schema: pa.Schema) -> dict[str, tuple[str, ...]]:

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpora import WORDS
-from duckplets.sources.resumable import Resumable
 from effort import THOROUGH, often, some
 from gated_rows import QUALITY, check, contents, lines_of
 from gated_sources import Pages, assert_nothing_is_left
@@ -158,7 +157,10 @@ CASES: dict[str, Case] = {
         lambda at: dp.TextFileSource(texts_of(at, 15), pattern="*.md", by_heading=True),
         {"on_error": "quarantine"},
     ),
-    "resumable": (lambda at: Resumable(dp.JsonSource(files_of(at, "jsonl", 10), text="body")), {}),
+    "resumable": (
+        lambda at: dp.JsonSource(files_of(at, "jsonl", 10), text="body", in_pieces=True),
+        {},
+    ),
     "late key": (lambda at: dp.JsonSource(late(at), text="body", meta="rare"), GATED),
     "memory": (
         lambda at: dp.MemorySource(rows_of(random.Random(11), COUNT), text="body", id="id"),

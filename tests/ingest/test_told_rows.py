@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from prebuilt import empty_corpus
 
 import duckplets as dp
 from duckplets.ingest.outcome_counts import EXAMPLES, Counts
-from duckplets.sources.formats import decode
+from duckplets.sources.mapping import changed
 
 _each = pytest.mark.parametrize
 
@@ -85,7 +83,7 @@ def opened(tmp_path: Path, name: str, data: bytes, source: Callable[..., Any]) -
     path = tmp_path / name.split()[-1]
     path.write_bytes(data)
     made = source(path, anchor="q", positive="a")
-    return path, dp.Resumable(made) if name.startswith("resumed") else made
+    return path, changed(made, in_pieces=True) if name.startswith("resumed") else made
 
 
 @_each(("name", "data", "kind", "bad"), FILES, ids=[name for name, *_ in FILES])
@@ -167,7 +165,7 @@ def test_records_with_keys_of_their_own_are_set_aside(corpus):
 def test_where_no_row_is_good_they_are_set_aside_all_the_same(corpus, tmp_path, resumable):
     (tmp_path / "b.jsonl").write_text("[]\n{\n")
     source: Any = dp.JsonSource(tmp_path / "b.jsonl", anchor="q", on_error="quarantine")
-    source = dp.Resumable(source) if resumable else source
+    source = changed(source, in_pieces=True) if resumable else source
     with pytest.raises(dp.SourceError, match=r"but what is in the table quarantine: 2 rows$"):
         corpus.ingest(source)
     assert [row[:2] for row in set_aside(corpus)] == [(1, "not an object"), (2, "invalid JSON")]
@@ -308,22 +306,6 @@ def test_what_is_no_text_of_its_encoding_is_a_bad_row(corpus, tmp_path):
     assert report.failed + report.added == report.read
     assert report.failed == 1
     assert corpus.sql("SELECT text FROM sections")["text"].to_pylist()[0] == "あ"
-
-
-@_each("encoding", ["latin-1", "utf-16", "shift_jis", "utf-7", "cp037"])
-def test_blocks_of_any_size_make_the_same_text(monkeypatch, encoding):
-    generator = random.Random(encoding)
-    for _ in range(often(60, less=12)):
-        size = generator.randint(0, 80)
-        text = "".join(generator.choice("aZ 7\n") for _ in range(size))
-        if encoding in ("utf-16", "utf-7"):
-            text = "".join(c + generator.choice(["", "é", "日", "😀"]) for c in text)
-        monkeypatch.setattr(decode, "_BLOCK", generator.randint(1, 9))
-        stream = decode.Transcoded(io.BytesIO(text.encode(encoding)), encoding)
-        read = []
-        while part := stream.read(generator.randint(1, 20)):
-            read.append(part)
-        assert b"".join(read).decode() == text
 
 
 @_each("encoding", ["nope", "base64", "", 5, "hex", "rot13"])

@@ -42,6 +42,7 @@ class Pages:
     opened_at: list[Any] = field(default_factory=list)
 
     kind: ClassVar[str] = "pages"
+    in_pieces: ClassVar[bool] = True
     uri: ClassVar[str | None] = "pages://here"
 
     def default_name(self) -> str:
@@ -50,10 +51,7 @@ class Pages:
     def settings(self) -> dict[str, Any]:
         return {"version": self.version}
 
-    def open(self, reader: Database) -> Rows:
-        return self.open(reader, None)
-
-    def open_at(self, reader: Database, cursor: Any) -> Rows:
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
         self.opened_at.append(cursor)
         return Rows(self._batches(reader, cursor or 0), "roles")
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from duckplets.sources.resumable import Resumable, Whole
 
 import duckplets as dp
 from duckplets.errors import SourceError
@@ -89,7 +88,7 @@ def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder: Path
     ]
     assert [d.streaming for d in data_sets] == [None, True, None]
     assert data_sets[2].mapping == {"converter": "openai"}, "rows hold messages by default"
-    assert isinstance(data_sets[1].source(), Resumable)
+    assert data_sets[1].source().in_pieces
     with dp.Corpus(folder / "corpus.duckdb") as corpus:
         stored(corpus, data_sets)
         assert {row["name"]: row["records"] for row in corpus.sources().to_pylist()} == {
@@ -188,7 +187,7 @@ def test_data_sets_of_the_hub(folder: Path) -> None:
     made = faq.source()
     assert isinstance(made, HubSource)
     assert (made.uri, made.default_name(), made.trust) == (faq.hub, "faq", 0.9)
-    assert isinstance(wiki.source(), Whole)
+    assert not wiki.source().in_pieces
     assert chat.mapping == {"converter": "openai"}
 
 

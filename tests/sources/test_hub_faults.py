@@ -120,7 +120,8 @@ def test_a_file_that_is_gone_is_told(hub: Hub) -> None:
 
 
 def test_a_revision_that_is_gone_is_told(hub: Hub) -> None:
-    cursor = {"revision": "0" * 40, "file": "train-00000.parquet", "row": 1, "done": 1}
+    cursor = {"rows": 1, "at": {"file": "train-00000.parquet", "row": 1}}
+    cursor["of"] = {"revision": "0" * 40}
     with pytest.raises(SourceError, match=r"has no such revision .*; begin the ingest anew"):
         read(HubSource(LINE), cursor)
 
@@ -185,16 +186,9 @@ def test_what_passes_is_tried_again_waiting_longer_each_time(hub: Hub) -> None:
     expected = read(HubSource(LINE))
     for path in ("GET /api/datasets/org/data$", "tree", "kept/.*train-00000"):
         hub.fail(path, times=4, status=503)
-        empty_cache()
         found, waits = source()
         assert read(found) == expected
         assert waits[:4] == [0.5, 1.0, 2.0, 4.0], path
-
-
-def empty_cache() -> None:
-    for file in Path(os.environ["DUCKPLETS_CACHE"]).glob("*.*"):
-        if not file.name.startswith("."):
-            file.unlink()
 
 
 @pytest.mark.parametrize("status", [500, 502, 504, 429])
@@ -236,7 +230,6 @@ def test_a_download_that_breaks_off_goes_on_where_it_broke_off(hub: Hub, after: 
     big = jsonl(rows(2000))
     hub.add("org/big", {"train.jsonl": big})
     expected = read(HubSource("hf://org/big text=question"))
-    empty_cache()
     hub.requests.clear()
     hub.fail("kept/.*train", times=3, after=after)
     found, waits = source("hf://org/big text=question")
@@ -275,26 +268,6 @@ def test_what_is_not_what_was_listed_is_never_read(hub: Hub, tmp_path: Path) -> 
     assert len(waits) == 1
 
 
-def test_what_arrived_of_a_shard_is_used_the_next_time(hub: Hub) -> None:
-    big = jsonl(rows(2000))
-    hub.add("org/big", {"train.jsonl": big})
-    hub.fail("kept/.*train", times=1, after=100_000)
-    hub.fail("kept/.*train", times=4, status=500)
-    line = "hf://org/big text=question"
-    assert "(5 tries); running the same command again" in message(line)
-    hub.requests.clear()
-    assert len(read(HubSource(line))) == 2000
-    (asked,) = hub.asked("kept")
-    assert int(asked.rsplit("=", 1)[1].rstrip("-")) == 100_000
-
-
-def test_a_shard_cut_short_on_disk_is_brought_again(hub: Hub, tmp_path: Path) -> None:
-    expected = read(HubSource(LINE))
-    shard = next((tmp_path / "cache").glob("*.parquet"))
-    shard.write_bytes(shard.read_bytes()[:-1])
-    assert read(HubSource(LINE)) == expected
-
-
 def test_rows_before_a_shard_that_fails_are_given(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,7 +280,7 @@ def test_rows_before_a_shard_that_fails_are_given(
         got.extend(items(found))
     last = [item for item in got if isinstance(item, Mark)][-1]
     before = [row for item in got if not isinstance(item, Mark) for row in flat(item)]
-    assert last.cursor["done"] == len(before) >= 150
+    assert last.cursor["rows"] == len(before) >= 150
     assert before + read(found, last.cursor) == read(found)
 
 
@@ -341,7 +314,6 @@ def test_an_ingest_that_failed_goes_on_where_it_stopped(
     with duckplets.Corpus(tmp_path / "whole.duckdb") as corpus:
         expected = corpus.ingest(HubSource(LINE), name="d", progress=False)
         records = stored(corpus)
-    empty_cache()
     with duckplets.Corpus(tmp_path / "broken.duckdb") as corpus:
         for _ in range(2):  # two failures in a row
             hub.fail("kept/.*train-00001", times=5, status=500)
@@ -392,7 +364,6 @@ def test_a_token_is_in_no_file_message_or_log(
     with duckplets.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(found, name="one")
         hub.fail("kept/.*train-00001", times=5, status=500)
-        empty_cache()
         with pytest.raises(SourceError) as error:
             corpus.ingest(source(token=TOKEN)[0], name="two")
         shown_all = [repr(found), repr(shown), str(found.settings()), str(shown.settings())]
@@ -401,7 +372,7 @@ def test_a_token_is_in_no_file_message_or_log(
     assert not any(TOKEN in text for text in shown_all)
     assert error.value.__cause__ is None
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
-    assert len(files) > 3
+    assert files
     assert not any(TOKEN.encode() in file.read_bytes() for file in files)
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from duckplets.sources.remote.cache import size_of
 
 from duckplets.errors import SourceError
+from duckplets.sources.mapping import PARTS
 from duckplets.sources.remote.hub import HubSource, read_hub_list
 
 GOOD = """\
@@ -75,7 +75,7 @@ def test_every_key_reaches_the_mapping() -> None:
     )
     assert source.text_of == "json"
     assert source.label_rules() == (("dup", 1.0), ("other", 0.0))
-    assert dict(source.parts()) == {
+    assert {part: source.part(part) for part in PARTS} == {
         "anchor": ("a1", "a2"),
         "positive": ("p",),
         "context": ("c1", "c2"),
@@ -211,20 +211,6 @@ def test_a_list_that_cannot_be_used_is_told(
     assert said in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "bytes_"),
-    [(1, 1), ("10GB", 10**10), ("10 gb", 10**10), ("1.5MB", 1_500_000), ("2GiB", 2**31), ("7", 7)],
-)
-def test_limits_are_numbers_of_bytes_or_texts(given: int | str, bytes_: int) -> None:
-    assert size_of(given) == bytes_
-
-
-@pytest.mark.parametrize("wrong", [0, -1, "", "GB", "ten", "-3GB", True, 1.5, "0MB", "3XB"])
-def test_a_wrong_limit_is_told(wrong: Any) -> None:
-    with pytest.raises(SourceError, match=r"cache_limit=.*: give a number of bytes"):
-        HubSource("hf://o/n text=t", cache_limit=wrong)
-
-
 @pytest.mark.parametrize("wrong", ["", "  ", "# nothing", None, 3])
 def test_a_source_of_nothing_is_refused(wrong: Any) -> None:
     with pytest.raises(SourceError, match="no data set"):
@@ -236,7 +222,5 @@ def test_what_a_source_shows_has_no_token() -> None:
     assert repr(source) == "HubSource('hf://o/n', source_id='x', text=('t',), trust=0.5)"
     assert source.settings() == {
         "uri": "hf://o/n",
-        "mapping": {"text": ["t"]},
-        "converter": None,
-        "on_error": "raise",
+        "mapping": {"text": ["t"], "on_error": "skip", "on_bad_date": "null", "trust": 0.5},
     }

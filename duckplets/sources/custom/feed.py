@@ -24,7 +24,7 @@ from duckplets.errors import SourceError, nearest
 from duckplets.sources.mapping import PARTS, TEXTS, Mapped
 from duckplets.sources.memory import batches_of, row_of, table_blocks
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import DROPPED, Block, Rows, Stoppable, cursor_of
+from duckplets.sources.rows import DROPPED, RowBlock, Rows, Stoppable, cursor_of
 from duckplets.sources.typed import blocks_of, names_of
 from duckplets.sources.values import Fault, json_text
 from duckplets.text.prefix import prefix_of
@@ -83,7 +83,7 @@ def read_batches(
         patience=_PATIENCE,
     )
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[RowBlock]:
         try:
             for item in coming:
                 if isinstance(item, SourceError):
@@ -106,7 +106,7 @@ def read_batches(
     return Stoppable.of(rows, coming.close)
 
 
-def _weight(item: Block | SourceError) -> int:
+def _weight(item: RowBlock | SourceError) -> int:
     """Return how many bytes an item counts for that waits; a row counts for one KiB at least."""
     return 64 if isinstance(item, SourceError) else max(len(item.rows) << 10, 64)
 
@@ -149,19 +149,21 @@ class RecordFeed:
         self._where, self._mapping, self._row, self._are_own = where, mapping, row, are_own
         self._of = of
 
-    def blocks(self, batches: Batches, cursor: Any) -> Generator[Block | SourceError, None, None]:
+    def blocks(
+        self, batches: Batches, cursor: Any
+    ) -> Generator[RowBlock | SourceError, None, None]:
         """Yield the records that a call of ``batches`` gives; last, the error that ended it."""
         given = None
         try:
             given = self._tried(lambda: iter(batches(cursor)))
             while (pair := self._tried(next, given, _END)) is not _END:
                 records, place = self._pair(pair)
-                held: Block | None = None
+                held: RowBlock | None = None
                 for block in self._records(records):
                     if held is not None:
                         yield held
                     held = block
-                yield Block([], at=place) if held is None else held._replace(at=place)
+                yield RowBlock([], at=place) if held is None else held._replace(at=place)
         except SourceError as error:
             yield error
         finally:
@@ -183,7 +185,7 @@ class RecordFeed:
             )
         return records, json.loads(json.dumps(cursor))
 
-    def _records(self, records: Any) -> Iterator[Block]:
+    def _records(self, records: Any) -> Iterator[RowBlock]:
         """Yield the records of a batch, some at a time."""
         if isinstance(records, (pa.RecordBatch, pa.Table, pa.RecordBatchReader)):
             left = self._tried(self._of_table, records)
@@ -206,12 +208,12 @@ class RecordFeed:
             if isinstance(row, dict):
                 size += sum(len(value) for value in row.values() if type(value) is str)
             if len(rows) >= _BLOCK_ROWS or size >= _BLOCK_BYTES:
-                yield Block(rows)
+                yield RowBlock(rows)
                 rows, size = [], 0
         if rows:
-            yield Block(rows)
+            yield RowBlock(rows)
 
-    def _of_table(self, records: Any) -> Iterator[Block]:
+    def _of_table(self, records: Any) -> Iterator[RowBlock]:
         try:
             if not self._are_own:
                 return table_blocks(self._mapping, records, "its table")

@@ -30,7 +30,7 @@ from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of, part_of
-from duckplets.sources.rows import Block, Rows
+from duckplets.sources.rows import RowBlock, Rows
 from duckplets.sources.typed import BLOCK_BYTES, blocks_of, classes_of_schema, names_of
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class ParquetSource(Files):
         part = part_of(reader)
         groups = None if part is None else part.groups
 
-        def read(file: Path, _: list[str], used: list[str]) -> Iterator[Block]:
+        def read(file: Path, _: list[str], used: list[str]) -> Iterator[RowBlock]:
             return parquet_blocks(reader, file, used, groups=groups)
 
         return self.of_columns(reader, cursor, checked, read, lambda: total)
@@ -121,7 +121,7 @@ def parquet_blocks(
     used: Sequence[str],
     skip: int = 0,
     groups: range | None = None,
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """Yield the rows of a file, but for the first, of some row groups or all.
 
     Row groups that are skipped whole are not decoded.
@@ -131,7 +131,7 @@ def parquet_blocks(
     with opened(file) as parquet, paths.reading(file):
         for group in groups or range(parquet.num_row_groups):
             count = int(parquet.metadata.row_group(group).num_rows)
-            if skip and skip >= count:
+            if not wanted and skip >= count:
                 skip, row = skip - count, row + count
             else:
                 wanted.append(group)
@@ -204,7 +204,7 @@ def _is_text(kind: pa.DataType) -> bool:
 # -- Arrow ----------------------------------------------------------------------------------------
 
 
-def arrow_blocks(file: Path, used: Sequence[str], limits: Limits) -> Iterator[Block]:
+def arrow_blocks(file: Path, used: Sequence[str], limits: Limits) -> Iterator[RowBlock]:
     """Yield the rows of a file."""
     classes = classes_of_schema(arrow_schema(file))
     batches = _arrow_batches(file, list(used))
@@ -289,7 +289,7 @@ def _codec(data: bytes, kind: str) -> int:
 
 def _apart(
     form: str, file: Path, used: Sequence[str], limits: Limits, groups: Sequence[int] = ()
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches of a file that a process with limited addresses reads."""
     asked: dict[str, Any] = {
         "form": form,
@@ -343,6 +343,8 @@ def _main() -> None:
     sink = None
     try:
         for batch in batches:
+            if batch.nbytes > asked["memory"]:
+                sys.exit(_OUT_OF_MEMORY)
             if sink is None:
                 sink = pa.ipc.new_stream(sys.stdout.buffer, batch.schema)
             sink.write_batch(batch)

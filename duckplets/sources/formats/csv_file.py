@@ -18,7 +18,7 @@ from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.rows import Block, Rows
+from duckplets.sources.rows import RowBlock, Rows
 from duckplets.sources.values import Fault, escaped, json_text
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class CsvSource(Files):
 
     def blocks(
         self, file: Path, names: list[str], used: list[str], limits: Limits
-    ) -> Iterator[Block]:
+    ) -> Iterator[RowBlock]:
         """Yield the rows of a file, of the columns that are used."""
         places = [(name, names.index(name)) for name in used]
         with paths.open_text(file, self.encoding) as text:
@@ -113,7 +113,7 @@ class CsvSource(Files):
             rows.header()
             while found := rows.block():
                 made = [_row(row, places, len(names)) for row in found]
-                yield Block(made, line=list(rows.starts))
+                yield RowBlock(made, line=list(rows.starts))
 
 
 def _row(row: list[str] | Fault, places: list[tuple[str, int]], width: int) -> Any:

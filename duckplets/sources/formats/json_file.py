@@ -14,7 +14,7 @@ from duckplets.sources import paths
 from duckplets.sources.files import Files, LocalFiles, called
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Block, Rows
+from duckplets.sources.rows import RowBlock, Rows
 from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class JsonSource(Files):
             return opened(reader, self, blocks, "standard input", marks=False)
         brought = LocalFiles(self.path)
 
-        def read() -> Iterator[Block]:
+        def read() -> Iterator[RowBlock]:
             for file, path in brought:
                 with called(path, file):
                     for block in blocks_of(path, limits, self.encoding):
@@ -75,7 +75,7 @@ class JsonSource(Files):
         return self.rows(reader, cursor, read(), brought)
 
 
-def blocks_of(file: Path, limits: Limits, encoding: str | None = None) -> Iterator[Block]:
+def blocks_of(file: Path, limits: Limits, encoding: str | None = None) -> Iterator[RowBlock]:
     """Yield a file's objects."""
     with paths.reading(file), paths.open_text(file, encoding, "\n") as text:
         form = "lines"
@@ -121,10 +121,10 @@ def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list
         yield lines, first
 
 
-def lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[Block]:
+def lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[RowBlock]:
     """Yield lines of JSON, each an object; blank ones are None."""
     for lines, first in line_blocks(text, where, limits):
-        yield Block([_object(line) for line in lines], where, first, raw=lines)
+        yield RowBlock([_object(line) for line in lines], where, first, raw=lines)
 
 
 def _object(line: str) -> dict[str, Any] | Fault | None:
@@ -156,7 +156,7 @@ def _is_utf8(line: str) -> bool:
 
 def _values_of(
     text: TextIO, start: str, where: str, limits: Limits, *, is_array: bool
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """Yield the elements of an array, or objects one after another, a bounded part at a time."""
     values = _Values(text, start, where, limits)
     if is_array:
@@ -170,10 +170,10 @@ def _values_of(
         rows.append(value if isinstance(value, dict) else Fault.of("not an object", whole))
         size += len(whole)
         if len(rows) >= _ROWS or size >= _CHARACTERS:
-            yield Block(rows)
+            yield RowBlock(rows)
             rows, size = [], 0
     if rows:
-        yield Block(rows)
+        yield RowBlock(rows)
     if is_array and not sign:
         raise values.broken("unexpected end of the file")
 

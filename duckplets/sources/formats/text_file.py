@@ -31,7 +31,7 @@ from duckplets.sources.formats.json_file import line_blocks
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, OnError, check_on_error, check_trust
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Block, Rows
+from duckplets.sources.rows import RowBlock, Rows
 from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class TextLinesSource(Files):
         """Read the files in turn."""
         limits, brought = limits_of(reader), LocalFiles(self.path)
 
-        def blocks() -> Iterator[Block]:
+        def blocks() -> Iterator[RowBlock]:
             for file, path in brought:
                 with called(path, file), paths.reading(path):
                     yield from _lines(path, str(file), limits, self.encoding)
@@ -78,11 +78,11 @@ class TextLinesSource(Files):
         return self.rows(reader, cursor, blocks(), brought)
 
 
-def _lines(path: Path, file: str, limits: Limits, encoding: str | None) -> Iterator[Block]:
+def _lines(path: Path, file: str, limits: Limits, encoding: str | None) -> Iterator[RowBlock]:
     with paths.open_text(path, encoding, "\n") as text:
         for lines, first in line_blocks(text, str(path), limits):
             rows = [{"line": line.rstrip("\r\n")} for line in lines]
-            yield Block(rows, file, first, columns=("line",))
+            yield RowBlock(rows, file, first, columns=("line",))
 
 
 # -- folders --------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class _FolderReading:
         # Of files: what their titles are, and suffixes; sections; headings without text.
         self._counts = counts
 
-    def blocks(self, files: list[PurePosixPath]) -> Iterator[Block]:
+    def blocks(self, files: list[PurePosixPath]) -> Iterator[RowBlock]:
         """Yield the rows of each file."""
         for path in files:
             file = self._folder / path
@@ -251,7 +251,7 @@ class _FolderReading:
                 if wrong is not None:
                     row = Fault(wrong, key, json.dumps({"path": key}), row)
                 rows.append(row)
-            yield Block(rows, str(file), columns=_COLUMNS)
+            yield RowBlock(rows, str(file), columns=_COLUMNS)
 
     def notes(self, found: Listed) -> list[str]:
         """Return what was taken for anchors, and what was not read."""

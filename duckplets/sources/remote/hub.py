@@ -26,7 +26,7 @@ from duckplets.sources.remote.download import Hub, HubFile, Sleep
 from duckplets.sources.remote.layout import choose
 from duckplets.sources.remote.reading import shard_blocks
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import Block, Rows, Stoppable, cursor_of
+from duckplets.sources.rows import RowBlock, Rows, Stoppable, cursor_of
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -118,11 +118,20 @@ class HubSource(Mapped):
             here.touch()
             hub.fetch(file, revision, here)
 
-        def blocks() -> Iterator[Block]:
+        def blocks() -> Iterator[RowBlock]:
             with closing(arrivals(left, fetch, hub.stop)) as arriving:
                 for number, (file, here) in enumerate(arriving):
                     done = 0 if number else skip
-                    yield from shard_blocks(reader, file.path, here, self.uri, self, classes, done)
+                    found = shard_blocks(reader, file.path, here, self.uri, self, classes, done)
+                    last = next(found, None)
+                    for block in found:
+                        if last is not None:
+                            yield last
+                        last = block
+                    if last is not None:  # behind it begins the next
+                        more = number + 1 < len(left)
+                        at = {"file": left[number + 1].path, "row": 0} if more else last.at
+                        yield last._replace(at=at)
 
         rows = opened(
             reader,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duckplets.errors import SourceError
+from duckplets.sources import row_batches
 from duckplets.sources.files import called
 from duckplets.sources.formats import columnar, csv_file, json_file
 from duckplets.sources.limits import limits_of
@@ -16,7 +17,7 @@ from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import known_fields, require_texts, resolve
 from duckplets.sources.remote.download import imported
 from duckplets.sources.remote.layout import form_of
-from duckplets.sources.rows import Block
+from duckplets.sources.rows import RowBlock
 from duckplets.sources.typed import (
     Classes,
     blocks_of,
@@ -29,7 +30,7 @@ from duckplets.sources.typed import (
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_Read = Callable[[list[str], int], Iterator[Block]]
+_Read = Callable[[list[str], int], Iterator[RowBlock]]
 """Yields the rows of some columns, perhaps but for so many at the beginning."""
 
 _LINES = ("lines", "json")  # the forms that are lines of JSON; the others have columns
@@ -39,7 +40,7 @@ _ROWS = 1_000  # of what datasets reads, at a time
 
 def shard_blocks(
     reader: Database, file: str, here: Path, uri: str, mapping: Mapped, classes: Classes, skip: int
-) -> Iterator[Block]:
+) -> Iterator[RowBlock]:
     """Yield the rows of a shard that has arrived, from one on, each block with its place.
 
     Args:
@@ -54,7 +55,7 @@ def shard_blocks(
     form, shown, row, limits = form_of(file), f"{uri}: {file}", 0, limits_of(reader)
     with called(here, shown):
         if form in _LINES:
-            blocks: Iterator[Block] = json_file.blocks_of(here, limits)
+            blocks: Iterator[RowBlock] = json_file.blocks_of(here, limits)
             blocks = (b._replace(rows=with_classes(b.rows, classes)) for b in blocks)
         else:
             names, own, read = _opened(reader, form, here, shown)
@@ -72,7 +73,7 @@ def shard_blocks(
                 row, skip = skip, 0
         for block in blocks:
             while block.rows:
-                part = block._replace(rows=block.rows[:_SLICE])
+                part = block._replace(rows=block.rows[: min(_SLICE, row_batches.MAX_ROWS)])
                 block = block.after(len(part.rows))
                 passed = min(skip, len(part.rows))
                 row, skip = row + len(part.rows), skip - passed
@@ -102,7 +103,7 @@ def _opened(
             lambda used, _: columnar.arrow_blocks(here, used, limits),
         )
     if form == "csv":
-        csv = csv_file.CsvSource(here, text="")
+        csv = csv_file.CsvSource(here, text="x")
         names = csv.header(here, limits)
         return names, {}, lambda used, _: csv.blocks(here, names, used, limits)
     return _by_datasets(here)
@@ -124,7 +125,7 @@ def _by_datasets(here: Path) -> tuple[Sequence[str], Classes, _Read]:
         rows = found.with_format("arrow")
         first = next(iter(rows.iter(batch_size=1)), None)
 
-    def blocks(used: list[str], _: int) -> Iterator[Block]:
+    def blocks(used: list[str], _: int) -> Iterator[RowBlock]:
         with _told(here):
             for table in rows.iter(batch_size=_ROWS):
                 batches = table.combine_chunks().to_batches()

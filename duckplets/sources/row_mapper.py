@@ -1,0 +1,520 @@
+"""Take rows apart: the texts of their parts, what else they say, and why one is no record."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.sanitize import shown
+from duckplets.sources.limits import Limits
+from duckplets.sources.mapping import ROLES, Mapped
+from duckplets.sources.names import Names, follow, known_fields
+from duckplets.sources.rows import (
+    RowBlock,
+)
+from duckplets.sources.values import (
+    Fault,
+    Odd,
+    cell_text,
+    escaped,
+    is_filled,
+    items_of,
+    json_text,
+    plain,
+    texts_of,
+    unread,
+)
+
+_Name = tuple[str, str | None, Any, bool]
+"""A name of the mapping as a heading, its key, the steps from there, and whether it may lack."""
+
+_SHOWN = 60  # characters of a wrong value in a reason
+_TEXT, _REAL = pa.string(), pa.float64()
+_SECTION = pa.struct([("role", _TEXT), ("heading", _TEXT), ("text", _TEXT)])
+_PAIR = pa.struct([("key", _TEXT), ("value", _TEXT)])
+_PLAIN_TEXTS = ("fault", "id", "date_text", "group_text", "trust_text", "created_text")
+_TEXTS = (*_PLAIN_TEXTS, "updated_text", "lack", "label_text", "prefix", "identity", "told")
+TOLD = ("messages", "rejected_messages", "complaint", "left_out")
+_AS_THEY_ARE = ("fault", "id", "lack", "told", "identity", *TOLD)
+_RECORD_ROLES = ("anchor", "context", "rejected")
+
+_YES = ("true", "yes", "positive", "entailment", "duplicate", "equivalent")
+_NO = ("false", "no", "negative", "contradiction")
+_LABELS = dict.fromkeys(_YES, 1.0) | dict.fromkeys(_NO, 0.0)
+_LABELS |= {f"{no}{name}": 0.0 for no in ("not_", "not ") for name in _YES[-3:]}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+class RowMapper:
+    """Takes rows apart, into the columns that ``sql/sources/rows.sql`` asks for.
+
+    Args:
+        mapping: Which key plays which part.
+        names: The keys that stand for its names.
+        limits: Of these, that of a field.
+        where: The input's name, for messages.
+        most: Rows, and characters, that make a batch.
+    """
+
+    def __init__(
+        self, mapping: Mapped, names: Names, limits: Limits, where: str, most: tuple[int, int]
+    ) -> None:
+        self._most_rows, self._most_size = most
+        self._mapping, self._names, self._limits, self._where = mapping, names, limits, where
+        self._most = limits.size("field")
+        self._as_json = mapping.text_of == "json"
+        self._nulls = frozenset(mapping.null_words())
+        self._labels = dict(mapping.label_rules())
+        self._numbers = {float(n): v for n, v in self._labels.items() if _NUMBER.fullmatch(n)}
+        self._converter = mapping.conversion()
+        self._each = mapping.turns == "each"
+        self._known = known_fields(mapping)
+        self._keeps = mapping.handling() == "quarantine"
+        self._get: dict[str, list[_Name]] = {}
+        self.clear()
+        self.bind()
+
+    def clear(self) -> None:
+        """Forget the rows that were taken."""
+        self.row: list[int] = []
+        self.columns: dict[str, list[Any]] = {name: [] for name in (*_TEXTS, *TOLD)}
+        self._sections: list[int] = [0]
+        self._roles: list[str] = []
+        self._headings: list[str | None] = []
+        self._section_texts: list[str] = []
+        self._topics: list[list[str]] = []
+        self._metas: list[int] = [0]
+        self._meta_keys: list[str] = []
+        self._meta_values: list[str] = []
+        self.labels: list[float | None] = []
+        self._has_prefix: list[bool] = []
+        self.further: list[int] = []
+        self.kept: list[Any] = []  # rows, where they may have to be shown or set aside
+        self.files: list[str | None] = []
+        self.lines: list[int] = []
+        self.faults: dict[int, Fault] = {}
+        self._size = 0
+
+    def ends(self) -> tuple[int, int, int]:
+        """Return where the rows that were taken end."""
+        return len(self.row), len(self._roles), len(self._meta_keys)
+
+    def cut(self, ends: tuple[int, int, int]) -> None:
+        """Forget the rows after an end."""
+        rows, sections, metas = ends
+        lists: list[tuple[list[Any], int]] = [(c, rows) for c in self.columns.values()]
+        lists += [(c, rows) for c in (self.row, self._topics, self.labels, self._has_prefix)]
+        lists += [(c, rows) for c in (self.further, self.kept, self.files, self.lines)]
+        lists += [(c, rows + 1) for c in (self._sections, self._metas)]
+        lists += [(c, sections) for c in (self._roles, self._headings, self._section_texts)]
+        lists += [(c, metas) for c in (self._meta_keys, self._meta_values)]
+        for each, end in lists:
+            del each[end:]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the rows that were taken make a batch."""
+        return len(self.row) >= self._most_rows or self._size >= self._most_size
+
+    def bind(self) -> None:
+        """Look up the keys of the mapping's parts, as far as they have been met."""
+        own = self._mapping.are_own_keys
+        for part in (*ROLES, *_FEATURES):
+            self._get[part] = []
+            for name in self._mapping.part(part):
+                key, steps = (name, ()) if own else self._names.found.get(name, (None, ()))
+                optional = name.endswith("?") and not (key or "").endswith("?")
+                optional = optional or (name.endswith("?") and bool(steps))
+                heading = name[:-1] if optional else name
+                self._get[part].append((heading, key, steps, optional))
+        self._fields = {}
+        if self._converter is not None and not self._converter.is_own:
+            there = self._names.found
+            self._fields = {f: there[f][0] for f in self._converter.fields if f in there}
+
+    def take(self, block: RowBlock, number: int) -> int:
+        """Take rows of a block; return how many.
+
+        Args:
+            block: With at least one.
+            number: Of its first row.
+        """
+        rows, lines = block.rows, block.line
+        for i, row in enumerate(rows):
+            if row is None:  # a blank line
+                continue
+            before = len(self.row)
+            size = self._size
+            if isinstance(row, Fault):
+                self._add_fault(number + i, row)
+            else:
+                self._add_row(number + i, row, block.left_out)
+            added = len(self.row) - before
+            if self._size - size > self._most:
+                self._check_fields(row, number + i)
+            self.files += [block.file] * added
+            line = lines[i] if not isinstance(lines, int) else lines and lines + i
+            self.lines += [line] * added
+            raw = None if block.raw is None else block.raw[i]
+            self.kept += [(row, raw) if self._keeps else None] * added
+            if self.is_full:
+                return i + 1
+        return len(rows)
+
+    def _check_fields(self, row: Any, number: int) -> None:
+        """Refuse a value that is larger than the limit of a field."""
+        for name, value in row.items() if isinstance(row, dict) else ():
+            text = value if isinstance(value, str) else json_text(value)
+            size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+            if size > self._most:
+                larger = f"column {shown(repr(name))} has a value of {size:,} bytes, larger"
+                raise self._limits.exceeded(f"{self._where}, row {number}", larger, "field")
+
+    # -- one row ----------------------------------------------------------------------------------
+
+    def _add_fault(self, number: int, fault: Fault) -> None:
+        self.faults[len(self.row)] = fault
+        cells = {} if fault.row is None else self._cells(fault.row)
+        self._end(number, cells | {"fault": fault.reason}, fault.row)
+
+    def _add_row(self, number: int, row: dict[str, Any], left_out: Sequence[str]) -> None:
+        before = self.ends()
+        try:
+            if self._converter is None:
+                self._add(number, row)
+            else:
+                self._add_converted(number, row, left_out)
+        except RecursionError:  # it holds itself, or is nested without end
+            self.cut(before)
+            self._add_fault(number, Fault("invalid JSON"))
+
+    def _add(self, number: int, row: dict[str, Any]) -> None:
+        own = row if self._mapping.are_own_keys else None
+        wrong: tuple[str, str] | None = None
+        lack: str | None = None
+        further = 0
+        get = self._get
+        cells = self._cells(row)
+        lack = "no id" if get["id"] and cells["id"] is None else None
+        if own is not None and "id" not in own:
+            lack = None
+        for part in ("anchor", "positive", "text"):
+            if not get[part]:
+                continue
+            texts, heading, fault = self._first(row, get[part])
+            wrong = wrong or fault
+            if part == "anchor":
+                further, texts = max(len(texts) - 1, 0), texts[:1]
+            for text in texts:
+                self._section("anchor" if part == "anchor" else "context", heading, text)
+            if not texts and lack is None and (own is None or part in own):
+                lack = f"no {part}"
+        if get["label"] and cells["label"] is None and lack is None:
+            lack = "no label" if own is None or "label" in own else None
+        for part, role in (("context", "context"), ("negative", "rejected")):
+            for heading, key, steps, optional in get[part]:
+                found = self._texts(_value(row, key, steps))
+                if isinstance(found, Odd):
+                    wrong, found = wrong or _wrong(found, heading), []
+                texts = found
+                for text in texts:
+                    self._section(role, heading, text)
+                missing = part == "context" and not optional and not texts
+                if missing and lack is None and (own is None or part in own):
+                    lack = f"no context: {heading}"
+        given = 0
+        if get["sections"]:
+            _, key, steps, _ = get["sections"][0]
+            given, fault = self._given(_value(row, key, steps))
+            wrong = wrong or fault
+        if own is not None and lack is None and not _TEXT_KEYS & own.keys():
+            lack = "no text"
+        alone = own is not None or not (get["anchor"] or get["text"])
+        asked = get["sections"] and alone and (own is None or "sections" in own)
+        if asked and not given and lack is None:
+            lack = "no text"
+        told = None
+        if wrong is not None:
+            lack, told = wrong
+        self._end(number, cells | {"lack": lack, "told": told}, row, further)
+
+    def _first(
+        self, row: dict[str, Any], candidates: list[_Name]
+    ) -> tuple[list[str], str | None, tuple[str, str] | None]:
+        """Return the texts of the first candidate that has some, and what is none before it."""
+        for heading, key, steps, _ in candidates:
+            texts = self._texts(_value(row, key, steps))
+            if isinstance(texts, Odd):
+                return [], None, _wrong(texts, heading)
+            if texts:
+                return texts, heading, None
+        return [], None, None
+
+    def _texts(self, value: Any) -> list[str] | Odd:
+        if type(value) is str:
+            found: list[str] | Odd = [value] if value and not value.isspace() else []
+        elif value is None:
+            return []
+        else:
+            found = texts_of(value, as_json=self._as_json)
+        if self._nulls and not isinstance(found, Odd):
+            return [text for text in found if text.strip(" ") not in self._nulls]
+        return found
+
+    def _section(self, role: str, heading: str | None, text: str) -> None:
+        self._roles.append(role)
+        self._headings.append(heading)
+        self._section_texts.append(text)
+        self._size += len(text)
+
+    def _given(self, value: Any) -> tuple[int, tuple[str, str] | None]:
+        """Add the sections that a row brings whole; return how many, or what is wrong with them."""
+        value = plain(value)
+        if value is None or (isinstance(value, str) and not is_filled(value)):
+            return 0, None
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                return 0, ("sections: not a list of sections", str(value)[:80])
+        if not isinstance(value, list):
+            return 0, ("sections: not a list of sections", json_text(value)[:80])
+        made = []
+        for i, each in enumerate(value, 1):
+            each = plain(each)
+            each = each if isinstance(each, dict) else {}
+            role, heading, text = (plain(each.get(key)) for key in ("role", "heading", "text"))
+            place = f"section {i}, "
+            if type(role) is not str or role not in _RECORD_ROLES:
+                reason, said = "a role that is not anchor, context or rejected", "missing"
+                said = f"{place}role: {json_text(role) if 'role' in each else said}"
+                return 0, (f"sections: {reason}", said[:80])
+            if heading is not None and type(heading) is not str:
+                said = f"{place}heading: {json_text(heading)}"
+                return 0, ("sections: a heading that is not text", said[:80])
+            if type(text) is not str and text not in (None, []):
+                said = f"{place}text: {json_text(text)}"
+                return 0, ("sections: a text that is not text", said[:80])
+            if isinstance(text, str) and is_filled(text):
+                made.append((role, heading, text))
+        for section in made:
+            self._section(*section)
+        return len(made), None
+
+    def _cells(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return what a row says besides texts."""
+        get, cells = self._get, {}
+        for part in ("id", "group", "trust", "label", "created_at", "updated_at", "prefix"):
+            cells[part] = self._cell(row, *get[part][0]) if get[part] else None
+        cells["day"] = None
+        if get["date"]:
+            heading, key, steps, optional = get["date"][0]
+            value = _value(row, key, steps)
+            is_moment = type(value) is Odd and value.day is not None
+            cells["day"] = (
+                value.day if is_moment else self._cell(row, heading, key, steps, optional)
+            )
+        return cells
+
+    def _cell(
+        self, row: dict[str, Any], heading: str, key: str | None, steps: Any, optional: bool
+    ) -> str | None:
+        text = cell_text(_value(row, key, steps))
+        if self._nulls and text is not None and text.strip(" ") in self._nulls:
+            return None
+        return text
+
+    def _end(
+        self,
+        number: int,
+        values: dict[str, Any],
+        row: dict[str, Any] | None = None,
+        further: int = 0,
+    ) -> None:
+        """End a row whose sections have been added."""
+        topics: list[str] = []
+        if row is not None:
+            for _, key, steps, _ in self._get["taxonomy"]:
+                topics += self._but_null(items_of(_value(row, key, steps)))
+            self._add_meta(row)
+        self.row.append(number)
+        columns, get = self.columns, values.get
+        day, label, prefix = get("day"), get("label"), get("prefix")
+        made, changed, trust = get("created_at"), get("updated_at"), get("trust")
+        columns["date_text"].append(day and _moment(day))
+        columns["group_text"].append(get("group"))
+        columns["trust_text"].append(trust and trust.strip(" "))
+        columns["created_text"].append(made and _moment(made))
+        columns["updated_text"].append(changed and _moment(changed))
+        columns["label_text"].append(label)
+        columns["prefix"].append(prefix and _object(prefix))
+        for name in _AS_THEY_ARE:
+            columns[name].append(get(name))
+        self._has_prefix.append(prefix is not None)
+        self.labels.append(None if label is None else self._label(label))
+        self.further.append(further)
+        self._sections.append(len(self._roles))
+        self._topics.append(topics)
+        self._metas.append(len(self._meta_keys))
+        self._size += 64
+
+    def _but_null(self, texts: list[str]) -> list[str]:
+        return [t for t in texts if t.strip(" ") not in self._nulls] if self._nulls else texts
+
+    def _add_meta(self, row: dict[str, Any]) -> None:
+        if self._mapping.are_own_keys:
+            meta = plain(row.get("meta"))
+            named = meta if isinstance(meta, dict) or meta is None else {"meta": meta}
+            pairs = {str(key): cell_text(value) for key, value in (named or {}).items()}
+            found = [(key, pairs[key]) for key in sorted(pairs)]
+        else:
+            names = {name: (name, *rest) for name, *rest in self._get["meta"]}
+            found = [(name, self._cell(row, *names[name])) for name in sorted(names)]
+        for key, value in found:
+            if value is not None:
+                self._meta_keys.append(key)
+                self._meta_values.append(value)
+                self._size += len(value)
+
+    def _label(self, text: str) -> float | None:
+        """Return the number that a label stands for, None where no rule knows it."""
+        folded = text.strip(" ").lower()
+        number = float(folded) if _NUMBER.fullmatch(folded) else math.nan
+        if self._labels:
+            return self._labels.get(folded, self._numbers.get(number))
+        found = _LABELS.get(folded, number)
+        return found if math.isfinite(found) else None
+
+    # -- converters -------------------------------------------------------------------------------
+
+    def _add_converted(self, number: int, row: dict[str, Any], left_out: Sequence[str]) -> None:
+        converter = self._converter
+        assert converter is not None  # noqa: S101 - only rows for a converter come here
+        cells = self._cells(row)
+        lack = "no id" if self._get["id"] and cells["id"] is None else None
+        if self._get["label"] and cells["label"] is None:
+            lack = lack or "no label"
+        others = left_out or (unread(row, self._known) if self._known else ())
+        values = cells | {"left_out": json.dumps(list(others)) if others else None}
+        given = row if converter.is_own else {f: row.get(k) for f, k in self._fields.items()}
+        for made in converter.converted(given, each=self._each):
+            own = dict(values)
+            if made.number is not None:  # turns of a conversation stay together
+                own["group"] = cells["group"] or cells["id"] or made.conversation
+                own["id"] = cells["id"] and f"{cells['id']}#{made.number}"
+            if made.reason is not None:
+                own |= {"lack": f"{converter.name}: {made.reason}", "complaint": made.detail}
+            else:
+                for section in made.sections:
+                    self._section(*section)
+                own |= {"messages": made.messages, "rejected_messages": made.rejected_messages}
+                own |= {"lack": lack, "identity": made.identity}
+                self._size += len(made.messages or "") + len(made.rejected_messages or "")
+            self._end(number, own, row)
+
+    # -- columns ----------------------------------------------------------------------------------
+
+    def table(self) -> pa.Table | None:
+        """Return the rows that were taken as the input of the statement."""
+        if not self.row:
+            return None
+        texts = {name: self._column(name) for name in _TEXTS if name != "fault"}
+        parts = [self._checked(part) for part in (self._section_texts, self._headings)]
+        offsets = pa.array(self._sections, pa.int32())
+        roles = pa.array(self._roles, _TEXT)
+        structs = pa.StructArray.from_arrays([roles, parts[1], parts[0]], fields=list(_SECTION))
+        pairs = [self._checked(part) for part in (self._meta_keys, self._meta_values)]
+        metas = pa.StructArray.from_arrays(pairs, fields=list(_PAIR))
+        made = {
+            "row": pa.array(self.row, pa.int64()),
+            **texts,
+            "sections": pa.ListArray.from_arrays(offsets, structs),
+            "taxonomy": self._nested(self._topics),
+            "meta": pa.ListArray.from_arrays(pa.array(self._metas, pa.int32()), metas),
+            "label": pa.array(self.labels, _REAL),
+            "has_prefix": pa.array(self._has_prefix, pa.bool_()),
+        }
+        return pa.table(made | {"fault": pa.array(self.columns["fault"], _TEXT)})
+
+    def _nested(self, lists: list[list[str]]) -> pa.Array:
+        try:
+            return pa.array(lists, pa.list_(_TEXT))
+        except UnicodeEncodeError:
+            for i, texts in enumerate(lists):
+                self._look_at(i, texts)
+            return pa.array([[t for t in texts if is_utf8(t)] for texts in lists], pa.list_(_TEXT))
+
+    def _column(self, name: str) -> pa.Array:
+        values = self.columns[name]
+        try:
+            return pa.array(values, _TEXT)
+        except UnicodeEncodeError:
+            for i, value in enumerate(values):
+                self._look_at(i, [value])
+            self.columns[name] = [value and escaped(value) for value in values]
+            return pa.array(self.columns[name], _TEXT)
+
+    def _checked(self, values: Sequence[str | None]) -> pa.Array:
+        """Return texts of sections or metadata; rows with one that is not UTF-8 get a fault."""
+        try:
+            return pa.array(values, _TEXT)
+        except UnicodeEncodeError:
+            ends = self._metas
+            if values is self._section_texts or values is self._headings:
+                ends = self._sections
+            for place, value in enumerate(values):
+                row = int(np.searchsorted(ends, place, "right")) - 1
+                self._look_at(row, [value])
+            return pa.array([value and escaped(value) for value in values], _TEXT)
+
+    def _look_at(self, i: int, texts: Iterable[str | None]) -> None:
+        wrong = next((text for text in texts if text and not is_utf8(text)), None)
+        if wrong is not None and self.columns["fault"][i] is None:
+            self.columns["fault"][i] = "invalid UTF-8"
+            self.faults[i] = Fault("invalid UTF-8", escaped(wrong))
+
+
+_FEATURES = (
+    *("sections", "id", "date", "group", "taxonomy", "meta", "trust", "prefix"),
+    *("created_at", "updated_at", "label"),
+)
+_TEXT_KEYS = frozenset({*ROLES, "sections", "label"} - {"negative"})
+
+
+def _value(row: dict[str, Any], key: str | None, steps: Any) -> Any:
+    value = None if key is None else row.get(key)
+    return follow(value, steps) if steps else value
+
+
+def _wrong(value: Odd, heading: str) -> tuple[str, str]:
+    return f"not text: {value.kind}", f"column '{heading}': {value[:_SHOWN]}"
+
+
+def _moment(text: str) -> str | None:
+    """Return the text of a date or time; pandas writes NaT for none."""
+    bare = text.strip(" ")
+    return None if bare in ("NaT", "") else bare
+
+
+def _object(text: str) -> str | None:
+    """Return a JSON object as compact text, None where it is none."""
+    try:
+        found = json.loads(text)
+        return json_text(found) if isinstance(found, dict) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_utf8(text: str) -> bool:
+    """Return whether a text can be written."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
