@@ -66,6 +66,7 @@ def opened(
     by_row: bool = False,
     marks: bool = True,
     kind: str = "",
+    sure: int = 0,
     notes: Callable[[], list[str]] = list,
 ) -> Rows:
     """Return the rows of blocks, after a look at the first of them.
@@ -82,6 +83,7 @@ def opened(
         by_row: Whether they can all the same begin at any row.
         marks: Whether places to go on from are wanted.
         kind: What messages call the source's class.
+        sure: Rows after which a text or id that none of them had is a slip of the pen.
         notes: After the last row, what is to be said of the reading.
 
     Raises:
@@ -104,11 +106,14 @@ def opened(
     is_table = first is not None and first.columns is not None
     if not keys and not is_table:
         require_texts(mapping, names.seen, where, kind or type(mapping).__name__)
-        if not place["rows"] or not known:
+        rows = 0 if first is None else len(first.rows)
+        if rows >= sure and (not place["rows"] or not known):
             names.check_texts()
     if part is not None and names.are_met:
         part.keys = names.known()
     if first is None:
+        if keys and part is None:
+            names.check()
         return Rows(iter(()), mapping.defaults(), total, notes=notes)
     reading = RowBatches(reader, names, where, place["rows"], known=known, by_row=by_row, of=of)
     batches = reading.batches(chain([first], blocks))
@@ -262,7 +267,7 @@ class RowBatches:
         days: pa.ChunkedArray | pa.Array = pa.nulls(table.num_rows, pa.date32())
         for form in self._mapping.part("date_format"):
             bare = form[:-2].rstrip() if form[-2:] in ("%z", "%Z") else form
-            texts = table["date_text"].to_pylist()
+            texts: Any = self._mapper.forms
             if bare != form:  # the date is the one of the place, as it is written
                 texts = [text and _ZONE.sub("", text) for text in texts]
             input_ = pa.table({"date_text": pa.array(texts, _TEXT)})

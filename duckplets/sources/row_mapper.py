@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.sanitize import shown
+from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.limits import Limits
 from duckplets.sources.mapping import ROLES, Mapped
 from duckplets.sources.names import Names, follow, known_fields
@@ -95,6 +96,7 @@ class RowMapper:
         self.labels: list[float | None] = []
         self._has_prefix: list[bool] = []
         self.further: list[int] = []
+        self.forms: list[str | None] = []  # dates that may be written in a form of the mapping
         self.kept: list[Any] = []  # rows, where they may have to be shown or set aside
         self.files: list[str | None] = []
         self.lines: list[int] = []
@@ -110,7 +112,7 @@ class RowMapper:
         rows, sections, metas = ends
         lists: list[tuple[list[Any], int]] = [(c, rows) for c in self.columns.values()]
         lists += [(c, rows) for c in (self.row, self._topics, self.labels, self._has_prefix)]
-        lists += [(c, rows) for c in (self.further, self.kept, self.files, self.lines)]
+        lists += [(c, rows) for c in (self.further, self.forms, self.kept, self.files, self.lines)]
         lists += [(c, rows + 1) for c in (self._sections, self._metas)]
         lists += [(c, sections) for c in (self._roles, self._headings, self._section_texts)]
         lists += [(c, metas) for c in (self._meta_keys, self._meta_values)]
@@ -193,6 +195,11 @@ class RowMapper:
         except RecursionError:  # it holds itself, or is nested without end
             self.cut(before)
             self._add_fault(number, Fault("invalid JSON"))
+        except DuckpletsError:
+            raise
+        except Exception as error:  # of an object of the user's, asked for its text
+            said = f"{type(error).__name__}: {error}"
+            raise SourceError(f"{self._where}: row {number}: {said}") from error
 
     def _add(self, number: int, row: dict[str, Any]) -> None:
         own = row if self._mapping.are_own_keys else None
@@ -316,10 +323,10 @@ class RowMapper:
         if get["date"]:
             heading, key, steps, optional = get["date"][0]
             value = _value(row, key, steps)
-            is_moment = type(value) is Odd and value.day is not None
-            cells["day"] = (
-                value.day if is_moment else self._cell(row, heading, key, steps, optional)
-            )
+            day = self._cell(row, heading, key, steps, optional)
+            if type(value) is Odd and day is not None:  # it needs no form
+                day = Odd(value.day or day, "date")
+            cells["day"] = day
         return cells
 
     def _cell(
@@ -348,6 +355,7 @@ class RowMapper:
         day, label, prefix = get("day"), get("label"), get("prefix")
         made, changed, trust = get("created_at"), get("updated_at"), get("trust")
         columns["date_text"].append(day and _moment(day))
+        self.forms.append(None if isinstance(day, Odd) else columns["date_text"][-1])
         columns["group_text"].append(get("group"))
         columns["trust_text"].append(trust and trust.strip(" "))
         columns["created_text"].append(made and _moment(made))

@@ -245,7 +245,21 @@ def json_string(text: str) -> str:
 
 def document(row: Mapping[str, Any]) -> str:
     """Return a row as JSON, whatever its texts hold."""
-    return escaped(json_text(dict(row)))
+    text = json_text(dict(row))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json_text(_escaped(dict(row)))
+    return text
+
+
+def _escaped(value: Any) -> Any:
+    """Return a value with texts that can be written."""
+    if type(value) is str:
+        return escaped(value)
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    return [_escaped(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def unread(row: Mapping[str, Any], known: Iterable[str]) -> list[str]:

@@ -41,6 +41,7 @@ _BYTES_WAITING = 16 << 20
 _PATIENCE = 5.0  # seconds for the user's code to come to an end
 _END = object()
 _KIND = "CustomSource"
+_SURE = 100
 _REQUIRED = ("id", "anchor", "positive", "context", "text", "sections", "label")
 
 
@@ -85,18 +86,20 @@ def read_batches(
 
     def blocks() -> Iterator[RowBlock]:
         try:
-            for item in coming:
-                if isinstance(item, SourceError):
-                    raise item
-                yield item
-        except StoppedError:
-            raise SourceError(f"{where}: reading was stopped") from None
+            with suppress(StoppedError):
+                for item in coming:
+                    if item is None:
+                        return
+                    if isinstance(item, SourceError):
+                        raise item
+                    yield item
+            raise SourceError(f"{where}: reading was stopped")
         finally:
             coming.close()
 
     own = OwnKeys(**{n: getattr(mapping, n) for n in _HOW}) if are_own else mapping
     try:
-        how: Any = {"cursor": cursor, "total": total, "of": of, "kind": _KIND}
+        how: Any = {"cursor": cursor, "total": total, "of": of, "kind": _KIND, "sure": _SURE}
         rows = opened(reader, own, blocks(), where, known=True, **how)
     except BaseException:
         coming.close()
@@ -106,9 +109,13 @@ def read_batches(
     return Stoppable.of(rows, coming.close)
 
 
-def _weight(item: RowBlock | SourceError) -> int:
+def _weight(item: RowBlock | SourceError | None) -> int:
     """Return how many bytes an item counts for that waits; a row counts for one KiB at least."""
-    return 64 if isinstance(item, SourceError) else max(len(item.rows) << 10, 64)
+    if not isinstance(item, RowBlock):
+        return 64
+    values = (value for row in item.rows if isinstance(row, dict) for value in row.values())
+    size = sum(len(value) for value in values if isinstance(value, (str, bytes)))
+    return max(size, len(item.rows) << 10, 64)
 
 
 _HOW = ("text_of", "on_error", "on_bad_date", "date_format", "null_values")
@@ -151,8 +158,8 @@ class RecordFeed:
 
     def blocks(
         self, batches: Batches, cursor: Any
-    ) -> Generator[RowBlock | SourceError, None, None]:
-        """Yield the records that a call of ``batches`` gives; last, the error that ended it."""
+    ) -> Generator[RowBlock | SourceError | None, None, None]:
+        """Yield the records that a call of ``batches`` gives; last None, or what ended it."""
         given = None
         try:
             given = self._tried(lambda: iter(batches(cursor)))
@@ -164,6 +171,7 @@ class RecordFeed:
                         yield held
                     held = block
                 yield RowBlock([], at=place) if held is None else held._replace(at=place)
+            yield None
         except SourceError as error:
             yield error
         finally:
