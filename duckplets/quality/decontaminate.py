@@ -38,7 +38,6 @@ from duckplets.quality.near_dedup import Action, checked_action
 from duckplets.quality.texts import LiveTexts, joined
 from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import FileReader, Limits
-from duckplets.sources.mapping_record import as_before
 from duckplets.sources.paths import inner_suffix
 from duckplets.sources.rows import Mark
 
@@ -353,7 +352,7 @@ def _batches(found: Sequence[Any], skipped: dict[str, int]) -> Iterator[pa.Recor
     """Yield the rows of sources that have text; count the others."""
     for source in found:
         with closing(FileReader.within(Limits())) as reader:
-            opened = as_before(source, {}).open(reader)
+            opened = source.open(reader)
             with closing(ahead(opened.batches)) as items:
                 for batch in items:
                     if not isinstance(batch, Mark):
