@@ -52,7 +52,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def proxy(object_store: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Proxy:
     point_to(monkeypatch, object_store.port, tmp_path)
-    monkeypatch.setattr(stores, "_FIRST_WAIT", 0.01)
     object_store.fault = lambda request: None
     client().create_bucket(Bucket=BUCKET)
     empty()
