@@ -3,7 +3,7 @@
     RECORDS=1000000 python benchmarks/hub.py [--folder FOLDER] [--runs 3]
 
 The hub is the one of the tests, in a process of its own, as is each ingest, so that its peak
-memory is its own. The cache of shards is emptied before every run: each shard is brought over
+memory is its own. Each shard is brought over
 HTTP, checked and written, while the one before is read. Prints one JSON object; runs of the two
 take turns, and the best of each counts.
 """
@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,10 +50,9 @@ def ingest(kind: str, data: Path, folder: Path) -> None:
     import duckplets as dp
     from duckplets.sources.remote.hub import HubSource
 
-    path, cache = folder / f"{kind}.duckdb", folder / "cache"
+    path = folder / f"{kind}.duckdb"
     path.unlink(missing_ok=True)
-    shutil.rmtree(cache, ignore_errors=True)
-    source: Any = HubSource("hf://org/text", **MAPPING, cache=cache)
+    source: Any = HubSource("hf://org/text", **MAPPING)
     if kind == "disk":
         source = dp.ParquetSource(sorted(data.glob("*.parquet")), **MAPPING)
     else:  # imports are no part of reading

@@ -155,7 +155,11 @@ UNFINISHED = {
         "trust": 0.5,
         "source": {"mapping": {"text": ["t"]}},
     },
-    "cursor": {"revision": "0" * 40, "file": "a.parquet", "row": 1, "done": 1, "keys": {"a": "b"}},
+    "cursor": {
+        "rows": 1,
+        "at": {"file": "a.parquet", "row": 1},
+        "of": {"revision": "0" * 40, "found": {"a": ["b", []]}, "seen": ["b"]},
+    },
     "counts": {
         "read": 3,
         "added": 2,
@@ -344,7 +348,7 @@ def test_a_mutant_of_a_hubs_answers_is_read_or_refused(
                 hub.fail(
                     where, times=9, status=200, body=text.encode("utf-8", "replace"), headers=more
                 )
-            source = dp.HubSource("hf://org/data text=question", cache=tmp_path / "cache")
+            source = dp.HubSource("hf://org/data text=question")
             object.__setattr__(source, "_sleep", lambda seconds: None)
             taken += tried("hub", seed, partial(_read, source))
         assert taken

@@ -50,7 +50,7 @@ def ingest(
 ) -> IngestReport:
     """Store the records of a source, whole or not at all.
 
-    An ingest of a ``HubSource``, a custom source or a ``Resumable`` one that stops half-way
+    An ingest of a ``HubSource``, a custom source or one with ``in_pieces=True`` that stops half-way
     goes on there when it is called again. With ``quality``, ``where``, ``size_mb`` or ``limit``
     all files do, what became of every row is noted in the table ``judgements``, and the same
     call again reads only what was appended.

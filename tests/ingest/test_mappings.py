@@ -137,21 +137,6 @@ def test_another_place_is_allowed_and_said(corpus, tmp_path):
     assert not any("now, before" in note for note in again.notes)
 
 
-def forget_the_mapping(corpus: dp.Corpus) -> None:
-    """Make the sources those of an earlier version."""
-    corpus.database.rows("UPDATE sources SET mapping = NULL")
-
-
-def test_a_source_of_an_earlier_version_is_accepted_and_said_once(corpus):
-    corpus.ingest(memory(ROWS[:2], anchor="q"))
-    forget_the_mapping(corpus)
-    first, then = (corpus.ingest(memory(anchor="q")) for _ in range(2))
-    said = [any("an earlier version" in note for note in r.notes) for r in (first, then)]
-    assert said == [True, False]
-    with pytest.raises(dp.SourceError, match="another mapping"):
-        corpus.ingest(memory(anchor="a"))
-
-
 def test_a_folder_is_read_again_as_it_was(corpus, tmp_path):
     folder = tmp_path / "docs"
     folder.mkdir()

@@ -185,6 +185,7 @@ class Wrapped:
     kind = "wrapped"
     uri = None
     trust = None
+    in_pieces = False
 
     def __init__(
         self,
@@ -197,7 +198,7 @@ class Wrapped:
     def default_name(self) -> str:
         return "wrapped"
 
-    def open(self, reader: Database) -> Rows:
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
         rows = self.source.open(reader)
         return Rows(self.batches(rows.batches), rows.defaults, rejected=lambda: self.rejected)
 
