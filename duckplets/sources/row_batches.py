@@ -267,7 +267,7 @@ class RowBatches:
         days: pa.ChunkedArray | pa.Array = pa.nulls(table.num_rows, pa.date32())
         for form in self._mapping.part("date_format"):
             bare = form[:-2].rstrip() if form[-2:] in ("%z", "%Z") else form
-            texts: Any = self._mapper.forms
+            texts: Any = self._mapper.forms()
             if bare != form:  # the date is the one of the place, as it is written
                 texts = [text and _ZONE.sub("", text) for text in texts]
             input_ = pa.table({"date_text": pa.array(texts, _TEXT)})
@@ -341,21 +341,19 @@ class Judge:
     def _extra(
         self, taken: RowMapper, skips: list[Any], values: list[Any], notes: list[Any]
     ) -> dict[str, list[Any]]:
-        complaints = taken.columns["complaint"]
-        extra: dict[str, list[Any]] = {name: taken.columns[name] for name in TOLD}
+        faults = taken.values("fault")
+        extra = {name: taken.values(name) for name in TOLD}
         extra |= {"value": values, "note": notes}
-        extra["further"] = [n or None for n in taken.further]
-        extra["complaint"] = [
-            None if fault else c
-            for c, fault in zip(complaints, taken.columns["fault"], strict=True)
-        ]
+        complaints = zip(extra["complaint"], faults, strict=True)
+        extra["complaint"] = [None if fault else said for said, fault in complaints]
         if self._label:
-            extra["label"] = taken.labels
+            extra["label"] = taken.values("label_number")
         if self._prefix:
-            extra["prefix"] = taken.columns["prefix"]
+            extra["prefix"] = taken.values("prefix")
         if self._handling == "quarantine":
+            kept = taken.values("kept")
             extra["quarantined"] = [
-                _whole(taken.kept[i], taken.faults.get(i)) if skip not in (None, DROPPED) else None
+                _whole(kept[i]) if skip not in (None, DROPPED) else None
                 for i, skip in enumerate(skips)
             ]
         return extra
@@ -373,7 +371,7 @@ class Judge:
         )
 
 
-def _whole(kept: tuple[Any, str | None], fault: Fault | None) -> str | None:
+def _whole(kept: tuple[Any, str | None]) -> str | None:
     """Return a row as JSON."""
     row, raw = kept
     if isinstance(row, Fault):
@@ -385,12 +383,12 @@ def _whole(kept: tuple[Any, str | None], fault: Fault | None) -> str | None:
 
 def _with_files(rows: pa.Table, taken: RowMapper) -> pa.Table:
     """Return rows with the files and lines that they are of, if they are known."""
-    if taken.files[0] is None:
+    each = taken.values("file")
+    if each[0] is None:
         return rows
-    files = list(dict.fromkeys(taken.files))
+    files = list(dict.fromkeys(each))
     place = {file: i for i, file in enumerate(files)}
-    indices = pa.array([place[file] for file in taken.files], pa.int32())
+    indices = pa.array([place[file] for file in each], pa.int32())
     told = [str(f).encode("utf-8", "backslashreplace").decode() for f in files]
     rows = rows.append_column("file", pa.DictionaryArray.from_arrays(indices, told))
-    lines = np.array(taken.lines, np.int64)
-    return rows.append_column("line", pa.array(lines, pa.int64(), mask=lines == 0))
+    return rows.append_column("line", pa.array(taken.values("line"), pa.int64()))

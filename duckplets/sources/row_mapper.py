@@ -39,10 +39,22 @@ _SHOWN = 60  # characters of a wrong value in a reason
 _TEXT, _REAL = pa.string(), pa.float64()
 _SECTION = pa.struct([("role", _TEXT), ("heading", _TEXT), ("text", _TEXT)])
 _PAIR = pa.struct([("key", _TEXT), ("value", _TEXT)])
-_PLAIN_TEXTS = ("fault", "id", "date_text", "group_text", "trust_text", "created_text")
-_TEXTS = (*_PLAIN_TEXTS, "updated_text", "lack", "label_text", "prefix", "identity", "told")
-TOLD = ("messages", "rejected_messages", "complaint", "left_out")
-_AS_THEY_ARE = ("fault", "id", "lack", "told", "identity", *TOLD)
+_TEXTS = {  # columns of the statement by what they are here
+    "id": "id",
+    "date": "date_text",
+    "group": "group_text",
+    "trust": "trust_text",
+    "created_at": "created_text",
+    "updated_at": "updated_text",
+    "lack": "lack",
+    "label": "label_text",
+    "prefix": "prefix",
+    "identity": "identity",
+    "told": "told",
+}
+TOLD = ("messages", "rejected_messages", "complaint", "left_out", "further")
+_CELLS = ("id", "date", "group", "trust", "label", "created_at", "updated_at", "prefix")
+_COLUMNS = (*_TEXTS, *TOLD, "fault", "taxonomy", "label_number", "file", "line", "kept")
 _RECORD_ROLES = ("anchor", "context", "rejected")
 
 _YES = ("true", "yes", "positive", "entailment", "duplicate", "equivalent")
@@ -84,24 +96,23 @@ class RowMapper:
     def clear(self) -> None:
         """Forget the rows that were taken."""
         self.row: list[int] = []
-        self.columns: dict[str, list[Any]] = {name: [] for name in (*_TEXTS, *TOLD)}
+        self._columns: dict[str, dict[int, Any]] = {name: {} for name in _COLUMNS}
         self._sections: list[int] = [0]
         self._roles: list[str] = []
         self._headings: list[str | None] = []
         self._section_texts: list[str] = []
-        self._topics: list[list[str]] = []
         self._metas: list[int] = [0]
         self._meta_keys: list[str] = []
         self._meta_values: list[str] = []
-        self.labels: list[float | None] = []
-        self._has_prefix: list[bool] = []
-        self.further: list[int] = []
-        self.forms: list[str | None] = []  # dates that may be written in a form of the mapping
-        self.kept: list[Any] = []  # rows, where they may have to be shown or set aside
-        self.files: list[str | None] = []
-        self.lines: list[int] = []
         self.faults: dict[int, Fault] = {}
         self._size = 0
+
+    def values(self, name: str) -> list[Any]:
+        """Return the values of a column, None where a row has none."""
+        found: list[Any] = [None] * len(self.row)
+        for i, value in self._columns[name].items():
+            found[i] = value
+        return found
 
     def ends(self) -> tuple[int, int, int]:
         """Return where the rows that were taken end."""
@@ -110,14 +121,13 @@ class RowMapper:
     def cut(self, ends: tuple[int, int, int]) -> None:
         """Forget the rows after an end."""
         rows, sections, metas = ends
-        lists: list[tuple[list[Any], int]] = [(c, rows) for c in self.columns.values()]
-        lists += [(c, rows) for c in (self.row, self._topics, self.labels, self._has_prefix)]
-        lists += [(c, rows) for c in (self.further, self.forms, self.kept, self.files, self.lines)]
-        lists += [(c, rows + 1) for c in (self._sections, self._metas)]
-        lists += [(c, sections) for c in (self._roles, self._headings, self._section_texts)]
-        lists += [(c, metas) for c in (self._meta_keys, self._meta_values)]
-        for each, end in lists:
-            del each[end:]
+        for column in (*self._columns.values(), self.faults):
+            for i in [i for i in column if i >= rows]:
+                del column[i]
+        del self.row[rows:], self._sections[rows + 1 :], self._metas[rows + 1 :]
+        for each in (self._roles, self._headings, self._section_texts):
+            del each[sections:]
+        del self._meta_keys[metas:], self._meta_values[metas:]
 
     @property
     def is_full(self) -> bool:
@@ -135,6 +145,18 @@ class RowMapper:
                 optional = optional or (name.endswith("?") and bool(steps))
                 heading = name[:-1] if optional else name
                 self._get[part].append((heading, key, steps, optional))
+        self._cell_names = [(p, self._get[p][0]) for p in _CELLS if self._get[p]]
+        self._meta_names = sorted(self._get["meta"])
+        self._candidates = [
+            (part, "anchor" if part == "anchor" else "context", self._get[part])
+            for part in ("anchor", "positive", "text")
+            if self._get[part]
+        ]
+        self._others = [
+            (part, role, name)
+            for part, role in (("context", "context"), ("negative", "rejected"))
+            for name in self._get[part]
+        ]
         self._fields = {}
         if self._converter is not None and not self._converter.is_own:
             there = self._names.found
@@ -147,25 +169,24 @@ class RowMapper:
             block: With at least one.
             number: Of its first row.
         """
-        rows, lines = block.rows, block.line
+        rows, lines, columns = block.rows, block.line, self._columns
         for i, row in enumerate(rows):
             if row is None:  # a blank line
                 continue
-            before = len(self.row)
-            size = self._size
-            if isinstance(row, Fault):
+            first, size = len(self.row), self._size
+            if type(row) is Fault:
                 self._add_fault(number + i, row)
             else:
                 self._add_row(number + i, row, block.left_out)
-            added = len(self.row) - before
             if self._size - size > self._most:
                 self._check_fields(row, number + i)
-            self.files += [block.file] * added
-            line = lines[i] if not isinstance(lines, int) else lines and lines + i
-            self.lines += [line] * added
-            raw = None if block.raw is None else block.raw[i]
-            self.kept += [(row, raw) if self._keeps else None] * added
-            if self.is_full:
+            for at in range(first, len(self.row)):
+                columns["file"][at] = block.file
+                if lines:
+                    columns["line"][at] = lines + i if isinstance(lines, int) else lines[i]
+                if self._keeps:
+                    columns["kept"][at] = row, None if block.raw is None else block.raw[i]
+            if len(self.row) >= self._most_rows or self._size >= self._most_size:
                 return i + 1
         return len(rows)
 
@@ -182,8 +203,8 @@ class RowMapper:
 
     def _add_fault(self, number: int, fault: Fault) -> None:
         self.faults[len(self.row)] = fault
-        cells = {} if fault.row is None else self._cells(fault.row)
-        self._end(number, cells | {"fault": fault.reason}, fault.row)
+        values = {} if fault.row is None else self._cells(fault.row)
+        self._end(number, values | {"fault": fault.reason}, fault.row)
 
     def _add_row(self, number: int, row: dict[str, Any], left_out: Sequence[str]) -> None:
         before = self.ends()
@@ -204,37 +225,31 @@ class RowMapper:
     def _add(self, number: int, row: dict[str, Any]) -> None:
         own = row if self._mapping.are_own_keys else None
         wrong: tuple[str, str] | None = None
-        lack: str | None = None
-        further = 0
-        get = self._get
-        cells = self._cells(row)
-        lack = "no id" if get["id"] and cells["id"] is None else None
+        further, get = 0, self._get
+        values = self._cells(row)
+        lack = "no id" if get["id"] and "id" not in values else None
         if own is not None and "id" not in own:
             lack = None
-        for part in ("anchor", "positive", "text"):
-            if not get[part]:
-                continue
-            texts, heading, fault = self._first(row, get[part])
+        for part, role, candidates in self._candidates:
+            texts, heading, fault = self._first(row, candidates)
             wrong = wrong or fault
             if part == "anchor":
                 further, texts = max(len(texts) - 1, 0), texts[:1]
             for text in texts:
-                self._section("anchor" if part == "anchor" else "context", heading, text)
+                self._section(role, heading, text)
             if not texts and lack is None and (own is None or part in own):
                 lack = f"no {part}"
-        if get["label"] and cells["label"] is None and lack is None:
+        if get["label"] and "label" not in values and lack is None:
             lack = "no label" if own is None or "label" in own else None
-        for part, role in (("context", "context"), ("negative", "rejected")):
-            for heading, key, steps, optional in get[part]:
-                found = self._texts(_value(row, key, steps))
-                if isinstance(found, Odd):
-                    wrong, found = wrong or _wrong(found, heading), []
-                texts = found
-                for text in texts:
-                    self._section(role, heading, text)
-                missing = part == "context" and not optional and not texts
-                if missing and lack is None and (own is None or part in own):
-                    lack = f"no context: {heading}"
+        for part, role, (heading, key, steps, optional) in self._others:
+            found = self._texts(_value(row, key, steps))
+            if isinstance(found, Odd):
+                wrong, found = wrong or _wrong(found, heading), []
+            for text in found:
+                self._section(role, heading, text)
+            missing = part == "context" and not optional and not found
+            if missing and lack is None and (own is None or part in own):
+                lack = f"no context: {heading}"
         given = 0
         if get["sections"]:
             _, key, steps, _ = get["sections"][0]
@@ -246,10 +261,13 @@ class RowMapper:
         asked = get["sections"] and alone and (own is None or "sections" in own)
         if asked and not given and lack is None:
             lack = "no text"
-        told = None
         if wrong is not None:
-            lack, told = wrong
-        self._end(number, cells | {"lack": lack, "told": told}, row, further)
+            lack, values["told"] = wrong
+        if lack is not None:
+            values["lack"] = lack
+        if further:
+            values["further"] = further
+        self._end(number, values, row)
 
     def _first(
         self, row: dict[str, Any], candidates: list[_Name]
@@ -315,60 +333,41 @@ class RowMapper:
         return len(made), None
 
     def _cells(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return what a row says besides texts."""
-        get, cells = self._get, {}
-        for part in ("id", "group", "trust", "label", "created_at", "updated_at", "prefix"):
-            cells[part] = self._cell(row, *get[part][0]) if get[part] else None
-        cells["day"] = None
-        if get["date"]:
-            heading, key, steps, optional = get["date"][0]
+        """Return what a row says besides texts, by its part."""
+        cells: dict[str, Any] = {}
+        for part, (_, key, steps, _) in self._cell_names:
             value = _value(row, key, steps)
-            day = self._cell(row, heading, key, steps, optional)
-            if type(value) is Odd and day is not None:  # it needs no form
-                day = Odd(value.day or day, "date")
-            cells["day"] = day
+            text = self._text_of(value)
+            if text is None:
+                continue
+            if part == "date" and type(value) is Odd:  # it needs no form
+                text = Odd(value.day or text, "date")
+            cells[part] = text
         return cells
 
-    def _cell(
-        self, row: dict[str, Any], heading: str, key: str | None, steps: Any, optional: bool
-    ) -> str | None:
-        text = cell_text(_value(row, key, steps))
+    def _text_of(self, value: Any) -> str | None:
+        if type(value) is str:
+            text = value if value and not value.isspace() else None
+        else:
+            text = None if value is None else cell_text(value)
         if self._nulls and text is not None and text.strip(" ") in self._nulls:
             return None
         return text
 
-    def _end(
-        self,
-        number: int,
-        values: dict[str, Any],
-        row: dict[str, Any] | None = None,
-        further: int = 0,
-    ) -> None:
+    def _end(self, number: int, values: dict[str, Any], row: dict[str, Any] | None = None) -> None:
         """End a row whose sections have been added."""
-        topics: list[str] = []
         if row is not None:
+            topics: list[str] = []
             for _, key, steps, _ in self._get["taxonomy"]:
                 topics += self._but_null(items_of(_value(row, key, steps)))
+            if topics:
+                values["taxonomy"] = topics
             self._add_meta(row)
+        at, columns = len(self.row), self._columns
         self.row.append(number)
-        columns, get = self.columns, values.get
-        day, label, prefix = get("day"), get("label"), get("prefix")
-        made, changed, trust = get("created_at"), get("updated_at"), get("trust")
-        columns["date_text"].append(day and _moment(day))
-        self.forms.append(None if isinstance(day, Odd) else columns["date_text"][-1])
-        columns["group_text"].append(get("group"))
-        columns["trust_text"].append(trust and trust.strip(" "))
-        columns["created_text"].append(made and _moment(made))
-        columns["updated_text"].append(changed and _moment(changed))
-        columns["label_text"].append(label)
-        columns["prefix"].append(prefix and _object(prefix))
-        for name in _AS_THEY_ARE:
-            columns[name].append(get(name))
-        self._has_prefix.append(prefix is not None)
-        self.labels.append(None if label is None else self._label(label))
-        self.further.append(further)
+        for name, value in values.items():
+            columns[name][at] = value
         self._sections.append(len(self._roles))
-        self._topics.append(topics)
         self._metas.append(len(self._meta_keys))
         self._size += 64
 
@@ -382,8 +381,9 @@ class RowMapper:
             pairs = {str(key): cell_text(value) for key, value in (named or {}).items()}
             found = [(key, pairs[key]) for key in sorted(pairs)]
         else:
-            names = {name: (name, *rest) for name, *rest in self._get["meta"]}
-            found = [(name, self._cell(row, *names[name])) for name in sorted(names)]
+            found = [
+                (n, self._text_of(_value(row, k, steps))) for n, k, steps, _ in self._meta_names
+            ]
         for key, value in found:
             if value is not None:
                 self._meta_keys.append(key)
@@ -405,17 +405,19 @@ class RowMapper:
         converter = self._converter
         assert converter is not None  # noqa: S101 - only rows for a converter come here
         cells = self._cells(row)
-        lack = "no id" if self._get["id"] and cells["id"] is None else None
-        if self._get["label"] and cells["label"] is None:
+        lack = "no id" if self._get["id"] and "id" not in cells else None
+        if self._get["label"] and "label" not in cells:
             lack = lack or "no label"
         others = left_out or (unread(row, self._known) if self._known else ())
-        values = cells | {"left_out": json.dumps(list(others)) if others else None}
+        if others:
+            cells["left_out"] = json.dumps(list(others))
         given = row if converter.is_own else {f: row.get(k) for f, k in self._fields.items()}
         for made in converter.converted(given, each=self._each):
-            own = dict(values)
+            own = dict(cells)
             if made.number is not None:  # turns of a conversation stay together
-                own["group"] = cells["group"] or cells["id"] or made.conversation
-                own["id"] = cells["id"] and f"{cells['id']}#{made.number}"
+                own["group"] = cells.get("group") or cells.get("id") or made.conversation
+                if "id" in cells:
+                    own["id"] = f"{cells['id']}#{made.number}"
             if made.reason is not None:
                 own |= {"lack": f"{converter.name}: {made.reason}", "complaint": made.detail}
             else:
@@ -432,8 +434,17 @@ class RowMapper:
         """Return the rows that were taken as the input of the statement."""
         if not self.row:
             return None
-        texts = {name: self._column(name) for name in _TEXTS if name != "fault"}
+        columns = self._columns
+        for name in ("date", "created_at", "updated_at"):
+            given = columns[name].items()
+            columns[name] = {i: m for i, v in given if (m := v if type(v) is Odd else _moment(v))}
+        trusts = {i: v.strip(" ") for i, v in columns["trust"].items()}
+        has_prefix = [i in columns["prefix"] for i in range(len(self.row))]
+        columns["prefix"] = {i: _object(v) for i, v in columns["prefix"].items()}
+        columns["label_number"] = {i: self._label(v) for i, v in columns["label"].items()}
+        columns["trust"] = trusts
         parts = [self._checked(part) for part in (self._section_texts, self._headings)]
+        texts = {name: self._column(of) for of, name in _TEXTS.items()}
         offsets = pa.array(self._sections, pa.int32())
         roles = pa.array(self._roles, _TEXT)
         structs = pa.StructArray.from_arrays([roles, parts[1], parts[0]], fields=list(_SECTION))
@@ -443,12 +454,12 @@ class RowMapper:
             "row": pa.array(self.row, pa.int64()),
             **texts,
             "sections": pa.ListArray.from_arrays(offsets, structs),
-            "taxonomy": self._nested(self._topics),
+            "taxonomy": self._nested([topics or [] for topics in self.values("taxonomy")]),
             "meta": pa.ListArray.from_arrays(pa.array(self._metas, pa.int32()), metas),
-            "label": pa.array(self.labels, _REAL),
-            "has_prefix": pa.array(self._has_prefix, pa.bool_()),
+            "label": pa.array(self.values("label_number"), _REAL),
+            "has_prefix": pa.array(has_prefix, pa.bool_()),
         }
-        return pa.table(made | {"fault": pa.array(self.columns["fault"], _TEXT)})
+        return pa.table(made | {"fault": pa.array(self.values("fault"), _TEXT)})
 
     def _nested(self, lists: list[list[str]]) -> pa.Array:
         try:
@@ -459,14 +470,20 @@ class RowMapper:
             return pa.array([[t for t in texts if is_utf8(t)] for texts in lists], pa.list_(_TEXT))
 
     def _column(self, name: str) -> pa.Array:
-        values = self.columns[name]
+        if not self._columns[name]:
+            return pa.nulls(len(self.row), _TEXT)
+        values = self.values(name)
         try:
             return pa.array(values, _TEXT)
         except UnicodeEncodeError:
             for i, value in enumerate(values):
                 self._look_at(i, [value])
-            self.columns[name] = [value and escaped(value) for value in values]
-            return pa.array(self.columns[name], _TEXT)
+            self._columns[name] = {i: escaped(v) for i, v in self._columns[name].items() if v}
+            return pa.array(self.values(name), _TEXT)
+
+    def forms(self) -> list[str | None]:
+        """Return the dates that may be written in a form of the mapping."""
+        return [None if isinstance(day, Odd) else day for day in self.values("date")]
 
     def _checked(self, values: Sequence[str | None]) -> pa.Array:
         """Return texts of sections or metadata; rows with one that is not UTF-8 get a fault."""
@@ -483,8 +500,8 @@ class RowMapper:
 
     def _look_at(self, i: int, texts: Iterable[str | None]) -> None:
         wrong = next((text for text in texts if text and not is_utf8(text)), None)
-        if wrong is not None and self.columns["fault"][i] is None:
-            self.columns["fault"][i] = "invalid UTF-8"
+        if wrong is not None and i not in self._columns["fault"]:
+            self._columns["fault"][i] = "invalid UTF-8"
             self.faults[i] = Fault("invalid UTF-8", escaped(wrong))
 
 
