@@ -295,14 +295,14 @@ def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
     if given is None:
         return ()
     if not isinstance(given, Mapping) or not given:
-        raise SourceError(f"labels={labels!r}: give what each value means, as in {_LABELS}")
+        raise SourceError(f"labels={labels!r}: give what each value means, as in {_LABELS_SHOWN}")
     found: dict[str, float] = {}
     for name, value in given.items():
         is_name = isinstance(name, (str, bool, int, float)) and str(name).strip()
         if not is_name or not isinstance(value, (bool, int, float)) or not math.isfinite(value):
             raise SourceError(
                 f"labels: {name!r} means {value!r}; give a number, or True and False, as in "
-                f"{_LABELS}"
+                f"{_LABELS_SHOWN}"
             )
         folded = str(name).strip().lower()
         if "\0" in folded or found.setdefault(folded, float(value)) != float(value):
@@ -310,7 +310,33 @@ def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
     return tuple(sorted(found.items()))
 
 
-_LABELS = "labels={'duplicate': 1, 'other': 0} or labels='duplicate:1,other:0'"
+_YES = ("true", "yes", "positive", "entailment", "duplicate", "equivalent")
+_NO = ("false", "no", "negative", "contradiction")
+_LABELS = dict.fromkeys(_YES, 1.0) | dict.fromkeys(_NO, 0.0)
+_LABELS |= {f"{no}{name}": 0.0 for no in ("not_", "not ") for name in _YES[-3:]}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def label_number(text: str, rules: Mapping[str, float]) -> float | None:
+    """Return the number that a label stands for, None where no rule knows it.
+
+    Args:
+        text: Of the label.
+        rules: What values mean, trimmed and in lower case; without any the names that everybody
+            uses, and all other numbers as they are.
+    """
+    folded = text.strip(" ").lower()
+    number = float(folded) if _NUMBER.fullmatch(folded) else math.nan
+    if not rules:
+        found = _LABELS.get(folded, number)
+        return found if math.isfinite(found) else None
+    if folded in rules or number != number:
+        return rules.get(folded)
+    same = (v for name, v in rules.items() if _NUMBER.fullmatch(name) and float(name) == number)
+    return next(same, None)
+
+
+_LABELS_SHOWN = "labels={'duplicate': 1, 'other': 0} or labels='duplicate:1,other:0'"
 
 
 def _named_labels(text: str) -> Iterator[tuple[str, float]]:
@@ -320,7 +346,7 @@ def _named_labels(text: str) -> Iterator[tuple[str, float]]:
             yield name, float(value)
         except ValueError as error:
             raise SourceError(
-                f"labels={text!r}: {part!r} is no name and number; {_LABELS}"
+                f"labels={text!r}: {part!r} is no name and number; {_LABELS_SHOWN}"
             ) from error
 
 

@@ -243,6 +243,45 @@ def json_string(text: str) -> str:
     return f'"{"".join(made)}"'
 
 
+Section = tuple[str, str | None, str]
+"""Role, heading and text."""
+
+_ROLES = ("anchor", "context", "rejected")
+
+
+def sections_of(value: Any) -> tuple[list[Section], tuple[str, str] | None]:
+    """Return the sections that a row brings whole, or what is wrong with them."""
+    value = plain(value)
+    if value is None or (isinstance(value, str) and not is_filled(value)):
+        return [], None
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return [], ("sections: not a list of sections", str(value)[:80])
+    if not isinstance(value, list):
+        return [], ("sections: not a list of sections", json_text(value)[:80])
+    made: list[Section] = []
+    for i, each in enumerate(value, 1):
+        each = plain(each)
+        each = each if isinstance(each, dict) else {}
+        role, heading, text = (plain(each.get(key)) for key in ("role", "heading", "text"))
+        place = f"section {i}, "
+        if type(role) is not str or role not in _ROLES:
+            reason, said = "a role that is not anchor, context or rejected", "missing"
+            said = f"{place}role: {json_text(role) if 'role' in each else said}"
+            return [], (f"sections: {reason}", said[:80])
+        if heading is not None and type(heading) is not str:
+            said = f"{place}heading: {json_text(heading)}"
+            return [], ("sections: a heading that is not text", said[:80])
+        if type(text) is not str and text not in (None, []):
+            said = f"{place}text: {json_text(text)}"
+            return [], ("sections: a text that is not text", said[:80])
+        if isinstance(text, str) and is_filled(text):
+            made.append((role, heading, text))
+    return made, None
+
+
 def document(row: Mapping[str, Any]) -> str:
     """Return a row as JSON, whatever its texts hold."""
     text = json_text(dict(row))

@@ -117,7 +117,7 @@ def test_limits_are_checked(wrong):
 
 def test_the_memory_of_the_reader_is_a_setting(tmp_path):
     line = json.dumps({"t": "word " * 200_000})
-    (tmp_path / "f.jsonl").write_text("".join(f"{line}\n" for _ in range(20)))
+    (tmp_path / "f.jsonl").write_text("".join(f"{line}\n" for _ in range(40)))
     source = dp.JsonSource(tmp_path / "f.jsonl", text="t")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(SourceError, match=r"--reader-memory 2GB"):
