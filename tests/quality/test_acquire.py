@@ -139,24 +139,6 @@ def test_with_keep_going_the_sources_after_one_that_failed_are_stored(corpus: dp
     assert list(told) == ["c", "a", "b"]
 
 
-def test_rows_that_are_others_when_read_again_are_refused(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 1)
-
-    class Other(Pages):
-        def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
-            yield [{"id": "0", "text": GOOD.format(len(self.calls))}] * 2, None
-            self.calls.append(cursor)
-            time.sleep(0.2)  # what came so far is handed on
-            yield [{"id": "1", "text": GOOD}] * len(self.calls[1:]), None
-            time.sleep(0.2)
-            raise ConnectionResetError("gone")
-
-    with pytest.raises(dp.SourceError, match="its rows up to 2 were others than before"):
-        corpus.acquire([Other("other", [])], quality=QUALITY, progress=False, retries=3)
-
-
 def test_what_may_pass_is_told_from_what_does_not() -> None:
     class Answer(Exception):  # noqa: N818 - as packages name them
         def __init__(self, status: int) -> None:

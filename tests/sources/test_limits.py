@@ -121,7 +121,7 @@ def test_the_memory_of_the_reader_is_a_setting(tmp_path):
     source = dp.JsonSource(tmp_path / "f.jsonl", text="t")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(SourceError, match=r"--reader-memory 2GB"):
-            corpus.ingest(source, limits=dp.Limits(memory="8MB"))
+            corpus.ingest(source, limits=dp.Limits(memory="1MB"))
         assert corpus.ingest(source).added == 1
 
 

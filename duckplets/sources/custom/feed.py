@@ -88,10 +88,12 @@ def read_batches(
         try:
             with suppress(StoppedError):
                 for item in coming:
-                    if item is None:
+                    if item is _END:
                         return
                     if isinstance(item, SourceError):
                         raise item
+                    if item is None:  # it was not made any more
+                        break
                     yield item
             raise SourceError(f"{where}: reading was stopped")
         finally:
@@ -109,7 +111,7 @@ def read_batches(
     return Stoppable.of(rows, coming.close)
 
 
-def _weight(item: RowBlock | SourceError | None) -> int:
+def _weight(item: Any) -> int:
     """Return how many bytes an item counts for that waits; a row counts for one KiB at least."""
     if not isinstance(item, RowBlock):
         return 64
@@ -156,10 +158,8 @@ class RecordFeed:
         self._where, self._mapping, self._row, self._are_own = where, mapping, row, are_own
         self._of = of
 
-    def blocks(
-        self, batches: Batches, cursor: Any
-    ) -> Generator[RowBlock | SourceError | None, None, None]:
-        """Yield the records that a call of ``batches`` gives; last None, or what ended it."""
+    def blocks(self, batches: Batches, cursor: Any) -> Generator[Any, None, None]:
+        """Yield the records that a call of ``batches`` gives; last ``_END``, or what ended it."""
         given = None
         try:
             given = self._tried(lambda: iter(batches(cursor)))
@@ -171,7 +171,7 @@ class RecordFeed:
                         yield held
                     held = block
                 yield RowBlock([], at=place) if held is None else held._replace(at=place)
-            yield None
+            yield _END
         except SourceError as error:
             yield error
         finally:
