@@ -120,7 +120,7 @@ def opened(
     if not marks:
         batches = (item for item in batches if not isinstance(item, Mark))
     suited = mapping.defaults()
-    if mapping.part("sections"):
+    if mapping.part("sections") and not mapping.are_own_keys:  # or a slow source is waited for
         begun = list(islice(batches, 1))
         suited, batches = _suited_to(mapping, begun), chain(begun, batches)
     return Rows(batches, suited, total, notes=notes)
