@@ -346,7 +346,7 @@ class QualityGates:
 
     def _state(self) -> dict[str, Any]:
         # A place counted in rows is found by their numbers; then the rows before can be compared.
-        by_row = isinstance(self._cursor, Mapping) and set(self._cursor) == {"rows"}
+        by_row = isinstance(self._cursor, Mapping) and self._cursor.get("at") is None
         return {name: self._counts[name] for name in _COUNTS} | {
             "accepted_bytes": self._own_bytes,
             "last_row": self._last_row,

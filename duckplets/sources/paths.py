@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
-from typing import BinaryIO, TextIO, TypeVar, cast
+from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ F = TypeVar("F", bound=Path | StoredObject)
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
 _CUT = "Truncated compressed stream"
+_STEP = 4096  # bytes of a file that may be cut short
 _MOST_FILES = 1_024  # that are read at once
 AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
 
@@ -166,9 +167,46 @@ def open_bytes(path: Path) -> BinaryIO:
         raise unreadable(path, error) from error
 
 
-def open_text(path: Path, encoding: str | None = None, newline: str = "") -> TextIO:
-    """Open a file of text, decompressed; what is no text in it are lone surrogates."""
-    return as_text(open_bytes(path), encoding, newline)
+def open_text(
+    path: Path, encoding: str | None = None, newline: str = "", *, to_the_cut: bool = False
+) -> TextIO:
+    """Open a file of text, decompressed; what is no text in it are lone surrogates.
+
+    Args:
+        path: The file.
+        encoding: Of the text, or None for UTF-8.
+        newline: As for ``io.TextIOWrapper``.
+        to_the_cut: Whether a file whose compressed data was cut short ends there with a line that
+            says so, and is no error.
+    """
+    stream = open_bytes(path)
+    if to_the_cut:
+        stream = cast("BinaryIO", io.BufferedReader(_UpToTheCut(stream), _STEP))
+    return as_text(stream, encoding, newline)
+
+
+class _UpToTheCut(io.RawIOBase):
+    """Reads a compressed file in small steps: of the one that fails nothing is known."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self._is_cut = stream, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            found = b"" if self._is_cut else self._stream.read(min(len(buffer), _STEP))
+        except OSError as error:
+            if _CUT not in str(error):
+                raise
+            self._is_cut, found = True, b" (the file was cut short)\n"
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def as_text(stream: BinaryIO, encoding: str | None, newline: str = "") -> TextIO:

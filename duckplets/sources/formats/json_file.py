@@ -65,18 +65,22 @@ class JsonSource(Files):
             blocks = lines_of(text, "standard input", limits)
             return opened(reader, self, blocks, "standard input", marks=False)
         brought = LocalFiles(self.path)
+        # That a file was cut short is an error, unless bad rows are let pass by who asks for it.
+        to_the_cut = self.on_error in ("skip", "quarantine")
 
         def read() -> Iterator[RowBlock]:
             for file, path in brought:
                 with called(path, file):
-                    for block in blocks_of(path, limits, self.encoding):
+                    for block in blocks_of(path, limits, self.encoding, to_the_cut=to_the_cut):
                         yield block._replace(file=str(file))
 
         return self.rows(reader, cursor, read(), brought)
 
 
-def blocks_of(file: Path, limits: Limits, encoding: str | None = None) -> Iterator[RowBlock]:
-    """Yield a file's objects."""
+def blocks_of(
+    file: Path, limits: Limits, encoding: str | None = None, *, to_the_cut: bool = False
+) -> Iterator[RowBlock]:
+    """Yield a file's objects; of lines that were cut short those before, if asked."""
     with paths.reading(file), paths.open_text(file, encoding, "\n") as text:
         form = "lines"
         if paths.inner_suffix(file) == ".json":
@@ -85,7 +89,8 @@ def blocks_of(file: Path, limits: Limits, encoding: str | None = None) -> Iterat
         if form != "lines":
             yield from _values_of(text, start, str(file), limits, is_array=form == "array")
             return
-    with paths.reading(file), paths.open_text(file, encoding, "\n") as text:
+    opened = paths.open_text(file, encoding, "\n", to_the_cut=to_the_cut)
+    with paths.reading(file), opened as text:
         yield from lines_of(text, str(file), limits)
 
 
