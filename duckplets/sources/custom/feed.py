@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from duckplets.base.documents import Unreadable
-from duckplets.base.plain import from_json
+from duckplets.base.documents import Unreadable, from_json
 from duckplets.base.prefetch import StoppedError, ahead
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.mapping import PARTS, TEXTS, Mapped
