@@ -272,7 +272,8 @@ def edited_in(
     """
     edited = ""
     if now.mixture != before.mixture and "mixture" not in allow_drift:
-        edited = differences(before.mixture, now.mixture)
+        # A word that is given anew says the same, and what it means is found when streams are.
+        edited = differences(before.mixture, now.mixture) or "what its word means"
     found = now.fingerprint()
     refuse_mismatch(
         saved.fingerprint,

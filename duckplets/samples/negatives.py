@@ -171,15 +171,12 @@ class RandomNegatives:
 
     def _range(self, classes: Integers) -> tuple[Integers, Integers]:
         """Return where the units of samples begin among those of all classes, and how many."""
-        bases, sizes = self._ranges
-        if len(bases) == 1:  # for all, also those whose class is one of another pool
-            return bases, sizes
-        return bases[classes], sizes[classes]
-
-    @cached_property
-    def _ranges(self) -> tuple[Integers, Integers]:
-        bounds = self.law.pool.sums[self.law.pool.firsts]
-        return bounds[:-1], np.diff(bounds)
+        pool = self.law.pool
+        if len(pool.firsts) == 2:  # for all, also those whose class is one of another pool
+            bounds = pool.sums[pool.firsts]
+            return bounds[:1], np.diff(bounds)
+        base = pool.sums[pool.firsts[classes]]
+        return base, pool.sums[pool.firsts[classes + 1]] - base
 
     def _unit(self, targets: Integers) -> Integers:
         """Return the unit at each place of the classes' ranges laid end to end."""
