@@ -230,11 +230,15 @@ def resume_run(
     if edited:
         was = schedule_of(replace(sampler.settings, mixture=before.mixture), saved.events)
     take_up(sampler, saved, was, edited)
-    sampler.unused = negative_policy.unused_minings(database, now, sampler._planner.streams)
-    if not now.rank:
-        sampler.notes += left_alone(sampler.unused)
-    if joining is not None:
-        versions.tell(database, sampler, before)
+    try:
+        sampler.unused = negative_policy.unused_minings(database, now, sampler._planner.streams)
+        if not now.rank:
+            sampler.notes += left_alone(sampler.unused)
+        if joining is not None:
+            versions.tell(database, sampler, before)
+    except BaseException:
+        sampler.close()
+        raise
     return sampler
 
 
