@@ -79,6 +79,28 @@ def planted(path: Path) -> dp.Corpus:
     return filled(path, {"s": {key: " ".join(words) for key, words in both.items()}})
 
 
+def test_a_chain_has_the_similarity_of_each_to_the_survivor(tmp_path: Path) -> None:
+    """The last of three is near to the second alone, by which it is found."""
+    ends: list[list[list[str]]] = []
+    for i in range(20):
+        first = text_of(f"chain{i}")
+        second = first[:-12] + text_of(f"end{i}")[:12]
+        ends.append([first, second, text_of(f"begin{i}")[:12] + second[12:]])
+    texts = {f"c{i}{n}": " ".join(words) for i, of in enumerate(ends) for n, words in enumerate(of)}
+    with filled(tmp_path / "c.duckdb", {"s": texts}) as corpus:
+        corpus.deduplicate(action="mark", progress=False)
+        found = dict(clusters(corpus))
+    assert len(found) >= 18
+    whole = 0
+    for i, (first, *others) in enumerate(ends):
+        of = found.get(f"s/c{i}0", {})
+        truth = {f"s/c{i}{n}": jaccard(first, other) for n, other in enumerate(others, start=1)}
+        assert truth[f"s/c{i}1"] > 0.85 > truth[f"s/c{i}2"]
+        assert of == {key: pytest.approx(truth[key]) for key in of}
+        whole += len(of) == 2
+    assert whole >= 16
+
+
 def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> None:
     with planted(tmp_path / "c.duckdb") as corpus:
         report = corpus.deduplicate(action="mark", progress=False)

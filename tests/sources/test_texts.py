@@ -35,6 +35,7 @@ from duckplets.sources import (
     SqlSource,
 )
 from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.row_mapper import RowMapper
 
 Record = dict[str, Any]
 MAPPING: dict[str, Any] = {
@@ -127,6 +128,45 @@ def said_of(rows: list[Record]) -> list[Any]:
 
 def found(source: Any, reader: Database) -> list[Any]:
     return said_of(rows_of(source, reader))
+
+
+PLAIN: dict[str, Any] = {
+    "pair": {"anchor": "a", "positive": "b"},
+    "texts": {"anchor": "a", "context": ["b", "c?"], "negative": ["d"]},
+    "all": {"text": "a", "id": "b", "date": "c", "group": "d", "meta": ["e", "f"], "trust": "g"},
+    "label": {"anchor": "a", "positive": "b", "label": "c", "created_at": "d", "meta": ["e"]},
+}
+
+
+@pytest.mark.parametrize("mapping", PLAIN)
+@pytest.mark.parametrize("seed", range(often(40, less=6)))
+def test_rows_taken_by_their_columns_are_as_those_taken_one_by_one(
+    tmp_path, reader, monkeypatch, mapping, seed
+):
+    draw, at_once = Random(f"{mapping}{seed}"), []
+    texts = [None, *WORDS, "2024-02-03", "0.5", "1", "duplicate", "x" * draw.choice([9, 9_000])]
+    odd = [5, 1.5, True, DAY.isoformat()] * draw.randrange(2)
+    rows = [{name: draw.choice(texts) for name in COLUMNS}]  # a name that nobody has is refused
+    rows += [
+        {name: draw.choice([*texts, *odd]) for name in COLUMNS if draw.random() < 0.9}
+        for _ in range(draw.choice([0, 50, 3_000]))
+    ]
+    (tmp_path / "f.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    take = RowMapper._take_plain
+
+    def taken(self: RowMapper, *given: Any) -> bool:
+        at_once.append(take(self, *given))
+        return at_once[-1]
+
+    monkeypatch.setattr(RowMapper, "_take_plain", taken)
+    for kind, place in ((MemorySource, rows), (JsonSource, tmp_path / "f.jsonl")):
+        found, one_by_one = (
+            rows_of(kind(place, **PLAIN[mapping], **nulls), reader)
+            for nulls in ({}, {"null_values": ("no value at all",)})
+        )
+        assert found == one_by_one
+        assert len(found) == len(rows)
+    assert any(at_once) or odd
 
 
 # -- records of any values
