@@ -164,11 +164,11 @@ def shares(size: Size, count: int) -> Found:
     schedule = Schedule(Mixture(first, phases=phases), names, seed=size.seed, batch=size.batch)
     bound = 1 if count == 2 else math.ceil(math.log2(count)) + 1
     changed = [start * size.batch for start in starts]
-    bases = schedule.totals(changed)
+    bases = [schedule.dealt(at) for at in changed]
     edges = [at + by for at in changed for by in (0, 1, 2, 3) if at + by <= size.positions]
     asked = sorted({*draw.integers(0, size.positions, size.prefixes).tolist(), *edges})
     largest, over, uneven = 0.0, 0, 0
-    for at, counts in zip(asked, schedule.totals(asked), strict=True):
+    for at, counts in zip(asked, map(schedule.dealt, asked), strict=True):
         phase = max(i for i, start in enumerate(changed) if start <= at)
         total, passed = sum(weights[phase]), at - changed[phase]
         uneven += sum(counts) != at
@@ -182,7 +182,7 @@ def shares(size: Size, count: int) -> Found:
 
 def _dealt_otherwise(schedule: Schedule, at: int, length: int = 4096) -> int:
     """Count sources of which dealing a stretch says anything else than counting up to both ends."""
-    before, after = schedule.totals([at, at + length])
+    before, after = schedule.dealt(at), schedule.dealt(at + length)
     for share in schedule.deal(np.arange(at, at + length)):
         if share.indexes[0] == before[share.leaf]:
             before[share.leaf] += len(share.indexes)

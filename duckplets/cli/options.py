@@ -255,8 +255,7 @@ def mixture_of(
     values: Sequence[str] | None, temperature: float | None, name: str = "--mixture"
 ) -> Mixture | None:
     """Return the mixture of a file, or of weights and a temperature, that an option gives."""
-    from duckplets.order.mixture import Mixture
-    from duckplets.order.weights import Word
+    from duckplets.order.mixture import Mixture, Word
 
     parts = names(values) or []
     if not any(part.lower().endswith(".toml") for part in parts):

@@ -2,30 +2,94 @@
 
 The leaves are the sources of a run, or the recipes of a source. ``Apportionment`` deals by constant
 shares: nested two-way splits with a closed form, so any stretch is dealt without walking there.
-``Stairs`` deals by shares that change at given positions, each stair in that closed form.
+``Stairs`` deals by shares that change at given positions, each stair in that closed form;
+``Buckets`` deals whole batches to buckets and the draws within a bucket's batches to sources.
 
 Only integers decide, so the result is the same everywhere.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
 from functools import lru_cache
+from numbers import Rational
 from typing import Any
 
 import numpy as np
 
 from duckplets.base.arrays import Integers
+from duckplets.errors import MixtureError
 from duckplets.order.permute import key
 
 MAX_SPAN = 1 << 18  # positions planned at once
 
+_MAX_TOTAL = 1 << 44  # of integer weights
 _HALF = 18  # bits of an item's number that are multiplied at once
-
 _BITS = 44  # of a ratio of stairs
 _ONE = 1 << _BITS
+
+# Decimal's ln, exp and division round correctly, so the last digit is the same everywhere; those
+# of floats are not. The digits beyond the kept ones go, so that 4 at T = 2 is 2 and not 1.99…9.
+_FINE, _KEPT = Context(prec=60), Context(prec=40)
+_LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all below is one part
+
+
+# -- weights as integers ----------------------------------------------------------------------
+
+
+def exact(weight: float | Fraction) -> Fraction:
+    """Return a weight exactly as it is written: 0.1 is 1/10."""
+    return Fraction(weight) if isinstance(weight, Rational) else Fraction(repr(float(weight)))
+
+
+def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
+    """Return integers in the exact ratio of the weights as written (1.009 is 1009/1000).
+
+    Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
+    position 10^12 that moves a count by less than a tenth of a sample a leaf.
+    """
+    return _integers(tuple(map(exact, weights)))
+
+
+@lru_cache(maxsize=256)
+def _integers(fractions: tuple[Fraction, ...]) -> tuple[int, ...]:
+    total, most = sum(fractions), _MAX_TOTAL - len(fractions)
+    common = math.lcm(*(fraction.denominator for fraction in fractions))
+    integers = [int(fraction * common) for fraction in fractions]
+    divisor = math.gcd(*integers) or 1
+    integers = [integer // divisor for integer in integers]
+    if sum(integers) > _MAX_TOTAL:
+        integers = [max(1, round(f / total * most)) if f else 0 for f in fractions]
+    return tuple(integers)
+
+
+def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tuple[int, ...]:
+    """Return integers in the ratio of ``weight ** (1 / temperature)``, the same everywhere.
+
+    At temperature 1 the ratio is exact. Else it is computed in decimals of 40 digits. The sum
+    is at most 2^44: a positive weight gets at least 1 of it (a sample in 17 million million),
+    however small its share would be, and 0 stays 0.
+    """
+    fractions = [exact(weight) for weight in weights]
+    heaviest = max(fractions, default=Fraction(0))
+    if not heaviest:
+        raise MixtureError("every weight is 0; give at least one more than that")
+    if temperature != 1:
+        divisor = Decimal(repr(float(temperature)))
+        fractions = [_tempered(f / heaviest, divisor) if f else f for f in fractions]
+    return _integers(tuple(fractions))
+
+
+def _tempered(ratio: Fraction, temperature: Decimal) -> Fraction:
+    """Return ``ratio ** (1 / temperature)`` for a ratio above 0 and up to 1."""
+    decimal = _FINE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
+    exponent = _FINE.divide(_FINE.ln(decimal), temperature)
+    return Fraction(_KEPT.plus(_FINE.exp(max(exponent, _LEAST_LOG))))
 
 
 # -- constant shares --------------------------------------------------------------------------
@@ -33,17 +97,11 @@ _ONE = 1 << _BITS
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one leaf gets of some positions.
-
-    Attributes:
-        leaf: Index of the leaf among the weights.
-        offsets: Which of the positions, counted from the first of those asked for.
-        indexes: Its own index of each of them.
-    """
+    """What one leaf gets of some positions."""
 
     leaf: int
-    offsets: Integers
-    indexes: Integers
+    offsets: Integers  # which of the positions, counted from the first of those asked for
+    indexes: Integers  # the leaf's own index of each of them
 
 
 class Apportionment:
@@ -52,14 +110,10 @@ class Apportionment:
     A balanced tree of two-way splits: of the first t items at a node ``(t*w + phase) // W`` go
     left, with the phase hashed from the key. After t positions each of S leaves is off its
     exact share by less than 1 (S = 2), else by less than ceil(log2 S) + 1.
-
-    Args:
-        weights: Integers from ``exact_weights``; a leaf of weight 0 gets nothing.
-        purpose: Key that rotates the phases.
     """
 
     def __init__(self, weights: Sequence[int], purpose: int) -> None:
-        self._weights = tuple(weights)
+        self._weights = tuple(weights)  # of ``exact_weights``; a leaf of weight 0 gets nothing
         leaves = tuple(i for i, w in enumerate(weights) if w > 0)
         self._root = _root(self._weights, leaves, purpose)
 
@@ -158,13 +212,10 @@ class Stairs:
     At every node of the tree, what one stair leaves of an item goes on to the next: the phase of a
     stair is the remainder of the one before. So counts stay as near to the sum of the shares as
     those of an ``Apportionment`` to its shares.
-
-    Args:
-        shares: Integer shares of every stair: shape (stairs, leaves). 0 in all means none.
-        edges: First item of every stair, from 0, and the end of the last.
-        purpose: Key that rotates the phases.
     """
 
+    # ``shares`` has shape (stairs, leaves), 0 in all for none; ``edges`` the first item of every
+    # stair, from 0, and the end of the last.
     def __init__(self, shares: Sequence[Sequence[int]], edges: Sequence[int], purpose: int) -> None:
         self._shares = np.array(shares, dtype=object)
         self._edges = list(edges)
@@ -234,9 +285,69 @@ class _Carried:
     right: _Carried | None
 
     def tree(self, stair: int) -> _Node:
-        """Return what deals the items of one stair."""
         if self.left is None or self.right is None:
             return _Node(self.leaves, 1, 1, 0, None, None)
         left, right = self.left.tree(stair), self.right.tree(stair)
         ratio, phase = self.ratios[stair], self.phases[stair]
         return _Node(self.leaves, _ONE, ratio, phase, left, right)
+
+
+# -- batches of one bucket each ------------------------------------------------------------------
+
+
+class Buckets:
+    """Deals whole batches to buckets, and the draws of a bucket to sources, by constant shares.
+
+    Bucket b gets batches in the ratio of the sum over sources of share times the part of the
+    source's items that are in b, and within b a source gets its term of that sum. So each source
+    has its share again, and comes to its items equally often in all buckets. The bound on counts
+    holds for the batches of every bucket, not for prefixes of the run.
+
+    A leaf is the number of the bucket times the number of sources, plus that of the source.
+    """
+
+    def __init__(
+        self, shares: Sequence[int], items: Sequence[Sequence[int]], purpose: int, batch: int
+    ) -> None:
+        self._shares, self._batch = shares, batch
+        totals = [max(1, sum(of)) for of in items]
+        parts = [
+            [Fraction(share * n, total) for share, n, total in zip(shares, of, totals, strict=True)]
+            for of in zip(*items, strict=True)
+        ]
+        weights = exact_weights([sum(of, Fraction(0)) for of in parts])
+        self._steps = Apportionment(weights, purpose)
+        self._within = [  # a bucket without shares gets no batch
+            Apportionment(exact_weights(of), key(purpose, bucket)) if any(of) else None
+            for bucket, of in enumerate(parts)
+        ]
+
+    def deal(self, positions: Integers) -> Iterator[Share]:
+        """Yield the shares of positions that ascend, gaps or not."""
+        if len(positions) == 0:
+            return
+        steps, within = np.divmod(positions, self._batch)
+        first = np.diff(steps, prepend=-1) > 0
+        of_step = np.cumsum(first) - 1
+        for share in self._steps.deal(steps[first]):
+            begins = np.full(of_step[-1] + 1, -1)
+            begins[share.offsets] = share.indexes * self._batch
+            at = np.flatnonzero(begins[of_step] >= 0)
+            dealt: Any = self._within[share.leaf]
+            for part in dealt.deal(begins[of_step[at]] + within[at]):
+                leaf = share.leaf * len(self._shares) + part.leaf
+                yield Share(leaf, at[part.offsets], part.indexes)
+
+    def counts(self, positions: int) -> list[int]:
+        """Return how many of the first so many positions go to each leaf."""
+        steps, rest = divmod(positions, self._batch)
+        before, after = (self._steps.counts(n) for n in (steps, steps + (rest > 0)))
+        found: list[int] = []
+        for dealt, batches, upto in zip(self._within, before, after, strict=True):
+            draws = batches * self._batch + (upto - batches) * rest
+            found += [0] * len(self._shares) if dealt is None else dealt.counts(draws)
+        return found
+
+    def parts(self) -> list[float]:
+        """Return the share of every source; together 1."""
+        return [share / sum(self._shares) for share in self._shares]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Rational
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Integers
 from duckplets.base.settings import Bounds
-from duckplets.errors import SamplerError
+from duckplets.order.apportion import exact
 from duckplets.order.permute import hashed, key
 
 SizeMode = Literal["first", "sample"]
@@ -53,19 +52,11 @@ class Copies:
         out[copied:] = values[self.rest]
 
 
-def exact(weight: float | Fraction) -> Fraction:
-    """Return a weight exactly as it is written: 0.1 is 1/10."""
-    return Fraction(weight) if isinstance(weight, Rational) else Fraction(repr(float(weight)))
-
-
 SAME = Copies(1, slice(0, 0), 0)
 
 
 def sized(names: Sequence[str], entries: int, size: int, mode: SizeMode, seed: int) -> Copies:
-    """Return the copies that make so many entries out of a list of these data sets.
-
-    After whole copies come the ``first`` entries, or a ``sample``.
-    """
+    """Return the copies that make so many entries out of a list of these data sets."""
     whole, rest = divmod(size, entries) if entries else (0, 0)
     if mode == "first":
         return Copies(whole, slice(0, rest), rest)
@@ -137,38 +128,3 @@ def sampled(purpose: int, entries: int, size: int) -> slice | Integers:
 def _blocks(entries: int) -> Iterator[slice]:
     for start in range(0, entries, _BLOCK):
         yield slice(start, min(start + _BLOCK, entries))
-
-
-def stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:
-    """Return where the entries of every data set are, of those that come first first."""
-    if not len(codes):
-        return []
-    starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
-    first = codes[starts]
-    if len(np.unique(first)) == len(first):
-        ends = [*starts[1:].tolist(), len(codes)]
-        lists = [slice(a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
-        return list(zip(first.tolist(), lists, strict=True))
-    present = list(dict.fromkeys(first.tolist()))
-    return [(code, np.flatnonzero(codes == code)) for code in present]
-
-
-def taken(
-    values: npt.NDArray[Any], parts: list[tuple[slice | Integers, Copies]]
-) -> npt.NDArray[Any]:
-    """Return the copies of some values each, one after the other.
-
-    Raises:
-        SamplerError: These are too many.
-    """
-    chosen = [(values[where], copies) for where, copies in parts]
-    size = sum(copies.count(len(some)) for some, copies in chosen)
-    if size > MOST:
-        raise SamplerError(f"{size} entries: an index holds at most {MOST}")
-    out = np.empty(size, values.dtype)
-    start = 0
-    for some, copies in chosen:
-        stop = start + copies.count(len(some))
-        copies.fill(out[start:stop], some)
-        start = stop
-    return out

@@ -9,24 +9,49 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from itertools import pairwise
-from operator import attrgetter
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
+from duckplets.base.checks import MAX_POSITION
 from duckplets.base.documents import DocumentLimits, read_document
 from duckplets.base.sanitize import listed, shown
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
-from duckplets.order.weights import Change, Event, Factor, Shares, Step, Weight, Word
 
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
 
 log = logging.getLogger("duckplets")
+
+Weight: TypeAlias = float | Fraction
+Shares = Annotated[
+    Mapping[str, Annotated[float, Bounds(0)]], "a weight for each name, as in {'web': 0.7}"
+]
+Factor = Annotated[float, Bounds(above=0)]
+Step = Annotated[int, Bounds(0, MAX_POSITION)]
+Word: TypeAlias = Literal["proportional", "equal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Weights set during a run, which override the declared ones."""
+
+    weights: Mapping[str, float]
+    temperature: float | None = None  # from there on; None leaves it as it was
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From ``step`` on the weights are these, or on their way to those of ``until``."""
+
+    step: int
+    weights: Mapping[str, Weight]
+    until: int = 0
+    target: Mapping[str, Weight] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +200,7 @@ class Mixture:
         Raises:
             MixtureError: A name is no source, or every source would weigh 0.
         """
-        self.changed(sources, {} if isinstance(self.weights, str) else self.weights)
+        self.changed(sources, self._own)
         for change in self._changes():
             what = f"phase at step {change.start_step}" if self.phases else "anneal"
             self.changed(sources, change.weights, what)
@@ -188,7 +213,7 @@ class Mixture:
     @property
     def weighed(self) -> set[str]:
         """Names of the sources to which the weights, a phase or an anneal give more than 0."""
-        return {name for weights in self._given() for name, weight in weights.items() if weight > 0}
+        return positive(self._given())
 
     def drawn(self, sources: Sequence[str], events: Mapping[int, Event] = {}) -> set[str]:
         """Return the names of the sources that are drawn from at some step of a run.
@@ -196,48 +221,31 @@ class Mixture:
         And of all whose anchors count for the shares of the others. ``events``: weights that were
         set during the run.
         """
-        given: list[Mapping[str, Weight]] = list(map(attrgetter("weights"), events.values()))
+        given: list[Mapping[str, Weight]] = [event.weights for event in events.values()]
         if isinstance(self.weights, str):
             given.append(self.declared(sources))
         for change in self.changes(sources):
             given += [change.weights, change.target or {}]
-        found = set[str]()
-        for weights in given:
-            found.update(name for name, weight in weights.items() if weight > 0)
-        return found
+        return positive(given)
 
     def without(self, names: Collection[str]) -> Mixture:
         """Return the mixture in which some sources are never drawn."""
-
-        def never(weights: Mapping[str, float]) -> dict[str, float]:
-            return {name: 0.0 if name in names else w for name, w in weights.items()}
-
-        weights: Mapping[str, float] | Word = self.weights
-        if not isinstance(weights, str):
-            weights = never(weights) | dict.fromkeys(names, 0.0)
-        return replace(
-            self,
-            weights=weights,
-            lengths={name: n for name, n in self.lengths.items() if name not in names},
-            phases=[replace(phase, weights=never(phase.weights)) for phase in self.phases],
-            anneal=self.anneal and replace(self.anneal, weights=never(self.anneal.weights)),
-        )
+        made = self._each(lambda w: {n: 0.0 if n in names else weight for n, weight in w.items()})
+        if not isinstance(made.weights, str):
+            made = replace(made, weights={**made.weights, **dict.fromkeys(names, 0.0)})
+        lengths = {name: n for name, n in self.lengths.items() if name not in names}
+        return replace(made, lengths=lengths)
 
     def of_known(self, sources: Collection[str]) -> Mixture:
         """Return what it says of some sources, without the changes that leave none of them."""
-
-        def known(weights: Mapping[str, float]) -> dict[str, float]:
-            return {name: weight for name, weight in weights.items() if name in sources}
-
-        weights = self.weights if isinstance(self.weights, str) else known(self.weights)
-        made = replace(self, weights=weights, phases=(), anneal=None)
+        made = self._each(lambda w: {n: weight for n, weight in w.items() if n in sources})
         declared = made.declared(sorted(sources))
-        phases = [replace(phase, weights=known(phase.weights)) for phase in self.phases]
-        phases = [phase for phase in phases if any({**declared, **phase.weights}.values())]
-        anneal = self.anneal and replace(self.anneal, weights=known(self.anneal.weights))
-        if anneal is not None and not any({**declared, **anneal.weights}.values()):
-            anneal = None
-        return replace(made, phases=phases, anneal=anneal)
+        left = [c for c in made._changes() if any({**declared, **c.weights}.values())]
+        return replace(
+            made,
+            phases=[change for change in left if isinstance(change, Phase)],
+            anneal=next((change for change in left if isinstance(change, Anneal)), None),
+        )
 
     def declared(self, sources: Sequence[str]) -> dict[str, Weight]:
         """Return the weight of every source before any phase.
@@ -245,8 +253,7 @@ class Mixture:
         Where ``weights`` is a word these are exact shares; without ``lengths`` all are alike.
         """
         if not isinstance(self.weights, str):
-            omitted = self.omitted or 0.0
-            return {name: self.weights.get(name, omitted) for name in sources}
+            return {name: self.weights.get(name, self.omitted or 0.0) for name in sources}
         lengths = self.lengths or dict.fromkeys(sources, 1)
         if self.weights == "equal":
             lengths = {name: min(length, 1) for name, length in lengths.items()}
@@ -257,11 +264,6 @@ class Mixture:
         self, sources: Sequence[str], weights: Mapping[str, float], what: str = "mixture"
     ) -> dict[str, Weight]:
         """Return the declared weights of all sources, overridden for the names given.
-
-        Args:
-            sources: Names of the sources of a run.
-            weights: Of a phase, an anneal's target, or ``set_weights``.
-            what: Where they stand, for messages.
 
         Raises:
             MixtureError: A name is no source, a weight is wrong, or every source would weigh 0.
@@ -306,23 +308,33 @@ class Mixture:
             yield Change(start, self.declared(sources), end, target)
         yield Change(start if end is None else end, target)
 
+    @property
+    def _own(self) -> Mapping[str, float]:
+        return {} if isinstance(self.weights, str) else self.weights
+
     def _changes(self) -> tuple[Phase | Anneal, ...]:
         return tuple(self.phases) if self.anneal is None else (self.anneal,)
 
     def _given(self) -> list[Mapping[str, float]]:
-        weights = [] if isinstance(self.weights, str) else [self.weights]
-        return [*weights, *(change.weights for change in self._changes())]
+        return [self._own, *(change.weights for change in self._changes())]
+
+    def _each(self, of: Callable[[Mapping[str, float]], dict[str, float]]) -> Mixture:
+        """Return the mixture with all weights that are given replaced."""
+        return replace(
+            self,
+            weights=self.weights if isinstance(self.weights, str) else of(self.weights),
+            phases=[replace(phase, weights=of(phase.weights)) for phase in self.phases],
+            anneal=self.anneal and replace(self.anneal, weights=of(self.anneal.weights)),
+        )
+
+
+def positive(several: Iterable[Mapping[str, Weight]]) -> set[str]:
+    """Return the names to which any of some weights gives more than 0."""
+    return {name for weights in several for name, weight in weights.items() if weight > 0}
 
 
 def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None) -> Mixture:
-    """Return the mixture a caller means.
-
-    None and ``"proportional"`` are in proportion to anchors, ``"equal"`` all sources alike, a
-    mapping their weights, a path that of a TOML file.
-
-    Raises:
-        MixtureError: It is none of these, a name or a weight is wrong, or the file.
-    """
+    """Return the mixture a caller means: one, a word, weights, or the path of a TOML file."""
     if isinstance(value, Mixture):
         return value
     if value is None or isinstance(value, Mapping):
@@ -340,14 +352,12 @@ def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None
 def differences(saved: Mixture, now: Mixture) -> str:
     """Return what two mixtures differ in, in words: phase by phase both values."""
     one, other = _described(saved), _described(now)
-    told = [
+    every = sorted({*one, *other}, key=lambda what: (what.startswith("from"), len(what), what))
+    return "; ".join(
         f"{what} (saved: {one.get(what, 'none')}, now: {other.get(what, 'none')})"
-        for what in sorted(
-            {*one, *other}, key=lambda what: (what.startswith("from"), len(what), what)
-        )
+        for what in every
         if one.get(what) != other.get(what)
-    ]
-    return "; ".join(told)
+    )
 
 
 def _described(mixture: Mixture) -> dict[str, str]:
@@ -376,25 +386,28 @@ _READING = (
 _ENDING = re.compile(r"\.(npy|bin|parquet|jsonl?|csv|tsv|txt|arrow)(\.(gz|zst))?$", re.IGNORECASE)
 
 
+class _Table:
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        check(self, MixtureError)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Dataset:
+class _Dataset(_Table):
     name: str = ""
     path: str = ""
     hf_name: str = ""
     hf_config: str = ""
     weight: Annotated[float, Bounds(0)] = 1.0
 
-    def __post_init__(self) -> None:
-        check(self, MixtureError)
-
     @property
     def whole(self) -> str:
         """What a phase may call it by, too."""
         return self.path or self.hf_name
 
-    @property
     def source(self) -> str:
-        """The name of its source: its own, or one from ``path``, else from ``hf_name``."""
+        """Return the name of its source: its own, or one from ``path``, else from ``hf_name``."""
         if self.name:
             return self.name
         if self.path:
@@ -411,13 +424,10 @@ class _Dataset:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Phase:
+class _Phase(_Table):
     start_step: Step = 0
     dataset_weights: Shares = field(default_factory=dict)
     lr_scale: Factor = 1.0
-
-    def __post_init__(self) -> None:
-        check(self, MixtureError)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -473,63 +483,60 @@ def _of_data(table: Any) -> tuple[Mixture, list[str]]:
         table = {key: value for key, value in table.items() if key not in ignored}
     data = from_plain(_Data, table, MixtureError, "data")
     weights: dict[str, float] = {}
-    called: dict[str, str] = {}
+    called: dict[str, str] = {}  # names of sources by what else phases may call them
     for i, dataset in enumerate(data.datasets):
         try:
-            name = dataset.source
+            name = dataset.source()
+            if name in weights:
+                raise MixtureError(f"a second dataset {name!r}; give each a name of its own")
         except MixtureError as error:
             raise MixtureError(f"data: datasets[{i}]: {error}") from None
-        if name in weights:
-            raise MixtureError(
-                f"data: datasets[{i}]: a second dataset {name!r}; give each a name of its own"
-            )
         weights[name] = dataset.weight
         called |= {} if dataset.name else {dataset.whole: name}
+
+    def named(given: Mapping[str, float], what: str) -> dict[str, float]:
+        """Return weights by the names of sources; any will do where no datasets are listed."""
+        found: dict[str, float] = {}
+        for name, weight in given.items():
+            source = name if name in weights else called.get(name, name)
+            if weights and source not in weights:
+                raise MixtureError(
+                    f"data: {what}: no dataset {name!r}{nearest(name, weights)}; there are: "
+                    f"{listed(weights)}"
+                )
+            if source in found:
+                raise MixtureError(f"data: {what}: {source!r} is there twice, also as {name!r}")
+            found[source] = weight
+        return found
+
     phases = [
         Phase(
             phase.start_step,
-            _named(phase.dataset_weights, weights, called, f"phases[{i}]: dataset_weights"),
+            named(phase.dataset_weights, f"phases[{i}]: dataset_weights"),
             phase.lr_scale,
         )
         for i, phase in enumerate(data.phases)
     ]
-    anneal = _anneal(data, _named(data.anneal_weights, weights, called, "anneal_weights"), notes)
+    anneal = _anneal(data, named(data.anneal_weights, "anneal_weights"), notes)
     drawn = data.mixture or weights or "proportional"
     return Mixture(drawn, data.mix_temperature, phases, anneal), notes
 
 
-def _named(
-    given: Mapping[str, float], weights: Mapping[str, float], called: Mapping[str, str], what: str
-) -> dict[str, float]:
-    """Return weights by the names of sources; any will do where the file lists no datasets."""
-    found: dict[str, float] = {}
-    for name, weight in given.items():
-        source = name if name in weights else called.get(name, name)
-        if weights and source not in weights:
-            raise MixtureError(
-                f"data: {what}: no dataset {name!r}{nearest(name, weights)}; there are: "
-                f"{listed(weights)}"
-            )
-        if source in found:
-            raise MixtureError(f"data: {what}: {source!r} is there twice, also as {name!r}")
-        found[source] = weight
-    return found
-
-
 def _anneal(data: _Data, weights: Mapping[str, float], notes: list[str]) -> Anneal | None:
     """Return the anneal of the shortcut. Step 0 is that framework's way to say there is none."""
-    extra = {"anneal_end_step": data.anneal_end_step, "anneal_lr_scale": data.anneal_lr_scale}
-    told = [key for key, value in {"anneal_weights": weights or None, **extra}.items() if value]
-    if data.anneal_start_step == 0 and told:
+    start, end, rate = data.anneal_start_step, data.anneal_end_step, data.anneal_lr_scale
+    given = {"anneal_weights": weights, "anneal_end_step": end, "anneal_lr_scale": rate}
+    told = [key for key, value in given.items() if value]
+    if start == 0 and told:
         notes.append(
             f"anneal_start_step = 0 means no annealing, so without effect: {', '.join(told)}; for "
             f"other weights from the start on write a phase with start_step = 0"
         )
-    if data.anneal_start_step == 0 or (data.anneal_start_step is None and not told):
+    if start == 0 or (start is None and not told):
         return None
-    if data.anneal_start_step is None or not weights:
-        missing = "anneal_weights" if data.anneal_start_step is not None or not weights else ""
-        there = told[0] if data.anneal_start_step is None else "anneal_start_step"
-        raise MixtureError(f"data: {there} without {missing or 'anneal_start_step'}; give both")
-    rate = 1.0 if data.anneal_lr_scale is None else data.anneal_lr_scale
-    return Anneal(data.anneal_start_step, weights, data.anneal_end_step, rate)
+    if not weights:
+        there = told[0] if start is None else "anneal_start_step"
+        raise MixtureError(f"data: {there} without anneal_weights; give both")
+    if start is None:
+        raise MixtureError("data: anneal_weights without anneal_start_step; give both")
+    return Anneal(start, weights, end, 1.0 if rate is None else rate)

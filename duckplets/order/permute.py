@@ -107,10 +107,7 @@ def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
 
 
 def item_at(stream: int, n: int, index: int) -> int:
-    """Return the item of one sample, the same as ``ranks_at`` does.
-
-    In plain integers: an array of one takes twenty times as long.
-    """
+    """Return the item of one sample in plain integers: an array takes twenty times as long."""
     epoch, rank = divmod(index, n)
     if n <= _SMALL:
         return int(_order_of(stream, n, epoch)[rank])
@@ -138,11 +135,12 @@ def _order_of(stream: int, n: int, epoch: int) -> Integers:
 
 
 @lru_cache(maxsize=64)
-def _key_integers(stream: int, epoch: int) -> tuple[int, ...]:
-    return tuple(_round_keys(stream, np.int64(epoch)).tolist())
+def _key_integers(stream: int, epoch: int) -> list[int]:
+    keys: list[int] = _round_keys(stream, np.int64(epoch)).tolist()
+    return keys
 
 
-def _feistel_integer(keys: tuple[int, ...], bits: int, word: int) -> int:
+def _feistel_integer(keys: list[int], bits: int, word: int) -> int:
     """Do what ``_feistel`` does to one word."""
     low_bits = (bits + 1) // 2
     masks = (1 << bits // 2) - 1, (1 << low_bits) - 1
@@ -176,8 +174,8 @@ def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Inte
 def _orders(stream: int, n: int, epochs: Integers) -> Integers:
     """Return whole epochs in order, a row each: the items sorted by their hashes.
 
-    Those are sorted with the item in place of the lowest bits, which takes a fraction of the time;
-    where other bits are not enough to tell two apart, by all of them. No two hashes are equal.
+    Sorted are hashes with the item in place of the lowest bits, which takes a fraction of the time;
+    where their other bits do not tell two apart, whole hashes, of which no two are equal.
     """
     cells = epochs.astype(np.uint64)[:, None] * np.uint64(n) + np.arange(n, dtype=np.uint64)
     words = hashed(stream, cells)

@@ -20,19 +20,12 @@ from duckplets.errors import SamplerError
 
 @dataclass(frozen=True, slots=True)
 class RankPart:
-    """What one reader, a rank or a worker of it, takes of every global batch.
+    """What one reader, a rank or a worker of it, takes of every global batch."""
 
-    Attributes:
-        batch_size: Samples a batch of a rank.
-        rank: From 0.
-        world_size: Number of ranks.
-        workers: Number of readers that take the rank's batches in turn.
-    """
-
-    batch_size: int
+    batch_size: int  # samples a batch of a rank
     rank: int = 0
     world_size: int = 1
-    workers: int = 1
+    workers: int = 1  # readers that take the rank's batches in turn
 
     @property
     def batch(self) -> int:
@@ -74,11 +67,7 @@ class RankPart:
 
 
 def batch_size_of(total: int, world_size: int) -> int:
-    """Return the batch size of each of so many ranks.
-
-    Raises:
-        SamplerError: The batch of all ranks cannot be divided among them; names what would do.
-    """
+    """Return the batch size of each of so many ranks."""
     if total % world_size:
         raise SamplerError(
             f"world_size={world_size}: {total} samples a batch of all ranks cannot be divided "

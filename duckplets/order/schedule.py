@@ -1,10 +1,11 @@
 """Deal every position of a run to a source, through all changes of weights.
 
 A schedule is a list of segments, each from the first draw of a step on: constant weights
-(``Apportionment``) or those of an anneal (``Stairs``). Segments begin where the mixture says, and
-where ``set_weights`` was called. A segment counts afresh, but every source goes on in its own
-order: what it has got in all segments before is added to its indexes. So nothing is repeated and
-nothing skipped at a change, and any position can be dealt without walking there.
+(``Apportionment``, or ``Buckets`` where each batch is of one bucket) or those of an anneal
+(``Stairs``). Segments begin where the mixture says, and where ``set_weights`` was called. A segment
+counts afresh, but every source goes on in its own order: what it has got in all segments before is
+added to its indexes. So nothing is repeated and nothing skipped at a change, and any position can
+be dealt without walking there.
 
 Draws are what is dealt: positions, or for pairs the several positions of one draw. A draw belongs
 to the step in which it begins. Steps are those of the run; draws and positions count from the step
@@ -18,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise, zip_longest
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -25,23 +27,14 @@ import numpy as np
 from duckplets.base.arrays import Integers
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
-from duckplets.order.apportion import Apportionment, Share, Stairs
-from duckplets.order.mixture import Mixture
+from duckplets.order.apportion import Apportionment, Buckets, Share, Stairs, exact_shares
+from duckplets.order.mixture import Change, Event, Factor, Mixture, Step, positive
 from duckplets.order.permute import key
-from duckplets.order.weights import Change, Event, Factor, Step, exact_shares
 
 Events = Mapping[int, Event]
 
 _MOST_STAIRS = 1024  # of an anneal
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """Weights that were set from a step on; ``drawn``: sources of these and earlier ones."""
-
-    step: int
-    event: Event
-    drawn: frozenset[str]
+_step, _start = attrgetter("step"), attrgetter("start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,62 +44,56 @@ class _Segment:
     step: int
     start: int
     how: tuple[object, ...]
-    deal: Any = field(compare=False)  # an Apportionment, Stairs, or what deals like these
+    deal: Any = field(compare=False)  # an Apportionment, Buckets or Stairs
     names: tuple[str, ...] = field(compare=False)
-    base: list[int] = field(compare=False)  # what each source has got before
-    stairs: tuple[int, ...] = field(compare=False, default=())  # their first steps, and the end
-    told: _Told | None = field(compare=False, default=None)  # what was set, if it begins this
+    base: list[int] = field(compare=False)  # what each leaf has got before
+    stairs: tuple[int, ...] = field(compare=False)  # their first steps, and the end
+
+    def upto(self, draws: int) -> list[int]:
+        """Return what each leaf has got in the first so many draws, which end in this segment."""
+        own = self.deal.counts(draws - self.start)
+        return [a + b for a, b in zip(self.base, own, strict=True)]
 
 
 class Schedule:
-    """Deals the draws of a run to its sources.
-
-    Args:
-        mixture: Checked against the sources.
-        sources: Names of all sources of the run.
-        seed: Of the run.
-        batch: Positions a step, of all ranks together.
-        samples_per_draw: Positions a draw.
-        events: Weights set during the run, by the step from which on. Each overrides the declared
-            weights until the mixture's next change.
-        begin: The first step that is dealt. Sources count from 0 there.
-
-    Attributes:
-        planned: Names of the sources that the mixture draws from at some step.
-        sources: Names of all sources, sorted.
-        numbers: The number of each source: its place among them.
-    """
+    """Deals the draws of a run to its sources, or to the buckets of its sources."""
 
     def __init__(
         self,
-        mixture: Mixture,
+        mixture: Mixture,  # checked against the sources
         sources: Sequence[str],
         *,
         seed: int,
-        batch: int,
+        batch: int,  # positions a step, of all ranks together
         samples_per_draw: int = 1,
-        events: Events | None = None,
-        begin: int = 0,
+        buckets: Mapping[str, Sequence[int]] | None = None,  # items a source has in each, from 0
+        events: Events | None = None,  # each holds until the mixture's next change
+        begin: int = 0,  # the first step that is dealt; sources count from 0 there
     ) -> None:
+        end_step = mixture.anneal and mixture.anneal.end_step
+        if buckets and end_step is not None:
+            raise MixtureError(
+                f"anneal: end_step={end_step} changes shares step by step, which batches of one "
+                f"length class cannot follow; leave end_step out, give phases, or leave out "
+                f"by_bucket"
+            )
         self.mixture = mixture
         self.sources = sorted(sources)
         self.numbers = {name: number for number, name in enumerate(self.sources)}
         self.batch, self.samples_per_draw, self.begin = batch, samples_per_draw, begin
-        self._seed = seed
-        self._early: list[_Told] = []  # what was set before the begin
-        self._planned = list(mixture.changes(self.sources))
+        self._seed, self._buckets = seed, buckets
+        self._changes = list(mixture.changes(self.sources))
         self._segments: list[_Segment] = []
-        for change in self._planned:
+        for change in self._changes:
             self._append(change, mixture.temperature)
+        self._declared = self._segments.copy()
         self.planned = {name for segment in self._segments for name in segment.names}
-        for step, event in sorted((events or {}).items(), key=lambda item: item[0]):
-            self._set(checked("step", step, Step, MixtureError, "set_weights"), event)
+        self._set_anew(events or {})
 
     @property
     def events(self) -> dict[int, Event]:
         """Weights set during the run, by the step from which on."""
-        later = (of.told for of in self._segments if of.told is not None)
-        return {told.step: told.event for told in (*self._early, *later)}
+        return self._events
 
     @property
     def drawn(self) -> set[str]:
@@ -114,11 +101,10 @@ class Schedule:
 
         And of all whose anchors count for the shares of the others.
         """
-        found, told = set(self.planned), self._told_before(len(self._segments))
+        found = self.planned | self._brought
         if isinstance(self.mixture.weights, str):
-            declared = self.mixture.declared(self.sources)
-            found |= {name for name, weight in declared.items() if weight > 0}
-        return found | told.drawn if told else found
+            found |= positive([self.mixture.declared(self.sources)])
+        return found
 
     def with_event(self, step: int, event: Event) -> Schedule:
         """Return the schedule with other weights from a step on, and without later events.
@@ -127,21 +113,16 @@ class Schedule:
             MixtureError: The weights do not fit the sources, or the temperature is wrong.
         """
         changed = copy(self)
-        changed._segments, changed._early = self._segments.copy(), self._early.copy()
+        changed._segments, changed._events = self._segments.copy(), self._events.copy()
         changed._set(step, event)
         return changed
 
     def with_events(self, events: Events) -> Schedule:
         """Return the schedule with these events instead of its own."""
-        return Schedule(
-            self.mixture,
-            self.sources,
-            seed=self._seed,
-            batch=self.batch,
-            samples_per_draw=self.samples_per_draw,
-            events=events,
-            begin=self.begin,
-        )
+        changed = copy(self)
+        changed._segments = self._declared.copy()
+        changed._set_anew(events)
+        return changed
 
     def drawn_in(self, start: int, stop: int | None = None) -> set[str]:
         """Return the names of the sources drawn from in steps ``start … stop-1``, or from there."""
@@ -166,23 +147,20 @@ class Schedule:
             low = high
 
     def leaf(self, source: str, bucket: int | None) -> int:
-        """Return the number that shares of a source have; here it has no buckets."""
-        return self.numbers[source]
+        """Return the number that shares of a source, in a bucket if there are some, have."""
+        return (bucket or 0) * len(self.sources) + self.numbers[source]
 
     def dealt(self, draws: int) -> list[int]:
         """Return how many of the first so many draws each leaf gets."""
-        return _upto(self._segments[self._number_at(draws)], draws)
-
-    def totals(self, draws: Sequence[int]) -> list[list[int]]:
-        """Return how many of the first so many draws each source gets, by its number."""
-        return [self.dealt(wanted) for wanted in draws]
+        return self._segments[self._number_at(draws)].upto(draws)
 
     def samples(self, position: int) -> list[int]:
         """Return how many of the first so many positions each source gets, by its number."""
         whole, rest = divmod(position, self.samples_per_draw)
-        before, after = self.totals([whole, whole + (rest > 0)])
-        each = zip(before, after, strict=True)
-        return [b * self.samples_per_draw + (a - b) * rest for b, a in each]
+        each = zip(self.dealt(whole), self.dealt(whole + (rest > 0)), strict=True)
+        of_leaves = [b * self.samples_per_draw + (a - b) * rest for b, a in each]
+        size = len(self.sources)
+        return [sum(of_leaves[number::size]) for number in range(size)]
 
     @property
     def changes(self) -> list[tuple[int, int]]:
@@ -203,10 +181,12 @@ class Schedule:
         Between two changes shares stay, or go in stairs.
         """
         segment = self._segments[self._number_of(start)]
-        if isinstance(segment.deal, Stairs):
+        parts: list[float]
+        if segment.stairs:
             steps = (min(stop, b) - max(start, a) for a, b in pairwise(segment.stairs))
-            return segment.deal.parts([max(0, of_stair) for of_stair in steps])
-        parts: list[float] = segment.deal.parts()
+            parts = segment.deal.parts([max(0, of_stair) for of_stair in steps])
+        else:
+            parts = segment.deal.parts()
         return parts
 
     def first_change(self, other: Schedule) -> int | None:
@@ -225,13 +205,9 @@ class Schedule:
     ) -> int | None:
         """Return where a block begins that is dealt or cut otherwise; None if there is none.
 
-        Args:
-            other: As for ``first_change``.
-            length: As for ``block``.
-            end: The position at which a run by this schedule ends, or None.
-            other_end: That of a run by the other one.
+        Each schedule with the position at which a run by it ends, or None.
         """
-        differing = {*(c.step for c in self._planned)} ^ {*(c.step for c in other._planned)}
+        differing = {*map(_step, self._changes)} ^ {*map(_step, other._changes)}
         places = [self.first_change(other), *map(self._position, differing)]
         places += [] if end == other_end else [end, other_end]
         at = min((place for place in places if place is not None), default=None)
@@ -242,16 +218,11 @@ class Schedule:
     def block(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
         """Return the start and end of the block of positions that holds one.
 
-        Blocks begin at the multiples of their length, where weights change, and at the end of the
-        run.
-
-        Args:
-            position: Which one.
-            length: Positions of a block; a multiple of the batch.
-            end: The position at which a run ends, after which nothing is to be mixed in.
+        Blocks begin at the multiples of their length, which is one of the batch, where weights
+        change, and at the end of the run, after which nothing is to be mixed in.
         """
         low = position - position % length
-        edges = {self._position(change.step) for change in self._planned} | {end or 0}
+        edges = {self._position(change.step) for change in self._changes} | {end or 0}
         # Those that events begin lie between, if not off by drift.
         number = self._number_of(self.begin + position // self.batch)
         edges.update(self._position(of.step) for of in self._segments[number : number + 2])
@@ -262,21 +233,20 @@ class Schedule:
 
     def is_overridden(self, step: int) -> bool:
         """Return whether a phase or an event holds at a step in the place of declared weights."""
-        told = self._told_before(self._number_of(step) + 1)
-        return self.mixture.phase(step) > 0 or told is not None
+        return self.mixture.phase(step) > 0 or self._event_before(step) is not None
 
     def in_force(self, step: int) -> Mixture:
         """Return the mixture with the weights and the temperature that hold at a step.
 
         Shares of an anneal are those of the step.
         """
-        change = self._planned[bisect_right(self._planned, step, key=lambda of: of.step) - 1]
+        change = self._changes[bisect_right(self._changes, step, key=_step) - 1]
         declared, weights, temperature = self.mixture, change.weights, self.mixture.temperature
-        told = self._told_before(self._number_of(step) + 1)
-        if told is not None:
-            temperature = told.event.temperature or temperature
-        if told is not None and told.step >= change.step:
-            weights = declared.changed(self.sources, told.event.weights)
+        at = self._event_before(step)
+        if at is not None:
+            temperature = self._events[at].temperature or temperature
+        if at is not None and at >= change.step:
+            weights = declared.changed(self.sources, self._events[at].weights)
         elif change.target is not None:
             temperature, weights = 1.0, self.shares_at(step)
         as_declared = weights == declared.declared(self.sources)
@@ -293,77 +263,64 @@ class Schedule:
     def _position(self, step: int) -> int:
         return max(0, step - self.begin) * self.batch
 
+    def _event_before(self, step: int) -> int | None:
+        """Return the step of the event that was set last, up to a step."""
+        return next((at for at in reversed(self._events) if at <= step), None)
+
+    def _set_anew(self, events: Events) -> None:
+        self._events: dict[int, Event] = {}  # by ascending steps
+        self._brought: set[str] = set()  # names of the sources that they give a weight
+        for step in sorted(events):
+            self._set(step, events[step])
+
     def _set(self, step: int, event: Event) -> None:
-        self._early = [told for told in self._early if told.step < step]
-        before = self._told_before(
-            bisect_left(self._segments, step, key=lambda segment: segment.step)
-        )
-        temperature = event.temperature
+        step = checked("step", step, Step, MixtureError, "set_weights")
+        changed = self.mixture.changed(self.sources, event.weights, "set_weights")
+        count, temperature = len(self._events), event.temperature
+        while self._events and next(reversed(self._events)) >= step:
+            self._events.popitem()
+        if len(self._events) < count:
+            self._brought = positive(of.weights for of in self._events.values())
         if temperature is not None:
             temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
-        elif before is not None:
-            temperature = before.event.temperature
-        weights = self.mixture.changed(self.sources, event.weights, "set_weights")
-        drawn = frozenset(name for name, weight in event.weights.items() if weight > 0)
-        if before is not None:
-            drawn = before.drawn if drawn <= before.drawn else before.drawn | drawn
-        told = _Told(step, Event(dict(event.weights), temperature), drawn)
-        self._append(Change(step, weights), temperature or self.mixture.temperature, told)
-        if step < self.begin:
-            self._early.append(told)
-        for change in self._planned:
-            if change.step > step:
-                self._append(change, temperature or self.mixture.temperature)
+        elif self._events:
+            temperature = self._events[next(reversed(self._events))].temperature
+        self._events[step] = Event(dict(event.weights), temperature)
+        self._brought = self._brought | positive([event.weights])
+        for change in [Change(step, changed), *(c for c in self._changes if c.step > step)]:
+            self._append(change, temperature or self.mixture.temperature)
 
-    def _told_before(self, number: int) -> _Told | None:
-        """Return what was set last before a segment."""
-        for i in range(number - 1, -1, -1):
-            if told := self._segments[i].told:
-                return told
-        return self._early[-1] if self._early else None
-
-    def _append(self, change: Change, temperature: float, told: _Told | None = None) -> None:
+    def _append(self, change: Change, temperature: float) -> None:
         """Let a change set in, in the place of all from its step on."""
-        step = max(change.step, self.begin)
-        segment = replace(self._segment(change, step, temperature), told=told)
-        del self._segments[bisect_left(self._segments, step, key=lambda of: of.step) :]
-        if self._segments:
-            segment = replace(segment, base=_upto(self._segments[-1], segment.start))
-        self._segments.append(segment)
-
-    def _segment(self, change: Change, step: int, temperature: float) -> _Segment:
-        """Return a change from a step on, as if nothing was dealt before."""
-
-        def shares_of(weights: Mapping[str, object]) -> tuple[int, ...]:
-            return exact_shares([weights[name] for name in self.sources], temperature)  # type: ignore[misc]
-
-        start, base = self.first_draw(step), [0] * len(self.sources)
+        step, names, weights = max(change.step, self.begin), self.sources, change.weights
+        start, target, stairs = self.first_draw(step), change.target or {}, tuple[int, ...]()
+        shares = exact_shares([weights[name] for name in names], temperature)
         purpose = key(self._seed, "sources", *([step] if step else []))
-        weights, target = change.weights, change.target or {}
-        names = tuple(n for n in self.sources if weights[n] > 0 or target.get(n, 0) > 0)
-        shares = shares_of(weights)
-        if change.target is None or change.until <= step:
+        how: tuple[object, ...] = (shares, purpose)
+        deal: Any
+        if change.until > step:
+            goal = exact_shares([target[name] for name in names], temperature)
+            stairs, of_stairs = _stairs(change, step, shares, goal)
+            edges = [self.first_draw(edge) - start for edge in stairs]
+            how = (stairs, of_stairs[0], of_stairs[-1], purpose)
+            deal = Stairs(of_stairs, edges, purpose)
+        elif self._buckets:
+            items = [self._buckets[name] for name in names]
+            deal = Buckets(shares, items, key(self._seed, "buckets", step), self.batch)
+        else:
             deal = Apportionment(shares, purpose)
-            return _Segment(step, start, (shares, purpose), deal, names, base)
-        steps, of_stairs = _stairs(change, step, shares, shares_of(target))
-        edges = [self.first_draw(edge) - start for edge in steps]
-        how = (steps, of_stairs[0], of_stairs[-1], purpose)
-        stairs = Stairs(of_stairs, edges, purpose)
-        return _Segment(step, start, how, stairs, names, base, steps)
+        drawn = tuple(n for n in names if weights[n] > 0 or target.get(n, 0) > 0)
+        del self._segments[bisect_left(self._segments, step, key=_step) :]
+        base = self._segments[-1].upto(start) if self._segments else [0] * len(deal.counts(0))
+        self._segments.append(_Segment(step, start, how, deal, drawn, base, stairs))
 
     def _number_of(self, step: int) -> int:
         """Return the number of the segment in force at a step, from the begin on."""
-        return max(0, bisect_right(self._segments, step, key=lambda segment: segment.step) - 1)
+        return max(0, bisect_right(self._segments, step, key=_step) - 1)
 
     def _number_at(self, draw: int) -> int:
         """Return the number of the last segment that starts at a draw or before."""
-        return bisect_right(self._segments, draw, key=lambda segment: segment.start) - 1
-
-
-def _upto(segment: _Segment, draws: int) -> list[int]:
-    """Return what each source has got in the first so many draws, which end in a segment."""
-    own = segment.deal.counts(draws - segment.start)
-    return [a + b for a, b in zip(segment.base, own, strict=True)]
+        return bisect_right(self._segments, draw, key=_start) - 1
 
 
 def _stairs(

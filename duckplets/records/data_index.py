@@ -14,24 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import integer
 from duckplets.base.sanitize import html_table, listed
 from duckplets.base.settings import checked
 from duckplets.errors import SamplerError, nearest
-from duckplets.order.copies import (
-    MOST,
-    SAME,
-    Copies,
-    SizeMode,
-    Times,
-    exact,
-    sized,
-    stretches,
-    taken,
-    weighed,
-)
+from duckplets.order.apportion import exact
+from duckplets.order.copies import MOST, SAME, Copies, SizeMode, Times, sized, weighed
 from duckplets.order.permute import key, shuffled
 from duckplets.records.index_entries import (
     Codes,
@@ -227,7 +218,7 @@ class DataIndex:
             }
             if all(made.same for made in chosen.values()):
                 return self
-            places = stretches(self.codes)
+            places = _stretches(self.codes)
             parts = [(at, chosen.get(self.names[code], SAME)) for code, at in places]
         else:
             names = tuple(name for name, entries in counts.items() if entries) or self.names
@@ -235,7 +226,7 @@ class DataIndex:
             if made.same:
                 return self
             parts = [(slice(None), made)]
-        codes, rows = taken(self.codes, parts), taken(self.rows, parts)
+        codes, rows = _taken(self.codes, parts), _taken(self.rows, parts)
         return self._of(self.names, codes, rows, self.split)
 
     # -- in which order, and which part -----------------------------------------------------------
@@ -372,3 +363,34 @@ class DataIndex:
         if len(rows) > _SHOWN:
             caption += f"; {len(rows) - _SHOWN:,} more data sets"
         return html_table(caption, ("data set", "entries"), rows[:_SHOWN])
+
+
+def _stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:
+    """Return where the entries of every data set are, of those that come first first."""
+    if not len(codes):
+        return []
+    starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
+    first = codes[starts]
+    if len(np.unique(first)) == len(first):
+        ends = [*starts[1:].tolist(), len(codes)]
+        lists = [slice(a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
+        return list(zip(first.tolist(), lists, strict=True))
+    present = list(dict.fromkeys(first.tolist()))
+    return [(code, np.flatnonzero(codes == code)) for code in present]
+
+
+def _taken(
+    values: npt.NDArray[Any], parts: list[tuple[slice | Integers, Copies]]
+) -> npt.NDArray[Any]:
+    """Return the copies of some values each, one after the other."""
+    chosen = [(values[where], copies) for where, copies in parts]
+    size = sum(copies.count(len(some)) for some, copies in chosen)
+    if size > MOST:
+        raise SamplerError(f"{size} entries: an index holds at most {MOST}")
+    out = np.empty(size, values.dtype)
+    start = 0
+    for some, copies in chosen:
+        stop = start + copies.count(len(some))
+        copies.fill(out[start:stop], some)
+        start = stop
+    return out

@@ -19,8 +19,8 @@ from duckplets.base.fork_guard import HomeLock, alone
 from duckplets.base.sanitize import html_table, shown
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError, SamplerError, StateMismatchError
+from duckplets.order.mixture import Event, Shares
 from duckplets.order.permute import ORDER_VERSION
-from duckplets.order.weights import Event, Shares
 from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state

@@ -34,8 +34,7 @@ from duckplets.errors import (
     StateMismatchError,
     nearest,
 )
-from duckplets.order.mixture import Mixture
-from duckplets.order.weights import Event
+from duckplets.order.mixture import Event, Mixture
 from duckplets.runs.fingerprint import Fingerprint, differing, refuse_mismatch
 
 if TYPE_CHECKING:

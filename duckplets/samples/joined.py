@@ -15,9 +15,8 @@ from itertools import pairwise
 import numpy as np
 
 from duckplets.base.arrays import Floats, Integers
-from duckplets.order.mixture import Mixture
+from duckplets.order.mixture import Event, Mixture
 from duckplets.order.schedule import Events, Schedule
-from duckplets.order.weights import Event
 from duckplets.samples.plan import Planner
 from duckplets.samples.planned import Plan, joined
 from duckplets.samples.stream import Stream

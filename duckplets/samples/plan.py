@@ -19,10 +19,9 @@ import numpy as np
 from duckplets.base.arrays import Floats, Integers
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import RecipeError
-from duckplets.order.apportion import MAX_SPAN, Apportionment
+from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import Schedule
-from duckplets.order.weights import exact_weights
 from duckplets.samples.no_duplicates import BLOCK_BATCHES, OneBatch, arranged, one_batch, settle
 from duckplets.samples.planned import Asked, Draw, Drawn, Plan, joined, scattered, spread
 from duckplets.samples.stream import Stream
@@ -263,10 +262,10 @@ class Planner:
 
     def _reached(self, schedule: Schedule, step: int, draws: int) -> dict[int, int]:
         """Return how many of the first so many draws each stream in force at a step gets."""
-        (totals,), found = schedule.totals([draws]), dict[int, int]()
+        dealt, found = schedule.dealt(draws), dict[int, int]()
         for name in schedule.names_at(step):
             indexes, recipes = self._recipes[schedule.numbers[name]]
-            found |= zip(indexes, recipes.counts(totals[schedule.numbers[name]]), strict=True)
+            found |= zip(indexes, recipes.counts(dealt[schedule.numbers[name]]), strict=True)
         return found
 
     def _turns_of(self, starts: Mapping[int, int], count: int) -> Iterator[Drawn]:

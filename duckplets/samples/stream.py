@@ -17,9 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers
-from duckplets.order.apportion import Apportionment
+from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import below, hashed, key, ranks_at
-from duckplets.order.weights import exact_weights
 from duckplets.pools.arrays import Anchors, Negatives, Pool, Positives
 from duckplets.pools.legality import Legality, NegativeRequests
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe

@@ -25,7 +25,6 @@ from duckplets.errors import (
     StateMismatchError,
     nearest,
 )
-from duckplets.order.buckets import BucketSchedule
 from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.runs import state as states
@@ -217,7 +216,7 @@ class TokenShards:
         buckets = range(len(self.manifest.buckets) + 1)
         rows = {source: self._rows(settings, source) for source in settings.sources}
         items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
-        return BucketSchedule(mixture, items, events=events, **dealt)
+        return Schedule(mixture, [*items], buckets=items, events=events, **dealt)
 
     # -- opening ------------------------------------------------------------------------------
 

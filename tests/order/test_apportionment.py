@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckplets.base.arrays import Integers
-from duckplets.order.apportion import MAX_SPAN, Apportionment
+from duckplets.order.apportion import MAX_SPAN, Apportionment, exact_weights
 from duckplets.order.permute import hashed, key
-from duckplets.order.weights import exact_weights
 
 
 def bound(weights: Iterable[int]) -> int:

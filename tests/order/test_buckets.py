@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.errors import MixtureError
-from duckplets.order.buckets import BucketSchedule
-from duckplets.order.weights import Event
+from duckplets.order.mixture import Event
+from duckplets.order.schedule import Schedule
 
 NAMES = ["alpha", "bravo", "charlie"]
 WEIGHTS = st.sampled_from([0, 1, 1.009, 0.1, 3, 7.5])
 
 
 @st.composite
-def schedules(draw: st.DrawFn) -> tuple[BucketSchedule, int]:
+def schedules(draw: st.DrawFn) -> tuple[Schedule, int]:
     names = NAMES[: draw(st.integers(1, 3))]
     weights = {name: draw(WEIGHTS) for name in names}
     weights[names[0]] = 2.0
@@ -37,9 +37,10 @@ def schedules(draw: st.DrawFn) -> tuple[BucketSchedule, int]:
         draw(st.integers(0, 50)): Event({names[0]: 5.0}) for _ in range(draw(st.integers(0, 2)))
     }
     batch = draw(st.integers(1, 9))
-    made = BucketSchedule(
+    made = Schedule(
         dp.Mixture(weights, phases=phases),
-        items,
+        names,
+        buckets=items,
         seed=draw(st.integers(0, 99)),
         batch=batch,
         events=events,
@@ -47,7 +48,7 @@ def schedules(draw: st.DrawFn) -> tuple[BucketSchedule, int]:
     return made, batch
 
 
-def dealt(schedule: BucketSchedule, draws: np.ndarray) -> list[tuple[int, int]]:
+def dealt(schedule: Schedule, draws: np.ndarray) -> list[tuple[int, int]]:
     """Return leaf and index of every draw."""
     return list(zip(*(part.tolist() for part in dealing.dealt(schedule, draws)), strict=True))
 
@@ -55,7 +56,7 @@ def dealt(schedule: BucketSchedule, draws: np.ndarray) -> list[tuple[int, int]]:
 @settings(max_examples=often(80, less=16), deadline=None)
 @given(schedules(), st.integers(0, 400), st.data())
 def test_batches_are_of_one_bucket_and_streams_go_on(
-    made: tuple[BucketSchedule, int], size: int, data: st.DataObject
+    made: tuple[Schedule, int], size: int, data: st.DataObject
 ) -> None:
     schedule, batch = made
     found = dealt(schedule, np.arange(size))
@@ -68,8 +69,8 @@ def test_batches_are_of_one_bucket_and_streams_go_on(
     assert all(len(of) == 1 for of in buckets.values())
     counts = schedule.dealt(size)
     assert counts == [following[leaf] for leaf in range(len(counts))]
-    of_sources = np.array(counts).reshape(schedule.buckets, -1).sum(0).tolist()
-    assert schedule.totals([size]) == [of_sources]
+    of_sources = np.array(counts).reshape(-1, len(schedule.sources)).sum(0).tolist()
+    assert schedule.samples(size) == of_sources
     some = sorted(data.draw(st.sets(st.integers(0, max(0, size - 1)), max_size=20)))
     if size:
         assert dealt(schedule, np.array(some, np.int64)) == [found[draw] for draw in some]
@@ -78,7 +79,7 @@ def test_batches_are_of_one_bucket_and_streams_go_on(
 @settings(max_examples=often(40, less=8), deadline=None)
 @given(schedules(), st.integers(0, 60))
 def test_weights_that_are_set_change_what_comes_after(
-    made: tuple[BucketSchedule, int], step: int
+    made: tuple[Schedule, int], step: int
 ) -> None:
     schedule, batch = made
     before = dealt(schedule, np.arange(60 * batch))
@@ -93,7 +94,7 @@ def test_weights_that_are_set_change_what_comes_after(
 def test_counts_are_as_near_to_shares_as_for_texts(seed: int) -> None:
     weights = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}
     items = {"alpha": [300, 200, 0], "bravo": [10, 40, 50], "charlie": [5, 5, 90]}
-    schedule = BucketSchedule(dp.Mixture(weights), items, seed=seed, batch=8)
+    schedule = Schedule(dp.Mixture(weights), NAMES, buckets=items, seed=seed, batch=8)
     found = dealt(schedule, np.arange(24_000))
     parts = [
         [Fraction(str(weights[s])) * items[s][b] / sum(items[s]) for s in NAMES] for b in range(3)
@@ -116,4 +117,4 @@ def test_counts_are_as_near_to_shares_as_for_texts(seed: int) -> None:
 def test_shares_that_move_step_by_step_are_refused() -> None:
     ramp = dp.Mixture({"alpha": 1}, anneal=dp.Anneal(3, {"alpha": 2}, end_step=9))
     with pytest.raises(MixtureError, match="end_step"):
-        BucketSchedule(ramp, {"alpha": [3, 4]}, seed=1, batch=2)
+        Schedule(ramp, ["alpha"], buckets={"alpha": [3, 4]}, seed=1, batch=2)

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from duckplets.order import permute
 from duckplets.order.apportion import Apportionment
-from duckplets.order.mixture import Anneal, Mixture, Phase
+from duckplets.order.mixture import Anneal, Event, Mixture, Phase
 from duckplets.order.permute import key, ranks, ranks_at
 from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import Schedule
-from duckplets.order.weights import Event
 
 SOURCES = ["a", "b", "c"]
 PHASES = [Phase(3, {"b": 0}), Phase(40, {"a": 0.1, "c": 1 / 3})]

@@ -25,11 +25,10 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.base.arrays import Integers
-from duckplets.order.apportion import Apportionment
-from duckplets.order.mixture import Anneal, Mixture, Phase
+from duckplets.order.apportion import Apportionment, exact_shares
+from duckplets.order.mixture import Anneal, Event, Mixture, Phase
 from duckplets.order.permute import key
 from duckplets.order.schedule import Schedule
-from duckplets.order.weights import Event, exact_shares
 
 NAMES = ["delta", "alpha", "echo", "bravo", "charlie", "foxtrot", "golf"]
 WEIGHTS = st.sampled_from([0, 0, 1, 1.009, 0.1, 3, 1e-6, 7.5])
@@ -173,7 +172,7 @@ def test_counts_are_those_of_the_walk(case: Case) -> None:
     schedule, asked = case.schedule(), case.schedule()
     leaf, _ = stretch(schedule, 0, 600)
     draws = [*range(0, 601, 37), 600, 1, 599]
-    for i, found in enumerate(zip(*asked.totals(draws), strict=True)):
+    for i, found in enumerate(zip(*map(asked.dealt, draws), strict=True)):
         counts = [0, *np.cumsum(leaf == i).tolist()]
         assert [*found] == [counts[draw] for draw in draws]
 
@@ -189,7 +188,7 @@ def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
     schedule = case.schedule()
     start, stop = position - 300, position + 300
     leaf, index = stretch(schedule, start, stop)
-    first, last = schedule.totals([start, stop])
+    first, last = schedule.dealt(start), schedule.dealt(stop)
     assert sum(first) == start
     runs_on(leaf, index, dict(enumerate(first)))
     assert last == [count + int((leaf == i).sum()) for i, count in enumerate(first)]
@@ -206,7 +205,7 @@ def test_counts_far_out_are_fair_since_the_weights_were_set(position: int) -> No
     )
     schedule = case.schedule()
     for first, last in pairwise([0, step, 2 * step, 3 * step]):
-        before, after = schedule.totals([first * 8, last * 8])
+        before, after = schedule.dealt(first * 8), schedule.dealt(last * 8)
         for one, other, part in zip(before, after, case.parts(first), strict=True):
             assert abs(other - one - part * (last - first) * 8) < 3
 

@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from duckplets.errors import MixtureError
-from duckplets.order.weights import exact_shares, exact_weights
+from duckplets.order.apportion import exact_shares, exact_weights
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
