@@ -370,7 +370,8 @@ def test_a_wheel_holds_everything_and_nothing_else(wheel: Path) -> None:
     }
     page = ("page.css", "page.html.jinja", "page.js", "plot.css", "plot.svg.jinja")
     expected |= {f"duckplets/report/{name}" for name in page}
-    assert names == expected | {"duckplets/py.typed", "duckplets/quality/medical.toml"}
+    data = ("py.typed", "quality/medical.toml", "recipes/condition_rules.toml")
+    assert names == expected | {f"duckplets/{name}" for name in data}
 
 
 TRY = """

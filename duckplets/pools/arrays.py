@@ -17,8 +17,7 @@ from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
-Rows: TypeAlias = Mapping[str, Any]
-"""The rows of a list: an array for each column. Keys are int64, hashes uint64."""
+Rows: TypeAlias = Mapping[str, Any]  # an array for each column: keys are int64, hashes uint64
 
 
 def rows_of(table: pa.Table) -> Rows:
@@ -36,7 +35,7 @@ class Anchors:
     """The chunks of a pool, grouped into its anchors."""
 
     chunks: Integers  # key of every chunk, by record and chunk
-    hashes: Words  # text hash of every chunk
+    hashes: Words  # of its text
     classes: Integers  # row of ``Negatives.firsts`` of every chunk
     records: Integers  # record key of every anchor
     starts: Integers  # first chunk of every anchor, and the end of the last
@@ -49,8 +48,7 @@ class Anchors:
 class Banned:
     """Which positives each anchor chunk must not take, for they have its own text.
 
-    Positives of one record with one text are a group, kept once however many chunks have that
-    text: pairs of windows would be the square of a long record's.
+    Positives of one record with one text are a group, which many windows may have in common.
     """
 
     firsts: Integers  # first entry of the group of every anchor chunk
@@ -201,36 +199,24 @@ def _perhaps(words: Words, others: Words) -> Integers:
 
 
 def negatives_of(
-    classes: Words,
+    classes: Words,  # ascending
     listed: Rows,
-    pairs: Rows,
+    pairs: Rows,  # which bins each class may draw from, or must not
     *,
     per: str,
     forbids: bool,
     illegal: Words,
-    known: Words | None = None,
+    known: Words | None = None,  # where negatives are mined
 ) -> Negatives:
-    """Return the negatives of a list of chunks.
-
-    ``pairs`` says which bins each of the classes, ascending, may draw from; or must not, where it
-    ``forbids``. ``known`` is given where negatives are mined.
-    """
+    """Return the negatives of a list of chunks."""
     records = listed["record_key"]
     bins = listed.get("bin", np.zeros(len(records), np.uint64))
     starts = _boundaries(bins, records, every=per == "chunk")
-    firsts, lows, sums = _ranges(classes, bins[starts[:-1]], pairs, forbids=forbids)
-    kins = records if known is None else listed["family"]
-    return Negatives(
-        chunks=listed["chunk_key"],
-        hashes=listed["text_hash"],
-        kins=kins[starts[:-1]],
-        starts=starts,
-        firsts=firsts,
-        lows=lows,
-        sums=sums,
-        illegal=illegal,
-        known=np.zeros(0, np.uint64) if known is None else known,
-    )
+    ranges = _ranges(classes, bins[starts[:-1]], pairs, forbids=forbids)
+    kins = (records if known is None else listed["family"])[starts[:-1]]
+    known = np.zeros(0, np.uint64) if known is None else known
+    chunks, hashes = listed["chunk_key"], listed["text_hash"]
+    return Negatives(chunks, hashes, kins, starts, *ranges, illegal, known)
 
 
 def _ranges(

@@ -26,11 +26,12 @@ from duckplets.base.sanitize import shown
 from duckplets.errors import RecipeError
 from duckplets.pools.cte_steps import assembled, bound, literal, of_sources
 from duckplets.recipes.condition_rules import COLUMNS
-from duckplets.recipes.conditions import Fact, pair_condition, text_facts, where_condition
 from duckplets.recipes.recipes import Recipe, Selector, SqlStrategy, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
     from sqlglot import exp
+
+    from duckplets.recipes.conditions import Fact
 
 Labels = Literal["binary", "graded", "given"]
 Part = (
@@ -96,13 +97,12 @@ class CompiledPool:
     @property
     def described(self) -> str:
         """What it is, with the conditions that users wrote, for messages."""
-        recipe = self.recipe
-        found = [s.where for s in recipe.selectors if s.where is not None]
-        if self.pairs_values:
-            found.append(recipe.strategy.sql)  # type: ignore[union-attr]
+        found = [s.where for s in self.recipe.selectors if s.where is not None]
+        if isinstance(strategy := getattr(self.recipe, "strategy", None), SqlStrategy):
+            found.append(strategy.sql)
         conditions = "".join(f", condition {shown(c, 80)!r}" for c in dict.fromkeys(found))
         source, split = self.parameters["source"], self.parameters["split"]
-        return f"recipe {recipe.name!r}, source {source!r}, split {split!r}{conditions}"
+        return f"recipe {self.recipe.name!r}, source {source!r}, split {split!r}{conditions}"
 
     @property
     def alike(self) -> tuple[Recipe, int, Labels | None]:
@@ -122,10 +122,9 @@ class CompiledPool:
         return self.statement(part, staged=staged)[0]
 
     def sql_of_many(self, part: Part) -> str:
-        """Return the statement that yields a staged part for many sources at once.
+        """Return the statement that yields a staged part for many ``sources`` and ``minings``.
 
-        Its parameters are those of ``statement``, but ``sources`` and ``minings`` for those of
-        one; its first column, ``number``, tells which of them a row is of.
+        Its first column, ``number``, tells which of them a row is of.
         """
         return _of_many(_meant(self.recipe), part, self.labels)
 
@@ -140,25 +139,11 @@ def compile_pool(
     source: str,
     split: str,
     version: int,
-    negatives: int = 1,
-    mining: int = 0,
-    labels: Labels | None = None,
+    negatives: int = 1,  # that a sample needs
+    mining: int = 0,  # whose dropped anchors are left out; 0 for none
+    labels: Labels | None = None,  # as the source's are; ``given`` for pairs as they were judged
 ) -> CompiledPool:
-    """Compile a recipe for one source and split, as of a version of the corpus.
-
-    Args:
-        recipe: What to compile.
-        source: Name of the source.
-        split: The split.
-        version: Of the corpus.
-        negatives: How many a sample needs.
-        mining: Number of the mining whose dropped anchors are left out; 0 for none.
-        labels: ``binary`` or ``graded``, as the source's labels are; ``given`` for its pairs as
-            they were judged.
-
-    Raises:
-        RecipeError: Its pairs are none that were judged.
-    """
+    """Compile a recipe for one source and split, as of a version of the corpus."""
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
     parameters["mining"] = mining
     if isinstance(recipe, TextRecipe):
@@ -185,11 +170,6 @@ class Law:
     negative_columns: tuple[str, ...] = ()  # ``bin`` the last of them
     unbounded: bool = False  # whether ``pairs`` compares every class with every bin
     fills: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-
-    @property
-    def compares(self) -> bool:
-        """Whether anchors have classes and negatives bins."""
-        return bool(self.anchor_columns)
 
 
 @lru_cache(maxsize=4096)
@@ -220,6 +200,8 @@ def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
 
 def _law_of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
     from sqlglot import exp
+
+    from duckplets.recipes.conditions import pair_condition
 
     condition = pair_condition(strategy.sql)
     forbids = condition.inequality and not condition.equality
@@ -278,10 +260,12 @@ def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
 
 
 def _asks_label(selector: Selector) -> bool:
-    from sqlglot import exp
-
     if selector.where is None or "label" not in selector.where.lower():
         return False
+    from sqlglot import exp
+
+    from duckplets.recipes.conditions import where_condition
+
     columns = where_condition(selector.where).find_all(exp.Column)
     return any(column.name.lower() == "label" for column in columns)
 
@@ -294,9 +278,10 @@ def _triplet_fills(
 ) -> dict[str, str | Sequence[str]]:
     """Return what stands for each name in ``pools/triplets`` and its parts."""
     law = law_of(recipe, staged=staged)
+    compares = bool(law.anchor_columns)  # anchors have classes, and negatives bins
     guarded = ["section_key", "normalised_hash"] if recipe.mined else []
     families = ["family"] if recipe.mined else []
-    label, classes = ["label"] if labels else [], ["class"] if law.compares else []
+    label, classes = ["label"] if labels else [], ["class"] if compares else []
     anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
     if labels == "given":  # other sections are of no pair that the label judges
         anchor += " AND slot.role = 'anchor'" if recipe.anchor.role != "anchor" else ""
@@ -308,7 +293,7 @@ def _triplet_fills(
     if recipe.anchor == recipe.positive:  # the only one may be the anchor itself
         same_text = f"if(positives = 1, 'with a single window', {same_text})"
     law_keys = "record_key"  # what tells two anchors apart for which other negatives are legal
-    if law.compares and recipe.strategy != "same_record":
+    if compares and recipe.strategy != "same_record":
         law_keys += ", class, normalised_hash" if recipe.mined else ", class"
     fills: dict[str, str | Sequence[str]] = {
         "anchor_condition": anchor,
@@ -319,8 +304,8 @@ def _triplet_fills(
         "positive_columns": guarded,
         "positive_names": guarded,
         "negative_columns": [*guarded, *families, *law.negative_columns],
-        "negative_names": [*(["bin"] if law.compares else []), *guarded[:1], *families],
-        "negative_order": ("bin, " if law.compares else "") + "record_key, chunk_key",
+        "negative_names": [*(["bin"] if compares else []), *guarded[:1], *families],
+        "negative_order": ("bin, " if compares else "") + "record_key, chunk_key",
         "kin_key": "family" if recipe.mined else "record_key",
         "law_keys": law_keys,
         "same_text": same_text,
@@ -350,6 +335,8 @@ def _condition(selector: Selector, *, staged: bool) -> str:
     slot = _slot(selector)
     if selector.where is None:
         return slot
+    from duckplets.recipes.conditions import where_condition
+
     return f"{slot} AND ({_sql(where_condition(selector.where), slot, staged=staged)})"
 
 
@@ -364,6 +351,8 @@ def _slot(selector: Selector) -> str:
 def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False) -> str:
     from sqlglot.dialects.duckdb import DuckDB
 
+    from duckplets.recipes.conditions import text_facts
+
     return (text_facts(tree, where)[0] if staged else tree).sql(dialect=DuckDB)
 
 
@@ -371,11 +360,16 @@ def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False
 def facts_of(recipe: Recipe) -> Mapping[str, Fact]:
     """Return by name what the conditions of a recipe ask of texts."""
     found: dict[str, Fact] = {}
-    for selector in recipe.selectors:
-        if selector.where is not None:
-            found |= text_facts(where_condition(selector.where), _slot(selector))[1]
-    if isinstance(recipe, TripletRecipe) and isinstance(recipe.strategy, SqlStrategy):
-        condition = pair_condition(recipe.strategy.sql)
+    strategy = recipe.strategy if isinstance(recipe, TripletRecipe) else None
+    conditioned = [selector for selector in recipe.selectors if selector.where is not None]
+    if not conditioned and not isinstance(strategy, SqlStrategy):
+        return found
+    from duckplets.recipes.conditions import pair_condition, text_facts, where_condition
+
+    for selector in conditioned:
+        found |= text_facts(where_condition(str(selector.where)), _slot(selector))[1]
+    if isinstance(strategy, SqlStrategy):
+        condition = pair_condition(strategy.sql)
         for term in (*condition.anchor_terms, *condition.negative_terms):
             found |= text_facts(term)[1]
     return found

@@ -53,21 +53,13 @@ def steps_of(statement: str) -> tuple[dict[str, Step], str]:
 
 
 def assembled(
-    statements: Iterable[str],
-    last: str,
-    fills: Fills,
-    flags: Collection[str] = (),
-    chunks: str = _CHUNKS,
+    statements: Iterable[str],  # of steps of one name the last is taken, in place of the first
+    last: str,  # the file whose last part ends the statement
+    fills: Fills,  # what stands for names: text, or a list that goes on the one the name is in
+    flags: Collection[str] = (),  # lines that end with ``-- if NAME`` need theirs
+    chunks: str = _CHUNKS,  # what is looked at in its place
 ) -> tuple[str, frozenset[str]]:
-    """Return one statement made of the steps of several files, and the names of its parameters.
-
-    Args:
-        statements: The files; of steps of one name the last is taken, at the place of the first.
-        last: The file whose last part ends the statement.
-        fills: What stands for names: text, or a list that goes on the one the name is in.
-        flags: Of lines that end with ``-- if NAME`` those of other names are left out.
-        chunks: What is looked at in the place of ``split_chunks($split, $version)``.
-    """
+    """Return one statement made of the steps of several files, and the names of its parameters."""
     known: dict[str, Step] = {}
     for statement in statements:
         known |= steps_of(statement)[0]
@@ -122,10 +114,7 @@ def bound(text: str, values: Mapping[str, int | str]) -> str:
 def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
     """Return a statement that yields what another one does, for many values of its parameters.
 
-    Args:
-        statement: The file of that statement, with ``found_list`` and ``found_order``.
-        text: Of the other one.
-        columns: Which column has the values of a parameter.
+    Its file has ``found_list`` and ``found_order`` in it; ``columns`` have a parameter's values.
     """
     inner, _, last = text.rpartition("\n")
     clause, _, order = last.partition(" BY ")

@@ -67,12 +67,11 @@ class Legality:
 
         Candidates are judged by it too: the strategy may have changed since they were mined.
         """
-        pool = self.pool
         ranges = self._ranges
         if ranges is None:
             return np.ones(len(at), dtype=bool)
-        unit = np.searchsorted(pool.starts, at, side="right") - 1
-        place = classes * len(pool.kins) + unit
+        unit = np.searchsorted(self.pool.starts, at, side="right") - 1
+        place = classes * len(self.pool.kins) + unit
         before = np.searchsorted(ranges[0], place, side="right") - 1
         suited: Flags = (before >= 0) & (place < ranges[1][before])
         return suited

@@ -35,9 +35,16 @@ from duckplets.pools.arrays import (
     rows_of,
     some_rows,
 )
-from duckplets.pools.compile import CompiledPool, Part, stage
-from duckplets.pools.facts import section_facts
+from duckplets.pools.compile import (
+    CompiledPool,
+    Part,
+    compares_texts,
+    facts_of,
+    facts_statement,
+    stage,
+)
 from duckplets.pools.legality import several_texts, usable_of_own
+from duckplets.recipes.condition_rules import SHORT
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
 # A strategy without an equality compares every class with every bin; beyond this it would
@@ -52,6 +59,11 @@ _GRADES = "grade without a condition"  # the reason, as pools/triplets.sql has i
 # statement costs by itself is little, and few beside what one for a large source takes.
 _TOGETHER = 200_000
 
+# Of texts that conditions ask something about:
+_VECTOR = 2048  # sections of a vector, as they are stored
+_AT_ONCE = 20_000_000  # characters that a statement reads and makes of texts, in a vector
+_MOST_COPIED = 60_000_000  # that it makes of one text
+_COMPARED = 50_000  # of a text that windows are compared by: it goes with each of them
 
 Kinds = dict[str, Literal["binary", "graded"]]
 """By the name of each source with labels: ``graded`` where some are neither 0 nor 1."""
@@ -70,11 +82,8 @@ def labels_of(database: Database, version: int) -> Kinds:
 class PoolReader:
     """Reads the pools of one split and version, keeping lists that come again.
 
-    Args:
-        database: The corpus.
-        pools: All that will be read: what they look at is joined once, for all of them, and lists
-            of small sources are read together.
-        texts: Hashes of the texts that pools are of; None for all.
+    What all pools look at is joined once, and lists of small sources are read together. With
+    hashes of ``texts``, pools are of these only.
     """
 
     def __init__(
@@ -84,7 +93,7 @@ class PoolReader:
         self._lists: dict[tuple[str, tuple[Any, ...]], Rows] = {}  # by statement and parameters
         self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
-        facts = section_facts(self._database, pools, where)
+        facts = _section_facts(self._database, pools, where)
         found = {} if facts is None else {"section_facts": facts}
         with self._database.registered(**found):
             self._database.rows(stage(pools), where)
@@ -101,14 +110,13 @@ class PoolReader:
         self._database.close()
 
     def read(
-        self, compiled: CompiledPool, of: Integers | None = None, *, spare: bool = False
+        self,
+        compiled: CompiledPool,
+        of: Integers | None = None,  # keys of the records of anchors, ascending; None for all
+        *,
+        spare: bool = False,  # whether to read what lies beyond though no anchor has too few
     ) -> Pool:
         """Read a pool.
-
-        Args:
-            compiled: Which one.
-            of: Keys of the records that anchors may be of, ascending; None for all.
-            spare: Whether to read also what lies beyond where no anchor has too few.
 
         Raises:
             NoAnchorError: It has no anchor.
@@ -141,18 +149,22 @@ class PoolReader:
         negatives = self._negatives(of_source, classes, rows, listed)
         pool = Pool(compiled, anchors, positives, negatives)
         if compiled.of_split:
-            return self._of_split(pool, of_source, classes, rows, listed, spare=spare)
-        if compiled.fills_up and (spare or negatives.counts().min() < compiled.negatives):
-            return replace(pool, beyond=self._of_others(compiled, rows, listed))
-        if not recipe.mined:
-            return pool
-        guarded = Guarded(
-            families=rows["family"][anchors.starts[:-1]],
-            normalised_hashes=rows["normalised_hash"],
-            sections=rows["section_key"],
-            negative_sections=self._rows(compiled, "negatives")["section_key"],
-        )
-        return replace(pool, guarded=guarded)
+            short = ~np.isin(anchors.chunks, self._rows(of_source, "anchors")["chunk_key"])
+            if spare or short.any():
+                beyond = self._kept_once(compiled, self._negatives(compiled, classes, rows, listed))
+                pool = replace(pool, beyond=beyond, short=short)
+        elif compiled.fills_up:
+            if spare or negatives.counts().min() < compiled.negatives:
+                pool = replace(pool, beyond=self._of_others(compiled, rows, listed))
+        elif recipe.mined:
+            guarded = Guarded(
+                families=rows["family"][anchors.starts[:-1]],
+                normalised_hashes=rows["normalised_hash"],
+                sections=rows["section_key"],
+                negative_sections=self._rows(compiled, "negatives")["section_key"],
+            )
+            pool = replace(pool, guarded=guarded)
+        return pool
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
         """Return how many records (or chunks) have which reason not to be in the pool."""
@@ -195,21 +207,15 @@ class PoolReader:
 
     def _together(self, pools: Sequence[CompiledPool]) -> dict[Any, Sequence[CompiledPool]]:
         """Return which pools are read with each, by their places."""
-        if len(pools) < 2:
-            return {}
         alike: dict[Any, dict[Any, CompiledPool]] = {}
         for pool in pools:
             for own in (pool, pool.of_source()) if pool.of_split else (pool,):
                 if not own.unbounded:
                     alike.setdefault(own.alike, {})[_place(own)] = own
-        found: dict[Any, Sequence[CompiledPool]] = {}
-        if all(len(places) < 2 for places in alike.values()):
-            return found
-        chunks = dict(self._database.run("pools/lists/staged"))
-        for places in alike.values():
-            for portion in _portions(list(places.values()), chunks):
-                found.update(dict.fromkeys(map(_place, portion), portion))
-        return found
+        several = [list(places.values()) for places in alike.values() if len(places) > 1]
+        chunks = dict(self._database.run("pools/lists/staged")) if several else {}
+        portions = (portion for pools in several for portion in _portions(pools, chunks))
+        return {_place(pool): portion for portion in portions for pool in portion}
 
     def _negatives(
         self, compiled: CompiledPool, classes: Words, rows: Rows, positives: Rows
@@ -240,27 +246,12 @@ class PoolReader:
             known=known,
         )
 
-    def _of_split(
-        self,
-        pool: Pool,
-        of_source: CompiledPool,
-        classes: Words,
-        rows: Rows,
-        listed: Rows,
-        *,
-        spare: bool,
-    ) -> Pool:
-        """Return a pool whose anchors draw from their source, those with too few from all."""
-        enough = self._rows(of_source, "anchors")["chunk_key"]
-        short = ~np.isin(pool.anchors.chunks, enough)
-        if not (spare or short.any()):
-            return pool
-        beyond = self._negatives(pool.compiled, classes, rows, listed)
-        # Many small sources may need it: what is the same for all of them is kept once.
-        which = id(self._rows(pool.compiled, "negatives")), pool.compiled.recipe.per
+    def _kept_once(self, compiled: CompiledPool, beyond: Negatives) -> Negatives:
+        """Return negatives of the split, whose chunks the pools of many small sources share."""
+        which = id(self._rows(compiled, "negatives")), compiled.recipe.per
         first = self._of_all.setdefault(which, beyond)
         shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
-        return replace(pool, beyond=replace(beyond, **shared), short=short)
+        return replace(beyond, **shared)
 
     def _of_others(self, compiled: CompiledPool, rows: Rows, positives: Rows) -> Negatives:
         """Return what fills up records with too few negatives of their own: those of all."""
@@ -299,22 +290,20 @@ class PoolReader:
                 f"--recipes graded.toml"
             )
         told = f"{_what(compiled)}: {', '.join(counts) or NO_RECORDS}"
-        most = compiled.parameters["negatives"]
-        if "no negative" not in reasons or most == 1:
+        asked = most = compiled.negatives
+        if "no negative" not in reasons or asked == 1:
             return told
         least = 0  # so many each of some anchor can have, and it cannot have ``most``
         while most - least > 1:
             half = (least + most) // 2
             fewer = replace(compiled, parameters=compiled.parameters | {"negatives": half})
             least, most = (half, most) if self.count(fewer).get(None) else (least, half)
-        asked = compiled.parameters["negatives"]
         return (
             f"{told} (negatives={asked} are asked for, and no anchor has more than {least} legal)"
         )
 
 
 def _place(compiled: CompiledPool) -> tuple[Any, ...]:
-    """Return what tells a pool from the others that one reader reads."""
     return compiled.alike, compiled.parameters["source"], compiled.parameters["mining"]
 
 
@@ -340,3 +329,52 @@ def _portions(
 def _what(compiled: CompiledPool) -> str:
     source, split = compiled.parameters["source"], compiled.parameters["split"]
     return f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split {split!r}"
+
+
+# -- what conditions ask of texts -----------------------------------------------------------------
+
+
+def _section_facts(
+    database: Database, pools: Sequence[CompiledPool], where: Mapping[str, Any]
+) -> pa.Table | None:
+    """Return what conditions of pools ask of the texts of sections; None if they ask nothing.
+
+    DuckDB makes the texts of 2,048 rows at once, uncounted, so sections of long texts go a few at
+    a time. Raises ``RecipeError`` where a text is too long for what a condition makes of it.
+    """
+    alike = {pool.alike: pool for pool in reversed(pools)}.values()
+    asking = {facts_statement(pool.recipe): pool for pool in alike if facts_of(pool.recipe)}
+    comparing = [pool for pool in alike if compares_texts(pool.recipe)]
+    if not asking and not comparing:
+        return None
+    # Only the nearest by date and negatives of a split can be of another source.
+    beyond = any(pool.of_split or "nearest" in pool.sql(staged=True) for pool in alike)
+    sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
+    copies = {
+        sql: sum(fact.copies for fact in facts_of(pool.recipe).values())
+        for sql, pool in asking.items()
+    }
+    wanted, most = {**where, "sources": sources}, _AT_ONCE // (1 + max(copies.values(), default=0))
+    asked = {**wanted, "most": max(1, most), "long": most // _VECTOR}
+    portions = database.run("pools/lists/text_portions", asked)
+    longest = max((size for _, _, size in portions), default=0)
+    if comparing and longest > _COMPARED:
+        raise RecipeError(
+            f"{comparing[-1].described}: it compares whole texts window by window, and the longest "
+            f"has {longest} characters, of {_COMPARED} that are allowed; compare text[:{SHORT}] or "
+            f"md5(text)"
+        )
+    columns: dict[str, Any] = {}
+    for sql, pool in asking.items():
+        if longest * copies[sql] > _MOST_COPIED:
+            raise RecipeError(
+                f"{pool.described}: it makes up to {copies[sql]} times a text, and the longest "
+                f"text has {longest} characters; look at its beginning, as in text[:{SHORT}]"
+            )
+        found = []
+        for low, high, _ in portions or [(0, 0, 0)]:
+            with database.deadline(pool.described):
+                found.append(database.arrow(sql, {**wanted, "low": low, "high": high}))
+        table = pa.concat_tables(found)
+        columns |= {name: table[name] for name in table.column_names}
+    return pa.table(columns) if columns else None

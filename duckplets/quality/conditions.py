@@ -26,7 +26,6 @@ from duckplets.db.queries import query
 from duckplets.errors import QualityError, RecipeError, SourceError, nearest
 from duckplets.quality import plugins
 from duckplets.quality.metrics import METRICS
-from duckplets.recipes.conditions import where_condition
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -155,6 +154,8 @@ def checked_where(where: Any) -> exp.Expression | None:
     if where is None:
         return None
     from sqlglot import exp
+
+    from duckplets.recipes.conditions import where_condition
 
     if not isinstance(where, str) or not where.strip():
         raise SourceError(f'where={where!r}: give a condition in SQL, such as "trust > 0.5"')

@@ -109,13 +109,7 @@ def given_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def settled(recipe: str, by: object, asked: Bm25 | None) -> Bm25:
     """Return what negatives of a recipe are chosen with: its own settings, else those of the call.
 
-    Args:
-        recipe: Its name.
-        by: What the recipe says of how they are chosen.
-        asked: Settings of the call; None if it has none.
-
-    Raises:
-        RecipeError: The call has other settings than the recipe.
+    ``by`` is what the recipe says of it. Raises ``RecipeError`` where both say otherwise.
     """
     if not isinstance(by, Bm25):
         return asked or Bm25()

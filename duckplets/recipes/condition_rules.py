@@ -1,8 +1,9 @@
 """Refuse conditions that are anything but listed functions of known columns, within bounds.
 
 DuckDB's own reading of a text is searched, so a subquery, a lambda, a file or a setting has no
-way in, however it is written. Functions are an allow-list, with how much longer than their
-arguments their results can be: DuckDB calls ``getvariable`` and ``repeat`` consistent, too.
+way in, however it is written. Functions are an allow-list (``condition_rules.toml``), with how much
+longer than their arguments their results can be: DuckDB calls ``getvariable`` and ``repeat``
+consistent, too.
 
 What a condition costs is bounded before it runs, for DuckDB stops a statement only between vectors
 of 2,048 rows, and does not count against its memory limit what functions make of texts. So what
@@ -16,7 +17,9 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from duckplets.errors import RecipeError, nearest
@@ -33,57 +36,16 @@ COLUMNS = (
 Form = tuple[dict[str, Any], list[Any]]
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+_RULES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-# Functions that make lists; those whose order hangs on a setting or a hash table are left out.
-SPLITS = _words(
-    "regexp_extract_all regexp_split_to_array str_split str_split_regex string_split "
-    "string_split_regex string_to_array"
-)
-LISTS = SPLITS | _words(
-    "array_slice flatten list_append list_concat list_reverse list_slice list_value map_entries "
-    "map_extract map_keys map_values"
-)
-# How much longer a result can be than all arguments, or what DuckDB needs meanwhile.
-GROWTH = {
-    # numbers, truth values, dates
-    **dict.fromkeys(
-        _words(
-            "abs array_contains array_has array_has_all array_has_any array_length array_position "
-            "ascii bit_length cardinality cbrt ceil ceiling century char_length character_length "
-            "contains damerau_levenshtein date_add date_diff date_part date_sub date_trunc "
-            "datediff datepart datesub datetrunc day dayofmonth dayofweek dayofyear decade "
-            "ends_with epoch exp fdiv floor fmod gcd hamming hour instr isfinite isinf isnan "
-            "isodow isoyear jaccard jaro_similarity jaro_winkler_similarity julian last_day lcm "
-            "len length length_grapheme levenshtein list_avg list_contains list_count list_has "
-            "list_has_all list_has_any list_indexof list_position list_sum list_unique ln log "
-            "log10 log2 make_date make_time make_timestamp map_contains map_contains_entry "
-            "map_contains_value microsecond millisecond minute mismatches mod month ord pi pow "
-            "power prefix quarter regexp_full_match regexp_matches round second sign sqrt "
-            "starts_with strlen strpos strptime suffix time_bucket to_days to_hours to_minutes "
-            "to_months to_seconds to_weeks to_years trunc try_strptime unicode week weekday "
-            "weekofyear year yearweek"
-        ),
-        0,
-    ),
-    **dict.fromkeys(
-        LISTS
-        | _words(
-            "array_extract array_to_string chr coalesce concat concat_ws dayname element_at format "
-            "greatest if ifnull least left left_grapheme list_element list_extract list_first "
-            "list_last list_max list_min ltrim map_extract_value md5 monthname nullif printf "
-            "regexp_extract regexp_replace replace reverse right right_grapheme rtrim sha1 sha256 "
-            "strftime substr substring substring_grapheme trim url_decode"
-        ),
-        1,
-    ),
-    **dict.fromkeys(_words("lcase lower regexp_escape ucase upper"), 2),
-    **dict.fromkeys(_words("nfc_normalize strip_accents"), 8),
-    "url_encode": 3,
-    "translate": 4,
-    "split_part": 40,
+def _words(table: str, *names: str) -> frozenset[str]:
+    return frozenset(word for name in names for word in _RULES[table][name].split())
+
+
+SPLITS, LISTS = _words("lists", "splits"), _words("lists", "splits", "others")
+GROWTH = dict.fromkeys(LISTS, 1) | {
+    name: int(growth) for growth, names in _RULES["functions"].items() for name in names.split()
 }
 FUNCTIONS = frozenset(GROWTH)
 
@@ -96,34 +58,9 @@ _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 _UNREAD = re.compile(r"--|/\*|==|:=|\b[a-z]''|[^\w\s()\[\],.:+\-*/%|=!<>'\"]", re.IGNORECASE)
 _BRACKET = re.compile(r"[(\[\])]|\bcase\b|\bend\b", re.IGNORECASE)
 _LINK = re.compile(r"[)\]]\s*[.\[]")  # on each sqlglot goes through all that stands before it
-_CLASSES = _words("BETWEEN CASE CAST COLUMN_REF COMPARISON CONJUNCTION CONSTANT FUNCTION TYPE")
-_OPERATORS = _words(
-    "ARRAY_EXTRACT ARRAY_SLICE COMPARE_IN COMPARE_NOT_IN OPERATOR_COALESCE OPERATOR_IS_NOT_NULL "
-    "OPERATOR_IS_NULL OPERATOR_NOT"
-)
-# What signs, LIKE, trim() and lists in brackets are read as.
-_SIGNS = _words(
-    "+ - * / // % || ~~ !~~ ~~* !~~* ~~~ like_escape ilike_escape not_like_escape not_ilike_escape"
-)
-_GRAMMAR = _words("date_part list_value ltrim rtrim substring trim") | _SIGNS
-_TYPES = _words(
-    "boolean tinyint smallint integer bigint hugeint utinyint usmallint uinteger ubigint float "
-    "double decimal varchar date time timestamp"
-)
-_ALSO = {  # which DuckDB 2.0 leaves to the binder
-    "bool": "boolean",
-    "int": "integer",
-    "int128": "hugeint",
-    "real": "float",
-    "string": "varchar",
-    "text": "varchar",
-    "datetime": "timestamp",
-}
-_CLOCKS = _words(
-    "age current_date current_localtime current_localtimestamp current_time current_timestamp "
-    "gen_random_uuid get_current_time get_current_timestamp localtime localtimestamp now random "
-    "setseed today transaction_timestamp uuid uuidv4 uuidv7"
-)
+_CLASSES, _OPERATORS = _words("grammar", "classes"), _words("grammar", "operators")
+_SIGNS, _GRAMMAR = _words("grammar", "signs"), _words("grammar", "signs", "calls")
+_TYPES, _CLOCKS = _words("names", "types"), _words("names", "clocks")
 _POSITIVE = {
     "COMPARE_DISTINCT_FROM": "COMPARE_NOT_DISTINCT_FROM",
     "COMPARE_NOT_IN": "COMPARE_IN",
@@ -170,8 +107,7 @@ def check_reading(
 ) -> tuple[Form, int]:
     """Refuse a reading of ``SELECT (text)`` with anything in it but what is listed here.
 
-    Returns:
-        Its form, and how often a column is named in it.
+    Returns its form, and how often a column is named in it.
     """
     found: list[dict[str, Any]] = []
     frame, selected = form(reading, found)
@@ -206,9 +142,7 @@ def _from(node: dict[str, Any], text: str) -> str:
 def form(reading: str, found: list[dict[str, Any]] | None = None) -> Form:
     """Return what is around selected expressions, and these, in one spelling of each meaning.
 
-    Args:
-        reading: The JSON of DuckDB's parser.
-        found: Gets all that is in it, the innermost first.
+    ``reading`` is the JSON of DuckDB's parser; ``found`` gets all that is in it, innermost first.
     """
 
     def gathered(node: dict[str, Any]) -> dict[str, Any]:
@@ -246,7 +180,7 @@ def _form(node: dict[str, Any]) -> dict[str, Any]:
 def _type_name(node: dict[str, Any]) -> str:
     own = (node.get("type_info") or {}).get("name")  # of a type that DuckDB does not know
     name = str(own or node.get("id") or node.get("type_name")).lower()
-    return _ALSO.get(name, name)
+    return str(_RULES["types"].get(name, name))
 
 
 def _check_type(name: str) -> None:

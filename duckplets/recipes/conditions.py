@@ -6,7 +6,8 @@ reads it as well, to compose pools of it: its tree counts only if DuckDB reads t
 same, with parentheses around each part of it and without.
 
 Functions reach DuckDB under the name the user gave: sqlglot's own function nodes are switched
-off, because they rewrite calls between dialects.
+off, because they rewrite calls between dialects. Importing this imports sqlglot, so recipes do it
+when they have a condition.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sqlglot import errors, exp
+from sqlglot.dialects.duckdb import DuckDB
+
+from duckplets.db.parser import reading
 from duckplets.errors import RecipeError
 from duckplets.recipes.condition_rules import (
     COLUMNS,
@@ -31,9 +36,6 @@ from duckplets.recipes.condition_rules import (
     short,
     sql_of,
 )
-
-if TYPE_CHECKING:
-    from sqlglot import exp
 
 _SPAN = re.compile(r"\b(interval\s*)'\s*([+-]?\d+)\s*([a-z]+)\s*'", re.IGNORECASE)
 _KEYWORDS = ("interval", "null")  # types to sqlglot
@@ -60,34 +62,20 @@ def where_condition(text: str) -> exp.Expression:
     """Parse the condition of a selector; its columns come back as those of ``slot``.
 
     The tree is everybody's who asks for this condition: whoever changes it changes a copy.
-
-    Raises:
-        RecipeError: It is not one condition over ``COLUMNS`` and ``FUNCTIONS``.
     """
     return _where_condition(_text_of(text))
 
 
 def pair_condition(text: str) -> PairCondition:
-    """Parse the condition of an ``sql()`` strategy, over columns ``anchor.x`` and ``negative.x``.
-
-    Raises:
-        RecipeError: It is not one condition over ``COLUMNS`` and ``FUNCTIONS``.
-    """
+    """Parse the condition of an ``sql()`` strategy, over columns ``anchor.x``, ``negative.x``."""
     return _pair_condition(_text_of(text))
 
 
 def free_condition(text: str, columns: Mapping[str, bool]) -> exp.Expression:
     """Parse a condition over other columns than those of records; they come back in lower case.
 
-    Args:
-        text: The condition.
-        columns: Names in lower case; true where a column holds texts of any length.
-
-    Raises:
-        RecipeError: It is not one condition over these columns and ``FUNCTIONS``.
+    ``columns`` are their names in lower case, true where one holds texts of any length.
     """
-    from sqlglot import exp
-
     texts = frozenset(name for name, is_long in columns.items() if is_long)
     tree = _parse(_text_of(text), columns=tuple(columns), texts=texts)
     for column in tree.find_all(exp.Column):
@@ -125,10 +113,6 @@ def _parse(
     texts: frozenset[str] = LONG_COLUMNS,
 ) -> exp.Expression:
     """Parse and check a condition over plain columns, or over those of the named sides."""
-    from sqlglot import errors, exp
-
-    from duckplets.db.parser import reading  # DuckDB
-
     try:
         check_text(text)
         # sqlglot reads INTERVAL '3 days' as this, and DuckDB as a cast.
@@ -154,6 +138,23 @@ def _parse(
     return tree
 
 
+def _refusal(condition: str, why: str) -> RecipeError:
+    return RecipeError(f"condition {short(condition)!r}: {why}")
+
+
+@cache
+def _grammar() -> tuple[Any, Any]:
+    """Return DuckDB's dialect, and its parser less all knowledge of single functions."""
+    base: Any = DuckDB.Parser
+    rules = {
+        "FUNCTIONS": {},
+        "FUNCTION_PARSERS": {n: base.FUNCTION_PARSERS[n] for n in ("CAST", "TRY_CAST", "EXTRACT")},
+        "NO_PAREN_FUNCTIONS": {},
+        "NO_PAREN_FUNCTION_PARSERS": {"CASE": base.NO_PAREN_FUNCTION_PARSERS["CASE"]},
+    }
+    return DuckDB(), type(base)("ConditionParser", (base,), rules)
+
+
 def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
     """Let names of types be columns or functions, but in casts and before quoted text."""
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
@@ -165,9 +166,6 @@ def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
 
 def _parenthesised(tree: exp.Expression) -> str:
     """Return the SQL of a tree with parentheses around every operation in it."""
-    from sqlglot import exp
-    from sqlglot.dialects.duckdb import DuckDB
-
     holder = exp.Paren(this=tree.copy())
     for node in reversed(list(holder.walk())):
         operation = isinstance(node, exp.Binary | exp.Unary | exp.In | exp.Between | exp.Cast)
@@ -181,8 +179,6 @@ def _parenthesised(tree: exp.Expression) -> str:
 
 def _check_value(tree: exp.Expression) -> None:
     """Refuse what is neither true nor false."""
-    from sqlglot import exp
-
     truths = exp.Predicate | exp.Escape | exp.Boolean | exp.Anonymous | exp.Case
     stack: list[Any] = [tree]
     while stack:
@@ -193,28 +189,8 @@ def _check_value(tree: exp.Expression) -> None:
             raise RecipeError(f"{sql_of(node)} is a value, not a condition: compare it")
 
 
-def _refusal(condition: str, why: str) -> RecipeError:
-    return RecipeError(f"condition {short(condition)!r}: {why}")
-
-
-@cache
-def _grammar() -> tuple[Any, Any]:
-    """Return DuckDB's dialect, and its parser less all knowledge of single functions."""
-    from sqlglot.dialects.duckdb import DuckDB
-
-    base: Any = DuckDB.Parser
-    rules = {
-        "FUNCTIONS": {},
-        "FUNCTION_PARSERS": {n: base.FUNCTION_PARSERS[n] for n in ("CAST", "TRY_CAST", "EXTRACT")},
-        "NO_PAREN_FUNCTIONS": {},
-        "NO_PAREN_FUNCTION_PARSERS": {"CASE": base.NO_PAREN_FUNCTION_PARSERS["CASE"]},
-    }
-    return DuckDB(), type(base)("ConditionParser", (base,), rules)
-
-
 def _on_slot(tree: exp.Expression) -> exp.Expression:
     """Name the columns of a tree in lower case as those of ``slot``."""
-    from sqlglot import exp
 
     def named(node: Any) -> Any:
         is_column = isinstance(node, exp.Column)
@@ -227,13 +203,9 @@ def _on_slot(tree: exp.Expression) -> exp.Expression:
 def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp.Expression]]]:
     """Replace what looks at one side only, in the order of the text, by numbered columns.
 
-    Returns:
-        The new tree, and for each side its terms under their own SQL, which is what makes two
-        spellings of one term the same term.
+    Returns the new tree, and for each side its terms under their own SQL, which is what makes two
+    spellings of one term the same term.
     """
-    from sqlglot import exp
-    from sqlglot.dialects.duckdb import DuckDB
-
     terms: dict[str, dict[str, exp.Expression]] = {"anchor": {}, "negative": {}}
     holder = exp.Paren(this=tree)
     stack: list[Any] = [tree]
@@ -257,8 +229,6 @@ def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp
 
 def _has_equality(tree: exp.Expression, *, holds: bool) -> bool:
     """Say whether the tree being true (or false) makes two terms of both sides equal."""
-    from sqlglot import exp
-
     stack: list[tuple[Any, bool]] = [(tree, holds)]
     while stack:
         node, truth = stack.pop()
@@ -292,9 +262,6 @@ def text_facts(
     A section has its whole text in a condition, and its windows would each have it again: what
     depends on a long text and is short itself, such as ``length(text) > 20``, is a fact of it.
     """
-    from sqlglot import exp
-    from sqlglot.dialects.duckdb import DuckDB
-
     holder = exp.Paren(this=tree.copy())
     sizes, facts = Costs(holder).sizes, {}
     stack: list[Any] = [holder.this]

@@ -35,13 +35,10 @@ def is_swapped(swap: bool | None, preset: Preset | None) -> bool:
 
 @cache
 def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[TripletRecipe, ...]:
-    """Return the recipes of a source that was given none.
+    """Return the recipes of a source that was given none, by what its rows are like.
 
-    Args:
-        defaults: What its rows are like: ``roles``, ``documents`` (whose anchors are headings or
-            file names), ``text``, ``dated``, ``ready`` (roles with ready negatives), or ``pairs``
-            of a chosen and a rejected reply.
-        preset: ``crate`` adds those that take negatives from anchors.
+    Anchors of ``documents`` are headings or file names, ``ready`` are roles with ready negatives,
+    ``pairs`` a chosen and a rejected reply. ``crate`` adds those that take negatives from anchors.
     """
     anchor, context, whole = role("anchor"), role("context"), any_section()
     to_context = TripletRecipe(USUAL, anchor, context, context, weight=0.75)
@@ -79,11 +76,8 @@ def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True
     """Return the text recipe of a source: every chunk that its triplet recipes take, each once.
 
     A ``near_date`` slot becomes its context; rejected texts are no negatives of texts. An
-    instruction goes with it where all recipes have the same.
-
-    Args:
-        recipes: One or more. Those of weight 0 take nothing, if there are others.
-        titles: Whether sections of the role ``anchor`` are texts of their own.
+    instruction goes with it where all recipes have the same. Recipes of weight 0 take nothing, if
+    there are others. With ``titles`` sections of the role ``anchor`` are texts of their own.
     """
     drawn = [recipe for recipe in recipes if recipe.weight] or list(recipes)
     found: dict[Selector, None] = {}

@@ -17,7 +17,6 @@ from duckplets.base.sanitize import shown
 from duckplets.base.settings import Bounds, Name, check, from_plain
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
-from duckplets.recipes.conditions import pair_condition, where_condition
 
 Role = Literal["anchor", "context", "rejected"]
 SelectorKind = Literal["role", "position", "near_date", "any_section"]
@@ -64,6 +63,8 @@ class Selector:
             found = " and ".join(given) or "none"
             raise RecipeError(f"selector: give one of {', '.join(_KINDS)}, not {found} of them")
         if self.where is not None:
+            from duckplets.recipes.conditions import where_condition
+
             where_condition(self.where)
 
     @property
@@ -119,6 +120,8 @@ class SqlStrategy:
     sql: str
 
     def __post_init__(self) -> None:
+        from duckplets.recipes.conditions import pair_condition
+
         pair_condition(self.sql)
 
 

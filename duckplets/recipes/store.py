@@ -12,6 +12,7 @@ import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed
@@ -43,19 +44,12 @@ class SourceRecipes:
 
 @dataclass(frozen=True, slots=True)
 class SourceDefaults:
-    """What a source offers where nobody says what is drawn from it.
+    """What a source offers where nobody says what is drawn from it."""
 
-    Attributes:
-        defaults: What its rows are like; see ``default_recipes``.
-        own: Recipes that it brought, which take the place of defaults.
-        weight: Its weight in the mixture that the corpus declares, or None.
-        controlled: Whether index controls were set for it.
-    """
-
-    defaults: str
-    own: tuple[Recipe, ...] = ()
-    weight: float | None = None
-    controlled: bool = False
+    defaults: str  # what its rows are like; see ``default_recipes``
+    own: tuple[Recipe, ...] = ()  # that it brought, in the place of defaults
+    weight: float | None = None  # in the mixture that the corpus declares
+    controlled: bool = False  # whether index controls were set for it
 
     def recipes(self, preset: Preset | None = None) -> tuple[Recipe, ...]:
         """Return those that it brought, else the defaults, without the one of long sections."""
@@ -82,11 +76,7 @@ class SourceDefaults:
 
 
 def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
-    """Return the sources of a version by name, with what each offers.
-
-    Raises:
-        DamagedFileError: A definition of a recipe is none.
-    """
+    """Return the sources of a version by name, with what each offers."""
     found = {}
     rows = database.run("recipes/store/brought", {"version": version})
     for name, defaults, recipes, weight, controlled in rows:
@@ -130,7 +120,7 @@ def add(database: Database, recipe: Recipe) -> bool:
     Raises:
         RecipeError: The name is another recipe's.
     """
-    if database.run("recipes/store/named", {"name": recipe.name}):
+    if recipe.name in _stored_names(database):
         if recipe in stored(database):
             return False
         raise RecipeError(
@@ -146,19 +136,14 @@ def add(database: Database, recipe: Recipe) -> bool:
 
 def remove(database: Database, name: str) -> None:
     """Remove a stored recipe, also one that is damaged."""
-    names = [name for name, _ in database.run("recipes/store/list")]
-    if name not in names:
-        raise _unknown(name, names)
+    if name not in (known := _stored_names(database)):
+        raise _unknown(name, known)
     with database.transaction():
         database.run("recipes/store/remove", {"name": name})
 
 
 def stored(database: Database) -> list[Recipe]:
-    """Return the stored recipes by name.
-
-    Raises:
-        DamagedFileError: A definition is none.
-    """
+    """Return the stored recipes by name."""
     found = []
     for name, definition in database.run("recipes/store/list"):
         way = f"Remove it: duckplets recipe remove {database.path} {shlex.quote(name)}"
@@ -167,6 +152,10 @@ def stored(database: Database) -> list[Recipe]:
         with place.making("definition"):
             found.append(from_dict(parts))
     return found
+
+
+def _stored_names(database: Database) -> list[str]:
+    return [name for name, _ in database.run("recipes/store/list")]
 
 
 # -- what is drawn ----------------------------------------------------------------------------
@@ -179,16 +168,13 @@ def resolve(
     kind: str,
     split: str,
     version: int,
-    max_tokens: int,
+    max_tokens: int,  # of a window
     long_sections: bool = True,
     preset: Preset | None = None,
-    also: Sequence[Recipe] = (),
-    sources: Mapping[str, SourceDefaults] | None = None,
+    also: Sequence[Recipe] = (),  # may be named where they are not stored any more
+    sources: Mapping[str, SourceDefaults] | None = None,  # of the version, if known already
 ) -> list[SourceRecipes]:
     """Return the recipes of every source of a version, by name of the source.
-
-    ``also`` may be named where they are not stored any more. Defaults are those of the preset.
-    ``sources`` are those of the version, where they are known already.
 
     Raises:
         RecipeError: An unknown or repeated name, or none of the needed kind.
@@ -198,34 +184,46 @@ def resolve(
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]
     if given:  # only then are the defaults needed, whose conditions take a while to parse
         chosen = _named(given, [*also, *known, *_defaults(sources, preset)]) or chosen
+    if not chosen:
+        long_roles: dict[str, Role] = {}
+        if long_sections and kind != "texts":
+            long_roles = _long_roles(database, max_tokens, split=split, version=version)
+        return [
+            _offered(source, offers, kind, preset, long_roles.get(source))
+            for source, offers in sources.items()
+        ]
     places: dict[str | None, list[int]] = defaultdict(list)
     for place, recipe in enumerate(chosen):
         for name in recipe.sources or (None,):
             if name is not None and name not in sources:
                 raise RecipeError(f"recipe {recipe.name!r}: {_no_source(name, sources)}")
             places[name].append(place)
-    long_roles: dict[str, Role] = {}
-    if not chosen and long_sections and kind != "texts":
-        most = {"max_tokens": max_tokens}
-        if database.run("recipes/store/has_longer", most)[0][0]:
-            where = {"split": split, "version": version, **most}
-            long_roles = dict(database.run("recipes/store/long_roles", where))
     resolved = []
-    for source, defaults in sources.items():
-        recipes: Sequence[Recipe] = [chosen[i] for i in sorted(places[source] + places[None])]
-        extra: list[Recipe] = []
-        if not chosen:
-            if source in long_roles and not defaults.own:
-                extra = [long_section_recipe(long_roles[source])]
-            recipes = [*defaults.recipes(preset), *extra]
-        found = SourceRecipes(
-            source, defaults.of_kind(recipes, kind), frozenset(r.name for r in extra)
-        )
-        check_names(found.recipes)
-        resolved.append(found)
-    if chosen and not any(found.recipes for found in resolved):
+    for source, offers in sources.items():
+        own = [chosen[place] for place in sorted(places[source] + places[None])]
+        resolved.append(SourceRecipes(source, offers.of_kind(own, kind)))
+        check_names(resolved[-1].recipes)
+    if not any(found.recipes for found in resolved):
         raise RecipeError(f"none of the given recipes makes {kind}; give a triplet recipe")
     return resolved
+
+
+def _offered(
+    source: str, offers: SourceDefaults, kind: str, preset: Preset | None, long: Role | None
+) -> SourceRecipes:
+    """Return what a source offers itself; ``long`` is the role of sections beyond a window."""
+    extra = [] if long is None or offers.own else [long_section_recipe(long)]
+    recipes = offers.of_kind([*offers.recipes(preset), *extra], kind)
+    check_names(recipes)
+    return SourceRecipes(source, recipes, frozenset(recipe.name for recipe in extra))
+
+
+def _long_roles(database: Database, max_tokens: int, **where: Any) -> dict[str, Role]:
+    """Return the role of sections longer than a window, of the sources that have some."""
+    most = {"max_tokens": max_tokens}
+    if not database.run("recipes/store/has_longer", most)[0][0]:
+        return {}
+    return dict(database.run("recipes/store/long_roles", most | where))
 
 
 def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
@@ -245,41 +243,32 @@ def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
 
 def names(database: Database, version: int) -> list[str]:
     """Return the names of all recipes that may be asked for: stored, brought or default ones."""
-    stored_names = [name for name, _ in database.run("recipes/store/list")]
-    brought = _defaults(sources_of(database, version), None, long=_has_windows(database))
-    return list(dict.fromkeys([*stored_names, *(recipe.name for recipe in brought)]))
+    offered = _defaults(sources_of(database, version), None, long=_has_windows(database))
+    return list(dict.fromkeys([*_stored_names(database), *(recipe.name for recipe in offered)]))
 
 
 def find(
     database: Database,
     name: str,
     version: int,
-    source: str | None = None,
+    source: str | None = None,  # whose is meant where sources differ; else that of the first
     preset: Preset | None = None,
 ) -> Recipe:
-    """Return a recipe by name: a stored one, else one that sources bring, else the derived texts.
-
-    Args:
-        database: The corpus.
-        name: Of the recipe.
-        version: Of the corpus.
-        source: Whose recipe is meant where sources differ; by default that of the first.
-        preset: Whose defaults are meant.
-    """
+    """Return a recipe by name: a stored one, one that sources bring, or the derived texts."""
     sources, of_corpus = sources_of(database, version), stored(database)
     meant = sources.get(source or "") or next(iter(sources.values()), None)
     own = meant.known(preset) if meant else []
     by_name = {r.name: r for r in [*_defaults(sources, preset), *own, *of_corpus]}
-    if name == TEXTS not in by_name and meant is not None:
+    if name in by_name:
+        return by_name[name]
+    if not sources or meant is None:
+        raise RecipeError(f"no recipe {name!r}: {_NO_SOURCES}")
+    if name == TEXTS:
         fitting = [r for r in of_corpus if not source or r.sources is None or source in r.sources]
         return meant.of_kind(fitting or meant.recipes(), "texts")[0]
-    if name not in by_name:
-        if not sources:
-            raise RecipeError(f"no recipe {name!r}: {_NO_SOURCES}")
-        if not _has_windows(database):
-            by_name.pop(LONG_SECTION)
-        raise _unknown(name, [*by_name, TEXTS])
-    return by_name[name]
+    if not _has_windows(database):
+        by_name.pop(LONG_SECTION)
+    raise _unknown(name, [*by_name, TEXTS])
 
 
 def first_source(database: Database, recipe: Recipe, version: int) -> str:

@@ -68,17 +68,11 @@ class _InMemory:
 
 @dataclass(frozen=True, slots=True)
 class StoredTexts:
-    """The texts of a corpus as they are stored: what segments are made of.
-
-    Attributes:
-        database: The corpus.
-        contents: What of it.
-        chunking: Fingerprint of its chunks; nothing is laid down without.
-    """
+    """The texts of a corpus as they are stored: what segments are made of."""
 
     database: Database
     contents: Contents
-    chunking: Mapping[str, Any] = field(default_factory=dict)
+    chunking: Mapping[str, Any] = field(default_factory=dict)  # nothing is laid down without
 
     def size(self) -> tuple[int, int]:
         """Return how many chunks there are, and their characters."""
@@ -105,17 +99,7 @@ class StoredTexts:
     def written(self, folder: Path, low: int, high: int, work: Work) -> Told:
         """Write the sections of a range of keys, with their chunks, to a new file.
 
-        Args:
-            folder: For the file.
-            low: First section key.
-            high: Last section key.
-            work: Finds chunks in texts; told of sections done.
-
-        Returns:
-            What a manifest tells of the segment, as ``opened`` takes it.
-
-        Raises:
-            OSError: It cannot be written.
+        Returns what a manifest tells of the segment, as ``opened`` takes it.
         """
         with ArrayWriter(folder, "texts") as writer:
             laid = self._laid(writer, low, high, work)
@@ -198,11 +182,7 @@ class StoredTexts:
 
 
 def opened(folder: Path, told: Told) -> Segment:
-    """Map the file of a segment.
-
-    Raises:
-        DamagedFileError: It is not there, or not as it was written.
-    """
+    """Map the file of a segment."""
     file = ArrayFile(folder, FileEntry(**told["file"]))
     found = []
     for what, kinds in _COLUMNS.items():
@@ -236,7 +216,6 @@ def _arrays(table: pa.Table) -> dict[str, Array]:
 
 
 def _data_of(texts: pa.Array) -> Bytes:
-    """Return the bytes of texts."""
     if not len(texts):
         return np.zeros(0, np.uint8)
     ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]

@@ -78,11 +78,7 @@ class SnapshotManifest:
 
     @classmethod
     def read(cls, folder: Path) -> SnapshotManifest | None:
-        """Return that of a folder; None where there is no snapshot, or an outdated one.
-
-        Raises:
-            DamagedFileError: It is not as it was written, or of a later version of duckplets.
-        """
+        """Return that of a folder; None where there is no snapshot, or an outdated one."""
         told = _folder(folder).read(MANIFEST)
         try:
             return None if told is None else cls(**told)
@@ -122,13 +118,7 @@ class CorpusState(NamedTuple):
 
 
 class Snapshot:
-    """A snapshot that is opened for a version of a corpus.
-
-    Attributes:
-        folder: Where it lies.
-        manifest: What it consists of.
-        texts: Of all chunks, or conversations.
-    """
+    """A snapshot that is opened for a version of a corpus."""
 
     def __init__(self, folder: Path, manifest: SnapshotManifest, contents: Contents) -> None:
         self.folder, self.manifest = folder, manifest
@@ -173,10 +163,10 @@ class Snapshot:
 
 
 class Served(NamedTuple):
-    """From where a run is served: its snapshot, or None for memory; and what a user should know."""
+    """From where a run is served."""
 
-    snapshot: Snapshot | None
-    notes: list[str]
+    snapshot: Snapshot | None  # None for memory
+    notes: list[str]  # what a user should know
 
     def texts(
         self, database: Database, contents: Contents, chunking: Mapping[str, Any]
@@ -194,21 +184,10 @@ def serve(
     chunking: Mapping[str, Any],
     folder: Path | None = None,
 ) -> Served:
-    """Return from where a run of a version is served.
+    """Return from where a run of a version is served: ``folder``, or the one beside the corpus.
 
     A snapshot that is there and valid is taken; a corpus with more than 200,000 chunks, or 100
     million characters, gets one; a smaller one is held in memory.
-
-    Args:
-        database: The corpus.
-        version: That of the run.
-        contents: What of it is drawn.
-        chunking: Fingerprint of the chunks.
-        folder: Of the snapshot; by default it lies beside the corpus.
-
-    Raises:
-        ReadOnlyError: A snapshot is needed, and cannot be written.
-        ChangedFileError: A file that texts were left in is not as it was.
     """
     external_files.check(database)
     path, notes = folder or _beside(database), []
@@ -239,11 +218,7 @@ def serve(
 def opened(
     database: Database, version: int, contents: Contents = "chunks", folder: Path | None = None
 ) -> Snapshot | None:
-    """Open the snapshot of a corpus for a version; None if none is there that is valid for it.
-
-    Raises:
-        DamagedFileError: It is there, and not as it was written.
-    """
+    """Open the snapshot of a corpus for a version; None if none is there that is valid for it."""
     path = folder or _beside(database)
     for again in (True, False):
         manifest = SnapshotManifest.read(path)
@@ -295,22 +270,9 @@ def prepare(
     progress: Progress | bool | None = None,
     engine: Engine = INLINE,
 ) -> Snapshot:
-    """Make the snapshot of a corpus at a version, or add to one what has come since.
+    """Make the snapshot of a corpus at its newest version, or add to one what has come since.
 
-    Args:
-        database: The corpus.
-        version: The newest.
-        chunking: Fingerprint of the chunks.
-        contents: What it must have; what it has besides is brought up to date too.
-        folder: Where it lies; by default beside the corpus.
-        progress: Called with sections done; True for a bar, None for one on a terminal.
-        engine: What finds chunks in texts.
-
-    Raises:
-        OSError: It cannot be written.
-        ReadOnlyError: Its folder holds somebody else's files.
-        DamagedFileError: It could not be read afterwards.
-        ChangedFileError: A file that texts were left in is not as it was.
+    It must have these ``contents``; what it has besides is brought up to date too.
     """
     external_files.check(database)
     path = folder or _beside(database)
@@ -417,11 +379,7 @@ def verify(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def sound(folder: Path | None) -> Iterator[None]:
-    """Say that a snapshot is damaged where its numbers lead nowhere; None stands for memory.
-
-    Raises:
-        DamagedFileError: They do.
-    """
+    """Say that a snapshot is damaged where its numbers lead nowhere; None stands for memory."""
     if folder is None:
         yield
         return
@@ -429,9 +387,8 @@ def sound(folder: Path | None) -> Iterator[None]:
         with np.errstate(divide="raise", invalid="raise"):
             yield
     except EmptyPoolError as error:  # what is in a pool can be drawn
-        raise damaged(
-            folder / MANIFEST, "the pools of the snapshot are of other records"
-        ) from error
+        what = "the pools of the snapshot are of other records"
+        raise damaged(folder / MANIFEST, what) from error
     except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
         if isinstance(error, DuckpletsError):
             raise

@@ -27,19 +27,14 @@ Columns = Mapping[str, Any]  # arrays; keys without gaps may be a range
 
 
 class Segment:
-    """The sections and chunks of a range of keys.
-
-    Args:
-        chunks: Columns of the chunks: ``chunk_key`` ascending, ``span`` and ``bytes`` where in
-            ``data`` the text of each lies, ``tokens``, ``weight`` and others.
-        sections: Columns of the sections, by record: ``record_key``, ``role`` as its number in
-            ``ROLES``, ``span`` and ``bytes``.
-        data: Bytes of all texts, and maybe others between them.
-        path: The file that holds them, for messages; None in memory.
-    """
+    """The sections and chunks of a range of keys."""
 
     def __init__(
-        self, chunks: Columns, sections: Columns, data: pa.Buffer, path: Path | None = None
+        self,
+        chunks: Columns,  # by ``chunk_key``; ``span`` and ``bytes``: where in the data texts lie
+        sections: Columns,  # by record, with ``role`` as its number in ``ROLES``
+        data: pa.Buffer,  # bytes of all texts, and maybe others between them
+        path: Path | None = None,  # that holds them, for messages; None in memory
     ) -> None:
         self.columns, self.sections, self.data, self.path = chunks, sections, data, path
         keys = chunks["chunk_key"]
@@ -51,11 +46,7 @@ class Segment:
         return keys - self.first if self._keys is None else np.searchsorted(self._keys, keys)
 
     def gather(self, starts: Integers, lengths: Integers) -> pa.Array:
-        """Return the texts of some spans; whether they are UTF-8 is seen where lists are made.
-
-        Raises:
-            DamagedFileError: A span ends beyond the data.
-        """
+        """Return the texts of some spans; whether they are UTF-8 is seen where lists are made."""
         size = self.data.size
         ends = starts + lengths
         if len(starts) and (starts.min() < 0 or lengths.min() < 0 or ends.max() > size):
@@ -74,13 +65,9 @@ class Segment:
 
 
 class ChunkTexts:
-    """All chunks of a corpus, or all conversations: their texts, and what else they are.
+    """All chunks of a corpus, or all conversations: their texts, and what else they are."""
 
-    Args:
-        segments: By ascending keys.
-    """
-
-    def __init__(self, segments: Sequence[Segment]) -> None:
+    def __init__(self, segments: Sequence[Segment]) -> None:  # by ascending keys
         self._segments = [s for s in segments if s.last >= s.first]
         self._firsts = np.array([segment.first for segment in self._segments], np.int64)
 
@@ -124,9 +111,7 @@ class ChunkTexts:
     def of_records(self, keys: Integers) -> tuple[Integers, Integers, TextSpans]:
         """Return the sections of some records, by record as asked and in their order within it.
 
-        Returns:
-            Which of the records each section is of, the number of its role in ``ROLES``, and the
-            texts.
+        That is which of the records each is of, the number of its role in ``ROLES``, and the texts.
         """
         found = []
         for number, segment in enumerate(self._segments):
@@ -177,16 +162,9 @@ class TextSpans:
 def byte_spans(
     texts: pa.Array, rows: Integers, starts: Integers, lengths: Integers
 ) -> tuple[Integers, Integers]:
-    """Return where in the bytes of some texts spans of characters lie.
+    """Return first byte, counted from that of the first text, and bytes of spans of characters.
 
-    Args:
-        texts: Of sections.
-        rows: Text of every span: shape (spans,), ascending.
-        starts: First character of every span.
-        lengths: Characters of every span; -1 for the whole text.
-
-    Returns:
-        First byte of every span, counted from that of the first text, and its bytes.
+    ``rows`` are the texts of the spans, ascending; a length of -1 stands for the whole text.
     """
     ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
     offsets = ends.astype(np.int64) - int(ends[0])

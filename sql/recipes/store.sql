@@ -31,13 +31,6 @@ VALUES ($name, $kind, $definition)
 DELETE FROM recipes
 WHERE name = $name
 
--- name: named
--- The stored recipe of a name.
--- Parameters: $name.
-SELECT name, definition
-FROM recipes
-WHERE name = $name
-
 -- name: list
 -- The stored recipes.
 -- Rows: by name.

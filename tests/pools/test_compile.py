@@ -13,7 +13,7 @@ from effort import often, some
 from sqlglot import exp, parse
 
 import duckplets as dp
-from duckplets.pools import facts
+from duckplets.pools import read
 from duckplets.pools.compile import Part, compile_pool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes.defaults import default_recipes, long_section_recipe
@@ -187,8 +187,8 @@ def test_a_staged_pool_is_the_pool(recipe: Any, corpus: dp.Corpus) -> None:
 def test_texts_go_a_few_at_a_time(
     most: int, corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(facts, "_AT_ONCE", most)
-    monkeypatch.setattr(facts, "_VECTOR", 16)
+    monkeypatch.setattr(read, "_AT_ONCE", most)
+    monkeypatch.setattr(read, "_VECTOR", 16)
     for recipe in some(ASKING_OF_TEXTS.values(), less=2):
         compiled = compile_pool(recipe, source="odd0", split="train", version=1)
         direct = corpus.database.arrow(*compiled.statement("pool", staged=False))
