@@ -1,13 +1,10 @@
 """Count what a run has served of each source, keep its losses, and measure how a batch looks.
 
-Counters are of all positions before that of the run, whoever takes them, so every rank has the
-same figures and a state fits any number of ranks.
-
+    planner ─closed form→ samples;  ─planned since the last count→ tokens, fallbacks, displaced
     report_loss ─→ Losses ─save→ table losses of the state file ─resume→ Losses
 
-There is one loss a step and source: what is reported again takes the place of what was there. A
-run that is resumed has the losses of the steps before its cursor. Of those that it goes through
-anew the file keeps what it reports, and nothing of the pass before.
+Counters are of all positions before that of the run, whoever takes them, so every rank has the
+same figures. There is one loss a step and source, the one that was reported last.
 """
 
 from __future__ import annotations
@@ -51,12 +48,7 @@ _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 class SourceCounts:
     """Counts the tokens, fallbacks and displaced samples of every source before a position.
 
-    Samples have a closed form. The others are counted by planning the positions in between, when
-    somebody asks; what was counted is saved with the run, which goes on from there.
-
-    Args:
-        planner: Of the run.
-        fetcher: Of the run.
+    Positions since the last count are planned when somebody asks; a save keeps what was counted.
     """
 
     def __init__(self, planner: Planner, fetcher: FetchesSamples) -> None:
@@ -84,13 +76,13 @@ class SourceCounts:
             return self._by_source()
 
     def known(self, position: int) -> Counts:
-        """Return what was counted so far, none of it at a position or behind it."""
+        """Return what was counted so far of the samples before a position."""
         with self._alone:
             self._rewind(position)
             return self._position, self._by_source()
 
     def rewind(self, position: int) -> None:
-        """Forget what was counted from a position on, before the samples there may be others."""
+        """Forget what was counted from a position on, where samples may become others."""
         with self._alone:
             self._rewind(position)
 
@@ -107,7 +99,6 @@ class SourceCounts:
         return dict(zip(self._planner.schedule.sources, self._counts.tolist(), strict=True))
 
     def _counted(self, start: int, stop: int) -> Integers:
-        """Return the counts of positions, of shape (sources, 3)."""
         found = np.zeros_like(self._counts)
         for low in range(start, stop, _AT_ONCE):
             with self._fetcher.sound():
@@ -122,16 +113,13 @@ class SourceCounts:
 class Losses:
     """The losses of one run, 20 bytes each.
 
-    Args:
-        known: Those of the file the run was resumed from, with the columns of ``SCHEMA``.
-        first: The step from which on the file has none of this pass.
+    A file has those before ``first``, and is to have what is here from there on.
     """
 
     def __init__(self, known: pa.Table | None = None, first: int = 0) -> None:
         self._steps, self._sources, self._values = array("q"), array("i"), array("d")
         self._numbers: dict[str, int] = {}
-        self._first = first
-        self._left: list[Span] = []  # passes since the last save that the run has left
+        self._first, self._is_unsaved = first, False
         if known is not None:
             self._extend(known)
 
@@ -145,8 +133,7 @@ class Losses:
 
     def report(self, step: int, losses: Mapping[str, float]) -> None:
         """Note the losses of sources at a step."""
-        if step < self._first:
-            self.begin(step)
+        self._first, self._is_unsaved = min(self._first, step), True
         for name, loss in losses.items():
             self._steps.append(step)
             self._sources.append(self._number(name))
@@ -154,38 +141,27 @@ class Losses:
 
     def begin(self, step: int) -> None:
         """Note that the run goes on at another step than the one it has come to."""
-        last = max((s for s in self._steps[-1:] if s >= self._first), default=None)
-        if last is not None:
-            self._left.append((self._first, last + 1))
-        self._first = step
+        self._first = min(self._first, step) if self._is_unsaved else step
 
     def add(self, others: Losses) -> None:
-        """Take what was reported elsewhere, in one pass from the first of these steps on."""
-        told = others.table([(0, 1 << 62)])
+        """Take what was reported elsewhere."""
+        told = others.table((0, 1 << 62))
         self._extend(told)
         if told.num_rows:
-            self._first = min(self._first, told["step"][0].as_py())
+            self._first, self._is_unsaved = min(self._first, told["step"][0].as_py()), True
 
-    def passed(self, stop: int, *, whole: bool) -> list[Span]:
-        """Return the steps before ``stop`` that a file is to have as they are here.
-
-        Args:
-            stop: The step after those that were taken.
-            whole: Whether the file has nothing of the run yet.
-        """
-        spans = [(0, stop)] if whole else [*self._left, (self._first, stop)]
-        return [(low, min(high, stop)) for low, high in spans if low < min(high, stop)]
+    def unsaved(self, stop: int) -> Span:
+        """Return the steps before ``stop`` that a file is to have as they are here."""
+        return min(self._first, stop), stop
 
     def written(self, stop: int) -> None:
         """Note that the file has all before a step."""
-        self._left, self._first = [], stop
+        self._first, self._is_unsaved = stop, False
 
-    def table(self, spans: Collection[Span]) -> pa.Table:
+    def table(self, span: Span) -> pa.Table:
         """Return the losses of some steps, by step and source; columns as in ``SCHEMA``."""
         steps = np.array(self._steps)
-        found = np.zeros(len(steps), bool)
-        for low, high in spans:
-            found |= (low <= steps) & (steps < high)
+        found = (span[0] <= steps) & (steps < span[1])
         names = pa.array(self._numbers, pa.string())
         sources = pa.DictionaryArray.from_arrays(np.array(self._sources), names)
         told = pa.table([steps, sources.cast(pa.string()), np.array(self._values)], SCHEMA.names)
@@ -197,11 +173,7 @@ class Losses:
 
 
 def checked_losses(losses: Mapping[str, Any], sources: Collection[str]) -> dict[str, float]:
-    """Return losses as floats, by source.
-
-    Raises:
-        SamplerError: A name is no source, or a loss no finite number.
-    """
+    """Return losses as floats, by source."""
     if not isinstance(losses, Mapping):
         raise SamplerError(
             f"report_loss: {shown(repr(losses))}: give the loss of each source by its name, as in "
@@ -233,12 +205,10 @@ def checked_losses(losses: Mapping[str, Any], sources: Collection[str]) -> dict[
 class PhaseLog:
     """Write one line to the log when a run is resumed, or comes into another phase of its mixture.
 
-    Args:
-        planner: Of the run.
-        quiet: Write nothing: several ranks would write the same.
+    Of several ranks and workers all but the first are ``quiet``.
     """
 
-    def __init__(self, planner: Planner, *, quiet: bool = False) -> None:
+    def __init__(self, planner: Planner, *, quiet: bool) -> None:
         self._planner, self._mixture = planner, planner.schedule.mixture
         self._phase, self.quiet = 0, quiet
 
@@ -305,12 +275,7 @@ def source_skew(
 def mean_by_source(sources: Sequence[str], losses: Any) -> dict[str, float]:
     """Return ``loss/NAME``: the mean of the losses of every source's samples.
 
-    Args:
-        sources: One a sample.
-        losses: One number a sample: a list, an array or a tensor of shape (samples,).
-
-    Raises:
-        SamplerError: There are more or fewer losses than samples.
+    ``sources`` and ``losses`` (a list, an array or a tensor) have one a sample.
     """
     found = losses.tolist() if hasattr(losses, "tolist") else list(losses)
     flat = isinstance(found, list) and not any(isinstance(loss, list) for loss in found)
@@ -335,17 +300,6 @@ def lexical_similarity(one: str, other: str) -> float:
     return len(a & b) / len(a | b) if a | b else 0.0
 
 
-def similarities(batch: Batch, slots: Sequence[str]) -> dict[str, list[float]]:
-    """Return ``ANCHOR_SLOT_lexical_similarity`` of the first slot with every other."""
-    anchors = batch[slots[0]]
-    return {
-        f"{slots[0]}_{slot}_lexical_similarity": [
-            lexical_similarity(one, other) for one, other in zip(anchors, batch[slot], strict=True)
-        ]
-        for slot in slots[1:]
-    }
-
-
 class Metrics(ShownDict):
     """What was taken of every source, by name: numbers, for any logger."""
 
@@ -361,13 +315,12 @@ def metrics(sampler: Sampler) -> dict[str, float]:
     own. With ``no_duplicates=True``, ``data/NAME/displaced``: samples that fit in no batch and gave
     their positions to others, but count as samples of their source.
 
-    Tokens and what follows are counted when this is called, from where they were counted last on:
-    two million samples a second.
+    Tokens and what follows are counted when this is called, from the last count on: two million
+    samples a second.
 
     Of this sampler since it was opened: ``prefetch/blocks_ready``, prepared and not begun;
-    ``prefetch/waits``, how often a block was not ready when it was needed, as the first one;
-    and ``prefetch/seconds_waited`` for these. Where they grow with the steps, training waits
-    for data.
+    ``prefetch/waits`` for a block that was not ready, as the first one; and
+    ``prefetch/seconds_waited`` for these. Where they grow with the steps, training waits for data.
     """
     planner, reader = sampler._planner, sampler._reader
     counts = reader.counter.at(sampler.position)
@@ -410,16 +363,21 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
     section, else None.
     """
     need_texts(sampler, "diagnostics")
-    first, slots = sampler._reader.fetcher.slots[0], sampler.text_columns
+    fetcher: Any = sampler._reader.fetcher
+    first, slots = fetcher.slots[0], sampler.text_columns
     if first not in slots:
         raise SamplerError(
             f"diagnostics compare texts with the {first}, which columns= left out; this run "
             f"has {', '.join(sampler._settings.columns)}"
         )
-    fetcher: Any = sampler._reader.fetcher
-    near = fetcher.proximity(_plan_of(sampler, batch))
-    ordered = [first, *(slot for slot in slots if slot != first)]
-    return {**similarities(batch, ordered), "proximity": near}
+    found: dict[str, list[Any]] = {
+        f"{first}_{slot}_lexical_similarity": list(
+            map(lexical_similarity, batch[first], batch[slot])
+        )
+        for slot in slots
+        if slot != first
+    }
+    return found | {"proximity": fetcher.proximity(_plan_of(sampler, batch))}
 
 
 def need_texts(sampler: Sampler, what: str) -> None:

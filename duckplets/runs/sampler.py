@@ -359,7 +359,7 @@ class Sampler:
         Columns: ``step``, ``source``, ``loss``. A resumed run begins with those that were saved up
         to its cursor; a state that was loaded by ``load_state_dict`` brings none.
         """
-        return self._losses.table([(0, self._steps_taken)])
+        return self._losses.table((0, self._steps_taken))
 
     def take_losses(self, losses: Losses) -> None:
         """Take losses that were reported in the place of this sampler, for it to save."""

@@ -62,41 +62,23 @@ _STATE: dict[Any, Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Save:
-    """A run, and where it stands.
-
-    Attributes:
-        run: Its name.
-        tag: Name of the checkpoint, or None for the latest save.
-        kind: ``triplets``, ``pairs``, ``texts``, ``messages`` or ``tokens``.
-        corpus_version: The version that it was opened at.
-        order_version: The version of its order.
-        settings: What opens its sampler again.
-        fingerprint: What must agree for its positions to mean the same samples.
-        joins: Step and number of every later corpus version that joined it.
-        position: First position not yet taken.
-        step: First step not yet taken.
-        epoch: Nominal epoch of the position.
-        events: Weights that were set during the run, by the step from which on.
-        samples: Before the position, by source.
-        counts: What was counted of them.
-        losses: Those reported for the steps before, as in ``Sampler.losses``; of one that was read.
-    """
+    """A run, and where it stands."""
 
     run: str
-    tag: str | None
+    tag: str | None  # name of the checkpoint; None for the latest save
     kind: str
-    corpus_version: int
+    corpus_version: int  # that it was opened at
     order_version: int
-    settings: dict[str, Any]
-    fingerprint: Fingerprint
-    joins: Sequence[Sequence[int]]
-    position: int
+    settings: dict[str, Any]  # what opens its sampler again
+    fingerprint: Fingerprint  # what must agree for positions to mean the same samples
+    joins: Sequence[Sequence[int]]  # step and number of every later corpus version
+    position: int  # first one not yet taken
     step: int
-    epoch: int
-    events: Events = field(default_factory=dict)
-    samples: Mapping[str, int] = field(default_factory=dict)
+    epoch: int  # nominal epoch of the position
+    events: Events = field(default_factory=dict)  # weights set on the way, by the step they set in
+    samples: Mapping[str, int] = field(default_factory=dict)  # before the position, by source
     counts: Counts = (0, {})
-    losses: pa.Table | None = None
+    losses: pa.Table | None = None  # of the steps before; None of a save that is to be written
 
     @property
     def batch(self) -> int:
@@ -127,19 +109,10 @@ def save(
     changed_from: int | None = None,
     losses: Losses | None = None,
 ) -> None:
-    """Write a save in one transaction.
+    """Write a save and the losses before its position in one transaction.
 
-    Args:
-        path: The state file; made if it is not there.
-        saved: What to write.
-        drifted_from: The fingerprint the run was resumed from, where it was allowed to differ.
-        changed_from: The first position whose sample another mixture has changed since, if one
-            was given.
-        losses: Those of the run; of the steps before the position the file is to have them.
-
-    Raises:
-        StateMismatchError: A run of that name has other settings, the tag exists, or another
-            checkpoint needs weights that are no more those of this run.
+    ``drifted_from`` is the fingerprint that the run was resumed from, and ``changed_from`` the
+    first position that another mixture has changed since.
     """
     run = saved.run
     if not path.exists():
@@ -159,8 +132,15 @@ def save(
                     f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another "
                     f"tag"
                 )
+            plain = {
+                "settings": saved.settings,
+                "fingerprint": saved.fingerprint,
+                "events": plain_events(saved.events),
+                "samples": dict(saved.samples),
+                "counts": plain_counts(saved.counts),
+            }
             row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
-            database.run("runs/state/add", row | {"state": json.dumps(_plain(saved))})
+            database.run("runs/state/add", row | {"state": json.dumps(plain)})
             if losses is not None:
                 _write_losses(database, saved, losses, whole=known is None)
     if any(step > saved.step for step in before):
@@ -171,12 +151,7 @@ def save(
 
 
 def load(path: Path, run: str, tag: str | None = None) -> Save:
-    """Read a run as it was saved last, at one of its saves.
-
-    Raises:
-        StateMismatchError: There is no such file, run or tag.
-        DamagedFileError: What is stored has another shape.
-    """
+    """Read a run as it was saved last, at one of its saves."""
     if not path.exists():
         raise StateMismatchError(f"no run is saved: {path} does not exist; call save() first")
     with _reading(path) as database:
@@ -215,12 +190,7 @@ def cursors(
 ) -> list[dict[str, Any]]:
     """Return where every save of a state file stands, the latest of each run first.
 
-    ``later_versions`` are those of the corpus that joined its run, with the step of each.
-
-    Args:
-        path: The state file, which need not be there.
-        run: Only those of this run.
-        fingerprint: Of that run; if the file has another one of that name, there is none.
+    Those of one ``run`` may be asked for, and none where its ``fingerprint`` is another.
     """
     if not path.exists():
         return []
@@ -233,13 +203,7 @@ def cursors(
 
 
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
-    """Forget a run and its saves; returns how many those were.
-
-    Args:
-        path: The state file.
-        run: Name of the run.
-        after: Forget only the saves of steps beyond this one; with none left, the run too.
-    """
+    """Forget a run, or its saves beyond a step; returns how many those were."""
     step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
     known = cursors(path)
     if all(one["run"] != run for one in known):
@@ -255,17 +219,7 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
 def refuse_beyond(
     run: str, saves: Iterable[Mapping[str, Any]], changed_from: int, batch: int
 ) -> None:
-    """Refuse other samples from a position on where a checkpoint lies beyond it.
-
-    Args:
-        run: Name of the run.
-        saves: Its ``cursors``.
-        changed_from: The position.
-        batch: Samples a step, of all ranks.
-
-    Raises:
-        StateMismatchError: It names them.
-    """
+    """Refuse other samples from a position on where a checkpoint of a run lies beyond it."""
     beyond = [repr(one["tag"]) for one in saves if one["tag"] and one["position"] > changed_from]
     if beyond:
         step = changed_from // batch
@@ -279,18 +233,9 @@ def refuse_beyond(
 
 @contextmanager
 def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
-    """Copy a state file for a while, so that nobody who saves to it waits for who looks at it.
+    """Copy a state file for a while: to open it, even to read, makes who saves to it wait.
 
-    To open the file itself, even to read, makes a save wait. A copy of what was written meanwhile
-    is none: the file has to be the same for a moment before it and until it is made.
-
-    Args:
-        path: The state file.
-        seconds: How long to try.
-
-    Raises:
-        CorpusLockedError: It was being written all the while.
-        MissingFileError: It is not there.
+    The file has to stay the same for a moment before the copy and until it is made.
     """
     deadline = time.monotonic() + seconds
     with TemporaryDirectory(prefix="duckplets-") as folder:
@@ -351,12 +296,7 @@ def behind(
 ) -> list[str]:
     """Return that a run begins before its latest save, which a save would replace, if it does.
 
-    Args:
-        corpus: The corpus, or the folder of token shards.
-        run: Its name.
-        fingerprint: Of the run.
-        path: The state file.
-        position: Where the run begins.
+    ``corpus`` may be a folder of token shards, and ``path`` is that of the state file.
     """
     try:
         saved = cursors(path, run, fingerprint=fingerprint)
@@ -385,25 +325,20 @@ def behind(
 
 
 def unsavable(path: Path, *, asked: bool) -> list[str]:
-    """Return why a run cannot be saved in a file, if it cannot, where only reading may be meant.
-
-    Raises:
-        SamplerError: It was asked for.
-    """
-    why = migrate.unwritable(path)
-    told: list[str] = (
-        [SavingNote(f"this run cannot be saved in {shown(path)}: {why}")] if why else []
-    )
-    if told and asked:
-        raise SamplerError(f"{told[0]}; name another file")
-    return told
+    """Return why a run cannot be saved in a file, if it cannot; refuse one that was asked for."""
+    if not (why := migrate.unwritable(path)):
+        return []
+    told = SavingNote(f"this run cannot be saved in {shown(path)}: {why}")
+    if asked:
+        raise SamplerError(f"{told}; name another file")
+    return [told]
 
 
 # -- a save as plain values -----------------------------------------------------------------------
 
 
 def plain_events(events: Events) -> list[list[Any]]:
-    """Return events as plain values: step, weights, and the temperature where it was set."""
+    """Return step, weights, and the temperature where it was set, of all events."""
     return [
         [step, dict(event.weights), *(() if event.temperature is None else (event.temperature,))]
         for step, event in events.items()
@@ -418,11 +353,7 @@ def plain_counts(counts: Counts) -> dict[str, Any]:
 
 
 def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Counts]:
-    """Return position, fingerprint, events and counts of what ``Sampler.state_dict`` returned.
-
-    Raises:
-        StateMismatchError: It did not return this.
-    """
+    """Return position, fingerprint, events and counts of what ``Sampler.state_dict`` returned."""
     if not {"position", "fingerprint"} <= set(given):
         raise StateMismatchError(
             f"this is not a sampler's state, with position and fingerprint; it has "
@@ -443,17 +374,6 @@ def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Cou
         ) from error
 
 
-def _plain(saved: Save) -> dict[str, Any]:
-    """Return what the column ``state`` has of a save."""
-    return {
-        "settings": saved.settings,
-        "fingerprint": saved.fingerprint,
-        "events": plain_events(saved.events),
-        "samples": dict(saved.samples),
-        "counts": plain_counts(saved.counts),
-    }
-
-
 def _last(database: Database, run: str) -> Save | None:
     """Return the save of a run that was made last, None if the file has none of that name."""
     rows = database.run("runs/state/last", {"run": run})
@@ -461,11 +381,7 @@ def _last(database: Database, run: str) -> Save | None:
 
 
 def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
-    """Return the save of a row.
-
-    Raises:
-        DamagedFileError: Its state has another shape.
-    """
+    """Return the save of a row."""
     *columns, text = row
     forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
     place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
@@ -538,12 +454,10 @@ def _refuse_other(
 
 def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: bool) -> None:
     """Put losses in the place of those of the steps that a run went through since its last save."""
-    spans = losses.passed(saved.steps, whole=whole)
-    for first, stop in spans:
-        of_span = {"run": saved.run, "first": first, "stop": stop}
-        database.run("runs/state/delete_losses", of_span)
+    first, stop = (0, saved.steps) if whole else losses.unsaved(saved.steps)
+    database.run("runs/state/delete_losses", {"run": saved.run, "first": first, "stop": stop})
     database.run("runs/state/delete_losses_beyond", {"run": saved.run})
-    told = losses.table(spans)
+    told = losses.table((first, stop))
     if told.num_rows:
         with database.registered(told=told):
             database.run("runs/state/add_losses", {"run": saved.run})

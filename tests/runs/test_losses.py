@@ -192,8 +192,8 @@ def test_a_save_writes_what_is_new_only(corpus: dp.Corpus, monkeypatch: pytest.M
     """A file of many losses does not make a save write them all again."""
     written: list[int] = []
 
-    def table(self: Losses, spans: Any) -> Any:
-        found = made(self, spans)
+    def table(self: Losses, span: Any) -> Any:
+        found = made(self, span)
         written.append(found.num_rows)
         return found
 
