@@ -19,7 +19,7 @@ from object_server import Proxy, proxied, store
 from duckplets.db import database, files, fts, migrate, sessions
 from duckplets.db.database import Database
 from duckplets.errors import ExtensionError
-from duckplets.runs import opening
+from duckplets.runs import sampler
 from duckplets.runs.reader import BatchReader
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -126,7 +126,7 @@ def _nothing_ahead(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
             *arguments, prefetch=0 if prefetch == DEFAULT_AHEAD else prefetch, **named
         )
 
-    monkeypatch.setattr(opening, "BatchReader", reader)
+    monkeypatch.setattr(sampler, "BatchReader", reader)
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,9 @@ _OF_TEXTS = {
     "negatives": 1,
     "vectors": "error",
     "kind": "texts",
+    "long_sections": True,
+    "allow_stale": False,
+    **dict.fromkeys(("empty", "snapshot"), None),
 }
 
 
@@ -128,59 +131,29 @@ def sampler(
         SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
         VectorError: There are no such vectors, or texts lack one.
     """
-    arguments: dict[str, Any] = {"split": split, "run": run, "batch_size": batch_size}
-    arguments |= {"seed": seed, "steps": steps, "epochs": epochs, "remainder": remainder}
-    arguments |= {"rank": rank, "world_size": world_size, "no_duplicates": no_duplicates}
-    arguments |= {"negatives": negatives, "pairs": pairs}
-    arguments |= {"by": by, "swap": swap, "preset": preset, "prefixes": bool(prefixes)}
-    arguments |= {"prefetch": prefetch, "vectors": vectors}
+    given = {name: value for name, value in locals().items() if name != "corpus"}
     if tokenizer is not None or pack:
-        told = arguments | {"recipes": recipes, "columns": columns, "kind": kind}
-        return _token_run(corpus, told, tokenizer, seq_length, pack, mixture, state)
+        return _token_run(corpus, given)
     from duckplets.runs import opening
 
-    sampler = opening.open_run(
-        corpus.database,
-        kind,
-        recipes=recipes,
-        mixture=mixture,
-        columns=columns,
-        long_sections=long_sections,
-        allow_stale=allow_stale,
-        empty=empty,
-        snapshot=None if snapshot is None else Path(snapshot),
-        state_path=corpus.state_path(state),
-        beside=state is None,
-        arguments=arguments,
-    )
+    sampler = opening.open_run(corpus.database, given, corpus.state_path(state))
     corpus.owns(sampler)
     return sampler
 
 
-def _token_run(
-    corpus: CorpusFile,
-    /,
-    told: Mapping[str, Any],
-    tokenizer: str | Path | None,
-    seq_length: int,
-    pack: bool,
-    mixture: Any,
-    state: str | Path | None,
-) -> TokenSampler:
+def _token_run(corpus: CorpusFile, given: Mapping[str, Any]) -> TokenSampler:
     """Open a run of tokens by the arguments of ``sampler``."""
     from duckplets.tokens.dataset import token_sampler
 
-    if tokenizer is None:
+    if given["tokenizer"] is None:
         raise SamplerError("pack=True: rows of tokens need tokenizer=, a tokenizers file")
     for name, usual in _OF_TEXTS.items():
-        if told[name] != usual:
+        if given[name] != usual:
             raise SamplerError(
-                f"{name}={told[name]!r}: a run of tokens is of texts, and has no such choice; "
+                f"{name}={given[name]!r}: a run of tokens is of texts, and has no such choice; "
                 f"with tokenizer= leave it out, and give kind='texts'"
             )
-    rows = {"seq_length": seq_length, "pack": pack, "mixture": mixture, "state": state}
-    same = {name: value for name, value in told.items() if name not in _OF_TEXTS}
-    return token_sampler(corpus, tokenizer, **same, **rows)
+    return token_sampler(corpus, **{n: v for n, v in given.items() if n not in _OF_TEXTS})
 
 
 def resume(
@@ -208,7 +181,7 @@ def resume(
         allow_drift=allow_drift,
         overrides=overrides,
         version=version,
-        snapshot=None if snapshot is None else Path(snapshot),
+        snapshot=snapshot,
     )
     corpus.owns(sampler)
     return sampler

@@ -11,38 +11,28 @@ recipe since changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import replace
+from contextlib import closing, contextmanager
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from duckplets.db.database import Database
-from duckplets.errors import EmptyPoolError, SamplerError, StateMismatchError
+from duckplets.errors import EmptyPoolError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
-from duckplets.runs import labelled_pairs, messages, negative_policy, state, versions
-from duckplets.runs.default_mixture import shares
+from duckplets.runs import messages, negative_policy, sources, state, versions
 from duckplets.runs.fingerprint import differing, refuse_mismatch
 from duckplets.runs.forecast import left_alone, oddities, omitted
-from duckplets.runs.pool_loading import (
-    Named,
-    in_words,
-    open_streams,
-    plan_of,
-    with_lengths,
-)
-from duckplets.runs.reader import BatchReader
+from duckplets.runs.pool_loading import Named, in_words, open_streams
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import (
-    Empty,
-    Kind,
     RunSettings,
     check_overrides,
     checked_arguments,
@@ -59,8 +49,6 @@ from duckplets.samples.vector_columns import RunVectors, pinned
 from duckplets.serving.segments import Contents
 from duckplets.serving.snapshot import fingerprint, serve
 
-Recipe = recipe_store.Recipe
-
 _ALL = Named("error")  # a saved run needs all that it has
 # What else can be done about stale minings than to mine again.
 _INSTEAD = (
@@ -69,112 +57,71 @@ _INSTEAD = (
 )
 
 
-def open_run(
-    database: Database,
-    kind: Kind,
-    *,
-    recipes: Sequence[Recipe | str] | None,
-    mixture: Mixture | Mapping[str, float] | str | Path | None,
-    columns: Sequence[str] | None,
-    long_sections: bool,
-    state_path: Path,
-    beside: bool,
-    arguments: Mapping[str, Any],
-    allow_stale: bool = False,
-    empty: Empty | None = None,
-    snapshot: Path | None = None,
-) -> Sampler:
-    """Open a new run at its first position; see ``Corpus.sampler``.
-
-    ``beside``: whether its state file is the one beside the corpus, which nobody asked for.
-    """
-    run = checked_arguments(kind, {**arguments, "kind": kind, "empty": empty})
-    empty, missing = run.pop("empty"), run.pop("vectors", "error")
-    notes = unsavable(state_path, asked=not beside)
-    split, preset = splits.checked_split(run["split"]), run["preset"]
-    split_settings, chunking = splits.need_splits(database), chunking_of(database)
-    version = records.current_version(database)
+def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> Sampler:
+    """Open a new run at its first position, by the arguments of ``Corpus.sampler``."""
+    run, kind, recipes = checked_arguments(given), given["kind"], given["recipes"]
+    notes = unsavable(state_path, asked=given["state"] is not None)
+    run["split"], preset = splits.checked_split(run["split"]), run["preset"]
+    run["splits"] = splits.need_splits(database).to_dict()
+    run["chunking"], version = chunking_of(database), records.current_version(database)
     found = recipe_store.sources_of(database, version)
-    given = None if mixture is None else mixture_of(mixture)
-    if given is not None and given.omitted is None and preset == "crate":
-        given = replace(given, omitted=1.0)
-    usual = Mixture("equal" if preset == "crate" else "proportional")
-    deal = partial(shares, database, split=split, version=version, usual=usual)
-
-    if kind == "messages":
-        if recipes is not None:
-            raise SamplerError("recipes: messages have none; leave it out")
-        resolved = messages.resolve(database, given or Mixture(), version)
-        found = {of_source.source: found[of_source.source] for of_source in resolved}
-    else:
-        resolved = recipe_store.resolve(
-            database,
-            recipes,
-            kind=kind,
-            split=split,
-            version=version,
-            preset=preset,
-            max_tokens=chunking["max_tokens"],
-            long_sections=long_sections,
-            sources=found,
-        )
-    if not resolved:
+    if not found:
         raise EmptyPoolError(
             f"{database.path} has no sources; ingest some text first: duckplets ingest "
             f"{database.path} FILE"
         )
-    if given is not None:
-        given.check([*found])
-    mixed = deal(given, found)
-    if kind == "pairs":
-        if run["pairs"] is None:
-            drawn = mixed.mixture.drawn([*found])
-            run["pairs"] = labelled_pairs.which_pairs(database, drawn, version)
-        if run["pairs"] == "labelled":
-            labelled_pairs.check_labelled(database, run | {"version": version}, given, found)
-            resolved = labelled_pairs.labelled(database, resolved, version)
-            found = {of_source.source: found[of_source.source] for of_source in resolved}
-            given = given and given.of_known(found)
-            mixed = deal(given, found)
-    by_source: dict[str, Sequence[Recipe]] = {}
-    optional: dict[str, list[str]] = {}
-    for of_source in resolved:
-        by_source[of_source.source] = of_source.recipes
-        if of_source.optional:
-            optional[of_source.source] = sorted(of_source.optional)
-    sources = sorted(by_source)
-    if mixed.mixture is not usual:
-        mixed.mixture.check(sources)
-    notes += [*mixed.notes, *omitted(mixed.mixture, sources)]
-    rejected = kind == "messages" and messages.has_pairs(database, sources, version)
-    padded = run["remainder"] == "pad"
-    columns = checked_columns(columns, kind, run["negatives"], padded=padded, rejected=rejected)
-    settings = RunSettings(
-        **run,
-        recipes=by_source,
-        optional=optional,
-        sources=sources,
-        mixture=mixed.mixture,
-        columns=columns,
-        vectors=pinned(Path(str(database.path)), columns, missing),
-        corpus_version=version,
-        records=fingerprint(database, version),
-        splits=split_settings.to_dict(),
-        chunking=chunking,
-        declared_prefixes=prefix_store.digest(database, version),
-        index=mixed.index,
+    mixture = None if given["mixture"] is None else mixture_of(given["mixture"])
+    if mixture is not None:
+        if mixture.omitted is None and preset == "crate":
+            mixture = replace(mixture, omitted=1.0)
+        mixture.check([*found])
+    usual = Mixture("equal" if preset == "crate" else "proportional")
+    deal = partial(sources.shares, database, split=run["split"], version=version, usual=usual)
+    if kind == "pairs" and run["pairs"] is None:
+        drawn = deal(mixture, found).mixture.drawn([*found])
+        run["pairs"] = sources.which_pairs(database, drawn, version)
+    if run["pairs"] == "labelled":
+        sources.check_labelled(database, run, mixture, version)
+    run["mixture"], long_sections = mixture, given["long_sections"]
+    resolved = sources.resolved(
+        database, recipes, run, version, long_sections=long_sections, sources=found
     )
+    by_source = {of.source: of.recipes for of in resolved}
+    if len(by_source) < len(found):  # others have no labels, or no conversations
+        found = {name: found[name] for name in by_source}
+        mixture = mixture and mixture.of_known(found)
+    mixed, names = deal(mixture, found), sorted(by_source)
+    mixed.mixture.check(names)
+    notes += [*mixed.notes, *omitted(mixed.mixture, names)]
+    rejected = kind == "messages" and messages.has_pairs(database, names, version)
+    padded, columns = run["remainder"] == "pad", given["columns"]
+    columns = checked_columns(columns, kind, run["negatives"], padded=padded, rejected=rejected)
+    path = Path(str(database.path))
+    run |= {
+        "recipes": by_source,
+        "optional": {of.source: sorted(of.optional) for of in resolved if of.optional},
+        "sources": names,
+        "mixture": mixed.mixture,
+        "columns": columns,
+        "vectors": pinned(path, columns, run["vectors"]),
+        "corpus_version": version,
+        "records": fingerprint(database, version),
+        "declared_prefixes": prefix_store.digest(database, version),
+        "index": mixed.index,
+    }
+    known = {of.name for of in fields(RunSettings)}
+    settings = RunSettings(**{name: value for name, value in run.items() if name in known})
     if kind not in SINGLE:
         drawn_by = negative_policy.with_mined(database, settings, by_source)
-        stale = bool(allow_stale)
+        stale = bool(given["allow_stale"])
         pins = negative_policy.pins(
             database, settings, drawn_by, allow_stale=stale, instead=_INSTEAD
         )
         settings = replace(settings, candidates=pins)
-        if settings.by is not None:
-            notes += negative_policy.notes(database, settings)
-    names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
-    named = Named(empty, given.named if given else (), names)
+        notes += negative_policy.notes(database, settings)
+    given_names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
+    named = Named(run["empty"], mixture.named if mixture else (), given_names)
+    snapshot = given["snapshot"]
     return _opened(database, settings, {}, state_path, notes, named=named, snapshot=snapshot)
 
 
@@ -188,80 +135,65 @@ def resume_run(
     allow_drift: Collection[str],
     overrides: Mapping[str, Any],
     version: versions.Version = None,
-    snapshot: Path | None = None,
+    snapshot: str | Path | None = None,
 ) -> Sampler:
     """Open a saved run where it was saved; see ``duckplets.resume``."""
     check_overrides(overrides)
-    given = dict(overrides)
-    missing = given.pop("vectors", None)
     saved = state.load(state_path, run, tag)
-    before = saved_settings(saved)
-    joining = versions.checked_version(database, before, version, saved.position)
-    sources = versions.sources_with(database, before, joining)
-    settings = overridden(before, _given_anew(database, before, given, sources))
+    before, position = saved_settings(saved), saved.position
+    joining = versions.checked_version(database, before, version, position)
+    names = versions.sources_with(database, before, joining)
+    settings = overridden(before, _given_anew(database, before, overrides, names))
     current = splits.current_splits(database)
     now = replace(
-        versions.as_found(database, settings, missing),
+        versions.as_found(database, settings, overrides.get("vectors")),
         splits=current.to_dict() if current else {},
         chunking=chunking_of(database),
     )
-    target, asked = (state_path, False) if save_to is None else (save_to, True)
-    notes = unsavable(target, asked=asked)
+    notes = unsavable(save_to or state_path, asked=save_to is not None)
     edited = edited_in(saved, before, now, allow_drift)
-    position, also = saved.position, set[str]()
     if joining is not None:
         recipes = overrides.get("recipes")
         now = versions.with_version(
             database, now, joining, position=position, events=saved.events, recipes=recipes
         )
+    also = set[str]()
     if edited and now.no_duplicates and now.epochs:
         also = schedule_of(replace(now, mixture=before.mixture), saved.events).planned
     sampler = _opened(
-        database,
-        now,
-        saved.events,
-        target,
-        notes,
+        *(database, now, saved.events, save_to or state_path, notes),
         position=position,
         also=also,
         snapshot=snapshot,
     )
-    was = None
-    if edited:
-        was = schedule_of(replace(sampler.settings, mixture=before.mixture), saved.events)
-    take_up(sampler, saved, was, edited)
-    try:
+    with closed_on_error(sampler):
+        was = replace(sampler.settings, mixture=before.mixture)
+        take_up(sampler, saved, edited, partial(schedule_of, was))
         sampler.unused = negative_policy.unused_minings(database, now, sampler._planner.streams)
         if not now.rank:
             sampler.notes += left_alone(sampler.unused)
         if joining is not None:
             versions.tell(database, sampler, before)
-    except BaseException:
-        sampler.close()
-        raise
     return sampler
 
 
 def _given_anew(
-    database: Database,
-    settings: RunSettings,
-    overrides: Mapping[str, Any],
-    sources: Sequence[str],
+    database: Database, settings: RunSettings, overrides: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what is given anew, with recipes and mixture of ``sources`` as settings hold them."""
+    """Return what is given anew, with recipes and mixture of sources as settings hold them."""
     unset = ("recipes", "mixture", "swap", "by", "pairs")
     given = {n: v for n, v in overrides.items() if not (n in unset and v is None)}
+    given.pop("vectors", None)
     if "split" in given:
         given["split"] = splits.checked_split(given["split"])
     if "mixture" in given:
         given["mixture"] = mixture_of(given["mixture"])
-        given["mixture"].check(sources)
+        given["mixture"].check(names)
     if "recipes" in given:
-        if settings.kind == "messages":
-            raise SamplerError("recipes: messages have none; leave it out")
         also = [recipe for of in settings.recipes.values() for recipe in of]
-        version, anew = settings.corpus_version, given["recipes"]
-        resolved = labelled_pairs.resolved(database, anew, settings, version, also)
+        resolved = sources.resolved(
+            database, given["recipes"], vars(settings), settings.corpus_version, also=also
+        )
         given["recipes"] = {of_source.source: of_source.recipes for of_source in resolved}
     return given
 
@@ -269,11 +201,7 @@ def _given_anew(
 def edited_in(
     saved: state.Save, before: RunSettings, now: RunSettings, allow_drift: Collection[str]
 ) -> str:
-    """Return in words what differs in the mixture of a saved run's settings of now.
-
-    Raises:
-        StateMismatchError: Something else differs that must agree.
-    """
+    """Return in words what differs in the mixture of a saved run now; refuse all else."""
     edited = ""
     if now.mixture != before.mixture and "mixture" not in allow_drift:
         # A word that is given anew says the same, and what it means is found when streams are.
@@ -289,38 +217,38 @@ def edited_in(
     return edited
 
 
-def take_up(sampler: Sampler, saved: state.Save, before: Schedule | None, edited: str) -> None:
-    """Let a run go on where it was saved, or close it.
-
-    Args:
-        sampler: Of the run, just opened.
-        saved: The save.
-        before: Where its mixture was edited, how it dealt with the one before.
-        edited: What differs then.
-
-    Raises:
-        StateMismatchError: A sample before its position would be another.
-    """
+@contextmanager
+def closed_on_error(sampler: Sampler) -> Iterator[None]:
+    """Close a sampler that was just opened where it cannot be made whole."""
     try:
-        if before is not None:
-            changed, batch = sampler.first_change(before), sampler.settings.global_batch
-            sampler.changed_from, step = changed, -(-saved.position // batch)
-            if changed < saved.position:
-                raise StateMismatchError(
-                    f"this mixture would change samples from step {changed // batch}, but the run "
-                    f"is at step {step}; use set_weights or a Phase from step {step}. What "
-                    f"differs: {edited}"
-                )
-        sampler.go_on(
-            saved.position,
-            saved.events,
-            saved.counts,
-            drifted_from=saved.fingerprint,
-            losses=saved.losses,
-        )
+        yield
     except BaseException:
         sampler.close()
         raise
+
+
+def take_up(
+    sampler: Sampler, saved: state.Save, edited: str, schedule: Callable[[Events], Schedule]
+) -> None:
+    """Let a run go on where it was saved, unless a sample before would be another.
+
+    ``edited`` says what differs in its mixture, and ``schedule`` how the one before dealt.
+    """
+    if edited:
+        before, batch = schedule(saved.events), sampler.settings.global_batch
+        changed, step = sampler.first_change(before), -(-saved.position // batch)
+        sampler.changed_from = changed
+        if changed < saved.position:
+            raise StateMismatchError(
+                f"this mixture would change samples from step {changed // batch}, but the run "
+                f"is at step {step}; use set_weights or a Phase from step {step}. What "
+                f"differs: {edited}"
+            )
+    sampler.go_on(
+        *(saved.position, saved.events, saved.counts),
+        drifted_from=saved.fingerprint,
+        losses=saved.losses,
+    )
 
 
 def _opened(
@@ -333,45 +261,27 @@ def _opened(
     position: int = 0,
     also: Collection[str] = (),
     named: Named = _ALL,
-    snapshot: Path | None = None,
+    snapshot: str | Path | None = None,
 ) -> Sampler:
-    """Open a run of given settings at its first position, to be saved at ``state_path``.
+    """Open a run of given settings at its first position.
 
-    Args:
-        database: The corpus.
-        settings: Of the run.
-        events: Weights that were set during it.
-        state_path: Where it is saved.
-        notes: What a user should know of it.
-        position: Where it stands.
-        also: Sources whose pools are needed although the schedule does not draw from them.
-        named: What must have an anchor; all else that has none is left out, and noted.
-        snapshot: Folder of the snapshot, where it is not to lie beside the corpus.
+    ``position`` is where it is going to stand, and ``also`` are sources whose pools are needed
+    although nothing is drawn from them.
     """
-    newest = settings.versions[-1]
+    newest, path = settings.versions[-1], Path(str(database.path))
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
-    vectors, path = None, Path(str(database.path))
-    if newest.vectors:
-        vectors = RunVectors(path, newest, snapshot)
-    served = serve(database, newest.corpus_version, contents, settings.chunking, snapshot)
+    folder = None if snapshot is None else Path(snapshot)
+    vectors = RunVectors(path, newest, folder) if newest.vectors else None
+    served = serve(database, newest.corpus_version, contents, settings.chunking, folder)
     read = partial(open_streams, database, vectors, served.snapshot)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
         reads = beside.submit(served.texts, reading, contents, settings.chunking)
-        planner: Planner
-        if settings.joins:
-            settings, planner = versions.planned(database, settings, events, read, position)
-        else:
-            drawn = settings.mixture.drawn(settings.sources, events)
-            streams, empty = read(settings, drawn | {*also})
-            settings = with_lengths(settings, streams)
-            if empty:
-                settings = named.without_empty(settings, streams, empty)
-                notes = [*notes, f"what has no anchor is left out: {in_words(empty)}"]
-            planner = plan_of(database, settings, streams, schedule_of(settings, events))
+        settings, planner, empty = versions.planned(
+            database, settings, events, read, position, also=also, named=named
+        )
         texts = reads.result()
-    end = settings.end(planner.epoch_start)
     if settings.no_duplicates:
-        _refuse_unfillable(settings, planner, position, end)
+        _refuse_unfillable(settings, planner, position)
     prefixes = None
     if settings.prefixed:
         prefixes = Prefixes(database, versions.prefixes_of(database, settings), settings.seed)
@@ -394,30 +304,23 @@ def _opened(
         parse=parse,
     )
     fetcher.padded_from = settings.padded_from(planner.epoch_start)
-    part, prefetch = settings.rank_part(), settings.prefetch
-    reader = BatchReader(planner, fetcher, part, end=end, prefetch=prefetch)
     open_source = partial(versions.add_source, settings, planner, read)
-    sampler = Sampler(settings, reader, state_path, open_source)
+    sampler = Sampler(settings, planner, fetcher, state_path, open_source)
     if not settings.rank:
+        left = [f"what has no anchor is left out: {in_words(empty)}"] if empty else []
         saved = []
         if state_path.exists():
             saved = behind(path, settings.run, settings.fingerprint(), state_path, position)
-        sampler.notes += [*notes, *saved, *served.notes, *oddities(planner)]
+        sampler.notes += [*notes, *left, *saved, *served.notes, *oddities(planner)]
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler
 
 
-def _refuse_unfillable(
-    settings: RunSettings, planner: Planner, position: int, end: int | None
-) -> None:
-    """Refuse now batches whose texts cannot differ at all.
-
-    Raises:
-        RecipeError: What is drawn has too few different texts.
-    """
+def _refuse_unfillable(settings: RunSettings, planner: Planner, position: int) -> None:
+    """Refuse now batches whose texts cannot differ at all."""
     batch, schedule = settings.global_batch, planner.schedule
     if settings.no_duplicates == "negatives":
         planner.plan(0, batch if planner.end is None else min(planner.end, batch))
     step = position // batch
     later = (change for change, _ in schedule.changes if change > step)
-    planner.check(schedule, [step, *later], end)
+    planner.check(schedule, [step, *later], settings.end(planner.epoch_start))

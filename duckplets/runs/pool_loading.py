@@ -22,21 +22,18 @@ from duckplets.pools.read import Kinds, NoAnchorError, PoolReader, labels_of
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.runs import messages
-from duckplets.runs.default_mixture import counted
-from duckplets.runs.labelled_pairs import is_graded
 from duckplets.runs.negative_policy import drawn_by, pinned_mining, shares_of
 from duckplets.runs.settings import RunSettings, every_recipe
+from duckplets.runs.sources import counted
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.columns import needs_scores
-from duckplets.samples.plan import Planner
 from duckplets.samples.planned import samples_per_draw
 from duckplets.samples.stream import Stream
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.mining.store import Mining
-    from duckplets.order.schedule import Schedule
     from duckplets.recipes.store import Recipe
     from duckplets.runs.settings import Empty
     from duckplets.samples.vector_columns import RunVectors
@@ -271,35 +268,6 @@ def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSetting
     for stream in streams:
         lengths[stream.source] += len(stream) * per_draw
     return replace(settings, mixture=replace(mixture, lengths=lengths))
-
-
-def plan_of(
-    database: Database,
-    settings: RunSettings,
-    streams: Sequence[Stream],
-    schedule: Schedule,
-    *,
-    graded: bool | None = None,
-) -> Planner:
-    """Return what plans the samples of a run at one version.
-
-    ``graded``: whether labels are numbers of any kind; by default as those of the version are.
-    """
-    if graded is None:
-        graded = settings.pairs == "labelled" and is_graded(database, settings)
-    planner = Planner(
-        streams,
-        schedule,
-        kind=settings.kind,
-        seed=settings.seed,
-        swap=settings.swap,
-        graded=graded,
-        distinct_batch=settings.global_batch if settings.no_duplicates is True else 0,
-        apart_batch=settings.global_batch if settings.no_duplicates == "negatives" else 0,
-    )
-    # Ignore steps here: samples past them may come before, so other steps alter no batch.
-    planner.end = replace(settings, steps=None).end(planner.epoch_start)
-    return planner
 
 
 # -- what has no anchor ---------------------------------------------------------------------------

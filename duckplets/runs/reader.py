@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
-_BLOCK_BYTES = 192 << 20  # of text in a block: with the prepared ones well below the limit
+BLOCK_BYTES = 192 << 20  # of text in a block: with the prepared ones well below the limit
 _LARGEST_SPAN = 1 << 20  # positions of all ranks that are planned for a block
 _FARTHEST = 1 << 33  # that a block may go over: see ``Apportionment.deal``
 _ALONE = 1024  # samples read after weights were set, before a thread prepares more
@@ -50,21 +50,17 @@ class SampleTranche(Protocol):
     @property
     def start(self) -> int:
         """Position where the block begins."""
-        ...
 
     def is_of(self, block: Any, row: int) -> bool:
         """Whether it has a sample of a block."""
-        ...
 
     def leave_block(self) -> None:
         """Gather what is left, so that a batch that is kept holds no more than this."""
-        ...
 
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
     ) -> Batch:
         """Return samples ``low … high-1`` of the block as the batch of a step."""
-        ...
 
 
 class SampleBlock(Protocol):
@@ -73,21 +69,17 @@ class SampleBlock(Protocol):
     @property
     def start(self) -> int:
         """Position where the first batch begins."""
-        ...
 
     @property
     def stop(self) -> int:
         """Position after the last batch."""
-        ...
 
     @property
     def nbytes(self) -> int:
         """Bytes of all samples."""
-        ...
 
     def tranche(self, row: int, batch_size: int) -> SampleTranche:
         """Return the tranche that has a sample; none cuts a batch in two."""
-        ...
 
 
 class FetchesSamples(Protocol):
@@ -96,52 +88,31 @@ class FetchesSamples(Protocol):
     @property
     def slots(self) -> Sequence[str]:
         """Columns that hold what samples are made of."""
-        ...
 
     def fetch(self, plan: Plan, *, start: int, stop: int) -> SampleBlock:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
-        ...
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""
-        ...
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
         """Return what a plan's samples are, without what they hold."""
-        ...
 
     def mean_tokens(self, stream: Any, per_draw: int, *, swaps: bool) -> float:
         """Return the tokens that a sample of a stream is expected to have."""
-        ...
 
     def sound(self) -> AbstractContextManager[None]:
         """Raise DamagedFileError for index errors, which intact files cannot cause."""
-        ...
 
     def close(self) -> None:
         """Close what is open."""
-        ...
 
     def drop(self) -> None:
         """Close it also while it is used: that ends in an error."""
-        ...
 
 
 class BatchReader:
-    """Read the batches of one rank.
-
-    Args:
-        planner: Of the run.
-        fetcher: Of the run.
-        part: What the rank takes.
-        end: The position a bounded run ends at, or None.
-        prefetch: Blocks to prepare in the background.
-        block_bytes: What is fetched for a block, about.
-
-    Attributes:
-        part: What this reader takes, maybe one of several workers of the rank.
-        counter: Counts what the run has of every source.
-    """
+    """Read the batches of one rank, or of one of several workers of it."""
 
     def __init__(
         self,
@@ -149,18 +120,14 @@ class BatchReader:
         fetcher: FetchesSamples,
         part: RankPart,
         *,
-        end: int | None,
-        prefetch: int,
-        block_bytes: int = _BLOCK_BYTES,
+        end: int | None,  # the position a bounded run ends at
+        prefetch: int,  # blocks
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self.planner = planner
-        self.fetcher = fetcher
-        self.part = part
-        self.end = end
+        self.planner, self.fetcher, self.part, self.end = planner, fetcher, part, end
         self.counter = SourceCounts(planner, fetcher)
         self._until: int | None = None  # what was prepared from there on is not to be used
-        self._prefetch = prefetch
-        self._block_bytes = block_bytes
+        self._prefetch, self._block_bytes = prefetch, block_bytes
         self._waits, self._waited = 0, 0.0  # for blocks that were not ready, in seconds
         self._tranche: SampleTranche | None = None  # of the batch taken last
         self._before: SampleTranche | None = None  # that of the batch before it, if another
@@ -171,7 +138,7 @@ class BatchReader:
         self._block: SampleBlock | None = None
         maker = self._maker(self.end)
         if alone:
-            maker.begin_small()
+            maker._target = 1  # one batch
         self._blocks = BlocksAhead(maker, maker.follow, self._prefetch, alone=alone)
         # Dropping a reader ends its thread and its connection, as closing it does.
         self._dropped = when_dropped(self, partial(_let_go, self._blocks, self.fetcher))
@@ -180,11 +147,7 @@ class BatchReader:
         return BlockMaker(self.planner, self.fetcher, self.part, end, self._block_bytes)
 
     def check_open(self) -> None:
-        """Refuse to read after this was closed.
-
-        Raises:
-            SamplerError: It was.
-        """
+        """Refuse to read after this was closed."""
         if self._is_closed:
             raise SamplerError(
                 "this sampler is closed, by its close() or that of its corpus; open another with "
@@ -197,8 +160,11 @@ class BatchReader:
         stop, block = self.stop_of(start), self._block
         is_stale = self._until is not None and stop > self._until
         if block is None or not block.start <= start < block.stop or is_stale:
-            if self._until is not None:
-                self._begin_small()
+            if self._until is not None:  # weights have changed, and may again soon
+                self._until = None
+                self._blocks.stop()
+                forget(self._dropped)
+                self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
             try:
                 with nullcontext() if self._blocks.is_ready(start) else self._waiting():
                     block = self._block = self._blocks.take(start)
@@ -225,13 +191,6 @@ class BatchReader:
             self._before, self._tranche = tranche, block.tranche(row, self.part.batch_size)
             return self._tranche
         return tranche
-
-    def _begin_small(self) -> None:
-        """Prepare blocks anew, small ones first: weights have changed, and may again soon."""
-        self._until = None
-        self._blocks.stop()
-        forget(self._dropped)
-        self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -342,7 +301,7 @@ class BlockMaker:
         fetcher: FetchesSamples,
         part: RankPart,
         end: int | None,
-        most_bytes: int = _BLOCK_BYTES,
+        most_bytes: int = BLOCK_BYTES,
     ) -> None:
         self._planner, self._fetcher, self.part, self.end = planner, fetcher, part, end
         self._most_bytes = most_bytes  # of what is fetched for one, about
@@ -364,16 +323,8 @@ class BlockMaker:
         self._next = stop if end is None else min(stop, end)
         return start, self._next
 
-    def begin_small(self) -> None:
-        """Begin with one batch."""
-        self._target = 1
-
     def __call__(self, start: int, stop: int) -> SampleBlock:
-        """Return the block of the batches from ``start`` to ``stop``.
-
-        Raises:
-            DamagedFileError: What is mapped does not fit together.
-        """
+        """Return the block of the batches from ``start`` to ``stop``."""
         own = self.part.own(start, stop)
         with self._fetcher.sound():
             plan = joined(list(map(self._planner.plan_at, _cut(own))))

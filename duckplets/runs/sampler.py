@@ -21,12 +21,13 @@ from duckplets.base.settings import checked
 from duckplets.errors import MixtureError, SamplerError, StateMismatchError
 from duckplets.order.mixture import Event, Shares
 from duckplets.order.permute import ORDER_VERSION
+from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
 from duckplets.runs.fingerprint import Fingerprint, refuse_mismatch
 from duckplets.runs.metrics import Losses, PhaseLog, checked_losses
-from duckplets.runs.reader import BatchReader
+from duckplets.runs.reader import BLOCK_BYTES, BatchReader
 from duckplets.runs.settings import RunSettings
 from duckplets.runs.state import BehindNote
 from duckplets.samples.batch import Batch
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Events, Schedule
     from duckplets.runs.forecast import Forecast
+    from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.state import Counts
+    from duckplets.samples.plan import Planner
 
 log = logging.getLogger("duckplets")
 
@@ -66,11 +69,22 @@ class Sampler:
     def __init__(
         self,
         settings: RunSettings,
-        reader: BatchReader,
+        planner: Planner,
+        fetcher: FetchesSamples,
         state_path: Path,
         open_source: Callable[[str], None],
+        *,
+        block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self._settings, self._reader, self._planner = settings, reader, reader.planner
+        self._settings, self._planner = settings, planner
+        self._reader = BatchReader(
+            planner,
+            fetcher,
+            RankPart(settings.batch_size, settings.rank, settings.world_size),
+            end=settings.end(planner.epoch_start),
+            prefetch=settings.prefetch,
+            block_bytes=block_bytes,
+        )
         self._position = 0
         self.notes: list[str] = []
         self.unused: list[tuple[str, str, int]] = []
@@ -83,7 +97,7 @@ class Sampler:
         self.changed_from: int | None = None
         self._taken: int | None = None  # step of the batch taken last
         self._losses = Losses()
-        self._phases = PhaseLog(reader.planner, quiet=settings.rank > 0)
+        self._phases = PhaseLog(planner, quiet=settings.rank > 0)
 
     # -- iteration ----------------------------------------------------------------------------
 
@@ -155,7 +169,7 @@ class Sampler:
     @property
     def graded(self) -> bool:
         """Whether labels of pairs are floats, for some source has others than 0 and 1."""
-        return self._reader.planner.is_graded
+        return self._planner.is_graded
 
     @property
     def message_shape(self) -> Sequence[Any]:

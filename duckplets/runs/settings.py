@@ -16,7 +16,7 @@ from duckplets.base.settings import Bounds, Name, checked, misfit
 from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
-from duckplets.order.ranks import RankPart, batch_size_of
+from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
 from duckplets.recipes.files import from_dict, to_dict
@@ -60,41 +60,15 @@ _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is r
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Everything a run's order and batches follow from: arguments of its sampler, and these.
-
-    Attributes:
-        recipes: Those of every source; of tokens how they become rows, as plain values.
-        optional: Names of those of them, by source, that are left out if they find no anchor.
-        sources: Names of all sources of the pinned version.
-        batch_size: Samples a batch of each rank.
-        preset: What it was opened with: recipes of sources that join come from it.
-        corpus_version: Version it is pinned to.
-        records: Fingerprint of the records of that version.
-        splits: Settings of the splits.
-        chunking: Fingerprint of the chunks.
-        candidates: By source and recipe the mining it draws from: ``mining``, its number, and
-            ``digest``. Only of recipes whose negatives are mined.
-        declared_prefixes: What identifies those of the pinned version: of ``sources`` the
-            definitions, of ``records`` their number and lengths. Empty if there are none.
-        index: By source what limits the records that anchors may be of: ``size``, ``size_mode``,
-            ``weight`` and ``seed`` of its index controls.
-        by: Where negatives come from in recipes that leave it open.
-        vectors: Where columns have vectors, ``columns``, the set of each; ``sets``, of each the
-            commit it is pinned to and its digest; ``missing``: what becomes of texts without one.
-        joins: What it takes of later versions of the corpus, in order: ``step``, from which on, and
-            those settings that are others then; of ``sources``, ``recipes`` and ``index`` what
-            came with them; ``lengths`` of the mixture from there on.
-        shards: Of tokens the folder that they are read from: ``name``, and the ``fingerprint`` of
-            its manifest.
-    """
+    """Everything a run's order and batches follow from: arguments of its sampler, and these."""
 
     kind: Kind | Literal["tokens"]
     split: str
-    recipes: dict[str, Sequence[Any]]
-    optional: dict[str, list[str]]
-    sources: list[str]
+    recipes: dict[str, Sequence[Any]]  # by source; of tokens how they become rows, as plain values
+    optional: dict[str, list[str]]  # names of those that are left out if they find no anchor
+    sources: list[str]  # all of the pinned version
     mixture: Mixture
-    batch_size: int
+    batch_size: int  # of each rank
     seed: int
     steps: int | None
     epochs: int | None
@@ -108,30 +82,30 @@ class RunSettings:
     world_size: int
     run: str
     corpus_version: int
-    records: list[int]
+    records: list[int]  # fingerprint of those of that version
     splits: dict[str, Any]
     chunking: dict[str, Any]
+    # By source and mined recipe the mining it draws from: its number (mining) and digest.
     candidates: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     prefixes: bool = True
-    declared_prefixes: dict[str, Any] = field(default_factory=dict)
+    declared_prefixes: dict[str, Any] = field(default_factory=dict)  # what identifies them
+    # By source what limits its anchors: size, size_mode, weight and seed of its index controls.
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
     by: By | None = None
-    preset: Preset | None = None
+    preset: Preset | None = None  # recipes of sources that join come from it
     pairs: Pairs | None = None
+    # Of vector columns: columns, the set of each; sets, of each its commit and digest; missing.
     vectors: dict[str, Any] = field(default_factory=dict)
+    # Of each later version that joined: step, what its settings have in the place of these, what
+    # came with it of sources, recipes and index, and lengths of the mixture.
     joins: list[dict[str, Any]] = field(default_factory=list)
-    shards: dict[str, str] = field(default_factory=dict)
+    shards: dict[str, str] = field(default_factory=dict)  # of tokens: name and fingerprint
 
     def plain(self) -> dict[str, Any]:
         """Return the plain values that a state file has of it."""
-        made: dict[str, Any] = {
-            "recipes": _definitions(self.recipes),
-            "mixture": self.mixture.to_dict(),
-        }
-        if self.joins:
-            of_joins = [{**join, "recipes": _definitions(join["recipes"])} for join in self.joins]
-            made["joins"] = of_joins
-        return {**vars(self), **made}
+        joins = [{**join, "recipes": _definitions(join["recipes"])} for join in self.joins]
+        recipes, mixture = _definitions(self.recipes), self.mixture.to_dict()
+        return {**vars(self), "recipes": recipes, "mixture": mixture, "joins": joins}
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
@@ -167,59 +141,47 @@ class RunSettings:
 
         ``batch_size`` is that of all ranks together: so many ranks may share it as divide it.
         """
+        plain = self.plain()
+        mined = {
+            source: {recipe: named["digest"] for recipe, named in recipes.items()}
+            for source, recipes in self.candidates.items()
+        }
+        joins = [[join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]]
+        sets, drops = self.vectors.get("sets"), self.vectors.get("missing") == "drop"
         found: Fingerprint = {"batch_size": self.global_batch}
         for name in ("kind", "split", "seed", "negatives", "swap", "no_duplicates"):
             found[name] = getattr(self, name)
         if self.no_duplicates:  # the stretch that the last epoch ends in is arranged up to there
             found["bounds"] = [self.epochs, self.remainder]
-        found["corpus_version"] = self.corpus_version
-        found["order_version"] = ORDER_VERSION
-        plain = self.plain()
+        found |= {"corpus_version": self.corpus_version, "order_version": ORDER_VERSION}
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
             found[name] = digest(plain[name])
-        if self.candidates:
-            found["candidates"] = digest(
-                {
-                    source: {recipe: named["digest"] for recipe, named in recipes.items()}
-                    for source, recipes in self.candidates.items()
-                }
-            )
-        if self.by not in (None, "random"):
-            found["by"] = self.by
-        if self.pairs is not None:
-            found["pairs"] = self.pairs
-        if self.prefixes and self.declared_prefixes and self.kind != "messages":
-            found["prefixes"] = digest(self.declared_prefixes)
-        if self.index:
-            found["index"] = digest(self.index)
-        if self.vectors:
-            found["vectors"] = {"sets": self.vectors["sets"]}
-            if self.vectors["missing"] == "drop":  # then they say which samples there are
-                found["vectors"]["missing"] = "drop"
-        if self.shards:
-            found["shards"] = self.shards["fingerprint"][:12]
-        if self.joins:
-            found["versions"] = [
-                [join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]
-            ]
-        return found
+        some = {
+            "candidates": mined and digest(mined),
+            "by": self.by if self.by != "random" else None,
+            "pairs": self.pairs,
+            "prefixes": self._shows(self.declared_prefixes) and digest(self.declared_prefixes),
+            "index": self.index and digest(self.index),
+            # Where texts without a vector are left out, vectors say which samples there are.
+            "vectors": sets and {"sets": sets, **({"missing": "drop"} if drops else {})},
+            "shards": self.shards and self.shards["fingerprint"][:12],
+            "versions": joins,
+        }
+        return found | {name: value for name, value in some.items() if value}
 
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        declared = bool(self.declared_prefixes)
-        if self.joins:
-            declared |= any(join["declared_prefixes"] for join in self.joins)
-        return self.prefixes and declared and self.kind != "messages"
+        declared = (self.declared_prefixes, *(join["declared_prefixes"] for join in self.joins))
+        return any(map(self._shows, declared))
+
+    def _shows(self, prefixes: Mapping[str, Any]) -> bool:
+        return self.prefixes and bool(prefixes) and self.kind != "messages"
 
     @property
     def global_batch(self) -> int:
         """Samples of a batch of all ranks."""
         return self.batch_size * self.world_size
-
-    def rank_part(self) -> RankPart:
-        """Return what this rank takes."""
-        return RankPart(self.batch_size, self.rank, self.world_size)
 
     def padded_from(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the position from which samples only fill up the last batch."""
@@ -227,10 +189,7 @@ class RunSettings:
         return epoch_start(self.epochs or 0) if padded else None
 
     def end(self, epoch_start: Callable[[int], int]) -> int | None:
-        """Return the position a bounded run ends at; None if it is endless.
-
-        ``epoch_start`` returns the first position of a nominal epoch.
-        """
+        """Return the position a bounded run ends at; None if it is endless."""
         ends = []
         if self.steps is not None:
             ends.append(self.steps * self.global_batch)
@@ -249,26 +208,21 @@ class RunSettings:
         return min(ends, default=None)
 
 
+# Thousands of sources may have the same few recipes, so each is made once.
+
+
 def _definitions(recipes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return recipes by source as plain values."""
-    plain: dict[int, Any] = {}  # thousands of sources may have the same few
-    found: dict[str, Any] = {}
-    for source, of in recipes.items():
-        found[source] = []
-        for recipe in of:
-            if id(recipe) not in plain:
-                plain[id(recipe)] = recipe if isinstance(recipe, dict) else to_dict(recipe)
-            found[source].append(plain[id(recipe)])
-    return found
+    each = {id(recipe): recipe for recipe in chain.from_iterable(recipes.values())}
+    plain = {at: of if isinstance(of, dict) else to_dict(of) for at, of in each.items()}
+    return {source: [plain[id(recipe)] for recipe in of] for source, of in recipes.items()}
 
 
 def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Sequence[Any]]:
     """Return the recipes of what ``_definitions`` returned."""
-    made: dict[str, Any] = {}
-    for definition in chain.from_iterable(definitions.values()):
-        if (told := repr(definition)) not in made:
-            made[told] = from_dict(definition)
-    return {name: [made[repr(d)] for d in of] for name, of in definitions.items()}
+    each = {repr(plain): plain for plain in chain.from_iterable(definitions.values())}
+    made = {told: from_dict(plain) for told, plain in each.items()}
+    return {source: [made[repr(plain)] for plain in of] for source, of in definitions.items()}
 
 
 def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]]:
@@ -276,48 +230,38 @@ def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]
     return {source: sorted(recipe.name for recipe in of) for source, of in recipes.items()}
 
 
-def checked_arguments(kind: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a sampler with plain integers and what its preset says of swapping.
-
-    Raises:
-        SamplerError: One is not.
-    """
-    given = {**arguments, "kind": kind}
+def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments of a sampler as settings have them: plain integers, swap as the preset."""
+    kind = given["kind"]
     plain = {
         name: checked(name, given[name], declared, SamplerError)
         for name, declared in _ARGUMENTS.items()
         if name in given
     }
-    plain |= checked_ranks(arguments["rank"], arguments["world_size"])
+    plain |= checked_ranks(given["rank"], given["world_size"])
     if plain["batch_size"] * plain["world_size"] > _MOST_SAMPLES:
         raise SamplerError(
             f"batch_size={plain['batch_size']} of each of world_size={plain['world_size']} ranks: "
             f"a batch of all ranks has at most {_MOST_SAMPLES:,} samples; give less of one of them"
         )
-    by, apart = checked_by(arguments.get("by")), plain["no_duplicates"]
-    if by is not None and kind in SINGLE:
-        raise SamplerError(f"by={by!r}: {kind} have no negatives; leave it out")
-    if apart == "negatives" and kind in SINGLE:
-        raise SamplerError(f"no_duplicates='negatives': {kind} have none; give False or True")
-    if kind in SINGLE and arguments["negatives"] != 1:
-        raise SamplerError(f"negatives: {kind} have none; leave it at 1")
-    pairs = arguments.get("pairs")
+    plain["by"], pairs = checked_by(given.get("by")), given.get("pairs")
+    if kind in SINGLE:
+        if plain["by"] is not None:
+            raise SamplerError(f"by={plain['by']!r}: {kind} have no negatives; leave it out")
+        if plain["no_duplicates"] == "negatives":
+            raise SamplerError(f"no_duplicates='negatives': {kind} have none; give False or True")
+        if given["negatives"] != 1:
+            raise SamplerError(f"negatives: {kind} have none; leave it at 1")
     if pairs is not None and (kind != "pairs" or pairs not in get_args(Pairs)):
         what = "give 'labelled' or 'drawn'" if kind == "pairs" else f"{kind} are no pairs"
         raise SamplerError(f"pairs={pairs!r}: {what}; or leave it out")
-    del plain["kind"]
-    preset = checked_preset(arguments.get("preset"))
-    swap = is_swapped(arguments.get("swap"), preset)
-    others = {"by": by, "preset": preset, "swap": swap}
-    return dict(arguments) | plain | others
+    plain["preset"] = checked_preset(given.get("preset"))
+    plain["swap"] = is_swapped(given.get("swap"), plain["preset"])
+    return {**given, **plain}
 
 
 def saved_settings(saved: Save) -> RunSettings:
-    """Return the settings of a saved run.
-
-    Raises:
-        StateMismatchError: They are damaged, or another version of duckplets saved it.
-    """
+    """Return the settings of a saved run, unless another version of duckplets saved it."""
     if saved.order_version != ORDER_VERSION:
         raise StateMismatchError(
             f"run {saved.run!r} was saved with order version {saved.order_version}; this duckplets "
@@ -348,32 +292,23 @@ def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> 
             raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
 
 
-def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
+def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with arguments that are given anew, as settings have them.
-
-    Raises:
-        SamplerError: One is wrong.
-    """
-    if "by" in given and checked_by(given["by"]) != settings.by:
-        raise SamplerError(
-            f"by={given['by']!r}: run {settings.run!r} was opened with by={settings.by!r} and "
-            f"keeps it; leave it out, or open another run"
-        )
-    made = replaced(settings, given, given.get("kind", settings.kind))
-    return replace(made, columns=_columns(settings, made, given))
-
-
-def replaced(settings: RunSettings, given: Mapping[str, Any], kind: str) -> RunSettings:
-    """Return settings with other arguments, checked as those of a kind of samples.
 
     Another number of ranks divides the batch of all of them.
     """
-    made = replace(settings, **given)
+    if "by" in given and checked_by(given["by"]) != saved.by:
+        raise SamplerError(
+            f"by={given['by']!r}: run {saved.run!r} was opened with by={saved.by!r} and "
+            f"keeps it; leave it out, or open another run"
+        )
+    made = replace(saved, **given)
     if "world_size" in given and "batch_size" not in given:
         checked_ranks(made.rank, made.world_size)
-        size = batch_size_of(settings.global_batch, made.world_size)
-        made = replace(made, batch_size=size)
-    return replace(made, **checked_arguments(kind, vars(made)))
+        made = replace(made, batch_size=batch_size_of(saved.global_batch, made.world_size))
+    arguments = vars(made) | ({"kind": "texts"} if made.kind == "tokens" else {})
+    made = replace(made, **{**checked_arguments(arguments), "kind": made.kind})
+    return made if made.kind == "tokens" else replace(made, columns=_columns(saved, made, given))
 
 
 def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) -> list[str]:
@@ -400,10 +335,8 @@ def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
 
 def schedule_of(settings: RunSettings, events: Events | None) -> Schedule:
     """Return the schedule of a run."""
-    if not settings.joins:
-        return schedule_of_part(settings, 0, events or {})
-    numbers = range(len(settings.joins) + 1)
-    return JoinedSchedule([schedule_of_part(settings, number, events or {}) for number in numbers])
+    parts = [schedule_of_part(settings, n, events or {}) for n in range(len(settings.joins) + 1)]
+    return JoinedSchedule(parts) if settings.joins else parts[0]
 
 
 def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Schedule:

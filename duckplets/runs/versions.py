@@ -25,11 +25,11 @@ from duckplets.ingest import records
 from duckplets.order.mixture import Mixture
 from duckplets.order.schedule import Events
 from duckplets.recipes import store as recipe_store
-from duckplets.runs import labelled_pairs, messages, negative_policy
-from duckplets.runs.default_mixture import shares
+from duckplets.runs import negative_policy
 from duckplets.runs.forecast import unreached
-from duckplets.runs.pool_loading import empty_pools, plan_of, with_lengths
+from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
+from duckplets.runs.sources import is_graded, resolved, shares
 from duckplets.samples.joined import JoinedPlanner
 from duckplets.samples.plan import Planner
 from duckplets.samples.vector_columns import pinned
@@ -38,7 +38,7 @@ from duckplets.serving.snapshot import fingerprint
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.recipes.store import Recipe
-    from duckplets.runs.pool_loading import Left
+    from duckplets.runs.pool_loading import Left, Named
     from duckplets.runs.sampler import Sampler
     from duckplets.samples.stream import Stream
     from duckplets.samples.vector_columns import Missing
@@ -51,47 +51,73 @@ Read: TypeAlias = Callable[[RunSettings, Collection[str]], "tuple[list[Stream], 
 
 
 def planned(
-    database: Database, settings: RunSettings, events: Events, read: Read, position: int
-) -> tuple[RunSettings, JoinedPlanner]:
+    database: Database,
+    settings: RunSettings,
+    events: Events,
+    read: Read,
+    position: int,
+    *,
+    also: Collection[str],
+    named: Named,
+) -> tuple[RunSettings, Planner, list[Left]]:
     """Plan each part of a run; joins that are open begin where they may.
 
-    Returns the settings with what a mixture in proportion means, and the steps of joins.
-
-    Raises:
-        EmptyPoolError: A source that is surely drawn from has no anchor.
-        SamplerError: Labels that join are numbers of any kind, and those of the run integers.
+    Returns the settings with what a mixture in proportion means, and the steps of joins; and what
+    is left out of a run that none has joined. ``also`` are sources whose pools are needed as well.
     """
     planners: list[Planner] = []
+    graded: bool | None = None
     for number in range(len(settings.joins) + 1):
         if number and settings.joins[number - 1]["step"] == _open_step(settings):
-            settings = _with_join(
-                settings, number, step=JoinedPlanner(planners).next_change(position)
-            )
-        schedule, version = schedule_of_part(settings, number, events), settings.versions[number]
-        stops = [*(join["step"] for join in settings.joins), None]
-        streams, empty = read(version, schedule.drawn)
-        there = {stream.source for stream in streams}
-        if lacking := schedule.drawn_in(schedule.begin, stops[number]) - there:
-            raise empty_pools([left for left in empty if left.source in lacking])
-        graded = planners[0].is_graded if planners else None
-        is_integer = graded is False and settings.pairs == "labelled"
-        if is_integer and labelled_pairs.is_graded(database, version):
+            step = _joined(settings, planners).next_change(position)
+            settings = _with_join(settings, number, step=step)
+        version, schedule = settings.versions[number], schedule_of_part(settings, number, events)
+        streams, empty = read(version, schedule.drawn | {*also} & {*version.sources})
+        if settings.joins:
+            there, stops = {s.source for s in streams}, [*(j["step"] for j in settings.joins), None]
+            if lacking := schedule.drawn_in(schedule.begin, stops[number]) - there:
+                raise empty_pools([left for left in empty if left.source in lacking])
+        kept = with_lengths(version, streams)
+        if empty and not settings.joins:
+            kept = named.without_empty(kept, streams, empty)
+        if kept is not version:
+            if number:
+                settings = _with_join(settings, number, lengths=dict(kept.mixture.lengths))
+            else:
+                settings = replace(settings, mixture=kept.mixture, optional=kept.optional)
+            version = settings.versions[number]
+            schedule = schedule_of_part(settings, number, events)
+        has_grades = settings.pairs == "labelled" and is_graded(
+            database, version.sources, version.corpus_version
+        )
+        if graded is False and has_grades:
             raise SamplerError(
                 f"corpus version {version.corpus_version} has grades, and the labels of run "
                 f"{settings.run!r} are integers: open another run"
             )
-        kept = with_lengths(version, streams)
-        if kept is not version:
-            lengths = dict(kept.mixture.lengths)
-            if number:
-                settings = _with_join(settings, number, lengths=lengths)
-            else:
-                settings = replace(settings, mixture=kept.mixture)
-            schedule = schedule_of_part(settings, number, events)
-        planners.append(plan_of(database, version, streams, schedule, graded=graded))
-        whole = JoinedPlanner(planners)
-        whole.end = replace(settings, steps=None).end(whole.epoch_start)
-    return settings, whole
+        graded = has_grades if graded is None else graded
+        planner = Planner(
+            streams,
+            schedule,
+            kind=version.kind,
+            seed=version.seed,
+            swap=version.swap,
+            graded=graded,
+            distinct_batch=version.global_batch if version.no_duplicates is True else 0,
+            apart_batch=version.global_batch if version.no_duplicates == "negatives" else 0,
+        )
+        # Ignore steps here: samples past them may come before, so other steps alter no batch.
+        planner.end = replace(version, steps=None).end(planner.epoch_start)
+        planners.append(planner)
+    if settings.joins:
+        return settings, _joined(settings, planners), []
+    return settings, planners[0], empty
+
+
+def _joined(settings: RunSettings, planners: Sequence[Planner]) -> JoinedPlanner:
+    whole = JoinedPlanner(planners)
+    whole.end = replace(settings, steps=None).end(whole.epoch_start)
+    return whole
 
 
 def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSettings:
@@ -101,11 +127,7 @@ def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSetting
 
 
 def add_source(settings: RunSettings, planner: Planner, read: Read, source: str) -> None:
-    """Add the streams of a source from which a run was not drawn so far, of every version.
-
-    Raises:
-        EmptyPoolError: The last version has none.
-    """
+    """Add the streams of a source from which a run was not drawn so far, of every version."""
     versions = settings.versions
     planners = planner.planners if isinstance(planner, JoinedPlanner) else [planner]
     for number, (part, version) in enumerate(zip(planners, versions, strict=True)):
@@ -125,12 +147,7 @@ def add_source(settings: RunSettings, planner: Planner, read: Read, source: str)
 def checked_version(
     database: Database, settings: RunSettings, version: Version, position: int
 ) -> int | None:
-    """Return the number of the version that is to join a run at a position; None for none.
-
-    Raises:
-        SamplerError: It is no version of the corpus, or one before those that the run has.
-        StateMismatchError: The run has a version that the corpus has not reached.
-    """
+    """Return the number of the version that is to join a run at a position; None for none."""
     pinned_to, newest = settings.versions[-1].corpus_version, records.current_version(database)
     if pinned_to > newest:
         raise StateMismatchError(
@@ -172,19 +189,13 @@ def with_version(
 
     Joins of which nothing was served before its position give way to it. Sources that came since
     take the recipes that are given, else what a new run would.
-
-    Raises:
-        StateMismatchError: Negatives that the run takes from a mining are not mined for it.
     """
     settings = _begun(settings, position)
     last = settings.versions[-1]
     if version == last.corpus_version:
         return settings
-    if last.kind == "messages":
-        resolved = messages.resolve(database, last.mixture, version)
-    else:
-        resolved = labelled_pairs.resolved(database, recipes, last, version)
-    fresh = {s.source: s.recipes for s in resolved if s.source not in last.sources}
+    of_version = resolved(database, recipes, vars(last), version)
+    fresh = {s.source: s.recipes for s in of_version if s.source not in last.sources}
     found = recipe_store.sources_of(database, version)
     came = {name: found[name] for name in fresh}
     missing = last.vectors.get("missing")

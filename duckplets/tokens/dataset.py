@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,7 @@ from duckplets.order.mixture import Mixture, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.runs import state as states
 from duckplets.runs.forecast import omitted
-from duckplets.runs.opening import edited_in, take_up
-from duckplets.runs.reader import BatchReader
+from duckplets.runs.opening import closed_on_error, edited_in, take_up
 from duckplets.runs.settings import RunSettings, saved_settings
 from duckplets.runs.state import behind, unsavable
 from duckplets.samples.plan import Planner
@@ -201,10 +200,9 @@ class TokenShards:
         notes = unsavable(target, asked=save_to is not None)
         edited = edited_in(saved, before, now, allow_drift)
         sampler = self._opened(now, target, notes, saved.events, saved.position)
-        was = None
-        if edited:
-            was = self.schedule(replace(now, mixture=before.mixture), saved.events)
-        take_up(sampler, saved, was, edited)
+        with closed_on_error(sampler):
+            was = replace(now, mixture=before.mixture)
+            take_up(sampler, saved, edited, partial(self.schedule, was))
         return sampler
 
     def schedule(self, settings: RunSettings, events: Events | None) -> Schedule:
@@ -250,15 +248,9 @@ class TokenShards:
             padded_from=settings.padded_from(planner.epoch_start),
             pads=settings.remainder == "pad",
         )
-        reader = BatchReader(
-            planner,
-            fetcher,
-            settings.rank_part(),
-            end=settings.end(planner.epoch_start),
-            prefetch=settings.prefetch,
-            block_bytes=_BLOCK_BYTES,
+        sampler = TokenSampler(
+            settings, planner, fetcher, path, open_source, block_bytes=_BLOCK_BYTES
         )
-        sampler = TokenSampler(settings, reader, path, open_source)
         if not settings.rank:
             saved = behind(self.path, settings.run, settings.fingerprint(), path, position)
             sampler.notes += [*notes, *saved, *_cut(streams)]

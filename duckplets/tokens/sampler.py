@@ -10,7 +10,8 @@ from duckplets.base.checks import integer
 from duckplets.errors import SamplerError
 from duckplets.order.mixture import Mixture
 from duckplets.runs.sampler import Sampler
-from duckplets.runs.settings import RunSettings, check_overrides, checked_arguments, replaced
+from duckplets.runs.settings import RunSettings, check_overrides, checked_arguments
+from duckplets.runs.settings import overridden as with_overrides
 from duckplets.tokens.batches import ARRAYS
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ def new_settings(
         SamplerError: One is wrong.
     """
     recipe = {"name": "packed" if rows["pack"] else "records", **checked_rows(rows)}
-    fixed = {"no_duplicates": False, "negatives": 1, "swap": False}
+    fixed = {"kind": "texts", "no_duplicates": False, "negatives": 1, "swap": False}
+    made = checked_arguments({**arguments, **fixed})
     return RunSettings(
-        **checked_arguments("texts", {**arguments, **fixed}),
-        kind="tokens",
+        **{**made, "kind": "tokens"},
         recipes={source: [recipe] for source in sources},
         optional={},
         sources=list(sources),
@@ -93,7 +94,7 @@ def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
         SamplerError: One is wrong.
     """
     check_overrides(given, _OVERRIDES)
-    made = replaced(settings, given, "texts")
+    made = with_overrides(settings, given)
     return replace(made, columns=_columns(rows_of(made), made.remainder))
 
 

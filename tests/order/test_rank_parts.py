@@ -151,7 +151,7 @@ def served(planner: Planner, run: RunSettings) -> list[list[list[tuple[str, int,
     ]
     found = []
     for rank in range(run.world_size):
-        part = dataclasses.replace(run, rank=rank).rank_part()
+        part = RankPart(run.batch_size, rank, run.world_size)
         spans = [part.slice(at, min(at + part.batch, end)) for at in range(0, end, part.batch)]
         found.append([rows[low:high] for low, high in spans])
     return found
