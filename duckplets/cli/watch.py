@@ -7,8 +7,9 @@ waits, and what is shown is as of the last save.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from duckplets.db.files import Signature
+    from duckplets.order.mixture import Mixture
     from duckplets.order.schedule import Schedule
-    from duckplets.runs.forecast import RunStatus, SourceStatus
     from duckplets.runs.settings import RunSettings
     from duckplets.runs.state import Save
 
@@ -131,9 +132,8 @@ class _Watched:
             StateMismatchError: The run is not saved there, or is none over what is watched.
             CorpusLockedError: The file was being written all the time.
         """
-        from duckplets.db.files import signature
+        from duckplets.db.files import copied, signature
         from duckplets.runs import state
-        from duckplets.runs.forecast import run_status
 
         self._is_saved = False
         if not self._path.exists():
@@ -142,7 +142,7 @@ class _Watched:
                 f"--save); --state names another file"
             )
         seen = signature(self._path)
-        with state.copied(self._path, seconds=seconds) as copy:
+        with copied(self._path, seconds=seconds) as copy:
             saves = [save for save in state.cursors(copy) if save["run"] == self._run]
             last = max(saves, key=lambda save: (save["saved_at"], save["step"]), default={})
             run = state.load(copy, self._run, last.get("tag"))
@@ -195,6 +195,75 @@ class _Watched:
                 f"run {run.run!r} of {self._path} is of other text than {self._corpus} has: the "
                 f"state file is of another corpus, or of another folder of shards"
             )
+
+
+# -- where it stands ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceStatus:
+    """What a run has drawn of a source; ``tokens`` by the mean of those counted, None if none."""
+
+    name: str
+    samples: int
+    share: float
+    declared: float
+    tokens: int | None
+    loss: float | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunStatus:
+    """Where a run stood at a save: steps of the last and next change of shares, steps a second."""
+
+    saved: Save
+    saved_at: datetime
+    mixture: Mixture
+    since: int
+    until: int | None
+    rate: float | None
+    loss_step: int | None
+    sources: list[SourceStatus]
+
+
+def run_status(
+    saved: Save, schedule: Schedule, saved_at: datetime, saves: Iterable[tuple[datetime, int]]
+) -> RunStatus:
+    """Return where a run stood, from its save and the time and step of others alone."""
+    step, changes = saved.step, [at for at, _ in schedule.changes]
+    losses, loss_step, (counted_to, counts) = dict[str, float](), None, saved.counts
+    if saved.losses is not None and saved.losses.num_rows:
+        names, of_each, steps = (saved.losses[n].to_pylist() for n in ("source", "loss", "step"))
+        losses, loss_step = dict(zip(names, of_each, strict=True)), steps[-1]
+    samples, before = (schedule.samples(at) for at in (saved.position, counted_to))
+    declared, sources = schedule.shares_at(step), []
+    for name in schedule.drawn:
+        drawn, of = samples[schedule.numbers[name]], before[schedule.numbers[name]]
+        tokens = counts.get(name, (0,))[0] * drawn // max(of, 1)
+        sources.append(
+            SourceStatus(
+                name=name,
+                samples=drawn,
+                share=drawn / max(saved.position, 1),
+                declared=declared[name],
+                tokens=tokens if counted_to or not saved.position else None,
+                loss=losses.get(name),
+            )
+        )
+    earlier = [save for save in saves if save[0] < saved_at and save[1] < step]
+    rate = None
+    if earlier:
+        rate = (step - max(earlier)[1]) / (saved_at - max(earlier)[0]).total_seconds()
+    return RunStatus(
+        saved=saved,
+        saved_at=saved_at,
+        mixture=schedule.mixture,
+        since=max(at for at in changes if at <= step),
+        until=min((at for at in changes if at > step), default=None),
+        rate=rate,
+        loss_step=loss_step,
+        sources=sorted(sources, key=lambda of: (-max(of.share, of.declared), of.name)),
+    )
 
 
 # -- the page -------------------------------------------------------------------------------------

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import stat
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from duckplets.base import atomic
 from duckplets.base.sanitize import shown
-from duckplets.errors import MigrationError, MissingFileError
+from duckplets.errors import CorpusLockedError, DuckpletsError, MigrationError, MissingFileError
 
 FileId = tuple[int, int]
 
@@ -30,6 +34,7 @@ SNAPSHOT = ".snapshot"
 INTERNALS = "_internal"
 """The schema of a file's internals; what users need is in ``main``."""
 
+_STILL = 0.05  # seconds: file systems tell times of writing to 10 ms
 _LONGEST_NAME = 220  # bytes; file systems take 255, and what lies beside a file adds up to 30
 _ADDRESS = re.compile(
     r":memory:|(md|motherduck|https?|s3|s3[an]|gcs|gs|r2|hf|azure|az|abfss?|file|ducklake):", re.I
@@ -208,3 +213,35 @@ def signature(path: Path) -> Signature:
         else:
             found.append((told.st_ino, told.st_size, told.st_mtime_ns))
     return tuple(found)
+
+
+@contextmanager
+def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
+    """Copy a file for a while: to open it, even to read, makes who saves to it wait.
+
+    The file has to stay the same for a moment before the copy and until it is made.
+    """
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
+        copy = Path(folder) / path.name
+        while not _copy(path, copy):
+            if time.monotonic() > deadline:
+                raise CorpusLockedError(f"{path} is being written all the time; try again")
+        try:
+            yield copy
+        except DuckpletsError as error:
+            raise type(error)(str(error).replace(str(copy), str(path))) from error
+
+
+def _copy(path: Path, copy: Path) -> bool:
+    """Copy a file with its WAL and return whether nobody wrote it meanwhile."""
+    before = signature(path)
+    time.sleep(_STILL)
+    for file, to in ((path, copy), (wal_of(path), wal_of(copy))):
+        try:
+            shutil.copyfile(file, to)
+        except FileNotFoundError:
+            to.unlink(missing_ok=True)
+    if not copy.exists():
+        raise MissingFileError(f"{path} does not exist")
+    return signature(path) == before

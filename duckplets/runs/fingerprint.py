@@ -34,17 +34,12 @@ def refuse_mismatch(
     told: Mapping[str, str] = {},
     edited: Mapping[str, str] = {},
 ) -> None:
-    """Refuse a fingerprint that differs in a field that may not.
+    """Refuse a fingerprint that differs in a field that may not, with all that differs.
 
     ``told`` says what differs in fields that are digests, and ``edited`` so for those that others
     judge: they are shown where another field is refused.
-
-    Raises:
-        StateMismatchError: With every differing field and both values.
     """
-    unknown = set(allow_drift) - now.keys()
-    if unknown:
-        name = sorted(unknown)[0]
+    for name in sorted(set(allow_drift) - now.keys()):
         raise StateMismatchError(
             f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"
         )
@@ -54,11 +49,11 @@ def refuse_mismatch(
         if saved.get(name) != now.get(name) and name not in allow_drift
     ]
     if set(differing) - edited.keys():
-        said = {**told, **edited}
-        all_told = [
-            said.get(name, f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})")
+        said = {
+            name: f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})"
             for name in differing
-        ]
+        }
+        said |= {name: words for name, words in {**told, **edited}.items() if name in said}
         hint = ""
         if "batch_size" in differing:
             hint = (
@@ -66,8 +61,8 @@ def refuse_mismatch(
                 f"{world_sizes(int(saved.get('batch_size', 0)))})"
             )
         raise StateMismatchError(
-            f"the saved run does not fit: {'; '.join(all_told)}{hint}. Open it with what it was "
-            f"saved with, or accept another order with allow_drift=(…)"
+            f"the saved run does not fit: {'; '.join(said.values())}{hint}. Open it with what it "
+            f"was saved with, or accept another order with allow_drift=(…)"
         )
 
 
@@ -75,7 +70,14 @@ def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
     """Return in words what differs in the recipes and the mixture of settings as plain values."""
     mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
     told = {"mixture": differences(*mixtures)}
-    one, other = _recipes(saved), _recipes(now)
+    one, other = (
+        {
+            (source, of.get("name")): of
+            for source, some in settings["recipes"].items()
+            for of in some
+        }
+        for settings in (saved, now)
+    )
     places = [place for place in {**one, **other} if one.get(place) != other.get(place)]
     told["recipes"] = "; ".join(
         f"source {source!r}, recipe {name!r}: {_fields(one.get(at, {}), other.get(at, {}))}"
@@ -85,12 +87,6 @@ def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
     if len(places) > _SHOWN:
         told["recipes"] += f"; and {len(places) - _SHOWN:,} recipes more"
     return {field: f"{field}: {words}" for field, words in told.items() if words}
-
-
-def _recipes(settings: Mapping[str, Any]) -> dict[tuple[str, Any], dict[str, Any]]:
-    """Return the definitions of recipes by source and name."""
-    found = settings.get("recipes", {}).items()
-    return {(source, d.get("name")): d for source, definitions in found for d in definitions}
 
 
 def _fields(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -1,7 +1,6 @@
-"""Say what a run draws, what is odd about it, and where a saved one stands: from counts alone.
+"""Say what a run draws, and what is odd about it, from counts alone.
 
     Schedule, Planner ─closed form→ shares and samples at changes ─┬→ Forecast, describe, warnings
-                                                                   ├→ RunStatus (``watch``)
                                                                    └→ difference (``--against``)
 
 All figures are those of all ranks together and begin at step 0, wherever the run stands. Weights
@@ -14,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from html import escape
 from itertools import pairwise
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from duckplets.report.plots import Plot
     from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.sampler import Sampler
-    from duckplets.runs.state import Save
     from duckplets.samples.plan import Planner
     from duckplets.samples.stream import Stream
 
@@ -64,6 +61,19 @@ _TOO_FEW = {
 }
 
 
+_CELLS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "from step": ("start_step", "{:,}".format),
+    "source": ("source", lambda name: shown(name, NAME)),
+    "recipe": ("recipe", lambda name: shown(name, NAME)),
+    "share": ("share", lambda share: percent(share)),
+    "anchors": ("anchors", "{:,}".format),
+    "samples": ("samples", "{:,}".format),
+    "visits": ("visits", lambda visits: figure(visits)),
+    "tokens": ("tokens", "{:,}".format),
+    "negatives": ("negatives", lambda negatives: negatives or "-"),
+    "fall back": ("fallback_anchors", "{:,}".format),
+}
+
 # -- a forecast -----------------------------------------------------------------------------------
 
 
@@ -71,22 +81,19 @@ _TOO_FEW = {
 class Forecast:
     """What a run draws, a row for every stream between two changes of shares.
 
-    ``print`` shows it as a table with its warnings, a notebook as HTML; ``len`` is the number of
-    rows.
+    ``print`` shows it as a table with its warnings, a notebook as HTML.
 
     Attributes:
         table: Arrow. ``phase`` is that of the mixture, from 0, and ``start_step`` where these
-            shares set in: an anneal step by step and what follows it are two of one phase, and
-            weights that were set during the run begin rows of their own. ``share`` of all samples
-            of these steps (of an anneal the mean). ``anchors`` of the stream; ``samples`` of all
-            ranks, each pair one; ``tokens`` that all their texts are expected to have, by the means
-            of what is drawn from, without prefixes; ``visits``: how often each anchor comes up.
+            shares set in, also those of an anneal or of weights that were set during the run.
+            ``share`` of all samples of these steps (of an anneal the mean). ``anchors`` of the
+            stream; ``samples`` of all ranks, each pair one; ``tokens`` that all their texts are
+            expected to have, without prefixes; ``visits``: how often each anchor comes up.
             ``negatives``: ``random``, ``mined``, ``given`` (with the rows), ``same_record``, or
             null for texts. ``fallback_anchors``: how many have fewer mined or given ones than a
             sample takes, or fewer in their source where ``negatives_from="split"`` lets all sources
             fill in. ``swap``: whether anchor and positive change places in half of the samples.
-            Where the run has taken later versions of the corpus, ``version``: a stream has a row of
-            each.
+            ``version``, where later ones of the corpus have joined: a stream has a row of each.
         warnings: What is likely not meant, a sentence each.
         title: What was forecast, in words.
     """
@@ -117,26 +124,11 @@ class Forecast:
         return html_table(self.title, *self._cells()) + below
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Return the names of what is shown, and the first rows as texts."""
-        columns = ["from step", "source", "recipe", "share", "anchors", "samples", "visits"]
-        columns += ["tokens", "negatives", "fall back"]
-        rows = [
-            [
-                f"{row['start_step']:,}",
-                *(shown(row[name], NAME) for name in ("source", "recipe")),
-                percent(row["share"]),
-                *(f"{row[name]:,}" for name in ("anchors", "samples")),
-                figure(row["visits"]),
-                f"{row['tokens']:,}",
-                row["negatives"] or "-",
-                f"{row['fallback_anchors']:,}",
-            ]
-            for row in self.table.slice(0, _ROWS).to_pylist()
-        ]
-        return columns, rows
+        rows = self.table.slice(0, _ROWS).to_pylist()
+        cells = [[shown_as(row[of]) for of, shown_as in _CELLS.values()] for row in rows]
+        return [*_CELLS], cells
 
     def _below(self) -> Iterator[str]:
-        """Yield what stands below the table."""
         if len(self) > _ROWS:
             yield f"and {len(self) - _ROWS:,} more rows, in .table"
         swaps = self.table["swap"].to_pylist()
@@ -223,9 +215,11 @@ def described(sampler: Sampler) -> Iterator[str]:
         f"{counted(planner.epoch_length, 'sample')}{_shares_words(schedule, step)}"
     )
     parts = planner.parts(step, step + 1)
-    begun = sum(join["step"] <= step for join in settings.joins)
-    version = settings.versions[begun].corpus_version if settings.joins else streams[0].version
-    drawn = [n for n, stream in enumerate(streams) if stream.version == version]
+    versions = [
+        streams[0].version,
+        *(j["corpus_version"] for j in settings.joins if j["step"] <= step),
+    ]
+    drawn = [n for n, stream in enumerate(streams) if stream.version == versions[-1]]
     rows = []
     for number in drawn[:_STREAMS]:
         stream, part = streams[number], parts[number]
@@ -406,82 +400,6 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
         )
 
 
-# -- where a saved run stands ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SourceStatus:
-    """What a run has drawn of a source; ``tokens`` by the mean of those counted, None if none."""
-
-    name: str
-    samples: int
-    share: float
-    declared: float
-    tokens: int | None
-    loss: float | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunStatus:
-    """Where a run stood at a save: steps of the last and next change of shares, steps a second."""
-
-    saved: Save
-    saved_at: datetime
-    mixture: Mixture
-    since: int
-    until: int | None
-    rate: float | None
-    loss_step: int | None
-    sources: list[SourceStatus]
-
-
-def run_status(
-    saved: Save, schedule: Schedule, saved_at: datetime, saves: Iterable[tuple[datetime, int]]
-) -> RunStatus:
-    """Return where a run stood, from its state file alone.
-
-    Args:
-        saved: The save.
-        schedule: Of the run, with the weights that were set during it.
-        saved_at: When the save was made.
-        saves: Time and step of others of the run.
-    """
-    step, changes = saved.step, [at for at, _ in schedule.changes]
-    losses, loss_step, (counted_to, counts) = dict[str, float](), None, saved.counts
-    if saved.losses is not None and saved.losses.num_rows:
-        names, of_each, steps = (saved.losses[n].to_pylist() for n in ("source", "loss", "step"))
-        losses, loss_step = dict(zip(names, of_each, strict=True)), steps[-1]
-    samples, before = (schedule.samples(at) for at in (saved.position, counted_to))
-    declared, sources = schedule.shares_at(step), []
-    for name in schedule.drawn:
-        drawn, of = samples[schedule.numbers[name]], before[schedule.numbers[name]]
-        tokens = counts.get(name, (0,))[0] * drawn // max(of, 1)
-        sources.append(
-            SourceStatus(
-                name=name,
-                samples=drawn,
-                share=drawn / max(saved.position, 1),
-                declared=declared[name],
-                tokens=tokens if counted_to or not saved.position else None,
-                loss=losses.get(name),
-            )
-        )
-    earlier = [save for save in saves if save[0] < saved_at and save[1] < step]
-    rate = None
-    if earlier:
-        rate = (step - max(earlier)[1]) / (saved_at - max(earlier)[0]).total_seconds()
-    return RunStatus(
-        saved=saved,
-        saved_at=saved_at,
-        mixture=schedule.mixture,
-        since=max(at for at in changes if at <= step),
-        until=min((at for at in changes if at > step), default=None),
-        rate=rate,
-        loss_step=loss_step,
-        sources=sorted(sources, key=lambda of: (-max(of.share, of.declared), of.name)),
-    )
-
-
 # -- what another mixture alters ------------------------------------------------------------------
 
 
@@ -498,32 +416,25 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     if isinstance(mixture.weights, str):
         mixture = replace(mixture, lengths=sampler._planner.lengths(settings.sources))
     after = schedule_of(replace(settings, mixture=mixture), before.events)
-    changed: int | None = sampler.first_change(after)
-    if changed == MAX_POSITION + 1:
-        changed = None
+    changed, batch = sampler.first_change(after), settings.global_batch
+    is_altered = changed <= MAX_POSITION
     steps = sorted({step for schedule in (before, after) for step, _ in schedule.changes})
-    rows = []
-    for start, stop in pairwise([*steps, None]):
-        if start is None:
-            continue
-        ends = [(start, start + 1), (start if stop is None else stop - 1, stop or start + 1)]
-        one, two = ([schedule.parts(*end) for end in ends] for schedule in (before, after))
+    rows, scales = list[dict[str, Any]](), list[dict[str, Any]]()
+    for start, stop in zip(steps, [*steps[1:], None], strict=True):
+        ends = (start, start if stop is None else stop - 1)
+        then, now = ([of.parts(at, at + 1) for at in ends] for of in (before, after))
         for leaf, name in enumerate(before.sources):
-            now, then = [a[leaf] for a in one], [a[leaf] for a in two]
-            if now != then:
-                row = {"start": start, "stop": stop, "source": name}
-                rows.append({**row, "before": now, "after": then})
-    scales = [
-        {"start_step": step, "before": factor, "after": other}
-        for step in sorted({0, *steps})
-        for factor, other in [(before.mixture.lr_scale(step), after.mixture.lr_scale(step))]
-        if factor != other
-    ]
-    batch, is_bounded = settings.global_batch, settings.epochs is not None
+            told = {"before": [of[leaf] for of in then], "after": [of[leaf] for of in now]}
+            if told["before"] != told["after"]:
+                rows.append({"start": start, "stop": stop, "source": name, **told})
+    for step in sorted({0, *steps}):
+        scale, other = before.mixture.lr_scale(step), after.mixture.lr_scale(step)
+        if scale != other:
+            scales.append({"start_step": step, "before": scale, "after": other})
     return {
-        "first_step": None if changed is None else changed // batch,
-        "first_position": changed,
-        "end_may_move": is_bounded and before.planned != after.planned,
+        "first_step": changed // batch if is_altered else None,
+        "first_position": changed if is_altered else None,
+        "end_may_move": settings.epochs is not None and before.planned != after.planned,
         "shares": rows,
         "lr_scale": scales,
     }
@@ -539,6 +450,13 @@ def swap_words(swaps: bool) -> str:
         if swaps
         else "swap off: anchor and positive stay in their places"
     )
+
+
+def phase_words(schedule: Schedule, step: int) -> str:
+    """Return phase, factor and shares of a step."""
+    mixture, shares = schedule.mixture, schedule.shares_at(step)
+    parts = listed(f"{name} {percent(share)}" for name, share in shares.items() if share)
+    return f"phase={mixture.phase(step)}, lr_scale={mixture.lr_scale(step):g}, shares: {parts}"
 
 
 def percent(part: float) -> str:

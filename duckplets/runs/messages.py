@@ -42,11 +42,7 @@ _RECIPE = TextRecipe("messages", any_section())
 
 
 def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRecipes]:
-    """Return the sources that messages are drawn from: those that have some, and those named.
-
-    Raises:
-        EmptyPoolError: No source has a conversation.
-    """
+    """Return the sources that messages are drawn from: those that have some, and those named."""
     rows = database.run("runs/messages/sources", {"version": version})
     if rows and not any(conversations for _, conversations, _ in rows):
         names = ", ".join(repr(name) for name, _, _ in rows)
@@ -88,10 +84,7 @@ def has_pairs(database: Database, sources: Sequence[str], version: int) -> bool:
 def anchors(
     database: Database, compiled: CompiledPool, of: Integers | None, *, hashed: bool
 ) -> Anchors:
-    """Return the conversations that a run may draw, of the records with some keys or of all.
-
-    ``hashed``: whether texts are compared.
-    """
+    """Return the conversations that a run may draw, of the records with some keys or of all."""
     where = {name: compiled.parameters[name] for name in ("source", "split", "version")}
     rows = database.table("runs/messages/pool", where | {"hashed": hashed})
     if of is not None:
@@ -103,14 +96,9 @@ def anchors(
 
 @dataclass(frozen=True, slots=True)
 class MessageParser:
-    """Take stored conversations apart into columns, as a ``Fetcher`` serves them.
+    """Take stored conversations apart into columns, as a ``Fetcher`` serves them."""
 
-    Attributes:
-        shape: Of the messages of the run's version.
-        columns: Of the run.
-    """
-
-    shape: Sequence[Any]
+    shape: Sequence[Any]  # of the messages of the run's version
     columns: Collection[str]
 
     def __call__(self, database: Database, texts: pa.Array) -> dict[str, pa.Array]:

@@ -24,7 +24,6 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers
 from duckplets.base.sanitize import ShownDict, listed, shown
 from duckplets.errors import SamplerError, nearest
-from duckplets.runs.forecast import percent
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
@@ -64,8 +63,8 @@ class SourceCounts:
             self._position, sources = counts
             self._counts[:] = [sources.get(name, (0, 0, 0)) for name in names]
 
-    def at(self, position: int) -> dict[str, list[int]]:
-        """Return the counts of every source before a position."""
+    def at(self, position: int) -> list[list[int]]:
+        """Return the three counts of every source, by its number, before a position."""
         with self._alone:
             self._rewind(position)
             uncounted = position - self._position
@@ -73,18 +72,14 @@ class SourceCounts:
                 log.info("counting the tokens of %s samples, once", f"{uncounted:,}")
             self._counts += self._counted(self._position, position)
             self._position = position
-            return self._by_source()
+            return self._counts.tolist()
 
     def known(self, position: int) -> Counts:
-        """Return what was counted so far of the samples before a position."""
+        """Return what was counted so far before a position, and forget what lies beyond."""
         with self._alone:
             self._rewind(position)
-            return self._position, self._by_source()
-
-    def rewind(self, position: int) -> None:
-        """Forget what was counted from a position on, where samples may become others."""
-        with self._alone:
-            self._rewind(position)
+            names = self._planner.schedule.sources
+            return self._position, dict(zip(names, self._counts.tolist(), strict=True))
 
     def _rewind(self, position: int) -> None:
         if self._position <= position:
@@ -94,9 +89,6 @@ class SourceCounts:
         else:
             self._counts -= self._counted(position, self._position)
             self._position = position
-
-    def _by_source(self) -> dict[str, list[int]]:
-        return dict(zip(self._planner.schedule.sources, self._counts.tolist(), strict=True))
 
     def _counted(self, start: int, stop: int) -> Integers:
         found = np.zeros_like(self._counts)
@@ -199,41 +191,6 @@ def checked_losses(losses: Mapping[str, Any], sources: Collection[str]) -> dict[
     return found
 
 
-# -- phases ---------------------------------------------------------------------------------------
-
-
-class PhaseLog:
-    """Write one line to the log when a run is resumed, or comes into another phase of its mixture.
-
-    Of several ranks and workers all but the first are ``quiet``.
-    """
-
-    def __init__(self, planner: Planner, *, quiet: bool) -> None:
-        self._planner, self._mixture = planner, planner.schedule.mixture
-        self._phase, self.quiet = 0, quiet
-
-    def resume(self, step: int) -> None:
-        """Note that a run goes on at a step: the phase of the one before is known already."""
-        self._phase = self._mixture.phase(step - 1) if step else 0
-        if step and not self.quiet:
-            log.info("Resumed at step %d: %s", step, self._told(step - 1))
-
-    def take(self, step: int) -> None:
-        """Note that the batch of a step was taken."""
-        phase = self._mixture.phase(step)
-        if phase == self._phase:
-            return
-        self._phase = phase
-        if not self.quiet:
-            log.info("Phase transition at step %d: %s", step, self._told(step))
-
-    def _told(self, step: int) -> str:
-        """Return phase, factor and shares of a step in words."""
-        mixture, shares = self._mixture, self._planner.schedule.shares_at(step)
-        parts = listed(f"{name} {percent(share)}" for name, share in shares.items() if share)
-        return f"phase={mixture.phase(step)}, lr_scale={mixture.lr_scale(step):g}, shares: {parts}"
-
-
 # -- how a batch looks ----------------------------------------------------------------------------
 
 
@@ -328,7 +285,7 @@ def metrics(sampler: Sampler) -> dict[str, float]:
     telling = {stream.source for stream in planner.streams if stream.tells}
     found = Metrics()
     for name in sorted(planner.schedule.drawn):
-        tokens, fallbacks, displaced = counts[name]
+        tokens, fallbacks, displaced = counts[numbers[name]]
         found[f"data/{name}/samples"] = drawn = samples[numbers[name]]
         found[f"data/{name}/tokens"] = tokens
         found[f"data/{name}/epochs"] = planner.epochs_of(name, drawn)

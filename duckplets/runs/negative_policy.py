@@ -9,14 +9,13 @@ Which ways there are ``recipes.recipes.Way`` says, and ``samples.stream`` how ea
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from numbers import Real
-from typing import TYPE_CHECKING, Any, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, cast, get_args
 
 from duckplets.base.sanitize import listed, shown
+from duckplets.base.settings import Bounds, checked
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError, nearest
 from duckplets.mining import store as mining_store
@@ -35,11 +34,7 @@ WAYS: tuple[Way, ...] = get_args(Way)
 
 
 def checked_by(by: Any) -> By | None:
-    """Return how negatives are chosen: the name of a way, shares of several by name, or None.
-
-    Raises:
-        SamplerError: It is something else.
-    """
+    """Return how negatives are chosen: the name of a way, shares of several by name, or None."""
     if by is None or (isinstance(by, str) and by in WAYS):
         return cast("By | None", by)
     if not isinstance(by, Mapping):
@@ -48,18 +43,14 @@ def checked_by(by: Any) -> By | None:
             f"by={shown(repr(by))}{hint}: give {', '.join(map(repr, WAYS))}, or shares of them, as "
             f"in {{'bm25': 0.5, 'random': 0.5}}"
         )
-    for way, share in by.items():
+    for way in by:
         if way not in WAYS:
             raise SamplerError(
                 f"by: no kind of negatives {shown(repr(way))}{nearest(str(way), WAYS)}: "
                 f"{', '.join(WAYS)}"
             )
-        is_number = isinstance(share, Real) and not isinstance(share, bool)
-        if not (is_number and 0 <= float(share) < math.inf):
-            raise SamplerError(
-                f"by: the share of {way} must be a finite number of at least 0: {share!r}"
-            )
-    shares = {way: float(by[way]) for way in WAYS if by.get(way)}
+    given = checked("by", by, Mapping[str, Annotated[float, Bounds(0)]], SamplerError)
+    shares = {way: given[way] for way in WAYS if given.get(way)}
     if not shares:
         raise SamplerError(f"by={by!r}: give at least one of {', '.join(WAYS)} more than 0")
     return cast("By", shares if len(shares) > 1 else next(iter(shares)))
@@ -110,11 +101,7 @@ def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, floa
 
 
 def notes(database: Database, settings: RunSettings) -> list[str]:
-    """Return what a user may not expect of a new run that asks for mined negatives.
-
-    Raises:
-        StateMismatchError: No recipe has any.
-    """
+    """Return where a new run that asks for mined negatives has none; refuse one without any."""
     if not wants_mined(settings.by):
         return []
     of_open: dict[str, list[str]] = defaultdict(list)
@@ -166,11 +153,8 @@ def pins(
 ) -> Candidates:
     """Return the number and digest of the mining of every mined recipe, by source.
 
-    Of sources that are not ``needed``, which are those that the mixture draws from, what is missing
-    or stale is left out. ``instead`` is what else can be done about stale ones than to mine again.
-
-    Raises:
-        StateMismatchError: Negatives were not mined, or are stale.
+    What is missing or stale is refused, of sources that are not ``needed`` left out. ``instead`` is
+    what else can be done about stale ones than to mine again.
     """
     found: Candidates = {}
     for source in settings.sources:
@@ -199,11 +183,7 @@ def pins(
 
 
 def pinned_mining(database: Database, settings: RunSettings, source: str, recipe: str) -> Mining:
-    """Return the mining that a run draws the negatives of a recipe from.
-
-    Raises:
-        StateMismatchError: There is none, or it is another than when the run was opened.
-    """
+    """Return the mining that a run draws the negatives of a recipe from, if that is still there."""
     named = settings.candidates.get(source, {}).get(recipe)
     if named is None:
         raise StateMismatchError(
@@ -223,10 +203,7 @@ def pinned_mining(database: Database, settings: RunSettings, source: str, recipe
 def unused_minings(
     database: Database, settings: RunSettings, streams: Sequence[Stream]
 ) -> list[tuple[str, str, int]]:
-    """Return source, recipe and anchors of minings that a run leaves alone, unasked.
-
-    They were made after it was opened: a new run would take them.
-    """
+    """Return source, recipe and anchors of minings made since a run was opened, which it lacks."""
     if settings.by == "random":
         return []
     alone = {

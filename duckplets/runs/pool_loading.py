@@ -6,9 +6,10 @@ recipes of sources ─compile→ pools ─kept in the snapshot, or read→ array
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from duckplets.errors import EmptyPoolError
 from duckplets.order.copies import listing
 from duckplets.pools.arrays import Pool
 from duckplets.pools.compile import CompiledPool, compile_pool
-from duckplets.pools.read import Kinds, NoAnchorError, PoolReader, labels_of
+from duckplets.pools.read import NoAnchorError, PoolReader, labels_of
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.runs import messages
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
     from duckplets.samples.vector_columns import RunVectors
     from duckplets.serving.snapshot import Snapshot
 
+Wanted: TypeAlias = "tuple[CompiledPool, Mining | None]"
+
 log = logging.getLogger("duckplets")
 
 _SHOWN = 50  # pools without an anchor that a message names
-
-Keys = Mapping[str, Integers]  # of the listed records of sources with index controls, ascending
 
 
 class Left(NamedTuple):
@@ -82,180 +83,151 @@ def open_streams(
 ) -> tuple[list[Stream], list[Left]]:
     """Read the pools of all recipes that can be drawn of some sources at a version of a run.
 
-    Where texts without vectors are dropped, pools are of the others only; a snapshot keeps pools.
-
-    Returns:
-        The streams, and which recipes and sources were left out that somebody asked for, and why.
-
-    Raises:
-        StateMismatchError: Mined negatives are not there, or others than the run is pinned to.
-        VectorError: Texts lack a vector, and that is an error.
+    Returns the streams, and the recipes and sources without an anchor that are not optional.
     """
-    kinds, drawn = labels_of(database, settings.corpus_version), drawn_by(settings)
-    sources = sorted(sources)
-    wanted = [
-        _compiled(database, settings, source, recipe, kinds)
-        for source in sources
-        for recipe in drawn[source]
-    ]
-    listed = _listed(database, settings, sources) if settings.index else {}
-    texts: Words | None = None
+    sources, drawn = sorted(sources), drawn_by(settings)
+    texts: Words | None = None  # those without a vector are dropped
     if vectors is not None:
         vectors = vectors.as_of(settings)
         texts = vectors.texts
+    loading = _Loading(database, settings, sources, texts)
+    wanted = [loading.compiled(source, recipe) for source in sources for recipe in drawn[source]]
     pools: Sequence[FoundPool] = []
-    if wanted and snapshot is None:
-        pools = _read(database, settings, wanted, listed, texts)
-    elif wanted and snapshot is not None:
-        pools = _kept(database, settings, wanted, listed, snapshot, texts)
-    streams, empty, told = list[Stream](), list[Left](), set[str]()
-    records: dict[str, int] = {}
-    for (compiled, _), found_pool in zip(wanted, pools, strict=True):
+    if wanted:
+        pools = loading.read(wanted) if snapshot is None else loading.kept(wanted, snapshot)
+    streams, empty = list[Stream](), list[Left]()
+    for (compiled, _), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
-        if found_pool.pool is None:
+        if found.pool is None:
             if recipe.name not in settings.optional.get(source, []):
-                empty.append(Left(source, recipe, str(found_pool.empty)))
-                told.add(source)
+                empty.append(Left(source, recipe, str(found.empty)))
             continue
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
-        if by_anchors and not records:
-            found = counted(database, settings.split, settings.corpus_version)
-            records = {name: count for name, (count, _) in found.items()}
-            records |= {name: len(keys) for name, keys in listed.items()}
-        is_mixed = isinstance(settings.by, dict)
-        told.add(source)
         streams.append(
             Stream(
                 source,
-                found_pool.pool,
+                found.pool,
                 settings.seed,
                 0 if compiled.is_given else settings.negatives,
-                found_pool.candidates,
-                of_records=records[source] if by_anchors else None,
-                shares=shares_of(settings, source, recipe.name) if is_mixed else None,
-                graded=compiled.is_given and kinds.get(source) == "graded",
+                found.candidates,
+                of_records=loading.records[source] if by_anchors else None,
+                shares=shares_of(settings, source, recipe.name),
+                graded=compiled.is_given and loading.kinds.get(source) == "graded",
             )
         )
+    told = {stream.source for stream in streams} | {left.source for left in empty}
     for source in sources:
         if source not in told:
-            why = (
-                "has no recipe that finds an anchor"
-                if drawn[source]
-                else "has no recipe to draw by"
-            )
-            empty.append(Left(source, None, f"source {source!r} {why}"))
+            why = "that finds an anchor" if drawn[source] else "to draw by"
+            empty.append(Left(source, None, f"source {source!r} has no recipe {why}"))
     if vectors is not None:
         vectors.check(database, streams)
     return streams, empty
 
 
-def _compiled(
-    database: Database, settings: RunSettings, source: str, recipe: Recipe, kinds: Kinds
-) -> tuple[CompiledPool, Mining | None]:
-    mined = isinstance(recipe, TripletRecipe) and recipe.mined
-    mining = pinned_mining(database, settings, source, recipe.name) if mined else None
-    labels = kinds.get(source)
-    compiled = compile_pool(
-        recipe,
-        source=source,
-        split=settings.split,
-        version=settings.corpus_version,
-        negatives=settings.negatives,
-        mining=mining.key if mining else 0,
-        labels="given" if labels and settings.pairs == "labelled" else labels,
-    )
-    return compiled, mining
+class _Loading:
+    """Reads pools of a run at one version, where texts lack vectors of the others only."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: RunSettings,
+        sources: Sequence[str],
+        texts: Words | None,
+    ) -> None:
+        self._database, self._settings, self._texts = database, settings, texts
+        self._where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
+        self.kinds = labels_of(database, settings.corpus_version)
+        self._listed: dict[str, Integers] = {}  # of sources with index controls, ascending
+        for source in sources:
+            if control := settings.index.get(source):
+                where = {**self._where, "sources": [source], "by_source": False}
+                keys = database.table("records/read/keys", where)["record_key"].to_numpy()
+                rows = listing(source, len(keys), **control).rows
+                self._listed[source] = np.asarray(keys[rows])
+
+    @cached_property
+    def records(self) -> dict[str, int]:
+        """How many records each source has, of those that are listed."""
+        found = counted(self._database, **self._where)
+        listed = {name: len(keys) for name, keys in self._listed.items()}
+        return {name: count for name, (count, _) in found.items()} | listed
+
+    def compiled(self, source: str, recipe: Recipe) -> Wanted:
+        """Return what a recipe compiles to, and the mining that the run draws it from."""
+        mined = isinstance(recipe, TripletRecipe) and recipe.mined
+        mining, labels = None, self.kinds.get(source)
+        if mined:
+            mining = pinned_mining(self._database, self._settings, source, recipe.name)
+        pool = compile_pool(
+            recipe,
+            source=source,
+            negatives=self._settings.negatives,
+            mining=mining.key if mining else 0,
+            labels="given" if labels and self._settings.pairs == "labelled" else labels,
+            **self._where,
+        )
+        return pool, mining
+
+    def kept(self, wanted: Sequence[Wanted], snapshot: Snapshot) -> list[FoundPool]:
+        """Return pools from a snapshot; those that it lacks are read, and it keeps them."""
+        keys = [self._key(*of) for of in wanted]
+        kept = {key: bundle.get(key, FoundPool) for key, bundle in snapshot.find(keys).items()}
+        if missing := {key: of for key, of in zip(keys, wanted, strict=True) if key not in kept}:
+            pools = self.read([*missing.values()])
+            read = {key: found.of(None) for key, found in zip(missing, pools, strict=True)}
+            if why := snapshot.keep(self._settings.corpus_version, read):
+                log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
+            else:  # from now on they are shared with other processes
+                read = {key: of.get(key, FoundPool) for key, of in snapshot.find([*read]).items()}
+            kept |= read
+        return [kept[key].of(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
+
+    def _key(self, pool: CompiledPool, mining: Mining | None) -> str:
+        """Return all that a pool follows from, beside the corpus's own state: its key."""
+        settings = self._settings
+        of_run: list[Any] = [settings.kind == "messages", settings.no_duplicates == "negatives"]
+        if settings.kind == "messages":
+            of_run += [bool(settings.no_duplicates)]
+        if mining is not None:
+            of_run += [mining.digest, needs_scores(settings.columns)]
+        if settings.vectors.get("missing") == "drop":
+            of_run += [settings.vectors["sets"]]
+        control = settings.index.get(pool.parameters["source"])
+        return key_of(to_dict(pool.recipe), pool.parameters, pool.labels, control, of_run)
+
+    def read(self, wanted: Sequence[Wanted]) -> list[FoundPool]:
+        """Read pools from the corpus."""
+        if self._settings.kind == "messages":
+            return [self._conversations(compiled) for compiled, _ in wanted]
+        spare, found = self._settings.no_duplicates == "negatives", list[FoundPool]()
+        scores = needs_scores(self._settings.columns)
+        with PoolReader(self._database, [of for of, _ in wanted], self._texts) as reader:
+            for compiled, mining in wanted:
+                of = self._listed.get(compiled.parameters["source"])
+                try:
+                    pool = reader.read(compiled, of, spare=spare)
+                except NoAnchorError as error:
+                    found.append(FoundPool(None, empty=str(error)))
+                    continue
+                mined = None
+                if mining is not None:
+                    mined = candidates.read(self._database, pool, mining, scores=scores)
+                found.append(FoundPool(pool, mined))
+        return found
+
+    def _conversations(self, compiled: CompiledPool) -> FoundPool:
+        source, hashed = compiled.parameters["source"], bool(self._settings.no_duplicates)
+        listed = self._listed.get(source)
+        anchors = messages.anchors(self._database, compiled, listed, hashed=hashed)
+        if len(anchors):
+            return FoundPool(Pool(compiled, anchors, None, None))
+        which = " that its index controls list" if source in self._listed else ""
+        where = f"split {self._settings.split!r}{which}"
+        return FoundPool(None, empty=f"source {source!r} has no conversation in {where}")
 
 
-def _listed(database: Database, settings: RunSettings, sources: Sequence[str]) -> Keys:
-    """Return the keys of the records that index controls list, by source."""
-    found = {}
-    for source in sources:
-        if control := settings.index.get(source):
-            where = {"split": settings.split, "version": settings.corpus_version}
-            where |= {"sources": [source], "by_source": False}
-            keys = database.table("records/read/keys", where)["record_key"].to_numpy()
-            found[source] = np.asarray(keys[listing(source, len(keys), **control).rows])
-    return found
-
-
-def _kept(
-    database: Database,
-    settings: RunSettings,
-    wanted: Sequence[tuple[CompiledPool, Mining | None]],
-    listed: Keys,
-    snapshot: Snapshot,
-    texts: Words | None,
-) -> list[FoundPool]:
-    """Return pools from a snapshot; those that it lacks are read, and it keeps them from now on."""
-    keys = [_key(settings, *of) for of in wanted]
-    kept = {key: bundle.get(key, FoundPool) for key, bundle in snapshot.find(keys).items()}
-    missing = {key: of for key, of in zip(keys, wanted, strict=True) if key not in kept}
-    if missing:
-        pools = _read(database, settings, [*missing.values()], listed, texts)
-        read = {key: found.of(None) for key, found in zip(missing, pools, strict=True)}
-        if why := snapshot.keep(settings.corpus_version, read):
-            log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
-        else:  # from now on they are shared with other processes
-            read = {key: of.get(key, FoundPool) for key, of in snapshot.find([*read]).items()}
-        kept |= read
-    return [kept[key].of(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
-
-
-def _key(settings: RunSettings, pool: CompiledPool, mining: Mining | None) -> str:
-    """Return what a pool is kept by: all that it follows from, beside the corpus's own state."""
-    of_run: list[Any] = [settings.kind == "messages", settings.no_duplicates == "negatives"]
-    if settings.kind == "messages":
-        of_run += [bool(settings.no_duplicates)]
-    if mining is not None:
-        of_run += [mining.digest, needs_scores(settings.columns)]
-    if settings.vectors.get("missing") == "drop":
-        of_run += [settings.vectors["sets"]]
-    control = settings.index.get(pool.parameters["source"])
-    return key_of(to_dict(pool.recipe), pool.parameters, pool.labels, control, of_run)
-
-
-def _read(
-    database: Database,
-    settings: RunSettings,
-    pools: Sequence[tuple[CompiledPool, Mining | None]],
-    listed: Keys,
-    texts: Words | None,
-) -> list[FoundPool]:
-    """Read pools from the corpus."""
-    if settings.kind == "messages":
-        return [_conversations(database, settings, compiled, listed) for compiled, _ in pools]
-    spare, found = settings.no_duplicates == "negatives", []
-    with PoolReader(database, [compiled for compiled, _ in pools], texts) as reader:
-        for compiled, mining in pools:
-            of = listed.get(compiled.parameters["source"])
-            try:
-                pool = reader.read(compiled, of, spare=spare)
-            except NoAnchorError as error:
-                found.append(FoundPool(None, empty=str(error)))
-                continue
-            mined = None
-            if mining is not None:
-                scores = needs_scores(settings.columns)
-                mined = candidates.read(database, pool, mining, scores=scores)
-            found.append(FoundPool(pool, mined))
-    return found
-
-
-def _conversations(
-    database: Database, settings: RunSettings, compiled: CompiledPool, listed: Keys
-) -> FoundPool:
-    source = compiled.parameters["source"]
-    hashed = bool(settings.no_duplicates)
-    anchors = messages.anchors(database, compiled, listed.get(source), hashed=hashed)
-    if len(anchors):
-        return FoundPool(Pool(compiled, anchors, None, None))
-    which = " that its index controls list" if source in listed else ""
-    why = f"source {source!r} has no conversation in split {settings.split!r}{which}"
-    return FoundPool(None, empty=why)
-
-
-# -- from streams to a planner --------------------------------------------------------------------
+# -- what has no anchor, and what a mixture means -------------------------------------------------
 
 
 def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSettings:
@@ -270,30 +242,17 @@ def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSetting
     return replace(settings, mixture=replace(mixture, lengths=lengths))
 
 
-# -- what has no anchor ---------------------------------------------------------------------------
-
-
 class Named(NamedTuple):
-    """What a user has named of a new run, so that it must not be empty.
+    """What a user has named of a new run, so that it must not be empty."""
 
-    Attributes:
-        empty: What was said of all of it: ``error``, ``skip``, or nothing.
-        sources: Those that the mixture names.
-        recipes: Names of those that were given.
-    """
-
-    empty: Empty | None
-    sources: Collection[str] = ()
-    recipes: Collection[str] = ()
+    empty: Empty | None  # what was said of all of it
+    sources: Collection[str] = ()  # that the mixture names
+    recipes: Collection[str] = ()  # names of those that were given
 
     def without_empty(
         self, settings: RunSettings, streams: Sequence[Stream], empty: Sequence[Left]
     ) -> RunSettings:
-        """Return the settings of a run that draws nothing of what is empty.
-
-        Raises:
-            EmptyPoolError: Nothing is left, or something of it was named.
-        """
+        """Return the settings of a run that draws nothing of what is empty, if it was not named."""
         there = {stream.source for stream in streams}
         if self.empty == "error" or not streams:
             raise empty_pools(empty)

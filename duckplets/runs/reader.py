@@ -260,7 +260,7 @@ class BatchReader:
         every step, so the next block is a small one, and some are made before a thread begins.
         """
         self.check_open()
-        self.counter.rewind(position)
+        self.counter.known(position)  # samples beyond it may become others
         self.planner.go_on_with(schedule, position)
         self._until = position if self._until is None else min(position, self._until)
         self._blocks.stop()
@@ -301,10 +301,10 @@ class BlockMaker:
         fetcher: FetchesSamples,
         part: RankPart,
         end: int | None,
-        most_bytes: int = BLOCK_BYTES,
+        most_bytes: int,  # of what is fetched for one, about
     ) -> None:
         self._planner, self._fetcher, self.part, self.end = planner, fetcher, part, end
-        self._most_bytes = most_bytes  # of what is fetched for one, about
+        self._most_bytes = most_bytes
         self._target, self._largest = _FIRST_BLOCK, _LARGEST_BLOCK
         self._next: int | None = None  # where the last one ended
 
@@ -327,12 +327,8 @@ class BlockMaker:
         """Return the block of the batches from ``start`` to ``stop``."""
         own = self.part.own(start, stop)
         with self._fetcher.sound():
-            plan = joined(list(map(self._planner.plan_at, _cut(own))))
+            parts = range(0, max(1, len(own)), _PLANNED)  # one, if there are none
+            plan = joined([self._planner.plan_at(own[at : at + _PLANNED]) for at in parts])
             block = self._fetcher.fetch(plan, start=start, stop=stop)
         self._largest = max(1, self._most_bytes // max(1, block.nbytes // max(1, len(own))))
         return block
-
-
-def _cut(positions: Integers) -> list[Integers]:
-    """Return positions in parts that are planned at once: one, if there are none."""
-    return [positions[at : at + _PLANNED] for at in range(0, max(1, len(positions)), _PLANNED)]

@@ -26,7 +26,7 @@ from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
 from duckplets.runs.fingerprint import Fingerprint, refuse_mismatch
-from duckplets.runs.metrics import Losses, PhaseLog, checked_losses
+from duckplets.runs.metrics import Losses, checked_losses
 from duckplets.runs.reader import BLOCK_BYTES, BatchReader
 from duckplets.runs.settings import RunSettings
 from duckplets.runs.state import BehindNote
@@ -59,11 +59,7 @@ class Sampler:
     each batch goes to one of them. A forked process opens its own.
 
     Attributes:
-        alone: Lets one thread in, of this process.
         notes: What is logged as warnings when the first batch is taken.
-        unused: Source, recipe and anchors of minings that the run leaves alone.
-        changed_from: Where the mixture was given anew when the run was resumed, the first
-            position whose sample is another now, or a later one than there is; else None.
     """
 
     def __init__(
@@ -87,17 +83,17 @@ class Sampler:
         )
         self._position = 0
         self.notes: list[str] = []
-        self.unused: list[tuple[str, str, int]] = []
+        self.unused: list[tuple[str, str, int]] = []  # source, recipe, anchors of later minings
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
         self._saves: list[dict[str, Any]] | None = None  # in the file, once read
         self._open_source = open_source
         self._owned: Any = None
         self._drifted_from: Fingerprint | None = None  # what it was resumed from
-        self.changed_from: int | None = None
+        self.changed_from: int | None = None  # first position that another mixture has changed
         self._taken: int | None = None  # step of the batch taken last
         self._losses = Losses()
-        self._phases = PhaseLog(planner, quiet=settings.rank > 0)
+        self._phase, self._is_quiet = 0, settings.rank > 0  # several ranks would log the same
 
     # -- iteration ----------------------------------------------------------------------------
 
@@ -114,15 +110,20 @@ class Sampler:
             batch = self._reader.take(start)
             self._position = self._reader.bounded(start + self._reader.part.stride)
             self._taken = batch.step
-            self._phases.take(batch.step)
+            phase = self._planner.schedule.mixture.phase(batch.step)
+            if phase != self._phase:
+                self._phase = phase
+                self._log_phase("Phase transition at", batch.step, batch.step)
             return batch
 
-    def __len__(self) -> int:
-        """Return the number of batches of a bounded run, the same for all ranks.
+    def _log_phase(self, what: str, step: int, of: int) -> None:
+        """Write one line on the phase and the shares of a step to the log."""
+        if not self._is_quiet:
+            schedule = self._planner.schedule
+            log.info("%s step %d: %s", what, step, forecasts.phase_words(schedule, of))
 
-        Raises:
-            TypeError: The run is endless.
-        """
+    def __len__(self) -> int:
+        """Return the number of batches of a bounded run, the same for all ranks."""
         if self._reader.end is None:
             raise TypeError("an endless sampler has no length; bound it with steps= or epochs=")
         return -(-self._reader.end // self._batch)
@@ -141,8 +142,7 @@ class Sampler:
     def mixture(self) -> Mixture:
         """Weights of the sources and temperature that are in force now, and all phases.
 
-        After ``set_weights``, a phase or a join the weights are those that hold from there; in
-        proportion to anchors, they are the shares.
+        In proportion to anchors, weights are the shares.
         """
         return self._planner.schedule.in_force(self._position // self._batch)
 
@@ -212,11 +212,7 @@ class Sampler:
         self.move(position)
 
     def batch_at(self, step: int) -> Batch:
-        """Return the batch of any step, past or future; the position stays.
-
-        Raises:
-            SamplerError: A bounded run has no such step.
-        """
+        """Return the batch of any step, past or future; the position stays."""
         most = MAX_POSITION // self._batch
         start = integer("step", step, 0, most, say_high=False) * self._batch
         if self._reader.stop_of(start) <= start:
@@ -233,11 +229,7 @@ class Sampler:
 
     @alone
     def move(self, position: int) -> None:
-        """Go to a position.
-
-        Raises:
-            SamplerError: It is no position, or lies beyond the end of a bounded run.
-        """
+        """Go to a position, which is not beyond the end of a bounded run."""
         position = integer("position", position, 0, MAX_POSITION, say_high=False)
         if position > self._reader.bounded(position):
             raise SamplerError(
@@ -258,7 +250,7 @@ class Sampler:
         if not 0 <= worker < workers:
             raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
         self._reader.share(workers)
-        self._phases.quiet = self._settings.rank > 0 or worker > 0
+        self._is_quiet |= worker > 0
         self._position = self._reader.bounded(self._position + worker * self._batch)
 
     # -- what it serves -----------------------------------------------------------------------
@@ -276,9 +268,6 @@ class Sampler:
         ``displaced`` (the source of the sample that gave its position to this one; null for most),
         ``swapped``, for pairs ``label``, and for each text ``anchor_record_id``,
         ``anchor_section``, ``anchor_window`` and so on; of messages ``record_id``.
-
-        Raises:
-            SamplerError: A bounded run has no such positions.
         """
         last = self._reader.bounded(MAX_POSITION)
         start = integer("start", start, -MAX_POSITION, MAX_POSITION, say_high=False)
@@ -303,8 +292,7 @@ class Sampler:
     def forecast(self, steps: int | None = None) -> Forecast:
         """Return what the run draws from step 0 on: shares, samples, tokens, visits, warnings.
 
-        Worked out from counts alone, so it takes no longer for a run of 10^9 samples. It begins at
-        step 0 wherever the run stands, and weights set on the way are part of it.
+        Worked out from counts alone, and from step 0 on wherever the run stands.
 
         Args:
             steps: So many steps, but none after the end of a bounded run; by default to that end,
@@ -328,7 +316,7 @@ class Sampler:
         return html_table(caption, ("what is drawn from here on",), lines)
 
     def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
-        """Yield the ids of positions ``start … stop-1`` in pieces; at least one, if empty."""
+        """Yield the ids of positions in pieces; at least one, if empty."""
         for low in range(start, max(stop, start + 1), _ROWS):
             with self._reader.fetcher.sound():
                 plan = self._planner.plan(low, min(low + _ROWS, stop))
@@ -345,19 +333,16 @@ class Sampler:
     def report_loss(self, losses: Mapping[str, float], *, step: int | None = None) -> None:
         """Report the losses of sources at a step, to be written with the next save.
 
-        They go into the table ``losses`` of the state file, in the transaction of the save whose
-        cursor lies beyond the step: one row a step and source, and what is reported again replaces
-        it. Until then they are kept in memory, 20 bytes each. Where weights follow from them, every
-        rank has to report the same.
+        They are kept in memory, 20 bytes each, until a save writes them into the table ``losses``
+        of the state file: one row a step and source, of which the last report counts. Where
+        weights follow from them, every rank has to report the same.
 
         Args:
             losses: A finite number by the name of each source, or what ``loss_by_source`` returns.
-            step: The step of the batch they are of, where it is not the one taken last: a trainer
-                takes batches before it uses them.
+            step: The step of the batch they are of, where it is not the one taken last.
 
         Raises:
-            SamplerError: A name is no source, a loss no finite number, or no batch of the step was
-                taken.
+            SamplerError: A name is no source, a loss no number, or no batch of the step was taken.
         """
         if step is None:
             step = self._taken
@@ -370,8 +355,7 @@ class Sampler:
     def losses(self) -> pa.Table:
         """Return the losses that were reported for steps before the position, by step and source.
 
-        Columns: ``step``, ``source``, ``loss``. A resumed run begins with those that were saved up
-        to its cursor; a state that was loaded by ``load_state_dict`` brings none.
+        Columns: ``step``, ``source``, ``loss``. A resumed run begins with those that were saved.
         """
         return self._losses.table((0, self._steps_taken))
 
@@ -411,21 +395,18 @@ class Sampler:
         """Give sources other weights from the next step on, until the mixture's next phase.
 
         As a phase does, they override the declared weights for the names given. Every rank has
-        to set the same at the same step. A save keeps it with the run, so that a resumed one does
-        the same.
+        to set the same at the same step. A save keeps it with the run.
 
         Args:
             weights: By the names of sources.
-            temperature: In the place of the mixture's from that step on, to the end of the run;
-                None leaves it as it is.
+            temperature: In the place of the mixture's, to the end of the run; None leaves it.
 
         Returns:
-            The step from which on they are in force. With ``no_duplicates``, where samples change
-            places within blocks of 64 batches or fewer, this is where the next block begins.
+            The step from which on they are in force: with ``no_duplicates=True`` where the next
+            block of 64 batches or fewer begins.
 
         Raises:
-            MixtureError: A name is no source, a weight or the temperature is wrong, or all would
-                be 0.
+            MixtureError: A name is no source, a weight or the temperature is wrong, or all are 0.
             RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
         """
         step = self._planner.next_change(self._position)
@@ -460,20 +441,17 @@ class Sampler:
     def state_dict(self, step: int | None = None) -> dict[str, Any]:
         """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
         position = self._used_up_to(step)
-        return {
-            "position": position,
-            "fingerprint": self._settings.fingerprint(),
-            "events": state.plain_events(self._planner.schedule.events),
-            "counts": state.plain_counts(self._reader.counter.known(position)),
-        }
+        events, counts = self._planner.schedule.events, self._reader.counter.known(position)
+        standing = state.standing(self._settings.fingerprint(), events, counts)
+        return {"position": position, **standing}
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
     ) -> None:
-        """Go to where ``state_dict`` was taken.
+        """Go to where ``state_dict`` was taken, of a sampler of the same settings.
 
         Args:
-            state_dict: From ``state_dict`` of a sampler of the same settings.
+            state_dict: What it returned.
             allow_drift: Names of fingerprint fields that may differ.
 
         Raises:
@@ -503,7 +481,10 @@ class Sampler:
         self._reader.counter.load(counts)
         if losses is not None:
             self._losses = Losses(losses, self._steps_taken)
-        self._phases.resume(self.step)
+        self._phase = 0
+        if self.step:  # the phase of the one before is known already
+            self._phase = schedule.mixture.phase(self.step - 1)
+            self._log_phase("Resumed at", self.step, self.step - 1)
         if drifted_from != self._settings.fingerprint() or self._drifted_from is None:
             self._drifted_from = drifted_from
 
@@ -511,19 +492,15 @@ class Sampler:
     def save(
         self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
     ) -> Path:
-        """Write the position to the state file and return the file's path.
-
-        For one rank to call: it is the same for all.
+        """Write the position to the state file, for one rank to call; returns the file's path.
 
         Args:
-            tag: Name of a checkpoint to add; without one the run's latest save is replaced, which
-                is logged as a warning where that was of a later step.
+            tag: Name of a checkpoint to add; without one the run's latest save is replaced.
             path: A new state file to write instead; its folders are made.
             step: The step to go on with, if that is an earlier one than the sampler's: a trainer
                 takes batches before it uses them.
 
         Raises:
-            SamplerError: The tag is no name.
             StateMismatchError: The tag or the path exists, or another run has the name.
         """
         if tag is not None:
@@ -549,13 +526,8 @@ class Sampler:
             samples=dict(zip(schedule.sources, schedule.samples(position), strict=True)),
             counts=self._reader.counter.known(position),
         )
-        state.save(
-            target,
-            saved,
-            drifted_from=self._drifted_from,
-            changed_from=self.changed_from,
-            losses=self._losses,
-        )
+        drifted, changed = self._drifted_from, self.changed_from
+        state.save(target, saved, self._losses, drifted_from=drifted, changed_from=changed)
         self._saves = None
         if path is None:
             self._losses.written(saved.steps)

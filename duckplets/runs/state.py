@@ -10,14 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import MAX_POSITION, integer
@@ -26,14 +23,7 @@ from duckplets.base.sanitize import listed, shown
 from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
-from duckplets.errors import (
-    CorpusLockedError,
-    DuckpletsError,
-    MissingFileError,
-    SamplerError,
-    StateMismatchError,
-    nearest,
-)
+from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Event, Mixture
 from duckplets.runs.fingerprint import Fingerprint, differing, refuse_mismatch
 
@@ -49,7 +39,6 @@ Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
-_STILL = 0.05  # seconds: file systems tell times of writing to 10 ms
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
     "settings": {"batch_size": range(1, 1 << 23), "world_size": range(1, 1 << 23)},
@@ -104,10 +93,10 @@ def state_path(corpus: Path) -> Path:
 def save(
     path: Path,
     saved: Save,
+    losses: Losses,
     *,
-    drifted_from: Fingerprint | None = None,
-    changed_from: int | None = None,
-    losses: Losses | None = None,
+    drifted_from: Fingerprint | None,
+    changed_from: int | None,
 ) -> None:
     """Write a save and the losses before its position in one transaction.
 
@@ -132,17 +121,11 @@ def save(
                     f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another "
                     f"tag"
                 )
-            plain = {
-                "settings": saved.settings,
-                "fingerprint": saved.fingerprint,
-                "events": plain_events(saved.events),
-                "samples": dict(saved.samples),
-                "counts": plain_counts(saved.counts),
-            }
+            plain = standing(saved.fingerprint, saved.events, saved.counts)
+            plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
             row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
             database.run("runs/state/add", row | {"state": json.dumps(plain)})
-            if losses is not None:
-                _write_losses(database, saved, losses, whole=known is None)
+            _write_losses(database, saved, losses, whole=known is None)
     if any(step > saved.step for step in before):
         log.warning(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
@@ -232,38 +215,6 @@ def refuse_beyond(
 
 
 @contextmanager
-def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
-    """Copy a state file for a while: to open it, even to read, makes who saves to it wait.
-
-    The file has to stay the same for a moment before the copy and until it is made.
-    """
-    deadline = time.monotonic() + seconds
-    with TemporaryDirectory(prefix="duckplets-") as folder:
-        copy = Path(folder) / path.name
-        while not _copy(path, copy):
-            if time.monotonic() > deadline:
-                raise CorpusLockedError(f"{path} is being written all the time; try again")
-        try:
-            yield copy
-        except DuckpletsError as error:
-            raise type(error)(str(error).replace(str(copy), str(path))) from error
-
-
-def _copy(path: Path, copy: Path) -> bool:
-    """Copy a file with its WAL and return whether nobody wrote it meanwhile."""
-    before = files.signature(path)
-    time.sleep(_STILL)
-    for file, to in ((path, copy), (files.wal_of(path), files.wal_of(copy))):
-        try:
-            shutil.copyfile(file, to)
-        except FileNotFoundError:
-            to.unlink(missing_ok=True)
-    if not copy.exists():
-        raise MissingFileError(f"{path} does not exist")
-    return files.signature(path) == before
-
-
-@contextmanager
 def _reading(path: Path) -> Iterator[Database]:
     """Open a state file to read."""
     with for_a_moment(path, read_only=True) as database:
@@ -337,19 +288,16 @@ def unsavable(path: Path, *, asked: bool) -> list[str]:
 # -- a save as plain values -----------------------------------------------------------------------
 
 
-def plain_events(events: Events) -> list[list[Any]]:
-    """Return step, weights, and the temperature where it was set, of all events."""
-    return [
-        [step, dict(event.weights), *(() if event.temperature is None else (event.temperature,))]
-        for step, event in events.items()
-    ]
-
-
-def plain_counts(counts: Counts) -> dict[str, Any]:
-    """Return counts as plain values; sources of which all are 0 are left out."""
-    position, sources = counts
-    found = {name: [*map(int, numbers)] for name, numbers in sources.items() if any(numbers)}
-    return {"position": position, "sources": found}
+def standing(fingerprint: Fingerprint, events: Events, counts: Counts) -> dict[str, Any]:
+    """Return these as plain values; sources of which all counts are 0 are left out."""
+    position, by_source = counts
+    sources = {name: [*map(int, numbers)] for name, numbers in by_source.items() if any(numbers)}
+    plain = []
+    for step, event in events.items():
+        temperature = () if event.temperature is None else (event.temperature,)
+        plain.append([step, dict(event.weights), *temperature])
+    counted = {"position": position, "sources": sources}
+    return {"fingerprint": fingerprint, "events": plain, "counts": counted}
 
 
 def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Counts]:

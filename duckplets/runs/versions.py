@@ -3,10 +3,9 @@
     resume(version=) ─join→ RunSettings.joins ─versions→ settings of a part ─→ Schedule, streams
                                                             Planner, or several as a JoinedPlanner
 
-A join says what a run takes of a later version from a step on: records, minings, vectors, recipes
-of the sources that came with it, and what a mixture in proportion to anchors means there. All else
-stays as the run was opened. Each part is planned by itself: streams begin a new epoch where it
-begins, in an order of their own.
+A join says what a run takes of a later version from a step on: records, minings, vectors, the
+sources that came with it, and what a mixture in proportion means there; all else stays. Each part
+is planned by itself: streams begin a new epoch where it begins, in an order of their own.
 """
 
 from __future__ import annotations
@@ -187,8 +186,7 @@ def with_version(
 ) -> RunSettings:
     """Return settings of a run that takes a later version, from a step on that is left open.
 
-    Joins of which nothing was served before its position give way to it. Sources that came since
-    take the recipes that are given, else what a new run would.
+    Joins of which nothing was served before its position give way to it.
     """
     settings = _begun(settings, position)
     last = settings.versions[-1]
@@ -208,7 +206,9 @@ def with_version(
         "sources": [*fresh],
         "recipes": fresh,
         "index": shares(database, Mixture(), came, split=settings.split, version=version).index,
-        "vectors": {} if missing is None else pinned(_path(database), last.columns, missing),
+        "vectors": {}
+        if missing is None
+        else pinned(Path(str(database.path)), last.columns, missing),
         "lengths": {},
     }
     made, number = replace(settings, joins=[*settings.joins, join]), len(settings.joins) + 1
@@ -224,10 +224,6 @@ def with_version(
 
 def _open_step(settings: RunSettings) -> int:
     return MAX_POSITION // settings.global_batch
-
-
-def _path(database: Database) -> Path:
-    return Path(str(database.path))
 
 
 def _begun(settings: RunSettings, position: int) -> RunSettings:
@@ -263,7 +259,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         settings,
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
-        vectors=pinned(_path(database), settings.columns, missing, settings),
+        vectors=pinned(Path(str(database.path)), settings.columns, missing, settings),
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):
@@ -271,7 +267,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         found = {
             "records": fingerprint(database, number),
             "declared_prefixes": _prefixes(database, now.versions[-1], number, names),
-            "vectors": pinned(_path(database), version.columns, missing, version),
+            "vectors": pinned(Path(str(database.path)), version.columns, missing, version),
         }
         now = replace(now, joins=[*now.joins, {**join, **found}])
     return now

@@ -33,10 +33,10 @@ from rich.console import Console
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
-from duckplets.cli.watch import page
+from duckplets.cli.watch import RunStatus, page, run_status
+from duckplets.db.files import copied
 from duckplets.errors import CorpusLockedError, StateMismatchError
 from duckplets.runs import state
-from duckplets.runs.forecast import RunStatus, run_status
 from duckplets.runs.settings import saved_settings, schedule_of
 
 MIXTURE = dp.Mixture(
@@ -241,7 +241,7 @@ def test_nobody_waits_for_who_looks(corpus: dp.Corpus) -> None:
     with duckdb.connect(path):
         code, out, err = finished("watch", corpus.path, "--once")
         assert (code, "step       24" in out) == (0, True), err
-    with state.copied(path) as copy, duckdb.connect(copy, read_only=True), duckdb.connect(path):
+    with copied(path) as copy, duckdb.connect(copy, read_only=True), duckdb.connect(path):
         pass
 
 
@@ -259,11 +259,11 @@ def test_what_is_written_meanwhile_is_not_taken_for_a_copy(
             sampler.save()
 
     monkeypatch.setattr(shutil, "copyfile", torn)
-    with pytest.raises(CorpusLockedError, match="being written"), state.copied(path):
+    with pytest.raises(CorpusLockedError, match="being written"), copied(path):
         pass
-    with state.copied(path, seconds=60) as copy:
+    with copied(path, seconds=60) as copy:
         assert state.load(copy, "default").step == sampler.step == 26
-    with pytest.raises(StateMismatchError) as caught, state.copied(path) as copy:
+    with pytest.raises(StateMismatchError) as caught, copied(path) as copy:
         state.load(copy, "nobody")
     assert str(path) in str(caught.value)
     assert not copy.parent.exists()

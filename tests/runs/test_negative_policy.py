@@ -202,9 +202,9 @@ def test_a_share_of_one_kind_is_that_kind(corpus: dp.Corpus) -> None:
         ({}, "at least one of bm25, random more than 0"),
         ({"bm25": 0}, "more than 0"),
         ({"bm52": 1}, "no kind of negatives 'bm52'.*'bm25'"),
-        ({"bm25": -1}, "share of bm25 must be a finite number"),
-        ({"bm25": True}, "share of bm25"),
-        ({"bm25": float("nan")}, "share of bm25"),
+        ({"bm25": -1}, r"by\['bm25'\]=-1: give a finite number from 0"),
+        ({"bm25": True}, r"by\['bm25'\]=True"),
+        ({"bm25": float("nan")}, r"by\['bm25'\]=nan"),
     ],
 )
 def test_what_is_wrong_is_named(corpus: dp.Corpus, by: Any, why: str) -> None:
