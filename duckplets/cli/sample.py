@@ -159,7 +159,7 @@ def _check(how: RunOptions, *, save: bool, metrics: Path | None, out: Path | Non
 def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
     """Refuse a name or a tag that is taken now, not after hours of writing."""
     from duckplets.runs import state
-    from duckplets.runs.fingerprint import differing, refuse_mismatch
+    from duckplets.runs.state import differing, refuse_mismatch
 
     path, settings = how.state_path(corpus), sampler.settings
     tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.recipes.defaults import Preset
     from duckplets.recipes.store import Recipe
-    from duckplets.runs.negative_policy import By
     from duckplets.runs.sampler import Sampler
-    from duckplets.runs.settings import Empty, Kind, Pairs, Remainder
+    from duckplets.runs.settings import By, Empty, Kind, Pairs, Remainder
     from duckplets.runs.versions import Version
     from duckplets.samples.no_duplicates import NoDuplicates
     from duckplets.samples.vector_columns import Missing
@@ -131,7 +130,8 @@ def sampler(
         SamplerError, RecipeError, MixtureError, SplitError: An argument is wrong.
         VectorError: There are no such vectors, or texts lack one.
     """
-    given = {name: value for name, value in locals().items() if name != "corpus"}
+    given = dict(locals())
+    del given["corpus"]
     if tokenizer is not None or pack:
         return _token_run(corpus, given)
     from duckplets.runs import opening

@@ -325,7 +325,7 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
     if first not in slots:
         raise SamplerError(
             f"diagnostics compare texts with the {first}, which columns= left out; this run "
-            f"has {', '.join(sampler._settings.columns)}"
+            f"has {', '.join(sampler.settings.columns)}"
         )
     found: dict[str, list[Any]] = {
         f"{first}_{slot}_lexical_similarity": list(

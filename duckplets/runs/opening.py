@@ -27,8 +27,7 @@ from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes import store as recipe_store
-from duckplets.runs import messages, negative_policy, sources, state, versions
-from duckplets.runs.fingerprint import differing, refuse_mismatch
+from duckplets.runs import messages, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import Named, in_words, open_streams
 from duckplets.runs.sampler import Sampler
@@ -40,7 +39,7 @@ from duckplets.runs.settings import (
     saved_settings,
     schedule_of,
 )
-from duckplets.runs.state import behind, unsavable
+from duckplets.runs.state import behind, differing, refuse_mismatch, unsavable
 from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
@@ -91,7 +90,8 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         found = {name: found[name] for name in by_source}
         mixture = mixture and mixture.of_known(found)
     mixed, names = deal(mixture, found), sorted(by_source)
-    mixed.mixture.check(names)
+    if mixed.mixture is not usual:
+        mixed.mixture.check(names)
     notes += [*mixed.notes, *omitted(mixed.mixture, names)]
     rejected = kind == "messages" and messages.has_pairs(database, names, version)
     padded, columns = run["remainder"] == "pad", given["columns"]
@@ -112,13 +112,12 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
     known = {of.name for of in fields(RunSettings)}
     settings = RunSettings(**{name: value for name, value in run.items() if name in known})
     if kind not in SINGLE:
-        drawn_by = negative_policy.with_mined(database, settings, by_source)
+        drawn_by = sources.with_mined(database, settings, by_source)
         stale = bool(given["allow_stale"])
-        pins = negative_policy.pins(
-            database, settings, drawn_by, allow_stale=stale, instead=_INSTEAD
-        )
+        pins = sources.pins(database, settings, drawn_by, allow_stale=stale, instead=_INSTEAD)
         settings = replace(settings, candidates=pins)
-        notes += negative_policy.notes(database, settings)
+        if settings.by is not None:
+            notes += sources.notes_on_mined(database, settings)
     given_names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
     named = Named(run["empty"], mixture.named if mixture else (), given_names)
     snapshot = given["snapshot"]
@@ -169,7 +168,7 @@ def resume_run(
     with closed_on_error(sampler):
         was = replace(sampler.settings, mixture=before.mixture)
         take_up(sampler, saved, edited, partial(schedule_of, was))
-        sampler.unused = negative_policy.unused_minings(database, now, sampler._planner.streams)
+        sampler.unused = sources.unused_minings(database, now, sampler._planner.streams)
         if not now.rank:
             sampler.notes += left_alone(sampler.unused)
         if joining is not None:

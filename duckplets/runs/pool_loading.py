@@ -23,9 +23,8 @@ from duckplets.pools.read import NoAnchorError, PoolReader, labels_of
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.runs import messages
-from duckplets.runs.negative_policy import drawn_by, pinned_mining, shares_of
 from duckplets.runs.settings import RunSettings, every_recipe
-from duckplets.runs.sources import counted
+from duckplets.runs.sources import counted, drawn_by, pinned_mining, shares_of
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.columns import needs_scores
@@ -95,7 +94,7 @@ def open_streams(
     pools: Sequence[FoundPool] = []
     if wanted:
         pools = loading.read(wanted) if snapshot is None else loading.kept(wanted, snapshot)
-    streams, empty = list[Stream](), list[Left]()
+    streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
     for (compiled, _), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
         if found.pool is None:
@@ -111,7 +110,7 @@ def open_streams(
                 0 if compiled.is_given else settings.negatives,
                 found.candidates,
                 of_records=loading.records[source] if by_anchors else None,
-                shares=shares_of(settings, source, recipe.name),
+                shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
             )
         )
@@ -201,7 +200,6 @@ class _Loading:
         if self._settings.kind == "messages":
             return [self._conversations(compiled) for compiled, _ in wanted]
         spare, found = self._settings.no_duplicates == "negatives", list[FoundPool]()
-        scores = needs_scores(self._settings.columns)
         with PoolReader(self._database, [of for of, _ in wanted], self._texts) as reader:
             for compiled, mining in wanted:
                 of = self._listed.get(compiled.parameters["source"])
@@ -212,6 +210,7 @@ class _Loading:
                     continue
                 mined = None
                 if mining is not None:
+                    scores = needs_scores(self._settings.columns)
                     mined = candidates.read(self._database, pool, mining, scores=scores)
                 found.append(FoundPool(pool, mined))
         return found

@@ -25,11 +25,10 @@ from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
-from duckplets.runs.fingerprint import Fingerprint, refuse_mismatch
 from duckplets.runs.metrics import Losses, checked_losses
 from duckplets.runs.reader import BLOCK_BYTES, BatchReader
 from duckplets.runs.settings import RunSettings
-from duckplets.runs.state import BehindNote
+from duckplets.runs.state import BehindNote, Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
@@ -59,6 +58,7 @@ class Sampler:
     each batch goes to one of them. A forked process opens its own.
 
     Attributes:
+        settings: What the run follows from.
         notes: What is logged as warnings when the first batch is taken.
     """
 
@@ -72,7 +72,7 @@ class Sampler:
         *,
         block_bytes: int = BLOCK_BYTES,
     ) -> None:
-        self._settings, self._planner = settings, planner
+        self.settings, self._planner = settings, planner
         self._reader = BatchReader(
             planner,
             fetcher,
@@ -102,8 +102,8 @@ class Sampler:
 
     def __next__(self) -> Batch:
         with self.alone:
-            start, stop = self._position, self._reader.stop_of(self._position)
-            if stop <= start:
+            start = self._position
+            if self._reader.stop_of(start) <= start:
                 raise StopIteration
             while self.notes:
                 log.warning("%s", self.notes.pop(0))
@@ -134,11 +134,6 @@ class Sampler:
     # -- where it stands ----------------------------------------------------------------------
 
     @property
-    def settings(self) -> RunSettings:
-        """What the run follows from."""
-        return self._settings
-
-    @property
     def mixture(self) -> Mixture:
         """Weights of the sources and temperature that are in force now, and all phases.
 
@@ -155,7 +150,7 @@ class Sampler:
     def text_columns(self) -> list[str]:
         """The text columns of a batch, in order; of messages theirs."""
         slots = self._reader.fetcher.slots
-        return [column for column in self._settings.columns if column in slots]
+        return [column for column in self.settings.columns if column in slots]
 
     @property
     def _batch(self) -> int:
@@ -207,7 +202,7 @@ class Sampler:
         most = self._planner.epoch_at(MAX_POSITION)
         epoch = integer("epoch", epoch, 0, most, say_high=False)
         position = self._planner.epoch_start(epoch)
-        if self._settings.no_duplicates:
+        if self.settings.no_duplicates:
             position = -(-position // self._batch) * self._batch
         self.move(position)
 
@@ -257,7 +252,7 @@ class Sampler:
 
     def first_change(self, before: Schedule) -> int:
         """Return the first position whose sample that schedule changes; if none, one past all."""
-        changed = self._planner.first_change(before, replace(self._settings, steps=None).end)
+        changed = self._planner.first_change(before, replace(self.settings, steps=None).end)
         return MAX_POSITION + 1 if changed is None else changed
 
     def served(self, start: int, stop: int) -> pa.Table:
@@ -310,7 +305,7 @@ class Sampler:
         return "\n".join([*forecasts.described(self), *(f"note: {note}" for note in notes)])
 
     def _repr_html_(self) -> str:
-        s = self._settings
+        s = self.settings
         caption = f"Sampler {s.kind}, split {s.split}, run {s.run}, position {self._position:,}"
         lines = ([line] for line in self.describe().splitlines())
         return html_table(caption, ("what is drawn from here on",), lines)
@@ -365,28 +360,22 @@ class Sampler:
 
     # -- for trainers -------------------------------------------------------------------------
 
-    @property
-    def _trainers(self) -> Any:
-        from duckplets.adapters import huggingface
-
-        return huggingface
-
     def to_hf(self, start_step: int | None = None) -> Any:
         """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
-        return self._trainers.to_hf(self, start_step)
+        return _trainers().to_hf(self, start_step)
 
     def to_hf_dataset(self, steps: int) -> Any:
         """Return a ``datasets.Dataset`` of the next steps; see ``huggingface.to_hf_dataset``."""
-        return self._trainers.to_hf_dataset(self, steps)
+        return _trainers().to_hf_dataset(self, steps)
 
     def hf_batch_sampler(self) -> Any:
         """Return the class that keeps our batches; see ``huggingface.hf_batch_sampler``."""
         figures.need_texts(self, "hf_batch_sampler")
-        return self._trainers.hf_batch_sampler(self)
+        return _trainers().hf_batch_sampler(self)
 
     def hf_callback(self) -> Any:
         """Return what saves the run with a trainer's checkpoints; see ``huggingface``."""
-        return self._trainers.hf_callback(self)
+        return _trainers().hf_callback(self)
 
     # -- weights ------------------------------------------------------------------------------
 
@@ -421,7 +410,7 @@ class Sampler:
 
     def _check_checkpoints(self, step: int) -> None:
         """Refuse weights from a step on where a checkpoint beyond it needs the present ones."""
-        settings = self._settings
+        settings = self.settings
         if self._saves is None:
             self._saves = []
             if not settings.rank:
@@ -442,7 +431,7 @@ class Sampler:
         """Return where the run stands, or a ``step`` before it, as a few values of all ranks."""
         position = self._used_up_to(step)
         events, counts = self._planner.schedule.events, self._reader.counter.known(position)
-        standing = state.standing(self._settings.fingerprint(), events, counts)
+        standing = state.standing(self.settings.fingerprint(), events, counts)
         return {"position": position, **standing}
 
     def load_state_dict(
@@ -458,7 +447,7 @@ class Sampler:
             StateMismatchError: It is of another run; names every differing field.
         """
         position, saved, events, counts = state.plain_state(state_dict)
-        now = self._settings.fingerprint()
+        now = self.settings.fingerprint()
         refuse_mismatch(saved, now, allow_drift=allow_drift)
         self.go_on(position, events, counts, drifted_from=saved)
         self.notes[:] = [note for note in self.notes if not isinstance(note, BehindNote)]
@@ -485,7 +474,7 @@ class Sampler:
         if self.step:  # the phase of the one before is known already
             self._phase = schedule.mixture.phase(self.step - 1)
             self._log_phase("Resumed at", self.step, self.step - 1)
-        if drifted_from != self._settings.fingerprint() or self._drifted_from is None:
+        if drifted_from != self.settings.fingerprint() or self._drifted_from is None:
             self._drifted_from = drifted_from
 
     @alone
@@ -509,7 +498,7 @@ class Sampler:
         if path is not None and target.exists():
             raise StateMismatchError(f"{target} exists; give the path of a new file")
         position = self._used_up_to(step)
-        settings, schedule = self._settings, self._planner.schedule
+        settings, schedule = self.settings, self._planner.schedule
         saved = state.Save(
             run=settings.run,
             tag=tag,
@@ -567,6 +556,12 @@ class Sampler:
         )
 
     def __repr__(self) -> str:
-        s = self._settings
+        s = self.settings
         who = f"Sampler({s.kind!r}, split={s.split!r}, run={s.run!r}, position={self._position})"
         return f"{who}\n{self.describe()}"
+
+
+def _trainers() -> Any:
+    from duckplets.adapters import huggingface
+
+    return huggingface

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION, integer
+from duckplets.base.sanitize import shown
 from duckplets.base.settings import Bounds, Name, checked, misfit
 from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Mixture
@@ -20,10 +21,8 @@ from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, Schedule
 from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.recipes import Recipe
-from duckplets.runs.fingerprint import Fingerprint, digest
-from duckplets.runs.negative_policy import By, checked_by
-from duckplets.runs.state import Save
+from duckplets.recipes.recipes import Recipe, Way
+from duckplets.runs.state import Fingerprint, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.joined import JoinedSchedule
 from duckplets.samples.no_duplicates import NoDuplicates
@@ -34,6 +33,9 @@ Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
 Empty = Literal["error", "skip"]
 Pairs = Literal["labelled", "drawn"]
+By: TypeAlias = Way | dict[str, float]
+
+WAYS: tuple[Way, ...] = get_args(Way)
 
 _MOST_SAMPLES = 1 << 22  # in a batch of all ranks: of what is planned at once
 _MOST_RANKS = 1 << 20
@@ -147,6 +149,7 @@ class RunSettings:
             for source, recipes in self.candidates.items()
         }
         joins = [[join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]]
+        shows = self.prefixes and self.declared_prefixes and self.kind != "messages"
         sets, drops = self.vectors.get("sets"), self.vectors.get("missing") == "drop"
         found: Fingerprint = {"batch_size": self.global_batch}
         for name in ("kind", "split", "seed", "negatives", "swap", "no_duplicates"):
@@ -160,7 +163,7 @@ class RunSettings:
             "candidates": mined and digest(mined),
             "by": self.by if self.by != "random" else None,
             "pairs": self.pairs,
-            "prefixes": self._shows(self.declared_prefixes) and digest(self.declared_prefixes),
+            "prefixes": shows and digest(self.declared_prefixes),
             "index": self.index and digest(self.index),
             # Where texts without a vector are left out, vectors say which samples there are.
             "vectors": sets and {"sets": sets, **({"missing": "drop"} if drops else {})},
@@ -172,11 +175,10 @@ class RunSettings:
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        declared = (self.declared_prefixes, *(join["declared_prefixes"] for join in self.joins))
-        return any(map(self._shows, declared))
-
-    def _shows(self, prefixes: Mapping[str, Any]) -> bool:
-        return self.prefixes and bool(prefixes) and self.kind != "messages"
+        declared = bool(self.declared_prefixes)
+        if self.joins:
+            declared |= any(join["declared_prefixes"] for join in self.joins)
+        return self.prefixes and declared and self.kind != "messages"
 
     @property
     def global_batch(self) -> int:
@@ -258,6 +260,29 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     plain["preset"] = checked_preset(given.get("preset"))
     plain["swap"] = is_swapped(given.get("swap"), plain["preset"])
     return {**given, **plain}
+
+
+def checked_by(by: Any) -> By | None:
+    """Return how negatives are chosen: the name of a way, shares of several by name, or None."""
+    if by is None or (isinstance(by, str) and by in WAYS):
+        return cast("By | None", by)
+    if not isinstance(by, Mapping):
+        hint = nearest(by, WAYS) if isinstance(by, str) else ""
+        raise SamplerError(
+            f"by={shown(repr(by))}{hint}: give {', '.join(map(repr, WAYS))}, or shares of them, as "
+            f"in {{'bm25': 0.5, 'random': 0.5}}"
+        )
+    for way in by:
+        if way not in WAYS:
+            raise SamplerError(
+                f"by: no kind of negatives {shown(repr(way))}{nearest(str(way), WAYS)}: "
+                f"{', '.join(WAYS)}"
+            )
+    given = checked("by", by, Mapping[str, Annotated[float, Bounds(0)]], SamplerError)
+    shares = {way: given[way] for way in WAYS if given.get(way)}
+    if not shares:
+        raise SamplerError(f"by={by!r}: give at least one of {', '.join(WAYS)} more than 0")
+    return cast("By", shares if len(shares) > 1 else next(iter(shares)))
 
 
 def saved_settings(saved: Save) -> RunSettings:

@@ -1,23 +1,29 @@
 """Say what each source of a run is drawn by, and how much of it is drawn.
 
-    recipes given ─ or stored ─ or brought ─ or default ────────────────────→ SourceRecipes
+    recipes given ─ or stored ─ or brought ─ or default ───────────────────→ SourceRecipes
+    negatives as a recipe says ─ or by= ─ or mined for it ─ or at random ──→ minings that are pinned
     mixture given ─ or declared ─ or as index controls list ─ or as usual ─→ Shares
 
 Index controls (size and weight of a source) say what ``Corpus.data_index`` lists of it. A sampler
 takes its anchors from the listed records only, and draws sources in the ratio of their entries,
 unless a mixture is given or was declared with the sources. The pairs of a run are either those
-that were judged, which come with nothing drawn beside them, or all are drawn.
+that were judged, which come with nothing drawn beside them, or all are drawn. A recipe that leaves
+open where negatives come from stays so in the settings of a run, which pin the minings that it
+draws from: so a run that is resumed draws as it did.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
-from duckplets.errors import SamplerError
+from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.mining import store as mining_store
+from duckplets.mining.store import Mining
 from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
 from duckplets.pools.read import labels_of
@@ -28,8 +34,11 @@ from duckplets.runs import messages
 
 if TYPE_CHECKING:
     from duckplets.recipes.store import SourceDefaults, SourceRecipes
-    from duckplets.runs.settings import Pairs
+    from duckplets.runs.settings import Pairs, RunSettings
+    from duckplets.samples.stream import Stream
 
+Drawn: TypeAlias = Mapping[str, Sequence[Recipe]]  # by source, what samples are drawn by
+Candidates: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by source and recipe
 Control = dict[str, Any]  # size, size_mode, weight and seed, as ``listing`` takes them
 Counts = Mapping[str, tuple[int, Control | None]]
 
@@ -143,6 +152,147 @@ def is_graded(database: Database, sources: Collection[str], version: int) -> boo
     """Return whether some labels of sources are neither 0 nor 1."""
     kinds = labels_of(database, version)
     return any(kinds.get(name) == "graded" for name in sources)
+
+
+# -- negatives -----------------------------------------------------------------------------------
+
+
+def is_open(recipe: Recipe) -> bool:
+    """Whether a recipe leaves open how its negatives are chosen, and there is a choice."""
+    if not isinstance(recipe, TripletRecipe):
+        return False
+    return recipe.by is None and recipe.strategy != "same_record"
+
+
+def drawn_by(settings: RunSettings) -> Drawn:
+    """Return what the samples of a run are drawn by: by ``bm25`` what it took mined ones for."""
+    taken = {(name, source) for source, of in settings.candidates.items() for name in of}
+    return {
+        source: [
+            mining_store.as_drawn(recipe, source, taken) if taken else recipe
+            for recipe in of
+            if recipe.weight
+        ]
+        for source, of in settings.recipes.items()
+    }
+
+
+def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
+    """Return the shares of the ways that the negatives of a recipe are mixed of, if they are."""
+    taken = settings.candidates.get(source, ())
+    if not isinstance(settings.by, dict) or recipe not in taken:
+        return None
+    (of_run,) = (r for r in settings.recipes[source] if r.name == recipe)
+    return settings.by if is_open(of_run) else None
+
+
+def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
+    """Return where a new run that asks for mined negatives has none; refuse one without any."""
+    if settings.by == "random":
+        return []
+    of_open: dict[str, list[str]] = defaultdict(list)
+    needed, mined = settings.mixture.drawn(settings.sources), False
+    for source, recipes in drawn_by(settings).items():
+        for recipe in recipes:
+            mined |= isinstance(recipe, TripletRecipe) and recipe.mined
+            if source in needed and is_open(recipe):
+                of_open[recipe.name].append(source)
+    if not mined:
+        way = ", and none leaves open how they are chosen; leave out by="
+        if name := next(iter(of_open), None):
+            command = mining_store.mine_command(database, name)
+            way = f"; mine them: corpus.mine({name!r}), or run: {command}"
+        raise StateMismatchError(
+            f"by={settings.by!r}: no recipe of this run has mined negatives in split "
+            f"{settings.split!r}{way}"
+        )
+    return [
+        f"recipe {name!r} has no mined negatives in source {listed(sources)}, split "
+        f"{settings.split!r}, so it draws at random there; to mine them, where a recipe can "
+        f"be mined: {mining_store.mine_command(database, name)}"
+        for name, sources in of_open.items()
+    ]
+
+
+def with_mined(database: Database, settings: RunSettings, recipes: Drawn) -> Drawn:
+    """Return the recipes of a new run, by ``bm25`` where some were mined and it takes them."""
+    there = settings.by != "random" and mining_store.mined_for(database, settings.split)
+    if not there:
+        return recipes
+    return {s: [mining_store.as_drawn(r, s, there) for r in of] for s, of in recipes.items()}
+
+
+def pins(
+    database: Database,
+    settings: RunSettings,
+    drawn: Drawn,
+    needed: Collection[str] | None = None,
+    *,
+    allow_stale: bool,
+    instead: str = "",
+) -> Candidates:
+    """Return the number and digest of the mining of every mined recipe, by source.
+
+    What is missing or stale is refused, of sources that are not ``needed`` left out. ``instead`` is
+    what else can be done about stale ones than to mine again.
+    """
+    found: Candidates = {}
+    for source in settings.sources:
+        for recipe in drawn[source]:
+            if not (isinstance(recipe, TripletRecipe) and recipe.mined and recipe.weight):
+                continue
+            try:
+                mining = mining_store.current(
+                    database,
+                    recipe,
+                    source=source,
+                    split=settings.split,
+                    version=settings.corpus_version,
+                    allow_stale=allow_stale,
+                    instead=instead,
+                )
+            except StateMismatchError:
+                if needed is None:
+                    needed = settings.mixture.drawn(settings.sources)
+                if source in needed:
+                    raise
+                continue
+            named = {"mining": mining.key, "digest": mining.digest}
+            found.setdefault(source, {})[recipe.name] = named
+    return found
+
+
+def pinned_mining(database: Database, settings: RunSettings, source: str, recipe: str) -> Mining:
+    """Return the mining that a run draws the negatives of a recipe from, if that is still there."""
+    named = settings.candidates.get(source, {}).get(recipe)
+    if named is None:
+        raise StateMismatchError(
+            f"source {source!r}, recipe {recipe!r}: there were no mined negatives when run "
+            f"{settings.run!r} was opened; call corpus.mine({recipe!r}), and open another run"
+        )
+    mining = mining_store.by_key(database, named["mining"])
+    if mining.digest != named["digest"]:
+        raise StateMismatchError(
+            f"source {source!r}, recipe {recipe!r}: the negatives of mining {mining.key} are not "
+            f"those run {settings.run!r} was opened with (digest then: {named['digest']}, now: "
+            f"{mining.digest}); it is another file"
+        )
+    return mining
+
+
+def unused_minings(
+    database: Database, settings: RunSettings, streams: Sequence[Stream]
+) -> list[tuple[str, str, int]]:
+    """Return source, recipe and anchors of minings made since a run was opened, which it lacks."""
+    if settings.by == "random":
+        return []
+    alone = {
+        (stream.source, stream.recipe.name)
+        for stream in streams
+        if not stream.candidates and is_open(stream.recipe)
+    }
+    rows = database.run("samples/candidates/there", {"split": settings.split})
+    return [(source, name, anchors) for source, name, anchors in rows if (source, name) in alone]
 
 
 # -- shares ---------------------------------------------------------------------------------------

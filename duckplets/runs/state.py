@@ -7,10 +7,11 @@ saved last; a checkpoint adds the position to begin at, and what was counted up 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
@@ -24,8 +25,8 @@ from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError, nearest
-from duckplets.order.mixture import Event, Mixture
-from duckplets.runs.fingerprint import Fingerprint, differing, refuse_mismatch
+from duckplets.order.mixture import Event, Mixture, differences
+from duckplets.order.ranks import world_sizes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duckplets")
 
+Fingerprint = dict[str, Any]
 Events = Mapping[int, Event]
 Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
+_SHOWN = 5  # recipes that differ
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
     "settings": {"batch_size": range(1, 1 << 23), "world_size": range(1, 1 << 23)},
@@ -110,9 +113,15 @@ def save(
     with for_a_moment(path) as database:
         migrate.migrate(database, "state")
         with database.transaction():
-            known, saves = _last(database, run), _cursors(database, run)
-            if known is not None:
-                _refuse_other(path, known, saved, saves, drifted_from, changed_from)
+            plain = standing(saved.fingerprint, saved.events, saved.counts)
+            plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
+            last, saves = database.run("runs/state/last", {"run": run}), _cursors(database, run)
+            if last:
+                known = _told(path, run, last[0][-1])[0]
+                _refuse_other(path, run, known, plain, saves, drifted_from, changed_from)
+                if known["events"] != plain["events"]:
+                    events = _read(path, run, last[0]).events
+                    _refuse_otherwise(events, saved, saves)
             before = [one["step"] for one in saves if one["tag"] == saved.tag]
             if saved.tag is None:
                 database.run("runs/state/delete_latest", {"run": run})
@@ -121,11 +130,9 @@ def save(
                     f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another "
                     f"tag"
                 )
-            plain = standing(saved.fingerprint, saved.events, saved.counts)
-            plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
             row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
             database.run("runs/state/add", row | {"state": json.dumps(plain)})
-            _write_losses(database, saved, losses, whole=known is None)
+            _write_losses(database, saved, losses, whole=not last)
     if any(step > saved.step for step in before):
         log.warning(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
@@ -331,12 +338,9 @@ def _last(database: Database, run: str) -> Save | None:
 def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
     """Return the save of a row."""
     *columns, text = row
-    forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
-    place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
-    told = place.read("state", text, _STATE)
+    told, place = _told(path, run, text)
     with place.making("state"):
         _, fingerprint, events, counts = plain_state({"position": 0, **told})
-        Mixture.from_dict(told["settings"].get("mixture", {}))
     return Save(
         run=run,
         **dict(zip(_COLUMNS, columns, strict=True)),
@@ -346,6 +350,16 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
         events=events,
         counts=counts,
     )
+
+
+def _told(path: Path | None, run: str, text: str) -> tuple[dict[str, Any], StoredJson]:
+    """Return what a save holds, as plain values, and the place where it does."""
+    forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
+    place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
+    told = place.read("state", text, _STATE)
+    with place.making("state"):
+        Mixture.from_dict(told["settings"].get("mixture", {}))
+    return told, place
 
 
 # -- what a file takes ----------------------------------------------------------------------------
@@ -371,32 +385,37 @@ def _no_run(path: Path, run: str, saves: Iterable[Mapping[str, Any]]) -> StateMi
 
 def _refuse_other(
     path: Path,
-    known: Save,
-    saved: Save,
+    run: str,
+    known: Mapping[str, Any],
+    plain: Mapping[str, Any],
     saves: Sequence[Mapping[str, Any]],
     drifted_from: Fingerprint | None,
     changed_from: int | None,
 ) -> None:
-    """Refuse a save that the present ones of its run, the last of which is known, do not allow."""
-    run, now = saved.run, saved.fingerprint
+    """Refuse a save, as plain values, that the last one of its run and others do not allow."""
+    before, now = known["fingerprint"], plain["fingerprint"]
     edited = {name: now[name] for name in ("mixture", "versions") if name in now}
-    if changed_from is not None and known.fingerprint | edited == now:
-        if known.fingerprint != now:
-            refuse_beyond(run, saves, changed_from, saved.batch)
-    elif known.fingerprint != drifted_from or any(one["tag"] for one in saves):
+    if changed_from is not None and before | edited == now:
+        if before != now:
+            refuse_beyond(run, saves, changed_from, now["batch_size"])
+    elif before != drifted_from or any(one["tag"] for one in saves):
         try:
-            told = differing(known.settings, saved.settings)
-            refuse_mismatch(known.fingerprint, now, told=told)
+            told = differing(known["settings"], plain["settings"])
+            refuse_mismatch(before, now, told=told)
         except StateMismatchError as error:
             raise StateMismatchError(
                 f"{path} has another run {run!r}: {error}. Save under another name (run=…) or "
                 f"into another file (path=…), or forget that one: duckplets cursor reset … "
                 f"--run {run}"
             ) from None
-    for one, other in zip_longest(known.events.items(), saved.events.items()):
+
+
+def _refuse_otherwise(events: Events, saved: Save, saves: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse other weights than the last save has from a step on that a checkpoint lies beyond."""
+    for one, other in zip_longest(events.items(), saved.events.items()):
         if one != other:
             step = min(event[0] for event in (one, other) if event is not None)
-            refuse_beyond(run, saves, step * saved.batch, saved.batch)
+            refuse_beyond(saved.run, saves, step * saved.batch, saved.batch)
             break
 
 
@@ -409,3 +428,87 @@ def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: boo
     if told.num_rows:
         with database.registered(told=told):
             database.run("runs/state/add_losses", {"run": saved.run})
+
+
+# -- what must agree ------------------------------------------------------------------------------
+
+
+def digest(value: Any) -> str:
+    """Return a short name of a plain value: equal values have equal ones."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def refuse_mismatch(
+    saved: Fingerprint,
+    now: Fingerprint,
+    *,
+    allow_drift: Collection[str] = (),
+    told: Mapping[str, str] = {},
+    edited: Mapping[str, str] = {},
+) -> None:
+    """Refuse a fingerprint that differs in a field that may not, with all that differs.
+
+    ``told`` says what differs in fields that are digests, and ``edited`` so for those that others
+    judge: they are shown where another field is refused.
+    """
+    for name in sorted(set(allow_drift) - now.keys()):
+        raise StateMismatchError(
+            f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"
+        )
+    differing = [
+        name
+        for name in {**saved, **now}
+        if saved.get(name) != now.get(name) and name not in allow_drift
+    ]
+    if set(differing) - edited.keys():
+        said = {
+            name: f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})"
+            for name in differing
+        }
+        said |= {name: words for name, words in {**told, **edited}.items() if name in said}
+        hint = ""
+        if "batch_size" in differing:
+            hint = (
+                " (batch_size is that of all ranks together; world sizes that divide it: "
+                f"{world_sizes(int(saved.get('batch_size', 0)))})"
+            )
+        raise StateMismatchError(
+            f"the saved run does not fit: {'; '.join(said.values())}{hint}. Open it with what it "
+            f"was saved with, or accept another order with allow_drift=(…)"
+        )
+
+
+def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """Return in words what differs in the recipes and the mixture of settings as plain values."""
+    mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
+    told = {"mixture": differences(*mixtures)}
+    one, other = (
+        {
+            (source, of.get("name")): of
+            for source, some in settings["recipes"].items()
+            for of in some
+        }
+        for settings in (saved, now)
+    )
+    places = [place for place in {**one, **other} if one.get(place) != other.get(place)]
+    told["recipes"] = "; ".join(
+        f"source {source!r}, recipe {name!r}: {_fields(one.get(at, {}), other.get(at, {}))}"
+        for at in places[:_SHOWN]
+        for source, name in [at]
+    )
+    if len(places) > _SHOWN:
+        told["recipes"] += f"; and {len(places) - _SHOWN:,} recipes more"
+    return {field: f"{field}: {words}" for field, words in told.items() if words}
+
+
+def _fields(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return which fields of a recipe differ, with both values."""
+    if not (saved and now):
+        return "saved only" if saved else "now only"
+    fields = [field for field in {**saved, **now} if saved.get(field) != now.get(field)]
+    return ", ".join(
+        f"{field} (saved: {shown(repr(saved.get(field)), 80)}, now: "
+        f"{shown(repr(now.get(field)), 80)})"
+        for field in fields
+    )

@@ -24,11 +24,10 @@ from duckplets.ingest import records
 from duckplets.order.mixture import Mixture
 from duckplets.order.schedule import Events
 from duckplets.recipes import store as recipe_store
-from duckplets.runs import negative_policy
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
-from duckplets.runs.sources import is_graded, resolved, shares
+from duckplets.runs.sources import drawn_by, is_graded, pins, resolved, shares, with_mined
 from duckplets.samples.joined import JoinedPlanner
 from duckplets.samples.plan import Planner
 from duckplets.samples.vector_columns import pinned
@@ -194,8 +193,8 @@ def with_version(
         return settings
     of_version = resolved(database, recipes, vars(last), version)
     fresh = {s.source: s.recipes for s in of_version if s.source not in last.sources}
-    found = recipe_store.sources_of(database, version)
-    came = {name: found[name] for name in fresh}
+    offers = recipe_store.sources_of(database, version)
+    came = {name: offers[name] for name in fresh}
     missing = last.vectors.get("missing")
     join = {
         "step": _open_step(settings),
@@ -213,13 +212,13 @@ def with_version(
     }
     made, number = replace(settings, joins=[*settings.joins, join]), len(settings.joins) + 1
     drawn = {
-        **negative_policy.drawn_by(last),
-        **negative_policy.with_mined(database, made, fresh),
+        **drawn_by(last),
+        **with_mined(database, made, fresh),
     }
     begins_here = _with_join(made, number, step=position // settings.global_batch)
     needed = schedule_of_part(begins_here, number, events).planned
-    pins = negative_policy.pins(database, made.versions[-1], drawn, needed, allow_stale=False)
-    return _with_join(made, number, candidates=pins)
+    found = pins(database, made.versions[-1], drawn, needed, allow_stale=False)
+    return _with_join(made, number, candidates=found)
 
 
 def _open_step(settings: RunSettings) -> int:
@@ -304,7 +303,7 @@ def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
     """Yield which recipes find no anchor in the version that has joined."""
     last = planner.planners[-1] if isinstance(planner, JoinedPlanner) else planner
     there = {(stream.source, stream.recipe.name) for stream in last.streams}
-    for source, recipes in negative_policy.drawn_by(version).items():
+    for source, recipes in drawn_by(version).items():
         for recipe in recipes:
             if source in last.schedule.drawn and (source, recipe.name) not in there:
                 yield (
