@@ -107,11 +107,7 @@ class Schedule:
         return found
 
     def with_event(self, step: int, event: Event) -> Schedule:
-        """Return the schedule with other weights from a step on, and without later events.
-
-        Raises:
-            MixtureError: The weights do not fit the sources, or the temperature is wrong.
-        """
+        """Return the schedule with other weights from a step on, and without later events."""
         changed = copy(self)
         changed._segments, changed._events = self._segments.copy(), self._events.copy()
         changed._set(step, event)

@@ -75,11 +75,7 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
 
 
 def from_dict(d: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a dict: what ``to_dict`` made, or a table of a recipes file.
-
-    Raises:
-        RecipeError: A key is unknown or missing, or a value is wrong; the message names both.
-    """
+    """Return the recipe of a dict: what ``to_dict`` made, or a table of a recipes file."""
     if not isinstance(d, Mapping):
         raise RecipeError(f"a recipe must be a table of keys and values, not {d!r}")
     what = f"recipe {d.get('name')!r}"
@@ -99,11 +95,10 @@ def _tables(content: Any) -> list[Any]:
         return content
     if not isinstance(content, dict):
         raise RecipeError(f"[[triplet]] and [[text]] tables are wanted, not {content!r}")
+    if unknown := [key for key in content if key not in _MADE]:
+        hint = nearest(unknown[0], _MADE)
+        raise RecipeError(f"unknown key {unknown[0]!r}{hint}; tables: [[triplet]], [[text]]")
     tables = []
-    for key in content:
-        if key not in _MADE:
-            hint = nearest(key, _MADE)
-            raise RecipeError(f"unknown key {key!r}{hint}; tables: [[triplet]], [[text]]")
     for kind in _MADE:
         entries = content.get(kind, [])
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):

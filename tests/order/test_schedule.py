@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import random
 import sys
-import threading
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -390,15 +390,6 @@ def test_events_where_blocks_begin_move_no_block(
 # -- threads ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def _busy() -> Iterator[None]:
-    """Threads change places as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
-
-
 MANY = Case(
     Mixture(
         {"alpha": 1, "bravo": 1, "charlie": 0},
@@ -411,7 +402,6 @@ MANY = Case(
 )
 
 
-@pytest.mark.usefixtures("_busy")
 def test_several_threads_get_what_one_gets() -> None:
     places = [10, 5000, 44_990, 45_500, 60_000, 60_400, 61_000, 10**9]
 
@@ -424,54 +414,13 @@ def test_several_threads_get_what_one_gets() -> None:
         return found
 
     expected = asked(MANY.schedule(), places)
-    for _ in range(3):
-        schedule = MANY.schedule()
-        found: list[Any] = []
-
-        def ask(shift: int, schedule: Schedule = schedule, found: list[Any] = found) -> None:
-            found.append(asked(schedule, places[shift:] + places[:shift]))
-
-        in_threads(ask, 6)
-        assert found == [expected] * 6
-
-
-@pytest.mark.usefixtures("_busy")
-def test_weights_may_be_set_while_another_thread_plans() -> None:
-    """As the consumer does while the next block is prepared."""
-    case = replace(MANY, mixture=Mixture())
-
-    def ask(number: int) -> None:
-        schedule = case.schedule()
-        last = max(case.events)
-        done = threading.Event()
-
-        def plan() -> None:
-            for step in range(40_000, last + 2, 2):
-                stretch(schedule, step * 6 // 4, step * 6 // 4 + 5)
-            done.set()
-
-        thread = threading.Thread(target=plan)
-        thread.start()
-        while not done.is_set():
-            changed = schedule.with_event(last + 10, Event({"bravo": 2}))
-        thread.join()
-        assert_same(changed, case.schedule(events=case.events | {last + 10: Event({"bravo": 2})}))
-
-    in_threads(ask, 2)
-
-
-def in_threads(work: Any, count: int) -> None:
-    errors: list[BaseException] = []
-
-    def guarded(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors, errors[0]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads change places as often as they can
+    try:
+        for _ in range(3):
+            ask = partial(asked, MANY.schedule())
+            with ThreadPoolExecutor(6) as threads:
+                found = list(threads.map(ask, (places[i:] + places[:i] for i in range(6))))
+            assert found == [expected] * 6
+    finally:
+        sys.setswitchinterval(before)
