@@ -125,43 +125,45 @@ class Apportionment:
         if len(positions):
             first = int(positions[0])
             offsets = np.arange(len(positions), dtype=np.int64)
-            yield from _descend(self._root, first, positions - first, offsets)
+            yield from _descend(self._root, 0, first, positions - first, offsets)
 
     def parts(self) -> list[float]:
         """Return the share of every leaf; together 1."""
-        return [weight / self._root.total for weight in self._weights]
+        total = sum(self._weights)
+        return [weight / total for weight in self._weights]
 
     def counts(self, positions: int) -> list[int]:
         """Return how many of the first ``positions`` go to each leaf, in closed form."""
-        return _counts(self._root, positions, len(self._weights))
+        return _counts(self._root, 0, positions, len(self._weights))
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
+    """A split of leaves in two, or one leaf; by stair, of which constant shares have one."""
+
     leaves: tuple[int, ...]
-    total: int
-    left_total: int
-    phase: int
-    left: _Node | None
-    right: _Node | None
+    totals: Sequence[int] = ()
+    left_totals: Sequence[int] = ()  # parts of those
+    phases: Sequence[int] = ()
+    left: _Node | None = None
+    right: _Node | None = None
 
 
 def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
-    total = sum(weights[i] for i in leaves)
     if len(leaves) == 1:
-        return _Node(leaves, total, total, 0, None, None)
+        return _Node(leaves)
     half = len(leaves) // 2
     lower, upper = leaves[:half], leaves[half:]
-    left_total = sum(weights[i] for i in lower)
+    total, left_total = (sum(weights[i] for i in of) for of in (leaves, lower))
     phase = key(purpose, "phase", *leaves) * total >> 64
     left, right = _tree(weights, lower, purpose), _tree(weights, upper, purpose)
-    return _Node(leaves, total, left_total, phase, left, right)
+    return _Node(leaves, [total], [left_total], [phase], left, right)
 
 
 _root = lru_cache(maxsize=256)(_tree)
 
 
-def _counts(root: _Node, items: int, leaves: int) -> list[int]:
+def _counts(root: _Node, stair: int, items: int, leaves: int) -> list[int]:
     """Return how many of the first ``items`` at a node go to each leaf."""
     found = [0] * leaves
     waiting = [(root, items)]
@@ -170,24 +172,27 @@ def _counts(root: _Node, items: int, leaves: int) -> list[int]:
         if node.left is None or node.right is None:
             found[node.leaves[0]] = t
             continue
-        left = (t * node.left_total + node.phase) // node.total
+        left = (t * node.left_totals[stair] + node.phases[stair]) // node.totals[stair]
         waiting += [(node.left, left), (node.right, t - left)]
     return found
 
 
-def _descend(node: _Node, first: int, items: Integers, offsets: Integers) -> Iterator[Share]:
+def _descend(
+    node: _Node, stair: int, first: int, items: Integers, offsets: Integers
+) -> Iterator[Share]:
     """Deal items of a node, counted from the first of them."""
     if len(items) == 0:
         return
     if node.left is None or node.right is None:
         yield Share(node.leaves[0], offsets, items + first)
         return
-    before, rest = divmod(first * node.left_total + node.phase, node.total)
-    lefts, rests = _divided(items, node.left_total, rest, node.total)
-    is_left = rests >= node.total - node.left_total
-    yield from _descend(node.left, before, lefts[is_left], offsets[is_left])
-    is_right = ~is_left
-    yield from _descend(node.right, first - before, (items - lefts)[is_right], offsets[is_right])
+    total, by = node.totals[stair], node.left_totals[stair]
+    before, rest = divmod(first * by + node.phases[stair], total)
+    lefts, rests = _divided(items, by, rest, total)
+    is_left = rests >= total - by
+    yield from _descend(node.left, stair, before, lefts[is_left], offsets[is_left])
+    is_right, items = ~is_left, items - lefts
+    yield from _descend(node.right, stair, first - before, items[is_right], offsets[is_right])
 
 
 def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers, Integers]:
@@ -222,7 +227,6 @@ class Stairs:
         self._before = np.zeros(self._shares.shape, dtype=object)  # of each leaf in earlier stairs
         leaves = tuple(np.flatnonzero(self._shares.any(axis=0)).tolist())
         self._root = self._carried(leaves, np.diff(np.array(edges, dtype=object)), purpose)
-        self._trees: dict[int, _Node] = {}
 
     def deal(self, items: Integers) -> Iterator[Share]:
         """Yield the share of every leaf that has one in items that ascend, gaps or not."""
@@ -233,15 +237,15 @@ class Stairs:
             high = int(np.searchsorted(items, end)) if stair + 2 < len(self._edges) else len(items)
             first, counts = int(items[low]), self._before[stair]
             offsets = np.arange(low, high, dtype=np.int64)
-            tree = self._tree_of(stair)
-            for share in _descend(tree, first - begin, items[low:high] - first, offsets):
+            own = items[low:high] - first
+            for share in _descend(self._root, stair, first - begin, own, offsets):
                 yield Share(share.leaf, share.offsets, share.indexes + counts[share.leaf])
             low = high
 
     def counts(self, items: int) -> list[int]:
         """Return how many of the first ``items`` go to each leaf, in closed form."""
         stair = self._stair(items)
-        own = _counts(self._tree_of(stair), items - self._edges[stair], self._shares.shape[1])
+        own = _counts(self._root, stair, items - self._edges[stair], self._shares.shape[1])
         return [a + b for a, b in zip(self._before[stair], own, strict=True)]
 
     def parts(self, weights: Sequence[float]) -> list[float]:
@@ -253,11 +257,14 @@ class Stairs:
     def _stair(self, item: int) -> int:
         return min(bisect_right(self._edges, item), len(self._edges) - 1) - 1
 
-    def _carried(self, leaves: tuple[int, ...], items: Any, purpose: int) -> _Carried:
-        """Return what comes to the leaves of a node in each stair, of so many items."""
+    def _carried(self, leaves: tuple[int, ...], items: Any, purpose: int) -> _Node:
+        """Return the node of some leaves, to which so many items come in each stair.
+
+        Arrays are of Python integers; ratios in units of 2^-44.
+        """
         if len(leaves) == 1:
             self._before[1:, leaves[0]] = np.cumsum(items[:-1])
-            return _Carried(leaves, items, items, None, None)
+            return _Node(leaves)
         half = len(leaves) // 2
         lower, both = (self._shares[:, of].sum(axis=1) for of in (leaves[:half], leaves))
         ratios = lower * _ONE // both
@@ -266,30 +273,8 @@ class Stairs:
         lefts = np.diff(sums >> _BITS)
         left = self._carried(leaves[:half], lefts, purpose)
         right = self._carried(leaves[half:], items - lefts, purpose)
-        return _Carried(leaves, ratios, sums[:-1] & (_ONE - 1), left, right)
-
-    def _tree_of(self, stair: int) -> _Node:
-        if stair not in self._trees:
-            self._trees[stair] = self._root.tree(stair)
-        return self._trees[stair]
-
-
-@dataclass(frozen=True, slots=True)
-class _Carried:
-    """A node of all stairs: arrays of Python integers with an entry a stair."""
-
-    leaves: tuple[int, ...]
-    ratios: Any  # of the left side, in units of 2^-44
-    phases: Any
-    left: _Carried | None
-    right: _Carried | None
-
-    def tree(self, stair: int) -> _Node:
-        if self.left is None or self.right is None:
-            return _Node(self.leaves, 1, 1, 0, None, None)
-        left, right = self.left.tree(stair), self.right.tree(stair)
-        ratio, phase = self.ratios[stair], self.phases[stair]
-        return _Node(self.leaves, _ONE, ratio, phase, left, right)
+        phases = (sums[:-1] & (_ONE - 1)).tolist()
+        return _Node(leaves, [_ONE] * len(ratios), ratios.tolist(), phases, left, right)
 
 
 # -- batches of one bucket each ------------------------------------------------------------------

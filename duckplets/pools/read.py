@@ -80,10 +80,10 @@ def labels_of(database: Database, version: int) -> Kinds:
 
 
 class PoolReader:
-    """Reads the pools of one split and version, keeping lists that come again.
+    """Reads the pools of one split and version; lists that several pools share are read once.
 
     What all pools look at is joined once, and lists of small sources are read together. With
-    hashes of ``texts``, pools are of these only.
+    hashes of ``texts``, pools have chunks of these texts only.
     """
 
     def __init__(

@@ -5,13 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, replace
-from fractions import Fraction
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import pytest
 from effort import often
 from hypothesis import given, settings
@@ -244,20 +241,6 @@ def test_what_the_caller_changes_later_changes_nothing() -> None:
         mixture.weights["web"] = 2.0  # type: ignore[index]
     with pytest.raises(FrozenInstanceError):
         mixture.temperature = 2.0  # type: ignore[misc]
-
-
-def test_numbers_of_any_kind_become_plain_ones() -> None:
-    two, three = np.float32(2), np.int64(3)
-    given_as: Any = {"a": 7, "b": np.float64(0.5), "c": three, "d": Fraction(1, 4), "e": -0.0}
-    mixture = Mixture(
-        OrderedDict(given_as), cast(float, two), [Phase(cast(int, three), {}, two.item())]
-    )
-    assert dict(mixture.weights) == {"a": 7.0, "b": 0.5, "c": 3.0, "d": 0.25, "e": 0.0}
-    assert {type(weight) for weight in mixture.weights.values()} == {float}
-    assert type(mixture.temperature) is float
-    assert type(mixture.phases[0].start_step) is int
-    assert type(mixture.phases[0].lr_scale) is float
-    assert json.dumps(mixture.to_dict()).count("-0.0") == 0
 
 
 def test_equal_mixtures_hash_alike_whatever_the_order_of_names() -> None:

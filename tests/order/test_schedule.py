@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import math
 import random
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -385,42 +382,3 @@ def test_events_where_blocks_begin_move_no_block(
         if low % case.batch == 0:
             schedule = schedule.with_event(low // case.batch, Event({case.sources[0]: 1}))
     assert [schedule.block(at, length, end) for at in range(90 * case.batch)] == before
-
-
-# -- threads ----------------------------------------------------------------------------------
-
-
-MANY = Case(
-    Mixture(
-        {"alpha": 1, "bravo": 1, "charlie": 0},
-        anneal=Anneal(3, {"charlie": 5, "alpha": 0}, 30_000),
-    ),
-    ["alpha", "bravo", "charlie"],
-    batch=6,
-    samples_per_draw=4,
-    events={40_000 + 2 * i: Event({"alpha": i % 5 + 1}) for i in range(300)},
-)
-
-
-def test_several_threads_get_what_one_gets() -> None:
-    places = [10, 5000, 44_990, 45_500, 60_000, 60_400, 61_000, 10**9]
-
-    def asked(schedule: Schedule, places: list[int]) -> dict[int, Any]:
-        found = {}
-        for place in places:
-            leaf, index = stretch(schedule, place, place + 50)
-            counts = schedule.dealt(place)
-            found[place] = leaf.tolist(), index.tolist(), counts
-        return found
-
-    expected = asked(MANY.schedule(), places)
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # threads change places as often as they can
-    try:
-        for _ in range(3):
-            ask = partial(asked, MANY.schedule())
-            with ThreadPoolExecutor(6) as threads:
-                found = list(threads.map(ask, (places[i:] + places[:i] for i in range(6))))
-            assert found == [expected] * 6
-    finally:
-        sys.setswitchinterval(before)
