@@ -48,6 +48,7 @@ _ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
 _FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
 _RECORD = "record_key::UBIGINT"
 _NO_TERM = "0::UBIGINT"
+_FACTS: dict[str, Fact] = {}  # of all statements that are compiled: a name is a digest of the fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,26 +354,15 @@ def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False
 
     from duckplets.recipes.conditions import text_facts
 
-    return (text_facts(tree, where)[0] if staged else tree).sql(dialect=DuckDB)
+    if staged:
+        tree, facts = text_facts(tree, where)
+        _FACTS.update(facts)
+    return tree.sql(dialect=DuckDB)
 
 
-@lru_cache(maxsize=4096)
-def facts_of(recipe: Recipe) -> Mapping[str, Fact]:
+def facts_of(recipe: Recipe) -> dict[str, Fact]:
     """Return by name what the conditions of a recipe ask of texts."""
-    found: dict[str, Fact] = {}
-    strategy = recipe.strategy if isinstance(recipe, TripletRecipe) else None
-    conditioned = [selector for selector in recipe.selectors if selector.where is not None]
-    if not conditioned and not isinstance(strategy, SqlStrategy):
-        return found
-    from duckplets.recipes.conditions import pair_condition, text_facts, where_condition
-
-    for selector in conditioned:
-        found |= text_facts(where_condition(str(selector.where)), _slot(selector))[1]
-    if isinstance(strategy, SqlStrategy):
-        condition = pair_condition(strategy.sql)
-        for term in (*condition.anchor_terms, *condition.negative_terms):
-            found |= text_facts(term)[1]
-    return found
+    return {name: _FACTS[name] for name in _looked_at(_meant(recipe)) if name in _FACTS}
 
 
 # -- statements -------------------------------------------------------------------------------
