@@ -18,7 +18,7 @@ from duckplets.errors import RecipeError, nearest
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.recipes import Recipe
-    from duckplets.recipes.defaults import Preset
+    from duckplets.recipes.recipes import Preset
 
 RECIPE = Annotated[
     str,
@@ -166,7 +166,7 @@ def sql(
 def _defaults(corpus: Corpus, preset: Preset | None) -> list[tuple[Recipe, str]]:
     """Return what the sources bring or have by default, once each, with where it comes from."""
     from duckplets.db.queries import query
-    from duckplets.recipes.defaults import default_recipes, long_section_recipe
+    from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
     found: dict[tuple[str, Recipe], list[str]] = {}
     sources = corpus.sql(query("corpus/status/known_sources")).to_pylist()

@@ -13,13 +13,13 @@ from duckplets.mining.store import named_pool
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.defaults import checked_preset
+from duckplets.recipes.recipes import checked_preset
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from duckplets.corpus.status import Counts
-    from duckplets.recipes.defaults import Preset
+    from duckplets.recipes.recipes import Preset
 
 Recipe = recipe_store.Recipe
 

@@ -11,7 +11,7 @@ from duckplets.errors import SamplerError
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
-    from duckplets.recipes.defaults import Preset
+    from duckplets.recipes.recipes import Preset
     from duckplets.recipes.store import Recipe
     from duckplets.runs.sampler import Sampler
     from duckplets.runs.settings import By, Empty, Kind, Pairs, Remainder

@@ -23,8 +23,7 @@ from duckplets.export.examples import ExportRequest, SubjectReader
 from duckplets.export.files import appearing, check
 from duckplets.export.formats import FORMS, ExportFormat
 from duckplets.export.subject import mined, pooled
-from duckplets.recipes.defaults import Preset, checked_preset
-from duckplets.recipes.recipes import TripletRecipe
+from duckplets.recipes.recipes import Preset, TripletRecipe, checked_preset
 
 __all__ = ["Documents", "ExportReport", "Format", "Shape", "WhenShort", "export_negatives"]
 

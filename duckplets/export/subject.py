@@ -17,9 +17,8 @@ from duckplets.mining.store import Mining
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.defaults import USUAL, Preset
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.recipes.recipes import USUAL, Preset, TextRecipe, TripletRecipe
 
 
 @dataclass(frozen=True, slots=True)

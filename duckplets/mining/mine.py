@@ -57,8 +57,7 @@ from duckplets.recipes.bm25 import (
     settled,
 )
 from duckplets.recipes.bm25 import WhenShort as Policy
-from duckplets.recipes.defaults import Preset, checked_preset
-from duckplets.recipes.recipes import TripletRecipe
+from duckplets.recipes.recipes import Preset, TripletRecipe, checked_preset
 from duckplets.search import index
 from duckplets.search.analyzer import Vocabulary
 from duckplets.search.index import Index

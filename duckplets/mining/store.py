@@ -33,9 +33,8 @@ from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.bm25 import Bm25
-from duckplets.recipes.defaults import Preset, checked_preset
 from duckplets.recipes.files import to_dict
-from duckplets.recipes.recipes import TextRecipe, TripletRecipe
+from duckplets.recipes.recipes import Preset, TextRecipe, TripletRecipe, checked_preset
 
 Recipe = recipe_store.Recipe
 

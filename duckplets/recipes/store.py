@@ -18,16 +18,18 @@ from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, nearest
-from duckplets.recipes.defaults import (
+from duckplets.recipes.files import check_names, from_dict, to_dict
+from duckplets.recipes.recipes import (
     TEXTS,
     Preset,
+    Role,
+    TextRecipe,
+    TripletRecipe,
     default_recipes,
     derived_text_recipe,
     long_section_recipe,
 )
-from duckplets.recipes.files import check_names, from_dict, to_dict
 from duckplets.recipes.recipes import Recipe as Recipe
-from duckplets.recipes.recipes import Role, TextRecipe, TripletRecipe
 
 LONG_SECTION = "long_section"
 _NO_SOURCES = "the corpus has no sources yet; ingest some text first"

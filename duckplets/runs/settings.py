@@ -19,9 +19,8 @@ from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, Schedule
-from duckplets.recipes.defaults import Preset, checked_preset, is_swapped
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.recipes import Recipe, Way
+from duckplets.recipes.recipes import Preset, Recipe, Way, checked_preset, is_swapped
 from duckplets.runs.state import Fingerprint, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.joined import JoinedSchedule

@@ -28,8 +28,7 @@ from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.defaults import USUAL
-from duckplets.recipes.recipes import Recipe, TripletRecipe, role
+from duckplets.recipes.recipes import USUAL, Recipe, TripletRecipe, role
 from duckplets.runs import messages
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import duckplets as dp
 from duckplets.pools import read
 from duckplets.pools.compile import Part, compile_pool
 from duckplets.pools.read import PoolReader
-from duckplets.recipes.defaults import default_recipes, long_section_recipe
+from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 

@@ -15,13 +15,15 @@ from programs import said
 
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
-from duckplets.recipes.defaults import default_recipes, derived_text_recipe, long_section_recipe
 from duckplets.recipes.files import from_dict, load_recipes, to_dict
 from duckplets.recipes.recipes import (
     Selector,
     TextRecipe,
     TripletRecipe,
     any_section,
+    default_recipes,
+    derived_text_recipe,
+    long_section_recipe,
     near_date,
     position,
     role,

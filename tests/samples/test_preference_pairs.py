@@ -19,8 +19,8 @@ from effort import some
 
 import duckplets as dp
 from duckplets.pools.compile import compile_pool
-from duckplets.recipes.defaults import default_recipes
 from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.recipes import default_recipes
 from duckplets.sources.rows import ROW_SCHEMA, Rows
 
 pytestmark = pytest.mark.usefixtures("pools_once")

@@ -13,7 +13,7 @@ from effort import often, some
 from test_preference_pairs import Pairs, some_records
 
 import duckplets as dp
-from duckplets.recipes.defaults import default_recipes
+from duckplets.recipes.recipes import default_recipes
 
 READY, _ = default_recipes("ready")
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")

@@ -16,7 +16,7 @@ from source_rows import read, texts
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.recipes.defaults import default_recipes
+from duckplets.recipes.recipes import default_recipes
 from duckplets.sources.formats.headings import front_matter, headings, opening
 from duckplets.sources.formats.text_file import is_binary, listed
 
