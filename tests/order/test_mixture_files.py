@@ -272,26 +272,17 @@ WRONG = [
     ("[data]\ndatasets = ['web']", "data: datasets[0]='web': give a table"),
     ("[data.phases]\nstart_step = 3", "data: phases={'start_step': 3}: give a list of a table"),
     ("[data]\nmix_temperature = 'hot'", "data: mix_temperature='hot': give a finite number above"),
-    ("[data]\nmix_temperature = 0", "data: mix_temperature=0: give a finite number above 0"),
-    ("[data]\nmix_temperature = nan", "data: mix_temperature=nan: give a finite number above 0"),
     ("[[data.datasets]]\nname = 3", "data: datasets[0]: name=3: give text"),
-    (
-        "[[data.datasets]]\nname = 'a'\nhf_config = true",
-        "data: datasets[0]: hf_config=True: give t",
-    ),
     # datasets
     ("[[data.datasets]]\nweight = 2", "data: datasets[0]: no name, and no path or hf_name; give"),
     ("[[data.datasets]]\npath = '/'", "data: datasets[0]: no name, and none can be made of '/'; g"),
     ("[[data.datasets]]\npath = '/d/*.npy'", "none can be made of '/d/*.npy'; give the name of a"),
     ("[[data.datasets]]\nname='a'\nweight=-1", "data: datasets[0]: weight=-1: give a f"),
-    ("[[data.datasets]]\nname='a'\nweight='1'", "data: datasets[0]: weight='1': give a finite nu"),
-    ("[[data.datasets]]\nname='a'\nweight=inf", "data: datasets[0]: weight=inf: give a finite nu"),
     (TWO + "[[data.datasets]]\nname='web'", "data: datasets[2]: a second dataset 'web'; give each"),
     (TWO + "[[data.datasets]]\npath='/x/web'", "data: datasets[2]: a second dataset 'web'; give e"),
     # phases
     ("[[data.phases]]\n[[data.phases]]", "a phase at step 0 after one at step 0; start_step must"),
     ("[[data.phases]]\nstart_step = -1", "data: phases[0]: start_step=-1: give an integer from 0"),
-    ("[[data.phases]]\nstart_step = 5.0", "data: phases[0]: start_step=5.0: give an integer from"),
     (PHASE + PHASE, "a phase at step 5 after one at step 5; start_step must rise"),
     (PHASE + "lr_scale = 0", "data: phases[0]: lr_scale=0: give a finite number above 0"),
     (
