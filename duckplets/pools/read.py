@@ -22,19 +22,8 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.base.columns import column
 from duckplets.db.database import Database
 from duckplets.errors import DeadlineError, EmptyPoolError, RecipeError
-from duckplets.pools.arrays import (
-    Guarded,
-    Negatives,
-    Pool,
-    Rows,
-    anchors_of,
-    classes_of,
-    negatives_of,
-    pair_hashes,
-    positives_of,
-    rows_of,
-    some_rows,
-)
+from duckplets.pools import arrays
+from duckplets.pools.arrays import Guarded, Negatives, Pool, Rows, rows_of, some_rows
 from duckplets.pools.compile import (
     CompiledPool,
     Part,
@@ -135,13 +124,13 @@ class PoolReader:
                     f"them is an anchor"
                 )
         words = rows.get("class", np.zeros(len(rows["record_key"]), np.uint64))
-        classes, index = classes_of(words)
-        anchors = anchors_of(rows, index, recipe.per)
+        classes, index = arrays.classes_of(words)
+        anchors = arrays.anchors_of(rows, index, recipe.per)
         if isinstance(recipe, TextRecipe):
             return Pool(compiled, anchors, None, None)
         listed = self._rows(compiled, "positives")
         distinct = not (recipe.allow_same_anchor_positive or compiled.is_given)
-        positives = positives_of(anchors, listed, distinct=distinct)
+        positives = arrays.positives_of(anchors, listed, distinct=distinct)
         if compiled.is_given:
             labels = rows["label"][anchors.starts[:-1]]
             return Pool(compiled, anchors, positives, None, labels=labels)
@@ -232,11 +221,11 @@ class PoolReader:
             illegal = np.zeros(0, np.uint64)
         elif isinstance(compiled.recipe, TripletRecipe) and compiled.recipe.mined:
             texts = self._rows(compiled, "illegal_texts")
-            words, is_known = pair_hashes(texts["owner"], texts["text_hash"]), texts["known"]
+            words, is_known = arrays.pair_hashes(texts["owner"], texts["text_hash"]), texts["known"]
             illegal, known = np.unique(words[~is_known]), np.unique(words[is_known])
         else:
             illegal = several_texts(rows, positives)
-        return negatives_of(
+        return arrays.negatives_of(
             classes,
             listed,
             pairs,
@@ -256,7 +245,7 @@ class PoolReader:
     def _of_others(self, compiled: CompiledPool, rows: Rows, positives: Rows) -> Negatives:
         """Return what fills up records with too few negatives of their own: those of all."""
         none = some_rows(self._rows(compiled, "pairs"), slice(0))
-        return negatives_of(
+        return arrays.negatives_of(
             np.zeros(1, np.uint64),
             self._rows(compiled, "negatives"),
             none,

@@ -24,18 +24,8 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from duckplets.db.parser import reading
 from duckplets.errors import RecipeError
-from duckplets.recipes.condition_rules import (
-    COLUMNS,
-    LONG_COLUMNS,
-    PIECES,
-    Costs,
-    check_costs,
-    check_reading,
-    check_text,
-    form,
-    short,
-    sql_of,
-)
+from duckplets.recipes import condition_rules as rules
+from duckplets.recipes.condition_rules import COLUMNS, LONG_COLUMNS, PIECES
 
 _SPAN = re.compile(r"\b(interval\s*)'\s*([+-]?\d+)\s*([a-z]+)\s*'", re.IGNORECASE)
 _KEYWORDS = ("interval", "null")  # types to sqlglot
@@ -114,21 +104,25 @@ def _parse(
 ) -> exp.Expression:
     """Parse and check a condition over plain columns, or over those of the named sides."""
     try:
-        check_text(text)
+        rules.check_text(text)
         # sqlglot reads INTERVAL '3 days' as this, and DuckDB as a cast.
         said = _SPAN.sub(r"\1'\2' \3", text)
-        (frame, meant), named = check_reading(reading(said), reading("TRUE"), sides, columns, said)
+        (frame, meant), named = rules.check_reading(
+            reading(said), reading("TRUE"), sides, columns, said
+        )
         dialect, parser = _grammar()
         tokens = dialect.tokenize(said)
         _read_as_columns(tokens, parser.TYPE_TOKENS)
         tree: exp.Expression
         (tree,) = parser(dialect=dialect).parse_into(exp.Condition, tokens, said)
         whole = _parenthesised(tree)
-        both = form(reading(tree.sql(dialect=dialect), whole))
+        both = rules.form(reading(tree.sql(dialect=dialect), whole))
         if both != (frame, meant * 2) or len(list(tree.find_all(exp.Column))) != named:
-            raise RecipeError(f"put parentheses around its parts; it was read as {short(whole)}")
+            raise RecipeError(
+                f"put parentheses around its parts; it was read as {rules.short(whole)}"
+            )
         _check_value(tree)
-        check_costs(tree, texts)
+        rules.check_costs(tree, texts)
     except RecipeError as error:
         raise _refusal(text, str(error)) from None
     except (errors.SqlglotError, ValueError) as error:
@@ -139,20 +133,20 @@ def _parse(
 
 
 def _refusal(condition: str, why: str) -> RecipeError:
-    return RecipeError(f"condition {short(condition)!r}: {why}")
+    return RecipeError(f"condition {rules.short(condition)!r}: {why}")
 
 
 @cache
 def _grammar() -> tuple[Any, Any]:
     """Return DuckDB's dialect, and its parser less all knowledge of single functions."""
     base: Any = DuckDB.Parser
-    rules = {
+    changed = {
         "FUNCTIONS": {},
         "FUNCTION_PARSERS": {n: base.FUNCTION_PARSERS[n] for n in ("CAST", "TRY_CAST", "EXTRACT")},
         "NO_PAREN_FUNCTIONS": {},
         "NO_PAREN_FUNCTION_PARSERS": {"CASE": base.NO_PAREN_FUNCTION_PARSERS["CASE"]},
     }
-    return DuckDB(), type(base)("ConditionParser", (base,), rules)
+    return DuckDB(), type(base)("ConditionParser", (base,), changed)
 
 
 def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
@@ -186,7 +180,7 @@ def _check_value(tree: exp.Expression) -> None:
         if isinstance(node, exp.Connector | exp.Not | exp.Paren):
             stack.extend(node.iter_expressions())
         elif not isinstance(node, truths) and not node.is_type("boolean"):
-            raise RecipeError(f"{sql_of(node)} is a value, not a condition: compare it")
+            raise RecipeError(f"{rules.sql_of(node)} is a value, not a condition: compare it")
 
 
 def _on_slot(tree: exp.Expression) -> exp.Expression:
@@ -263,7 +257,7 @@ def text_facts(
     depends on a long text and is short itself, such as ``length(text) > 20``, is a fact of it.
     """
     holder = exp.Paren(this=tree.copy())
-    sizes, facts = Costs(holder).sizes, {}
+    sizes, facts = rules.Costs(holder).sizes, {}
     stack: list[Any] = [holder.this]
     while stack:
         node = stack.pop()
@@ -275,7 +269,7 @@ def text_facts(
             sql = node.sql(dialect=DuckDB)
             sql = f"({sql})" if where is None else f"CASE WHEN {where} THEN ({sql}) END"
             name = f"fact_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
-            facts[name] = Fact(sql, Costs(node).copies)
+            facts[name] = Fact(sql, rules.Costs(node).copies)
             node.replace(exp.column(name, table="slot"))
         else:
             stack.extend(node.iter_expressions())
