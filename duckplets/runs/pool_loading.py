@@ -125,7 +125,7 @@ def open_streams(
 
 
 class _Loading:
-    """Reads pools of a run at one version, where texts lack vectors of the others only."""
+    """Reads the pools of a run at one version; where ``texts`` are given, of these only."""
 
     def __init__(
         self,

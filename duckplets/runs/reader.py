@@ -1,6 +1,6 @@
 """Read the batches of a run at any position from blocks, the next of which are prepared meanwhile.
 
-    position ─Planner→ plan ─RankPart→ own samples ─FetchesSamples→ SampleBlock ─slices→ Batch
+    position ─Planner→ plan ─RankPart→ own samples ─FetchesSamples→ Block ─slices→ Batch
 
 Whether samples are texts, messages or rows of tokens only the fetcher knows, and what it returns.
 
@@ -27,12 +27,13 @@ from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import Schedule
 from duckplets.runs.metrics import SourceCounts
-from duckplets.samples.batch import Batch
 from duckplets.samples.plan import Planner
 from duckplets.samples.planned import Plan, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from duckplets.samples.batch import Batch, Block, Tranche
 
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4
@@ -44,44 +45,6 @@ _ALONE = 1024  # samples read after weights were set, before a thread prepares m
 _PLANNED = 1 << 17  # of them planned at once
 
 
-class SampleTranche(Protocol):
-    """Samples of a block, of which batches are slices."""
-
-    @property
-    def start(self) -> int:
-        """Position where the block begins."""
-
-    def is_of(self, block: Any, row: int) -> bool:
-        """Whether it has a sample of a block."""
-
-    def leave_block(self) -> None:
-        """Gather what is left, so that a batch that is kept holds no more than this."""
-
-    def batch(
-        self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
-    ) -> Batch:
-        """Return samples ``low … high-1`` of the block as the batch of a step."""
-
-
-class SampleBlock(Protocol):
-    """Samples of consecutive batches of one reader."""
-
-    @property
-    def start(self) -> int:
-        """Position where the first batch begins."""
-
-    @property
-    def stop(self) -> int:
-        """Position after the last batch."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all samples."""
-
-    def tranche(self, row: int, batch_size: int) -> SampleTranche:
-        """Return the tranche that has a sample; none cuts a batch in two."""
-
-
 class FetchesSamples(Protocol):
     """Turns plans into blocks, and tells what their samples are."""
 
@@ -89,8 +52,8 @@ class FetchesSamples(Protocol):
     def slots(self) -> Sequence[str]:
         """Columns that hold what samples are made of."""
 
-    def fetch(self, plan: Plan, *, start: int, stop: int) -> SampleBlock:
-        """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
+    def fetch(self, plan: Plan, *, start: int, stop: int) -> Any:
+        """Return the samples of a plan: a ``Block``, or its like, of batches."""
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""
@@ -129,13 +92,13 @@ class BatchReader:
         self._until: int | None = None  # what was prepared from there on is not to be used
         self._prefetch, self._block_bytes = prefetch, block_bytes
         self._waits, self._waited = 0, 0.0  # for blocks that were not ready, in seconds
-        self._tranche: SampleTranche | None = None  # of the batch taken last
-        self._before: SampleTranche | None = None  # that of the batch before it, if another
+        self._tranche: Tranche | None = None  # of the batch taken last
+        self._before: Tranche | None = None  # that of the batch before it, if another
         self._is_closed = False
         self._begin()
 
     def _begin(self, *, alone: int = 0) -> None:
-        self._block: SampleBlock | None = None
+        self._block: Block | None = None
         maker = self._maker(self.end)
         if alone:
             maker._target = 1  # one batch
@@ -177,7 +140,7 @@ class BatchReader:
         number = (start - block.start) // self.part.stride
         return self._batch(self._tranche_of(block, number), start, stop)
 
-    def _tranche_of(self, block: SampleBlock, number: int) -> SampleTranche:
+    def _tranche_of(self, block: Block, number: int) -> Tranche:
         """Return the tranche of a block's batch: the one of the batch before, if it has both.
 
         Whoever takes a batch mostly drops the one before it after that. So a tranche is let go one
@@ -223,7 +186,7 @@ class BatchReader:
                 yield self._batch(tranche, begin, min(begin + self.part.batch, span[1]))
             start = span[1]
 
-    def _batch(self, tranche: SampleTranche, start: int, stop: int) -> Batch:
+    def _batch(self, tranche: Tranche, start: int, stop: int) -> Batch:
         position, after = self.part.slice(start, stop)
         low = (start - tranche.start) // self.part.stride * self.part.batch_size
         step = start // self.part.batch
@@ -280,13 +243,13 @@ class BatchReader:
             self.fetcher.close()
 
 
-def _let_go(blocks: BlocksAhead[SampleBlock], fetcher: FetchesSamples) -> None:
+def _let_go(blocks: BlocksAhead[Block], fetcher: FetchesSamples) -> None:
     """Stop what nobody holds any more, without waiting."""
     blocks.stop()
     fetcher.drop()
 
 
-def _leave(tranche: weakref.ref[SampleTranche]) -> None:
+def _leave(tranche: weakref.ref[Tranche]) -> None:
     """Have a tranche leave its block, if somebody still has a batch of it."""
     if (held := tranche()) is not None:
         held.leave_block()
@@ -323,12 +286,12 @@ class BlockMaker:
         self._next = stop if end is None else min(stop, end)
         return start, self._next
 
-    def __call__(self, start: int, stop: int) -> SampleBlock:
+    def __call__(self, start: int, stop: int) -> Block:
         """Return the block of the batches from ``start`` to ``stop``."""
         own = self.part.own(start, stop)
         with self._fetcher.sound():
             parts = range(0, max(1, len(own)), _PLANNED)  # one, if there are none
             plan = joined([self._planner.plan_at(own[at : at + _PLANNED]) for at in parts])
-            block = self._fetcher.fetch(plan, start=start, stop=stop)
+            block: Block = self._fetcher.fetch(plan, start=start, stop=stop)
         self._largest = max(1, self._most_bytes // max(1, block.nbytes // max(1, len(own))))
         return block
