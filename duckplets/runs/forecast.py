@@ -155,7 +155,7 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         warnings=[
             *warnings(sampler),
             *_used_up(sampler, len(changes), end),
-            *(_displaced(planner, end) if planner.distinct_batch else ()),
+            *(_displaced(planner, end) if planner.displaces else ()),
         ],
         title=f"{counted(end, unit)} of {settings.split}: "
         f"{counted(-(-end // batch), 'batch', 'batches')} of {batch:,}, {epochs} "
@@ -414,7 +414,8 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     before, settings = sampler._planner.schedule, sampler.settings
     mixture.check(settings.sources)
     if isinstance(mixture.weights, str):
-        mixture = replace(mixture, lengths=sampler._planner.lengths(settings.sources))
+        lengths = {name: sampler._planner.length_of(name) for name in settings.sources}
+        mixture = replace(mixture, lengths=lengths)
     after = schedule_of(replace(settings, mixture=mixture), before.events)
     changed, batch = sampler.first_change(after), settings.global_batch
     is_altered = changed <= MAX_POSITION

@@ -291,7 +291,7 @@ def metrics(sampler: Sampler) -> dict[str, float]:
         found[f"data/{name}/epochs"] = planner.epochs_of(name, drawn)
         if name in telling:
             found[f"data/{name}/fallbacks"] = fallbacks
-        if planner.distinct_batch:
+        if planner.displaces:
             found[f"data/{name}/displaced"] = displaced
     found |= {f"prefetch/{name}": of for name, of in reader.prefetched.items()}
     return found

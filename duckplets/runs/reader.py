@@ -224,7 +224,7 @@ class BatchReader:
         """
         self.check_open()
         self.counter.known(position)  # samples beyond it may become others
-        self.planner.go_on_with(schedule, position)
+        self.planner.schedule = schedule
         self._until = position if self._until is None else min(position, self._until)
         self._blocks.stop()
 

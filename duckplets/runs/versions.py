@@ -29,7 +29,7 @@ from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
 from duckplets.runs.sources import drawn_by, is_graded, pins, resolved, shares, with_mined
 from duckplets.samples.joined import JoinedPlanner
-from duckplets.samples.plan import Planner
+from duckplets.samples.no_duplicates import PLANNERS
 from duckplets.samples.vector_columns import pinned
 from duckplets.serving.snapshot import fingerprint
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from duckplets.recipes.store import Recipe
     from duckplets.runs.pool_loading import Left, Named
     from duckplets.runs.sampler import Sampler
+    from duckplets.samples.plan import Planner
     from duckplets.samples.stream import Stream
     from duckplets.samples.vector_columns import Missing
 
@@ -94,15 +95,13 @@ def planned(
                 f"{settings.run!r} are integers: open another run"
             )
         graded = has_grades if graded is None else graded
-        planner = Planner(
+        planner = PLANNERS[version.no_duplicates](
             streams,
             schedule,
             kind=version.kind,
             seed=version.seed,
             swap=version.swap,
             graded=graded,
-            distinct_batch=version.global_batch if version.no_duplicates is True else 0,
-            apart_batch=version.global_batch if version.no_duplicates == "negatives" else 0,
         )
         # Ignore steps here: samples past them may come before, so other steps alter no batch.
         planner.end = replace(version, steps=None).end(planner.epoch_start)
@@ -114,7 +113,7 @@ def planned(
 
 def _joined(settings: RunSettings, planners: Sequence[Planner]) -> JoinedPlanner:
     whole = JoinedPlanner(planners)
-    whole.end = replace(settings, steps=None).end(whole.epoch_start)
+    whole.end_at(replace(settings, steps=None).end(whole.epoch_start))
     return whole
 
 

@@ -24,9 +24,8 @@ from duckplets.serving.texts import TextSpans
 
 _ROWS = 1024  # turned into dicts at once
 _SHOWN = 5  # samples in a notebook
-_TRANCHE = (
-    4096  # samples gathered and made lists of at once; 16,384 strings cost thrice as much each
-)
+# Samples gathered and made lists of at once; 16,384 strings cost thrice as much each.
+_TRANCHE = 4096
 _TRANCHE_BYTES = 32 << 20  # of their texts
 _TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
 
@@ -53,25 +52,15 @@ class SlotTexts:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Samples of consecutive batches of one reader.
+    """Samples of consecutive batches of one reader."""
 
-    Attributes:
-        start: Position where the first batch begins.
-        stop: Position after the last batch.
-        size: Number of samples.
-        columns: Of them, in order.
-        nbytes: Bytes of all texts.
-        vector_bytes: Bytes of the vectors of one sample.
-        origin: Of the texts: the folder of a snapshot, or None.
-    """
-
-    start: int
-    stop: int
-    size: int
-    columns: Mapping[str, pa.Array | GatheredColumn]
-    nbytes: int
-    vector_bytes: int = 0
-    origin: Path | None = None
+    start: int  # position where the first batch begins
+    stop: int  # position after the last batch
+    size: int  # samples
+    columns: Mapping[str, pa.Array | GatheredColumn]  # in order
+    nbytes: int  # of all texts
+    vector_bytes: int = 0  # of the vectors of one sample
+    origin: Path | None = None  # folder of the snapshot that the texts are from
 
     def tranche(self, row: int, batch_size: int) -> Tranche:
         """Return the tranche that has a sample; none cuts a batch in two."""
@@ -87,18 +76,6 @@ class Tranche:
 
     What a batch costs besides its samples (to gather a column, to make a list of it) is paid once
     for all of them, and only for the columns that somebody asks for.
-
-    Args:
-        block: Held only until all columns are gathered.
-        low: First sample within the block.
-        high: After the last one.
-
-    Attributes:
-        start: Position where the block begins.
-        low: As given.
-        high: As given.
-        names: Of the columns, in order.
-        origin: As of the block.
     """
 
     # Several threads may ask at once: they then do the same work, and any result will do.
@@ -110,13 +87,21 @@ class Tranche:
     def __init__(self, block: Block, low: int, high: int) -> None:
         self.start, self.low, self.high = block.start, low, high
         self.names, self.origin = list(block.columns), block.origin
-        self._block: Block | None = block
-        self._columns: dict[str, pa.Array] = {}
+        self._block: Block | None = block  # until all columns are gathered
+        self._columns: dict[str, pa.Array | pa.ChunkedArray] = {}
         self._lists: dict[str, list[Any] | None] = {}
         self._table: pa.Table | None = None
 
+    @classmethod
+    def of_table(cls, table: pa.Table) -> Tranche:
+        """Return the samples of a table."""
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        tranche = cls(Block(0, table.num_rows, table.num_rows, columns, 0), 0, table.num_rows)
+        tranche._block, tranche._columns, tranche._table = None, columns, table
+        return tranche
+
     def is_of(self, block: Block, row: int) -> bool:
-        """Whether it has a sample of a block."""
+        """Return whether it has a sample of a block."""
         return self._block is block and self.low <= row < self.high
 
     def batch(
@@ -125,11 +110,11 @@ class Tranche:
         """Return samples ``low … high-1`` of the block as the batch of a step."""
         batch = Batch.__new__(Batch)
         batch._tranche, batch._span = self, (low - self.low, high - self.low)
-        batch._table, batch._names = None, self.names
+        batch._names = self.names
         batch.step, batch.position, batch.sources = step, position, sources
         return batch
 
-    def column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """Return a column, gathered now unless it was before; it shares no memory of the block."""
         block = self._block  # read before the columns, for it goes when the last of them is there
         if name not in self._columns and block is not None:
@@ -181,26 +166,21 @@ class Batch:
         sources: Names of the sources that its step draws from, also of those it has nothing of.
     """
 
-    __slots__ = ("_names", "_span", "_table", "_tranche", "position", "sources", "step")
+    __slots__ = ("_names", "_span", "_tranche", "position", "sources", "step")
 
     def __init__(
         self, table: pa.Table, step: int, position: int, sources: tuple[str, ...] = ()
     ) -> None:
-        self._table: Any = table
         self._names: list[str] = table.column_names
-        self._tranche: Tranche | None = None
+        self._tranche = Tranche.of_table(table)
         self._span: tuple[int, int] = (0, table.num_rows)
-        self.sources = sources
-        self.step = step
-        self.position = position
+        self.step, self.position, self.sources = step, position, sources
 
     @property
     def table(self) -> pa.Table:
         """The batch as an Arrow table, without a copy."""
-        if self._table is None and self._tranche is not None:
-            low, high = self._span
-            self._table = self._tranche.table().slice(low, high - low)
-        return self._table
+        low, high = self._span
+        return self._tranche.table().slice(low, high - low)
 
     def keys(self) -> list[str]:
         """Return the names of the columns, in order; ``dict(batch)`` and ``**batch`` work."""
@@ -247,15 +227,14 @@ class Batch:
         return self._rows(self.table.slice(number % len(self), 1))[0]
 
     def _column(self, name: str) -> list[Any]:
-        if self._tranche is not None and name in self._names:
-            values = self._tranche.values(name)
-            if values is not None:
-                return values[self._span[0] : self._span[1]]
+        values = self._tranche.values(name) if name in self._names else None
+        if values is not None:
+            return values[self._span[0] : self._span[1]]
         return _values(self.column(name), name, self._origin)
 
     @property
     def _origin(self) -> Path | None:
-        return None if self._tranche is None else self._tranche.origin
+        return self._tranche.origin
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the samples, each as a dict."""
@@ -291,8 +270,6 @@ class Batch:
         """
         if name not in self._names:
             raise KeyError(f"{name!r}; this batch has {', '.join(self._names)}")
-        if self._tranche is None:
-            return self.table.column(name)
         low, high = self._span
         return self._tranche.column(name)[low:high]
 
@@ -375,11 +352,7 @@ def _received(
 
 
 def _values(column: pa.Array | pa.ChunkedArray, name: str, origin: Path | None = None) -> list[Any]:
-    """Return a column as a list.
-
-    Raises:
-        DamagedFileError: A text is none.
-    """
+    """Return a column as a list."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError as error:

@@ -28,7 +28,7 @@ _SPARSE = 16  # keys so far apart, on average, are searched for instead of looke
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The sections that negatives are chunks of."""
+    """The sections that the negatives of a pool are chunks of."""
 
     keys: Integers  # section key of every document, ascending
     kins: Integers  # key of its family
@@ -47,9 +47,9 @@ class Candidates:
     starts: Integers  # first candidate of every row
     ends: Integers  # end of those of a row that are drawn from
     numbers: Integers32  # number of the document of every candidate, by row and rank
-    documents: Documents  # what these are
+    documents: Documents
     ranks: Integers32 | None  # of every candidate; None where they count from 1 in each row
-    filled: Flags | None  # whether each was drawn at random to make up the number; None: none was
+    filled: Flags | None  # which were drawn at random to make up the number; None: none was
     scores: Floats | None  # of every candidate; None where nobody asks for it
 
     def rank(self, candidates: Integers) -> Integers:
@@ -74,13 +74,9 @@ class Candidates:
 
 
 def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Candidates:
-    """Read the candidates of a mining for the anchors of a pool.
+    """Read the candidates of a mining for the anchors of the pool of a mined recipe.
 
-    Args:
-        database: The corpus.
-        pool: Of a mined recipe.
-        mining: Whose candidates.
-        scores: Whether anybody asks for their scores.
+    ``scores``: whether anybody asks for them.
     """
     recipe, guarded = pool.compiled.recipe, pool.guarded
     if isinstance(recipe, TextRecipe) or guarded is None or pool.negatives is None:

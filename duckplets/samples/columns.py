@@ -4,20 +4,17 @@ To add one, add a line to a table below: ``_OF_SAMPLES`` (one of a sample), ``OF
 each text, as ``anchor_record_id``) or ``_OF_NEGATIVES``, with the function that makes it of
 ``Samples``. What ``sql/samples/fetch`` selects of a chunk or record needs its name only.
 
-A negative is drawn at random, mined (with score and rank), or, by the strategy ``same_record``, one
-of its anchor's own record; ``given`` where its recipe fills up records that have too few. What
-stands in for one that lacked is a fallback, marked as such here and counted: one drawn at random in
-place of a candidate, or a candidate that was itself drawn at random to make up the number; one of
-another record in place of one of the own; one of all sources of the split in place of one of its
-source.
+A negative is drawn at random, mined (with score and rank), or of its anchor's own record. What
+stands in for one that lacked is a fallback, marked as such and counted: one drawn at random in
+place of a candidate, also when that was mined; one of another record, or of another source.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,29 +22,26 @@ import pyarrow as pa
 from duckplets.base.arrays import Flags, Floats, Integers
 from duckplets.base.columns import column, text_column
 from duckplets.errors import SamplerError, nearest
-from duckplets.recipes.recipes import SqlStrategy, TripletRecipe, Way
+from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.samples.candidates import Candidates
-from duckplets.samples.negatives import BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
+from duckplets.samples.negatives import AT_RANDOM, BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
 from duckplets.samples.plan import SINGLE
 from duckplets.samples.planned import Plan, without_negative
-from duckplets.samples.prefixes import Prefixed, nothing
+from duckplets.samples.prefixes import META_TYPE, Prefixed
 from duckplets.samples.stream import Stream
 from duckplets.serving.texts import ChunkTexts
 
 VECTOR = "_vector"
-_OWN = "same_record"  # as the strategy is named
 _METHODS = ("bm25", "given")
 _ORIGINS = [
-    *(None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), _OWN),
-    *(way for way in get_args(Way) if way not in ("random", *_METHODS)),
+    *(None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), "same_record"),
     # The worst of a sample's negatives names them all, so what stands in comes last.
     *("given", "random", "random_split"),
 ]
 _GIVEN, _FILLED, _OF_SPLIT = range(len(_ORIGINS) - 3, len(_ORIGINS))
-_TOLD = {BY_CHANCE: _ORIGINS.index("random"), OWN: _GIVEN, FILLED: _FILLED, FROM_SPLIT: _OF_SPLIT}
 
 
-@dataclass(frozen=True)
+@dataclass
 class Samples:
     """The samples of a plan, as columns are made of them."""
 
@@ -59,12 +53,12 @@ class Samples:
     look_up: Callable[[Samples], pa.Table]
     prefixed: Prefixed | None = None  # what stands before their texts
     parsed: Mapping[str, pa.Array] | None = None  # what conversations were taken apart into
-    padded_from: int | None = None  # position from which samples only fill up the last batch
+    padded_from: float = np.inf  # position from which samples only fill up the last batch
 
     @cached_property
     def keys(self) -> Integers:
         """The chunks, slot by slot."""
-        return np.concatenate(self.plan.chunks)
+        return self.plan.chunks.reshape(-1)
 
     @cached_property
     def details(self) -> pa.Table:
@@ -75,15 +69,15 @@ class Samples:
         """Return the values of one slot among those of all."""
         return values.slice(slot * len(self.plan), len(self.plan))
 
-    def by_stream(self, of: Callable[[Stream], str | None]) -> pa.Array:
-        """Return for every sample a text that its stream has."""
-        return text_column([of(s) for s in self.streams]).take(column(self.plan.streams))
+    def by_stream(self, texts: Iterable[str | None]) -> pa.Array:
+        """Return for every sample the text of its stream."""
+        return text_column([*texts]).take(column(self.plan.streams))
 
     def proximity(self) -> Floats:
         """Return 1/distance of windows of anchor and positive in one section, NaN for others."""
         found = np.full(len(self.plan), np.nan)
         if len(self.slots) > 1:
-            keys = np.concatenate(self.plan.chunks[:2])
+            keys = self.plan.chunks[:2].reshape(-1)
             of = self.texts.columns(["section_key", "window_index"], keys)
             sections, windows = (values.reshape(2, -1) for values in of.values())
             near = (sections[0] == sections[1]) & (windows.min(axis=0) >= 0)
@@ -116,10 +110,6 @@ def _weight(of: Samples) -> Floats:
     return product
 
 
-def _padded(of: Samples) -> Flags:
-    return of.plan.positions >= (np.inf if of.padded_from is None else of.padded_from)
-
-
 def _reason(of: Samples) -> pa.Array:
     def reason(recipe: Any) -> str:
         if isinstance(recipe, TripletRecipe):
@@ -141,8 +131,10 @@ def _detail(name: str, slot: int, of: Samples) -> pa.Array:
 
 
 def _prefix(name: str, slot: int, of: Samples) -> pa.Array:
-    prefixed = of.prefixed or nothing(len(of.keys), meta=True)
-    return of.of_slot(getattr(prefixed, name), slot)
+    if of.prefixed is None:  # no text has any
+        size = len(of.plan)
+        return pa.array([[]] * size, META_TYPE) if name == "meta" else pa.nulls(size, pa.string())
+    return of.of_slot(getattr(of.prefixed, name), slot)
 
 
 _OF_SAMPLES = {
@@ -153,11 +145,13 @@ _OF_SAMPLES = {
         for name in ("rejected_messages", "messages_json", "rejected_messages_json")
     },
     "weight": _Column(_weight, by_default=_ALL),
-    "instruction": _Column(lambda of: of.by_stream(lambda s: s.recipe.instruction), _ALL, _ALL),
-    "recipe": _Column(lambda of: of.by_stream(lambda s: s.recipe.name), _ALL, _ALL),
-    "source": _Column(lambda of: of.by_stream(lambda s: s.source), _ALL, _ALL),
+    "instruction": _Column(
+        lambda of: of.by_stream(s.recipe.instruction for s in of.streams), _ALL, _ALL
+    ),
+    "recipe": _Column(lambda of: of.by_stream(s.recipe.name for s in of.streams), _ALL, _ALL),
+    "source": _Column(lambda of: of.by_stream(s.source for s in of.streams), _ALL, _ALL),
     "position": _Column(lambda of: of.plan.positions),
-    "padded": _Column(_padded),
+    "padded": _Column(lambda of: of.plan.positions >= of.padded_from),
     "swapped": _Column(lambda of: of.plan.swapped, ("triplets", "pairs")),
 }
 _OF_RECORDS = ("record_id", "trust", "date", "meta")
@@ -195,11 +189,7 @@ def default_columns(
 ) -> list[str]:
     """Return the columns of a batch when none are asked for.
 
-    Args:
-        kind: Of samples.
-        negatives: How many a triplet has.
-        padded: Whether a last batch is filled up.
-        rejected: For messages, whether some are preference pairs.
+    ``padded``: a last batch is filled up; ``rejected``: some messages are preference pairs.
     """
     also = [*(["padded"] if padded else []), *(["rejected_messages"] if rejected else [])]
     usual = (
@@ -231,11 +221,7 @@ def checked_columns(
     padded: bool = False,
     rejected: bool = False,
 ) -> list[str]:
-    """Return the columns of a batch, in order; ``default_columns`` has the arguments.
-
-    Raises:
-        SamplerError: There is no such column.
-    """
+    """Return the columns of a batch, in order; of None those of ``default_columns``."""
     if columns is None:
         return default_columns(kind, negatives, padded=padded, rejected=rejected)
     known = known_columns(kind, negatives)
@@ -294,14 +280,14 @@ def _score(slot: int, of: Samples) -> pa.Array:
     scores = np.full(len(of.plan), np.nan)
     for rows, candidates, drawn in _mined(slot, of):
         if candidates.scores is not None:
-            scores[rows[drawn >= 0]] = candidates.scores[drawn[drawn >= 0]]
+            scores[rows] = candidates.scores[drawn]
     return pa.array(scores, pa.float64(), from_pandas=True)
 
 
 def _rank(slot: int, of: Samples) -> pa.Array:
     ranks = np.zeros(len(of.plan), dtype=np.int64)
     for rows, candidates, drawn in _mined(slot, of):
-        ranks[rows[drawn >= 0]] = candidates.rank(drawn[drawn >= 0])
+        ranks[rows] = candidates.rank(drawn)
     return pa.array(ranks, pa.int64(), mask=ranks == 0)
 
 
@@ -311,56 +297,45 @@ _OF_NEGATIVES = {"by": _by, "score": _score, "rank": _rank}
 def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
     """Return how many negatives of each sample are fallbacks."""
     counts = np.zeros(len(plan), dtype=np.int64)
-    for slot in range(len(plan.candidates or ())):
-        for rows, stream, drawn in _telling(plan, streams, slot):
-            counts[rows] += _is_fallback(stream, drawn)
+    for told in () if plan.candidates is None else plan.candidates:
+        for number, stream in enumerate(streams):
+            if stream.tells:
+                rows = np.flatnonzero(plan.streams == number)
+                counts[rows] += np.isin(told[rows], LACKING) | _is_filled(stream, told[rows])
     counts[without_negative(plan)] = 0
     return counts
 
 
-def _telling(
-    plan: Plan, streams: Sequence[Stream], slot: int
-) -> Iterator[tuple[Integers, Stream, Integers]]:
-    """Yield every stream that tells where negatives are from, with its samples and what it told."""
-    if plan.candidates is None:
-        return
-    for number, stream in enumerate(streams):
-        if stream.tells:
-            rows = np.flatnonzero(plan.streams == number)
-            yield rows, stream, plan.candidates[slot][rows]
-
-
 def _mined(slot: int, of: Samples) -> Iterator[tuple[Integers, Candidates, Integers]]:
-    """Yield for every mined stream its samples, its candidates and which each negative is."""
-    for rows, stream, drawn in _telling(of.plan, of.streams, slot):
-        if stream.candidates is not None:
-            yield rows, stream.candidates, drawn
+    """Yield the samples with a mined negative by stream: which, its candidates and their number."""
+    for number, stream in enumerate(of.streams):
+        if stream.candidates is not None and of.plan.candidates is not None:
+            told = of.plan.candidates[slot]
+            rows = np.flatnonzero((of.plan.streams == number) & (told >= 0))
+            yield rows, stream.candidates, told[rows]
 
 
-def _is_fallback(stream: Stream, drawn: Integers) -> Flags:
-    lacking: Flags = np.isin(drawn, LACKING)
+def _is_filled(stream: Stream, told: Integers) -> Flags:
+    """Return which negatives are candidates that were drawn at random when they were mined."""
+    found = told >= 0
     if stream.candidates is not None:
-        mined = drawn >= 0
-        lacking[mined] = stream.candidates.is_filled(drawn[mined])
-    return lacking
+        found[found] = stream.candidates.is_filled(told[found])
+    return found
 
 
 def _origins(slot: int, of: Samples) -> Integers:
     """Return for every sample a number in ``_ORIGINS``."""
-    plan = of.plan
-    codes = np.full(len(plan), _ORIGINS.index("random"))
-    for number, stream in enumerate(of.streams):
-        if stream.pool.compiled.own_negatives:
-            fills = stream.pool.compiled.fills_up
-            codes[plan.streams == number] = _GIVEN if fills else _ORIGINS.index(_OWN)
-        elif stream.way not in ("random", *_METHODS):
-            codes[plan.streams == number] = _ORIGINS.index(stream.way)
-    for rows, stream, drawn in _telling(plan, of.streams, slot):
-        if stream.candidates is not None:
-            method = _ORIGINS.index(stream.candidates.method)
-            codes[rows] = method + _is_fallback(stream, drawn)
-        for told, code in _TOLD.items():
-            codes[rows[drawn == told]] = code
+    plan, codes = of.plan, np.zeros(len(of.plan), np.int64)
+    if plan.candidates is not None:
+        for number, stream in enumerate(of.streams):
+            rows = np.flatnonzero(plan.streams == number)
+            told, mined = plan.candidates[slot][rows], stream.candidates
+            method = 0 if mined is None else _ORIGINS.index(mined.method)
+            own = _GIVEN if stream.pool.compiled.fills_up else _ORIGINS.index("same_record")
+            by_told = {0: method, AT_RANDOM: method + 1, BY_CHANCE: 1, FROM_SPLIT: _OF_SPLIT}
+            by_told |= {OWN: own, FILLED: _FILLED}
+            table = np.array([by_told[-number] for number in range(len(by_told))])
+            codes[rows] = table[np.maximum(-told, 0)] + _is_filled(stream, told)
     codes[without_negative(plan)] = 0
     return codes
 

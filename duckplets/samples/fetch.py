@@ -23,7 +23,7 @@ from duckplets.errors import StateMismatchError
 from duckplets.samples.batch import Block, SlotTexts
 from duckplets.samples.columns import Samples, fallbacks, known_columns, slot_names
 from duckplets.samples.planned import Plan
-from duckplets.samples.prefixes import Prefixed, Prefixes
+from duckplets.samples.prefixes import Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.samples.vector_columns import RunVectors
 from duckplets.serving.snapshot import MANIFEST, is_of, sound
@@ -34,25 +34,7 @@ Parse: TypeAlias = Callable[[Database, pa.Array], Mapping[str, pa.Array]]
 
 
 class Fetcher:
-    """Turn plans into blocks, on a connection of its own.
-
-    Args:
-        database: The corpus.
-        streams: Those the plans refer to.
-        kind: ``triplets``, ``pairs``, ``texts`` or ``messages``.
-        negatives: How many a triplet has.
-        columns: From ``checked_columns``.
-        texts: Of all chunks of the corpus.
-        folder: Of the snapshot that texts and pools are of, if they are of one.
-        prefixes: What stands before texts; None where the version has no prefixes.
-        vectors: Of the run; None where no column has any.
-        parse: Takes conversations apart; None where texts are served as they are stored.
-
-    Attributes:
-        slots: The text columns of this kind of sample, in order.
-        parse: As given.
-        padded_from: Position from which samples only fill up the last batch, or None.
-    """
+    """Turns plans into blocks, on a connection of its own."""
 
     def __init__(
         self,
@@ -63,14 +45,14 @@ class Fetcher:
         negatives: int,
         columns: Sequence[str],
         texts: ChunkTexts,
-        folder: Path | None = None,
+        folder: Path | None = None,  # of the snapshot that texts and pools are of
         prefixes: Prefixes | None = None,
         vectors: RunVectors | None = None,
-        parse: Parse | None = None,
+        parse: Parse | None = None,  # takes conversations apart
     ) -> None:
         self._database = database.cursor()
         self._lock = HomeLock("what reads for this run", "open a run in each process")
-        self._streams = streams
+        self._streams = streams  # those that plans refer to; more may come
         self.slots = slot_names(kind, negatives)
         self._known = known_columns(kind, negatives)
         self._columns = columns
@@ -78,7 +60,7 @@ class Fetcher:
         self._texts, self._folder = texts, folder
         self._prefixes, self._vectors, self.parse = prefixes, vectors, parse
         self._shows_meta = any(name.endswith("_prefix_meta") for name in columns)
-        self.padded_from: int | None = None
+        self.padded_from: int | None = None  # position from which samples only fill up a batch
 
     def close(self) -> None:
         """Close the connection."""
@@ -96,19 +78,22 @@ class Fetcher:
 
     def fetch(self, plan: Plan, *, start: int, stop: int) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
-        keys = np.concatenate(plan.chunks)
-        order = np.arange(len(keys), dtype=np.int64)
-        prefixed = parsed = None
+        samples, size, vectors = self._samples(plan), len(plan), {}
+        keys, order = samples.keys, np.arange(size * len(self.slots), dtype=np.int64)
         with self._lock:  # refuses a forked process, as reading from the corpus does
             texts: TextSpans | pa.Array = self._texts.spans(keys)
             if self.parse is not None:
-                parsed = self.parse(self._database, texts.take(order))
-                texts = parsed[self.slots[0]]
-        if self._prefixes is not None and len(plan):
-            texts, prefixed = self._prefixed(self._prefixes, plan, keys, texts.take(order))
-        samples = self._samples(plan, prefixed, parsed)
+                samples.parsed = self.parse(self._database, texts.take(order))
+                texts = samples.parsed[self.slots[0]]
+            if self._prefixes is not None and size:
+                texts, samples.prefixed = self._prefixes.before(
+                    self._database,
+                    plan.positions,
+                    texts.take(order),
+                    meta=self._shows_meta,
+                    **self._texts.columns(["record_key", "tokens"], keys),
+                )
         columns = self._made(samples, self._columns)
-        size, vectors = len(plan), {}
         for number, slot in enumerate(self.slots):
             columns[slot] = SlotTexts(texts, order[number * size : (number + 1) * size])
         if self._vectors is not None:
@@ -117,24 +102,15 @@ class Fetcher:
         vector_bytes = sum(rows.row_bytes for rows in vectors.values())
         return Block(start, stop, size, ordered, int(texts.nbytes), vector_bytes, self._folder)
 
-    def _samples(
-        self,
-        plan: Plan,
-        prefixed: Prefixed | None = None,
-        parsed: Mapping[str, pa.Array] | None = None,
-    ) -> Samples:
-        return Samples(
-            *(plan, self._streams, self.slots, self._texts, self._look_up),
-            *(prefixed, parsed, self.padded_from),
-        )
+    def _samples(self, plan: Plan) -> Samples:
+        padded_from = np.inf if self.padded_from is None else self.padded_from
+        of = self._streams, self.slots, self._texts, self._look_up
+        return Samples(plan, *of, padded_from=padded_from)
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3).
 
-        Args:
-            plan: Of some positions.
-            sources: Number of the source of every stream.
-            size: Number of all sources.
+        ``sources``: number of the source of every stream, less than ``size``.
         """
         found, of_samples = np.zeros((size, 3), np.int64), sources[plan.streams]
         # As integers: bincount adds weights up as floats.
@@ -186,15 +162,6 @@ class Fetcher:
                 values = make(samples)
                 found[name] = column(values) if isinstance(values, np.ndarray) else values
         return found
-
-    def _prefixed(
-        self, prefixes: Prefixes, plan: Plan, keys: Integers, texts: pa.Array
-    ) -> tuple[pa.Array, Prefixed]:
-        """Return the texts of all slots with what stands before them, and that."""
-        positions, meta = plan.positions, self._shows_meta
-        columns = self._texts.columns(["record_key", "tokens"], keys)
-        with self._lock:
-            return prefixes.before(self._database, positions, texts, meta=meta, **columns)
 
     def _look_up(self, samples: Samples) -> pa.Table:
         """Return the details of chunks, or of the records of conversations, slot by slot."""

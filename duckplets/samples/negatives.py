@@ -1,30 +1,26 @@
 """Draw the negatives of a stream: at random, from mined candidates, or of the anchor's record.
 
-All three take chunks of the pool that the law of ``pools.legality`` allows, and each draw is a hash
-of the sample's number or of how often its anchor came before; nothing is remembered.
+Each draw is a chunk of the pool that ``pools.legality`` allows, and a hash of the sample's number
+or of how often its anchor came before; nothing is remembered.
 
-- At random: draws are repeated while illegal, and in the end a scan finds one, for the pool has
-  made sure that there is one.
-- Mined: the candidates kept for an anchor's section stand in a circle. With k negatives a sample,
-  each visit to the section takes the next k from a hashed start, so that after
-  ceil(candidates / k) visits each was used. A chunk that is illegal for a sample (a text it has
-  already) gives way to the next candidates.
-- Of the own record (strategy ``same_record``): a record has few and they are known beforehand, such
-  as the rejected replies of a preference pair, so the illegal ones are left out as the pool is
-  read, and visits go through the others in a circle.
+- At random: draws are repeated while illegal, and in the end a scan finds one: the pool has made
+  sure of it.
+- Mined: the candidates of an anchor's section stand in a circle. With k negatives a sample, each
+  visit to the section takes the next k from a hashed start, so that after ceil(candidates / k)
+  visits each was used. One that is illegal for a sample, by its text, gives way to the next.
+- Of the own record (``same_record``): legal ones are known as the pool is read, such as the
+  rejected replies of a preference pair, and visits go through them in a circle.
 
-Where a circle has none left, a draw at random takes its place: of another record in place of one of
-the own, if the recipe says so. Each tells of what it drew where it is from, and draws a negative
-again for a batch that has its text already.
+Where a circle has none left, a draw at random takes its place; of another record in place of one of
+the own, if the recipe says so. Each tells where what it drew is from.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -97,15 +93,29 @@ def blank(size: int) -> FoundNegatives:
     )
 
 
-class Supply(Protocol):
+@dataclass(frozen=True)
+class Supply(ABC):
     """What negatives of a stream are drawn from."""
+
+    slots: int  # negatives of a sample
 
     def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
         """Return a legal negative for every slot and sample, of different texts in a sample."""
+        draw, samples, found = self._drawing(wanting), wanting.samples, []
+        for slot in range(self.slots):
+            found.append(draw(samples, slot))
+            samples = samples.having(found[-1].hashes)
+        return found
 
+    @abstractmethod
+    def _drawing(self, wanting: Wanting) -> Callable[[NegativeRequests, int], FoundNegatives]:
+        """Return what draws a negative for a slot of every sample."""
+
+    @abstractmethod
     def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
 
+    @abstractmethod
     def options(self, wanting: Wanting) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
 
@@ -114,23 +124,17 @@ class Supply(Protocol):
 
 
 @dataclass(frozen=True)
-class RandomNegatives:
-    """Draw the negatives of one stream at random."""
+class RandomNegatives(Supply):
+    """Draws at random."""
 
     law: Legality  # tells which chunks of its pool are legal for a sample
     unit_key: int  # of the draws of a unit: the chunks of one record in one bin
     within_key: int  # of the draws of one of its chunks
-    slots: int  # negatives of a sample
     what: str  # recipe and source, for messages
     told: int = BY_CHANCE
 
-    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
-        """Return one legal negative for every slot and sample, of different texts."""
-        found, samples = [], wanting.samples
-        for slot in range(self.slots):
-            found.append(self.draw(samples, slot))
-            samples = samples.having(found[-1].hashes)
-        return found
+    def _drawing(self, wanting: Wanting) -> Callable[[NegativeRequests, int], FoundNegatives]:
+        return self.draw
 
     def draw(self, samples: NegativeRequests, slot: int) -> FoundNegatives:
         """Return one legal negative for every sample."""
@@ -142,8 +146,15 @@ class RandomNegatives:
             again, legal = self._draw_once(samples.part(left), attempt * self.slots + slot)
             at[left[legal]] = again[legal]
             left = left[~legal]
-        for row in left.tolist():
-            at[row] = self._scan(samples.part(slice(row, row + 1)))
+        for row in left.tolist():  # rarely: the first one there is
+            sample = samples.part(slice(row, row + 1))
+            found = next((some[0] for some in self._legal(sample) if len(some)), None)
+            if found is None:
+                raise EmptyPoolError(
+                    f"{self.what}: no legal negative is left for record key {sample.records[0]}; "
+                    f"the corpus differs from the one the pool was made of"
+                )
+            at[row] = found
         return FoundNegatives.at(self.law.pool, at, self.told)
 
     def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
@@ -186,16 +197,6 @@ class RandomNegatives:
         place = np.searchsorted(pool.sums, targets, side="right") - 1
         return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
 
-    def _scan(self, sample: NegativeRequests) -> int:
-        """Return the first legal chunk of one sample: rarely needed."""
-        for at in self._legal(sample):
-            if len(at):
-                return int(at[0])
-        raise EmptyPoolError(
-            f"{self.what}: no legal negative is left for record key {int(sample.records[0])}; the "
-            f"corpus differs from the one the pool was made of"
-        )
-
     def _legal(self, sample: NegativeRequests) -> Iterator[Integers]:
         """Yield the legal chunks of one sample, once around its class from a hashed start on."""
         pool = self.law.pool
@@ -214,14 +215,10 @@ class RandomNegatives:
 
 
 class Rotation:
-    """The options of every sample in a circle, from the one where the sample begins.
+    """The options of every sample in a circle, of which slots take one after the other.
 
-    Args:
-        first: First option of every sample.
-        count: How many it has.
-        base: Which of them it begins with.
-        slots: So many from there are the slots' own; those after them can take their place.
-        lots: Key of draws without repetition that take the place of turns, by ``base``.
+    Of ``count`` options from ``first`` on a sample begins with number ``base``; those after what
+    its slots take can stand in for them. With a key ``lots`` they are drawn, without repetition.
     """
 
     def __init__(
@@ -249,7 +246,14 @@ class Rotation:
         if self._lots is None:
             return rows, self._at(rows, offset)
         words = hashed(self._lots, self._base[rows], attempt * self._slots + slot)
-        return rows, self._first[rows] + self._draw(rows, words)
+        drawn = below(words, self._count[rows] - self._spent[rows])
+        for one in np.sort(self._drawn[:, rows], axis=0):  # past those that were drawn before
+            drawn += drawn >= one
+        self._spent[rows] += 1
+        never = np.full(len(self._first), np.iinfo(np.int64).max)
+        self._drawn = np.vstack([self._drawn, never])
+        self._drawn[-1, rows] = drawn
+        return rows, self._first[rows] + drawn
 
     def beyond(self, offset: int) -> tuple[Integers, Integers]:
         """Return the samples that have so many options, and that option from their base."""
@@ -260,25 +264,13 @@ class Rotation:
         turned = (self._base[rows] + offset) % self._count[rows]
         return np.asarray(self._first[rows] + turned, np.int64)
 
-    def _draw(self, rows: Integers, words: Words) -> Integers:
-        """Return which of their options samples draw that they did not draw before."""
-        drawn = below(words, self._count[rows] - self._spent[rows])
-        for one in np.sort(self._drawn[:, rows], axis=0):
-            drawn += drawn >= one
-        self._spent[rows] += 1
-        never = np.full(len(self._first), np.iinfo(np.int64).max)
-        self._drawn = np.vstack([self._drawn, never])
-        self._drawn[-1, rows] = drawn
-        return drawn
-
 
 @dataclass(frozen=True)
-class _InTurn(ABC):
+class _InTurn(Supply):
     """Draws what is listed for an anchor, and at random for want of more."""
 
     pool: Negatives  # what is listed
     others: RandomNegatives | None  # None where there is always enough
-    slots: int  # negatives of a sample
     start_key: int  # of where a circle begins
 
     @abstractmethod
@@ -291,14 +283,8 @@ class _InTurn(ABC):
     ) -> tuple[Integers, Integers, Flags]:
         """Return a chunk of the option of each of some samples, its code, and if it is legal."""
 
-    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
-        """Return one negative for every slot and sample."""
-        rotation, samples = self._rotation(wanting), wanting.samples
-        found = []
-        for slot in range(self.slots):
-            found.append(self._draw(rotation, samples, slot))
-            samples = samples.having(found[-1].hashes)
-        return found
+    def _drawing(self, wanting: Wanting) -> Callable[[NegativeRequests, int], FoundNegatives]:
+        return partial(self._draw, self._rotation(wanting))
 
     def _draw(self, rotation: Rotation, samples: NegativeRequests, slot: int) -> FoundNegatives:
         size = len(samples.index)
@@ -336,7 +322,7 @@ class _InTurn(ABC):
 
 @dataclass(frozen=True)
 class MinedNegatives(_InTurn):
-    """Draw the negatives of one stream from the candidates mined for its anchors."""
+    """Draws the candidates mined for anchors."""
 
     others: RandomNegatives  # of the same pool
     candidates: Candidates
@@ -380,10 +366,7 @@ class MinedNegatives(_InTurn):
 
 @dataclass(frozen=True)
 class OwnNegatives(_InTurn):
-    """Draw the negatives of one stream from the records of its anchors.
-
-    Its pool has of every record the legal chunks, of different texts.
-    """
+    """Draws from the anchor's record, of which the pool has legal chunks of different texts."""
 
     @cached_property
     def _lists(self) -> tuple[Integers, Integers]:

@@ -1,4 +1,4 @@
-"""Let no text come twice in a batch: draw negatives again, then let samples change places.
+"""Let no text come twice in a batch: samples change places within blocks of batches.
 
     block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─_filled→ plan
 
@@ -13,243 +13,246 @@ twice takes the place of all. All is a pure function of the block (``Schedule.bl
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from functools import cached_property, partial
+from itertools import chain, takewhile
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.pools.arrays import pair_hashes
-from duckplets.samples.planned import Drawn
-
-if TYPE_CHECKING:
-    from duckplets.samples.negatives import FoundNegatives
-    from duckplets.samples.planned import Plan
+from duckplets.base.sanitize import listed, shown
+from duckplets.errors import RecipeError
+from duckplets.order.schedule import Schedule
+from duckplets.samples.plan import Dealt, EndOf, Planner
+from duckplets.samples.planned import Draw, Plan, joined
+from duckplets.samples.redraw import Asked, Drawn, OneBatch, among, one_batch, redraw, settle
 
 NoDuplicates: TypeAlias = bool | Literal["negatives"]
-_Cell: TypeAlias = tuple[int, int]  # row and column of a text
 
 BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one word
 
-_REDRAWS = 24  # by hashes; half of what can be drawn taken leaves one in 2^24
-_SOME = 2  # of them where all that can be drawn is looked at after that
-_REFUSED = 16  # samples of a stream that lack negatives, after which a batch takes none of it
+_KNOWN = 1 << 17  # samples of a block that is kept
+_FURTHER = 8  # times as many samples as before are drawn where those did not do
+_FARTHEST = 1 << 20  # samples of a stream that are looked at, if it has no more anchors
 _TOP = np.uint64(48)
 
 
-# -- negatives that are drawn again ---------------------------------------------------------------
+class _Redrawing(Planner):
+    """Plans whole batches, of which negatives can be drawn again."""
+
+    needs_all = True
+
+    def _drawn(self, numbers: Integers, dealt: Iterable[Dealt]) -> Drawn:
+        """Draw the samples of consecutive draws."""
+        asked: list[Asked] = []
+
+        def note(number: int, at: Integers, draw: Draw) -> None:
+            if draw.wanting is not None:
+                asked.append(Asked(at, self.streams[number], draw.wanting))
+
+        plan, per_draw = self._draws(numbers, dealt, note), self.samples_per_draw
+        draws, within = np.divmod(plan.positions, per_draw)
+        return Drawn(plan, draws - numbers[:1], within - 2, asked, len(numbers))
+
+    def _span(self, schedule: Schedule, low: int, high: int) -> Drawn:
+        """Draw the samples at positions ``low … high-1``, whatever they repeat."""
+        per_draw = self.samples_per_draw
+        numbers = np.arange(low // per_draw, -(-high // per_draw))
+        first = int(numbers[0]) * per_draw
+        drawn = self._drawn(numbers, self._dealt(schedule, numbers))
+        return drawn.part(slice(low - first, high - first))
+
+    def _end_by(self, before: Schedule, end_of: EndOf) -> int | None:
+        """Return the position at which the last epoch ends by another schedule."""
+        length = sum(self.length_of(name) for name in before.planned)
+        return end_of(lambda epoch: epoch * length)
 
 
-def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
-    """Draw negatives that repeat a text of their batch again, until they differ from all it has.
-
-    Anchors and positives stay, and so does the first of the negatives that have one text.
-
-    Args:
-        drawn: Its plan is changed.
-        batch: Of every sample, in ascending order.
-
-    Returns:
-        Rows and columns of the texts that still repeat another of their batch.
-    """
-    free = drawn.free.reshape(-1)
-    taken = _Taken(pair_hashes(batch, np.stack(drawn.plan.hashes)).reshape(-1))
-    some = taken.repeated()
-    some = some[np.argsort(free[some], kind="stable")]  # what stays comes first
-    _, at, which = np.unique(taken.words[some], return_index=True, return_inverse=True)
-    # Not the first of its word, unless that is of the same sample (SimCSE).
-    some = some[some[at[which]] % len(drawn) != some % len(drawn)]
-    columns, rows = np.divmod(some, len(drawn))
-    todo = np.flatnonzero(free[some])
-    repeats = np.ones(len(rows), dtype=bool)
-    for attempt in range(_REDRAWS):
-        if len(todo) == 0:
-            break
-        found, legal = drawn.again(rows[todo], columns[todo], attempt)
-        legal[legal] = taken.take(pair_hashes(batch[rows[todo[legal]]], found.hashes[legal]))
-        drawn.put(rows[todo[legal]], columns[todo[legal]], found.part(legal))
-        repeats[todo[legal]] = False
-        todo = todo[~legal]
-    return rows[repeats], columns[repeats]
+def _places(positions: Integers, offset: int) -> slice | Integers:
+    """Return where positions that ascend are in a plan that begins at ``offset``."""
+    low, high = int(positions[0]) - offset, int(positions[-1]) - offset + 1
+    return slice(low, high) if high - low == len(positions) else positions - offset
 
 
-class _Taken:
-    """The texts that batches have, in a hash table with the last of each cell.
+class NegativesApartPlanner(_Redrawing):
+    """Plans batches whose negatives differ from all other texts of their batch."""
 
-    ``words``: ``pair_hashes`` of every batch and text.
-    """
+    def plan_at(self, positions: Integers) -> Plan:
+        """Plan some positions, which ascend, with the whole batches around them."""
+        if len(positions) == 0:
+            return super().plan_at(positions)
+        start, stop, size = int(positions[0]), int(positions[-1]) + 1, self.schedule.batch
+        low, high = start - start % size, stop + -stop % size
+        if self.end is not None and stop <= self.end:
+            high = min(high, self.end)
+        drawn = self._span(self.schedule, low, high)
+        batch = drawn.plan.positions // size
+        if (lacking := settle(drawn, batch)) is not None:
+            raise self._refused(drawn, batch, lacking)
+        return drawn.plan.part(_places(positions, low))
 
-    def __init__(self, words: Words) -> None:
-        self.words = words
-        index = np.arange(len(words), dtype=np.int32)
-        self._shift = np.uint64(64 - (4 * len(words)).bit_length())
-        cells = words >> self._shift
-        self._last = np.zeros(1 << (64 - int(self._shift)), dtype=np.int32)
-        self._last[cells] = index
-        several = np.zeros(len(self._last), dtype=bool)
-        several[cells[self._last[cells] != index]] = True
-        (self._crowded,) = np.nonzero(several[cells])
-        self._sorted = np.sort(words[self._crowded])
-        self._new: set[int] = set()
+    def _refused(self, drawn: Drawn, batch: Integers, row: int) -> RecipeError:
+        stream, (rows,) = self.streams[drawn.plan.streams[row]], np.nonzero(batch == batch[row])
+        free, fixed = drawn.free[:, rows].sum(), map(drawn.fixed, rows.tolist())
+        fitting = sum(1 for _ in takewhile(OneBatch(drawn).add, rows.tolist()))
+        return RecipeError(
+            f"no_duplicates='negatives' cannot be kept: batch {self.schedule.begin + batch[row]} "
+            f"wants {free} different negatives that are none of the {len(set().union(*fixed))} "
+            f"texts of its anchors and positives, and one of them (recipe {stream.recipe.name!r}, "
+            f"source {stream.source!r}) has no text left to choose; lower negatives"
+            + (f", or batch_size to at most {fitting:,} for all ranks" if fitting else "")
+        )
 
-    def repeated(self) -> Integers:
-        """Return the words that are there several times."""
-        again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
-        return self._crowded[_among(again, self.words[self._crowded])]
-
-    def take(self, words: Words) -> Flags:
-        """Add words that are missing, one after the other; return which those are."""
-        missing: Flags = self.words[self._last[words >> self._shift]] != words
-        missing &= ~_among(self._sorted, words)
-        for at in np.flatnonzero(missing).tolist():
-            missing[at] = (word := int(words[at])) not in self._new
-            self._new.add(word)
-        return missing
-
-
-def _among(words: Words, wanted: Words) -> Flags:
-    """Return which words are among sorted ones."""
-    at = np.searchsorted(words, wanted)
-    found: Flags = at < len(words)
-    found[found] = words[at[found]] == wanted[found]
-    return found
+    def first_change(self, before: Schedule, end_of: EndOf) -> int | None:
+        """Return the first position whose sample differs from that by a schedule before."""
+        ends = {self.end, self._end_by(before, end_of)}
+        changes = [super().first_change(before, end_of)]
+        if len(ends) > 1:  # the batch that it ends in is another
+            least = min(end for end in ends if end is not None)
+            changes.append(least - least % self.schedule.batch)
+        return min((change for change in changes if change is not None), default=None)
 
 
-def settle(drawn: Drawn, batch: Integers) -> int | None:
-    """Give the negatives of every batch texts that nothing else of it has: by hashes, or any.
+class NoDuplicatesPlanner(_Redrawing):
+    """Plans batches in which no text comes twice; samples change places within a block."""
 
-    Args:
-        drawn: Its plan is changed.
-        batch: Of every sample, in ascending order.
+    displaces = True
+    _known: tuple[Schedule, tuple[int, int], Plan] | None = None  # the last block
 
-    Returns:
-        A sample with a negative for which no text is left, or None.
-    """
-    rows, columns = redraw(drawn, batch)
-    again = drawn.free[columns, rows]
-    texts, known = set[int](), -1
-    for row, column in sorted(zip(rows[again].tolist(), columns[again].tolist(), strict=True)):
-        if batch[row] != known:
-            known = batch[row]
-            texts = {text for of in drawn.plan.hashes for text in of[batch == known].tolist()}
-        options = drawn.options(row)
-        free = (at for at, text in enumerate(options.hashes.tolist()) if text not in texts)
-        if (at := next(free, None)) is None:
-            return int(row)
-        texts.add(int(options.hashes[at]))
-        drawn.put(np.array([row]), np.array([column]), options.part(slice(at, at + 1)))
-    return None
+    @cached_property
+    def _spares(self) -> dict[tuple[int, ...], Drawn]:
+        """By the streams in force: samples of one batch that have no text twice."""
+        return {}
 
+    def plan_at(self, positions: Integers) -> Plan:
+        """Plan some positions, which ascend, with the whole blocks around them."""
+        if len(positions) == 0:
+            return super().plan_at(positions)
+        start, stop = int(positions[0]), int(positions[-1]) + 1
+        # Another thread may give the planner another schedule meanwhile.
+        schedule, known = self.schedule, self._known
+        blocks = [self._block(schedule, start)]
+        while blocks[-1][1] < stop:
+            blocks.append(self._block(schedule, blocks[-1][1]))
+        parts, offset = [], blocks[0][0]
+        if known is not None and known[0] is schedule and known[1] == blocks[0]:
+            del blocks[0]
+            parts.append(known[2])
+        if blocks:
+            first = blocks[0][0]
+            drawn = self._span(schedule, first, blocks[-1][1])  # at once: a call has its cost
+        for low, high in blocks:
+            step, draws = schedule.begin + low // schedule.batch, -(-high // self.samples_per_draw)
+            plan = arranged(
+                drawn.part(slice(low - first, high - first)),
+                schedule.batch,
+                partial(self._further, schedule, step, draws),
+                partial(self._spare, schedule, step),
+            )
+            parts.append(plan)
+        if blocks:
+            self._known = (schedule, blocks[-1], parts[-1]) if len(parts[-1]) <= _KNOWN else None
+        return joined(parts).part(_places(positions, offset))
 
-class OneBatch:
-    """A batch without a text twice, put together sample by sample, the first that fits.
+    # -- samples that come after a block, or at any time ----------------------------------------
 
-    A negative whose text is taken is drawn again, a few times by hashes; then it is the first free
-    one of all that it may be.
+    def _further(self, schedule: Schedule, step: int, draws: int) -> Iterator[Drawn]:
+        """Yield samples of the streams in force at a step, from where they are after some draws."""
+        return self._turns(self._reached(schedule, step, draws), schedule.batch)
 
-    Attributes:
-        rows: The samples, numbered in what they are of.
-        found: Negatives that were drawn again.
-    """
+    def _spare(self, schedule: Schedule, step: int, room: int) -> Drawn:
+        """Return samples for a batch at a step that have no text twice, always the same.
 
-    def __init__(self, drawn: Drawn) -> None:
-        self.rows: list[int] = []
-        self.found: dict[_Cell, FoundNegatives] = {}
-        self._drawn = drawn
-        self._fixed: set[int] = set()  # texts of anchors and positives
-        self._holder: dict[int, _Cell] = {}  # of each other text
-        self._options: dict[int, FoundNegatives] = {}
-        self._refused: defaultdict[int, int] = defaultdict(int)  # samples, by stream
-
-    def take(self, rows: Iterable[int], room: int) -> bool:
-        """Add samples that fit; return whether there is a number of them now.
-
-        Of a stream whose samples find no negatives, few are tried.
+        Raises:
+            RecipeError: There are fewer than ``room``.
         """
-        for row in rows:
-            if len(self.rows) >= room:
-                break
-            if self._fixed.isdisjoint(self._drawn.fixed(row)):
-                stream = int(self._drawn.plan.streams[row])
-                if self._refused[stream] < _REFUSED and not self.add(row):
-                    self._refused[stream] += 1
-        return len(self.rows) >= room
+        reached = self._reached(schedule, step, schedule.first_draw(step))
+        at = tuple(sorted(reached))
+        if at not in self._spares:
+            turns = self._turns(dict.fromkeys(reached, 0), schedule.batch)
+            self._spares[at] = one_batch(turns, schedule.batch)
+        found = self._spares[at]
+        if len(found) >= room:
+            return found
+        names = listed(shown(repr(name)) for name in schedule.names_at(step))
+        raise RecipeError(
+            f"no_duplicates=True cannot be kept: at step {step:,} a batch of all ranks has "
+            f"{room:,} samples, and what is drawn there ({names}) has different texts for "
+            f"{len(found):,}; lower batch_size so that a batch of all ranks has at most "
+            f"{len(found):,}"
+        )
 
-    def add(self, row: int) -> bool:
-        """Add a sample, if its negatives and those whose texts it has find others."""
-        texts, holder = self._drawn.fixed(row), self._holder
-        held: dict[int, _Cell] = {}
-        found: dict[_Cell, FoundNegatives] = {}
+    def _reached(self, schedule: Schedule, step: int, draws: int) -> dict[int, int]:
+        """Return how many of the first so many draws each stream in force at a step gets."""
+        dealt, found = schedule.dealt(draws), dict[int, int]()
+        for name in schedule.names_at(step):
+            indexes, recipes = self._recipes[schedule.numbers[name]]
+            found |= zip(indexes, recipes.counts(dealt[schedule.numbers[name]]), strict=True)
+        return found
 
-        def is_free(text: int) -> bool:
-            taken = text in texts or text in held or text in holder
-            return not (taken or text in self._fixed)
+    def _turns(self, starts: Mapping[int, int], count: int) -> Iterator[Drawn]:
+        """Yield samples of streams from some draws on, in turn: first ``count`` of each.
 
-        again = [holder[text] for text in sorted(texts) if text in holder]
-        for column in np.flatnonzero(self._drawn.free[:, row]).tolist():
-            if is_free(text := int(self._drawn.plan.hashes[column][row])):
-                held[text] = (row, column)
-            else:
-                again.append((row, column))
-        for cell in again:
-            if (negative := self._another(cell, is_free)) is None:
-                return False
-            held[int(negative.hashes[0])], found[cell] = cell, negative
-        self._fixed |= texts
-        self._holder = {text: cell for text, cell in holder.items() if text not in texts} | held
-        self.found |= found
-        self.rows.append(row)
-        return True
+        Then ever more, until every chunk of a stream's anchors was there, or very many were.
+        """
+        most = {number: self._visits(number) for number in starts}
+        low, high, before = 0, count, 0
+        while low < max(most.values()):
+            turns = [np.arange(low, max(low, min(high, most[number]))) for number in starts]
+            place = np.argsort(np.argsort(np.concatenate(turns), kind="stable"))
+            dealt, at = list[Dealt](), 0
+            for (number, start), turn in zip(starts.items(), turns, strict=True):
+                dealt.append((number, place[at : at + len(turn)], start + turn))
+                at += len(turn)
+            yield self._drawn(np.arange(before, before + len(place)), dealt)
+            before += len(place)
+            low, high = high, high * _FURTHER
 
-    def _another(self, cell: _Cell, is_free: Callable[[int], bool]) -> FoundNegatives | None:
-        row, column = np.array([cell[0]]), np.array([cell[1]])
-        for attempt in range(_SOME):
-            found, legal = self._drawn.again(row, column, attempt)
-            if legal[0] and is_free(int(found.hashes[0])):
-                return found
-        if cell[0] not in self._options:
-            self._options[cell[0]] = self._drawn.options(cell[0])
-        options = self._options[cell[0]]
-        places = (at for at, text in enumerate(options.hashes.tolist()) if is_free(text))
-        at = next(places, None)
-        return None if at is None else options.part(slice(at, at + 1))
+    def _visits(self, number: int) -> int:
+        """Return how many draws of a stream come to all that it has."""
+        stream = self.streams[number]
+        pool, times = stream.pool, int(np.diff(stream.pool.anchors.starts).max())
+        if pool.positives is not None and not pool.compiled.own_positive:
+            times = max(times, int(pool.positives.counts.max()))
+        return min(len(stream) * times, max(len(stream), _FARTHEST))
 
-    def made(self) -> Drawn:
-        """Return the samples with their negatives."""
-        made = self._drawn.part(np.array(self.rows, np.int64))
-        at = {row: place for place, row in enumerate(self.rows)}
-        for (row, column), negative in self.found.items():
-            made.put(np.array([at[row]]), np.array([column]), negative)
-        return made
+    # -- other weights ------------------------------------------------------------------------
+
+    def block(self, position: int) -> tuple[int, int]:
+        """Return the block, among whose positions samples change places, that has one of them."""
+        return self._block(self.schedule, position)
+
+    def _block(self, schedule: Schedule, position: int) -> tuple[int, int]:
+        return schedule.block(position, schedule.batch * BLOCK_BATCHES, self.end)
+
+    def first_change(self, before: Schedule, end_of: EndOf) -> int | None:
+        """Return where the first block begins that differs from those by a schedule before."""
+        length, end = self.schedule.batch * BLOCK_BATCHES, self._end_by(before, end_of)
+        return self.schedule.first_change_of_blocks(before, length, self.end, end)
+
+    def check(self, schedule: Schedule, steps: Iterable[int], end: int | None) -> None:
+        """Refuse a schedule whose sources have fewer different texts than a batch has.
+
+        Of several steps with the same sources the first is looked at.
+
+        Raises:
+            RecipeError: With the largest batch that would do.
+        """
+        size = schedule.batch
+        names = {schedule.names_at(step): step for step in sorted(steps, reverse=True)}
+        for step in sorted(names.values()):
+            room = size if end is None else min(size, end - (step - schedule.begin) * size)
+            if room > 0:
+                self._spare(schedule, step, room)
 
 
-def one_batch(tiers: Iterator[Drawn], room: int) -> Drawn:
-    """Return samples of one batch that have no text twice: ``room``, or as many as are found.
-
-    They are the first that fit, or, where these are fewer, those with rare texts before others.
-
-    Args:
-        tiers: The samples that there are, some at a time.
-        room: How many are wanted.
-    """
-    pool = next(tiers)
-    while not (batch := OneBatch(pool)).take(range(len(pool)), room):
-        if (more := next(tiers, None)) is None:
-            break
-        pool = pool.joined(more)
-    else:
-        return batch.made()
-    counts: defaultdict[int, int] = defaultdict(int)
-    for row in range(len(pool)):
-        for text in pool.fixed(row):
-            counts[text] += 1
-    often = [max(map(counts.__getitem__, pool.fixed(row)), default=0) for row in range(len(pool))]
-    rare = OneBatch(pool)
-    rare.take(np.argsort(often, kind="stable").tolist(), room)
-    return max(batch, rare, key=lambda one: len(one.rows)).made()
+PLANNERS: Mapping[NoDuplicates, type[Planner]] = {
+    False: Planner,
+    True: NoDuplicatesPlanner,
+    "negatives": NegativesApartPlanner,
+}
 
 
 # -- samples that change places -------------------------------------------------------------------
@@ -263,20 +266,16 @@ def arranged(
 ) -> Plan:
     """Return the plan of a block in which no batch has a text twice.
 
-    A sample's own slots may share a text (SimCSE).
-
-    Args:
-        drawn: Of ``BLOCK_BATCHES`` batches or fewer; the last may be short. Changed.
-        batch_size: Samples in every other batch.
-        further: Yields samples of the same streams, after those of the block.
-        spare: Returns so many samples or more of one batch that have no text twice.
+    The last batch may be short. A sample's own slots may share a text (SimCSE). ``further`` yields
+    samples of the same streams, after those of the block; ``spare`` returns so many samples or more
+    of one batch that have no text twice.
     """
     batch = np.arange(len(drawn)) // batch_size
     repeating, _ = redraw(drawn, batch)
     plan, displaced = drawn.plan, np.full(len(drawn), -1)
     if len(repeating) == 0:
         return replace(plan, displaced=displaced)
-    own = _Block(np.stack(plan.hashes), batch, np.unique(repeating)).order
+    own = _Block(plan.hashes, batch, np.unique(repeating)).order
     made, own = _filled(drawn, batch, own, further(), spare)
     displaced[own < 0] = plan.streams[np.setdiff1d(np.arange(len(own)), own)]
     return replace(made.plan, positions=plan.positions, displaced=displaced)
@@ -291,20 +290,13 @@ def _filled(
 ) -> tuple[Drawn, Integers]:
     """Give every hole to the next sample of another batch that fits, those least served first.
 
-    Args:
-        drawn: The block.
-        batch: Of every place.
-        own: The sample at every place, -1 for a hole.
-        further: As for ``arranged``.
-        spare: As for ``arranged``.
-
-    Returns:
-        What is served at every place, and which samples of the block are still at one.
+    Of every place ``batch`` has the batch, ``own`` the sample, or -1 for a hole. Returns what is
+    served at every place, and which samples of the block are still at one.
     """
     pool, order, own = drawn, own.copy(), own.copy()
     served = (own >= 0).astype(np.int8)  # how often what is at a place; 0: a hole
     beyond: list[int] = []
-    changed: list[tuple[int, int, FoundNegatives]] = []
+    mended: list[tuple[OneBatch, list[int]]] = []  # with their places
     for number in np.unique(batch[own < 0]).tolist():
         (places,) = np.nonzero(batch == number)
         places = places[np.argsort(own[places] < 0, kind="stable")]  # holes come last
@@ -318,8 +310,7 @@ def _filled(
                 order[places] = one.rows
                 served[ring[np.isin(own[ring], one.rows)]] += 1
                 beyond = [row for row in beyond if row not in {*one.rows}]
-                at = dict(zip(one.rows, places.tolist(), strict=True))
-                changed += [(at[row], column, of) for (row, column), of in one.found.items()]
+                mended.append((one, places.tolist()))
                 break
             if (more := next(further, None)) is None:
                 order[places] = len(pool) + np.arange(len(places))
@@ -329,25 +320,19 @@ def _filled(
             beyond.extend(range(len(pool), len(pool) + len(more)))
             pool = pool.joined(more)
     made = pool.part(order)
-    for place, column, negative in changed:
-        made.put(np.array([place]), np.array([column]), negative)
+    for one, at in mended:
+        one.put_negatives(made, at)
     return made, own
 
 
 class _Block:
     """A block in which samples that repeat a text move to batches where they do not.
 
-    Args:
-        texts: Of every sample: shape (slots, samples).
-        batch: Of every place.
-        moving: The samples, ascending.
-
-    Attributes:
-        order: The sample at every place, or -1.
+    ``texts`` of every sample: shape (slots, samples); ``batch`` of every place; ``moving`` ascend.
     """
 
     def __init__(self, texts: Words, batch: Integers, moving: Integers) -> None:
-        self.order = np.arange(len(batch))
+        self.order = np.arange(len(batch))  # the sample at every place, or -1
         self.order[moving] = -1
         self._texts, self._batch = texts, batch
         self._having = self._noted(moving)  # bits: the batches with each text of those that move
@@ -425,6 +410,5 @@ class _Block:
         if batch not in self._able:
             there = self.order[(self._batch == batch) & (self.order >= 0)]
             texts = np.sort(self._texts[:, there], axis=None)
-            among = _among(texts, self._texts.reshape(-1)).reshape(self._texts.shape)
-            self._able[batch] = np.logical_not(among.any(axis=0))
+            self._able[batch] = np.logical_not(among(texts, self._texts).any(axis=0))
         return self._able[batch]

@@ -2,11 +2,10 @@
 
     record of a chunk ─holders→ definition ─position, slot→ line ─line, newline, text→ in a window
 
-Opened only where the version of a run has prefixes, so that other runs pay nothing. Definitions are
-flat arrays. Whether there is a line, which variant, which fields, which rendering of each and their
-order are hashes, each of a key of its own with the position and the slot, for all texts of a block
-at once. What a record has of its own is read for each block; columns with few different values are
-read once for all records. What a user writes is in ``duckplets.text.prefix``.
+Only runs whose version has prefixes have one. Whether there is a line, which variant, which fields,
+which rendering of each and their order are hashes, each of a key of its own with the position and
+the slot, for all texts of a block at once. Definitions that records have of their own are read for
+each block; columns with few different values are read once for all records.
 """
 
 from __future__ import annotations
@@ -53,8 +52,7 @@ class Catalog(NamedTuple):
     keys: pa.Array  # of every field
     presences: Words
     columns: Integers  # place in ``names`` of the column of every field, or -1
-    values: Integers  # first value of every field, and the end of the last
-    texts: pa.Array  # the values
+    values: pa.ListArray  # of every field
     names: list[str]  # columns of records
 
 
@@ -66,7 +64,6 @@ def _catalog(database: Database, given: Sequence[str], records: Integers) -> Cat
         prefixes = database.table("samples/prefixes/definitions")["prefix"].combine_chunks()
     variants, in_variants = _list(pc.struct_field(prefixes, "variants"))
     fields, members = _list(in_variants)
-    values, texts = _list(pc.struct_field(members, "values"))
     keys, presences = (pc.struct_field(members, name) for name in ("key", "presence"))
     columns = pc.struct_field(members, "column").dictionary_encode()
     probabilities = pc.struct_field(prefixes, "probability")
@@ -85,8 +82,7 @@ def _catalog(database: Database, given: Sequence[str], records: Integers) -> Cat
         keys,
         _parts(presences),
         numbers,
-        values,
-        texts,
+        pc.struct_field(members, "values").cast(pa.list_(pa.string())),
         columns.dictionary.to_pylist(),
     )
 
@@ -181,19 +177,8 @@ class Prefixed(NamedTuple):
     meta: pa.Array | None  # declared keys and values of each text; None unless asked for
 
 
-def nothing(size: int, *, meta: bool) -> Prefixed:
-    """Return the prefixes of so many texts without any."""
-    return Prefixed(pa.nulls(size, pa.string()), pa.array([[]] * size, META_TYPE) if meta else None)
-
-
 class Prefixes:
-    """The prefixes of one run.
-
-    Args:
-        database: The corpus.
-        sources: Id and prefix, as JSON, of every source that has one.
-        seed: Of the run.
-    """
+    """The prefixes of a run; ``sources``: id and prefix, as JSON, of every source with one."""
 
     def __init__(self, database: Database, sources: Sequence[tuple[int, str]], seed: int) -> None:
         names = ("shown", "variant", "presence", "rendering", "order")
@@ -216,17 +201,15 @@ class Prefixes:
     ) -> tuple[pa.Array, Prefixed]:
         """Return the texts of a block with their prefixes in front, and these.
 
-        Args:
-            database: The corpus, on the connection to read with.
-            positions: Of the samples.
-            texts: Slot by slot.
-            record_key: Of every text.
-            tokens: Of every text.
-            meta: Whether keys and values are asked for.
+        Texts come slot by slot, each with the key of its record and its tokens. ``meta``: whether
+        keys and values are asked for.
         """
         which = self._by_record[record_key]
         having = np.flatnonzero(which != _NONE)
-        catalog, which = self._with_own(database, record_key[having], which[having])
+        catalog, which = self._catalog, which[having]
+        if (own := which == _OWN).any():  # definitions of the records themselves
+            keys, numbers = np.unique(record_key[having][own], return_inverse=True)
+            catalog, which[own] = _catalog(database, self._given, keys), len(self._given) + numbers
         slot, sample = np.divmod(having, len(positions))
         cells = positions[sample] * (len(texts) // len(positions)) + slot
         words = hashed(self._keys["shown"], cells)
@@ -240,17 +223,6 @@ class Prefixes:
         lines = _spread(drawn, having[shown], len(texts), None)
         texts, lines = _fitted(texts, lines, tokens, self._chunking)
         return texts, Prefixed(lines, declared)
-
-    def _with_own(
-        self, database: Database, records: Integers, which: Integers32
-    ) -> tuple[Catalog, Integers32]:
-        """Add the definitions of records that have one of their own."""
-        own = which == _OWN
-        if not own.any():
-            return self._catalog, which
-        keys, inverse = np.unique(records[own], return_inverse=True)
-        which[own] = len(self._given) + inverse
-        return _catalog(database, self._given, keys), which
 
     def _values(
         self, database: Database, records: Integers, names: Sequence[str]
@@ -269,11 +241,18 @@ class Prefixes:
         words = hashed(self._keys["variant"], cells)
         variant = first + below(words, catalog.variants[which + 1] - first)
         first, end = catalog.fields[variant], catalog.fields[variant + 1]
+        values = pa.concat_arrays([catalog.values, *(of.lists for of in columns.values())])
+        starts = values.offsets.to_numpy()
         found = [(np.zeros(0, np.int64),) * 4]
         for number in range(int((end - first).max(initial=0))):
             text = np.flatnonzero(first + number < end)
             field = first[text] + number
-            start, count = _values_of(catalog, field, text, columns)
+            lists, base = field.copy(), len(catalog.values)  # those of columns come after
+            for place, (codes, of_column) in enumerate(columns.values()):
+                at = np.flatnonzero(catalog.columns[field] == place)
+                lists[at] = base + codes[text[at]] % len(of_column)  # the last code may be -1
+                base += len(of_column)
+            start, count = starts[lists], starts[lists + 1] - starts[lists]
             words = hashed(self._keys["presence"], cells[text], number)
             there = np.flatnonzero(_happens(words, catalog.presences[field]) & (count > 0))
             text, field, cell = text[there], field[there], cells[text[there]]
@@ -282,30 +261,13 @@ class Prefixes:
             found.append((text, order.view(np.int64), field, start[there] + drawn))
         text, order, field, value = map(np.concatenate, zip(*found, strict=True))
         at = np.lexsort((order.view(np.uint64), text))
-        texts = pa.chunked_array([catalog.texts, *(of.lists.values for of in columns.values())])
-        shown = catalog.keys.take(field[at]), texts.combine_chunks().take(value[at])
+        shown = catalog.keys.take(field[at]), values.values.take(value[at])
         fields = pc.binary_join_element_wise(*shown, "=")
         counts = np.bincount(text, minlength=len(cells))
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-        bodies = pc.binary_join(pa.ListArray.from_arrays(starts, fields), " | ")
+        edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        bodies = pc.binary_join(pa.ListArray.from_arrays(edges, fields), " | ")
         lines = pc.binary_join_element_wise("meta: ", bodies, "")
         return pc.if_else(counts > 0, lines, None)
-
-
-def _values_of(
-    catalog: Catalog, fields: Integers, texts: Integers, columns: dict[str, Column]
-) -> tuple[Integers, Integers]:
-    """Return where the values of a field of each text begin among all, and how many there are."""
-    start = catalog.values[fields]
-    count = catalog.values[fields + 1] - start
-    base = len(catalog.texts)
-    for number, (codes, lists) in enumerate(columns.values()):
-        at = np.flatnonzero(catalog.columns[fields] == number)
-        starts, code = lists.offsets.to_numpy(), codes[texts[at]]  # the last code may be -1
-        start[at] = base + starts[:-1][code]
-        count[at] = np.diff(starts)[code]
-        base += len(lists.values)
-    return start, count
 
 
 def _declared(catalog: Catalog, which: Integers32, columns: dict[str, Column]) -> pa.Array:
@@ -353,9 +315,9 @@ def _fitted(
 ) -> tuple[pa.Array, pa.Array]:
     """Put lines before texts, and cut what is too long: also a line, if need be.
 
-    A line has no more words than half its bytes, and no more tokens than bytes. The tokens of both
-    together are not those of each: a tokenizer file may cut anew where they meet, so whatever
-    comes within a quarter of the limit (and 16 tokens) is counted as it is served.
+    A line has no more words than half its bytes, and no more tokens than bytes. A tokenizer file
+    may cut anew where line and text meet, so with one whatever comes within a quarter of the limit
+    (and 16 tokens) is counted as it is served.
     """
     whole = pc.binary_join_element_wise(lines, texts, "\n", null_handling="skip")
     size = pc.binary_length(lines).fill_null(0).to_numpy(zero_copy_only=False)

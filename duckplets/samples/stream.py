@@ -9,14 +9,14 @@ vectorised, nothing is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import below, hashed, key, ranks_at
 from duckplets.pools.arrays import Anchors, Negatives, Pool, Positives
@@ -43,33 +43,23 @@ _OF_SOURCE = 12  # attempts to draw again within the source, before those in all
 
 @dataclass(frozen=True)
 class Stream:
-    """The anchors of one recipe over one source, in the order of a run.
-
-    Attributes:
-        source: Name of the source.
-        pool: What it draws from.
-        seed: Of the run.
-        negatives: How many a sample has.
-        candidates: The mined ones, of a mined recipe.
-        of_records: Records of its source that anchors may be of, where its share goes by anchors.
-        shares: Of the ways of choosing negatives, by name, where they are mixed.
-        graded: Whether labels of its source are neither 0 nor 1, and its pairs come with them.
-    """
+    """The anchors of one recipe over one source, in the order of a run."""
 
     source: str
     pool: Pool
-    seed: int
-    negatives: int = 1
-    candidates: Candidates | None = None
-    of_records: int | None = None
-    shares: Mapping[str, float] | None = None
+    seed: int  # of the run
+    negatives: int = 1  # of a sample
+    candidates: Candidates | None = None  # of a mined recipe
+    of_records: int | None = None  # records that anchors may be of, where its share goes by anchors
+    shares: Mapping[str, float] | None = None  # of the ways of choosing negatives, if mixed
+    # Whether labels of its source are neither 0 nor 1, and its pairs come with them.
     graded: bool = False
 
     bucket = None  # of lengths: batches are of all of them
 
     @property
     def tells(self) -> bool:
-        """Whether its draws tell where negatives are from."""
+        """Whether some negatives can be fallbacks."""
         return self.candidates is not None or self.pool.beyond is not None
 
     @property
@@ -105,30 +95,38 @@ class Stream:
     def _keys(self) -> dict[str, int]:
         return {name: self.purpose(name) for name in ("order", "window", "positive")}
 
-    def draw(self, start: int, stop: int) -> Draw:
-        """Return the chunks of the stream's samples ``start … stop-1``."""
-        return self.draw_at(np.arange(start, stop, dtype=np.int64))
-
     def draw_at(self, index: Integers) -> Draw:
         """Return the chunks of some of the stream's samples; their numbers ascend, gaps or not."""
-        anchors = self.pool.anchors
+        pool, anchors = self.pool, self.pool.anchors
         units, visits = ranks_at(self._keys["order"], len(anchors), index)
         anchor_at = self._anchor_at(units, visits)
-        draw = Draw([anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]])
-        if self.pool.labels is not None:
-            draw = replace(draw, labels=self.pool.labels[units])
-        if self.pool.positives is None:
-            return draw
-        of: Anchors | Positives = anchors
-        at = anchor_at
-        if not self.pool.compiled.own_positive:
-            of = self.pool.positives
-            at = self._positive_at(of, units, anchor_at, visits)
-        draw.chunks.append(of.chunks[at])
-        draw.hashes.append(of.hashes[at])
-        if self.pool.negatives is None:
-            return draw
-        return self._with_negatives(draw, index, units, visits, anchor_at)
+        chunks, hashes = [anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]]
+        if pool.positives is not None:
+            of: Anchors | Positives = anchors
+            at = anchor_at
+            if not pool.compiled.own_positive:
+                of, at = pool.positives, self._positive_at(pool.positives, units, at, visits)
+            chunks.append(of.chunks[at])
+            hashes.append(of.hashes[at])
+        if pool.negatives is None:
+            labels = None if pool.labels is None else [pool.labels[units]]
+            return Draw(chunks, hashes, labels=labels)
+        wanting = self._wanting(index, units, visits, anchor_at, hashes)
+        if self.shares is None and pool.short is None:
+            negatives = self._supplies[0].draw_all(wanting)
+        else:
+            negatives = [blank(len(index)) for _ in range(self.negatives)]
+            for supply, rows in self._by_supply(wanting):
+                for of_slot, found in zip(
+                    negatives, supply.draw_all(wanting.part(rows)), strict=True
+                ):
+                    of_slot.put(rows, found)
+        return Draw(
+            chunks + [found.chunks for found in negatives],
+            hashes + [found.hashes for found in negatives],
+            [found.told for found in negatives],
+            wanting,
+        )
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
         """Rotate through an anchor's chunks: the visit-th from a hashed start."""
@@ -159,10 +157,15 @@ class Stream:
             rank += banned.skipped(anchor_at, rank)
         return np.asarray(positives.starts[units] + rank, np.int64)
 
-    def _with_negatives(
-        self, draw: Draw, index: Integers, units: Integers, visits: Integers, anchor_at: Integers
-    ) -> Draw:
-        """Add the negatives of samples that have anchor and positive."""
+    def _wanting(
+        self,
+        index: Integers,
+        units: Integers,
+        visits: Integers,
+        anchor_at: Integers,
+        hashes: Sequence[Words],
+    ) -> Wanting:
+        """Return samples that have anchor and positive as negatives are drawn for them."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
         samples = NegativeRequests(
             index,
@@ -170,30 +173,24 @@ class Stream:
             anchors.records[units],
             (anchors.records if guarded is None else guarded.families)[units],
             None if guarded is None else guarded.normalised_hashes[anchor_at],
-            tuple(draw.hashes),
+            tuple(hashes),
         )
+        supply = np.zeros(len(index), dtype=np.int64)
+        if self.pool.short is not None:
+            supply[self.pool.short[anchor_at]] = 1
+        elif self.shares is not None:
+            weights = exact_weights([*self.shares.values()])
+            for share in Apportionment(weights, self.purpose("kinds")).deal(index):
+                supply[share.offsets] = share.leaf
+        period = units  # of no use but to negatives of the own record
+        if self.pool.compiled.own_negatives:
+            period = anchors.starts[units + 1] - anchors.starts[units]
+            if self.pool.positives is not None and not self.pool.compiled.own_positive:
+                count = self.pool.positives.counts[units]
+                period = np.lcm(period, count) * count
         if self.candidates is not None:
             visits = self._section_visits(units, visits, anchor_at)
-        supply = self._supply_of(index, anchor_at)
-        wanting = Wanting(samples, anchor_at, visits, self._period(units), supply)
-        if self.shares is None and self.pool.short is None:
-            columns = self._supplies[0].draw_all(wanting)
-        else:
-            columns = self._drawn_by_several(wanting)
-        return replace(
-            draw,
-            chunks=[*draw.chunks, *(found.chunks for found in columns)],
-            hashes=[*draw.hashes, *(found.hashes for found in columns)],
-            candidates=[found.told for found in columns] if self.tells else None,
-            wanting=wanting,
-        )
-
-    def _drawn_by_several(self, wanting: Wanting) -> list[FoundNegatives]:
-        columns = [blank(len(wanting.supply)) for _ in range(self.negatives)]
-        for supply, rows in self._by_supply(wanting):
-            for column, found in zip(columns, supply.draw_all(wanting.part(rows)), strict=True):
-                column.put(rows, found)
-        return columns
+        return Wanting(samples, anchor_at, visits, period, supply)
 
     def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal.
@@ -220,70 +217,32 @@ class Stream:
             if len(rows):
                 yield supply, rows
 
-    def _supply_of(self, index: Integers, anchor_at: Integers) -> Integers:
-        """Return which of the supplies samples draw from."""
-        chosen = np.zeros(len(index), dtype=np.int64)
-        if self.pool.short is not None:
-            chosen[self.pool.short[anchor_at]] = 1
-        elif self._kinds is not None:
-            for share in self._kinds.deal(index):
-                chosen[share.offsets] = share.leaf
-        return chosen
-
-    @cached_property
-    def _kinds(self) -> Apportionment | None:
-        """Deals samples to the ways of choosing negatives, where they are mixed."""
-        if self.shares is None:
-            return None
-        weights = exact_weights([*self.shares.values()])
-        return Apportionment(weights, self.purpose("kinds"))
-
-    @property
-    def way(self) -> str:
-        """How negatives are chosen, where that is not mixed."""
-        if self.candidates is not None:
-            return "bm25"
-        by = self.recipe.by if isinstance(self.recipe, TripletRecipe) else None
-        return by if isinstance(by, str) else "random"
-
     @cached_property
     def _supplies(self) -> list[Supply]:
-        """What negatives are drawn from: mostly one, else what ``_supply_of`` numbers."""
+        """What negatives are drawn from: mostly one, else what ``Wanting.supply`` numbers."""
         pool, candidates = self.pool.negatives, self.candidates
         if pool is None:
             return []
         beyond, random = self.pool.beyond, self._random(pool, BY_CHANCE)
         if self.pool.compiled.own_negatives:
             others = None if beyond is None else self._random(beyond, FILLED)
-            return [OwnNegatives(pool, others, self.negatives, self.purpose("own negative"))]
+            return [OwnNegatives(self.negatives, pool, others, self.purpose("own negative"))]
         if beyond is not None:
             return [random, self._random(beyond, FROM_SPLIT)]
         ways: dict[str, Supply] = {"random": random}
         if candidates is not None:
             others = self._random(pool, AT_RANDOM)
             start, within = self.purpose("candidate"), self.purpose("candidate window")
-            ways["bm25"] = MinedNegatives(
-                pool, others, self.negatives, start, candidates, within_key=within
-            )
-        return [ways[way] for way in self.shares or [self.way]]
-
-    def _period(self, units: Integers) -> Integers:
-        """Return after how many visits chunks and positives of anchors come as from the start."""
-        anchors, positives = self.pool.anchors, self.pool.positives
-        if not self.pool.compiled.own_negatives:
-            return units  # nobody asks
-        chunks = anchors.starts[units + 1] - anchors.starts[units]
-        if positives is None or self.pool.compiled.own_positive:
-            return chunks
-        count = positives.counts[units]
-        return np.asarray(np.lcm(chunks, count) * count, np.int64)
+            listed = self.negatives, pool, others, start
+            ways["bm25"] = MinedNegatives(*listed, candidates, within_key=within)
+        return [ways[way] for way in self.shares or ["random" if candidates is None else "bm25"]]
 
     def _random(self, pool: Negatives, told: int) -> RandomNegatives:
         return RandomNegatives(
+            self.negatives,
             Legality(pool),
             unit_key=self.purpose("negative"),
             within_key=self.purpose("negative window"),
-            slots=self.negatives,
             what=f"recipe {self.recipe.name!r}, source {self.source!r}",
             told=told,
         )
@@ -320,7 +279,7 @@ class Stream:
 
     @property
     def negatives_from(self) -> str | None:
-        """Where negatives come from: ``mined``, ``same_record`` or by which way; None for texts.
+        """Where negatives come from: ``random``, ``mined`` or ``same_record``; None for texts.
 
         ``given``: ``same_record``, filled up at random; or pairs as they were judged.
         """
@@ -328,7 +287,7 @@ class Stream:
             return "given" if self.is_given else None
         if self.pool.compiled.own_negatives:
             return "same_record" if self.pool.beyond is None else "given"
-        return self.way if self.candidates is None else "mined"
+        return "random" if self.candidates is None else "mined"
 
     @cached_property
     def fallback_anchors(self) -> int:
@@ -352,10 +311,8 @@ class Stream:
     ) -> float:
         """Return the tokens that a sample has, by the means of what its slots draw from.
 
-        Args:
-            tokens_of: Returns how many tokens chunks have, by their keys.
-            per_draw: Samples of a draw, one with the positive and the others with a negative each.
-            swaps: Whether anchor and positive change places in half of the samples.
+        Of several samples of a draw one has the positive, and each other a negative. ``swaps``:
+        anchor and positive change places in half of the samples.
         """
         pool = self.pool
         starts, stops = pool.anchors.starts[:-1], pool.anchors.starts[1:]

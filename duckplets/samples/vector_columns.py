@@ -46,11 +46,8 @@ def pinned(
 ) -> dict[str, Any]:
     """Return what settings keep of the vectors of a run; nothing where no column has any.
 
-    Args:
-        corpus_path: The corpus.
-        columns: Of the run.
-        missing: What becomes of texts without a vector; None as it was, or for ``error``.
-        saved: Settings of the run as it was saved: its columns keep their sets, as they were then.
+    Columns of the run as it was ``saved`` keep their sets, as they were then, and what becomes of
+    texts without a vector, unless ``missing`` is given; else that is an error.
 
     Raises:
         VectorError: There is no such set, or a column leaves open which of several.
@@ -106,15 +103,10 @@ def _set_of(store: VectorStore, sets: Mapping[str, VectorSet], asked: str) -> st
 
 @dataclass(frozen=True, eq=False, slots=True)
 class VectorRows:
-    """The vectors of a column of a block, to be gathered when they are asked for.
+    """The vectors of a column of a block, to be gathered when they are asked for."""
 
-    Attributes:
-        opened: The set.
-        rows: Of every sample, -1 where its text has no vector: shape (samples,).
-    """
-
-    opened: OpenedVectors
-    rows: Integers
+    opened: OpenedVectors  # the set
+    rows: Integers  # of every sample, -1 where its text has no vector
 
     @property
     def row_bytes(self) -> int:
@@ -122,11 +114,7 @@ class VectorRows:
         return self.opened.of.dimension * self.opened.of.numpy_type.itemsize
 
     def take(self, low: int, high: int) -> pa.Array:
-        """Return the vectors of some samples, fixed-size lists; null and NaN where there is none.
-
-        Raises:
-            DamagedFileError: A row lies beyond what there is.
-        """
+        """Return the vectors of some samples as fixed-size lists, null and NaN where one lacks."""
         rows, of, valid = self.rows[low:high], self.opened.of, None
         there = np.flatnonzero(rows >= 0)
         if len(there) == len(rows):
@@ -144,15 +132,7 @@ class VectorRows:
 class RunVectors:
     """The sets of a run, opened as of the commits it is pinned to.
 
-    Args:
-        corpus_path: The corpus.
-        settings: Of the newest version of the run; some column has vectors.
-        folder: Of the snapshot, beside which large sets are mapped; None for the usual one.
-
-    Attributes:
-        texts: Those that a run with ``drop`` is of, with a vector in each set, ascending; else
-            None.
-        notes: What a user should know of how they are opened.
+    Large sets are mapped beside the snapshot in ``folder``; None for the usual one.
     """
 
     def __init__(self, corpus_path: Path, settings: RunSettings, folder: Path | None) -> None:
@@ -160,10 +140,12 @@ class RunVectors:
         self._settings, self._sets = settings, self._opened(settings)
         self._missing: Missing = settings.vectors["missing"]
         self._earlier: list[tuple[int, dict[str, OpenedVectors]]] = []
+        # The texts of a run with ``drop``, with a vector in each set, ascending.
         self.texts: Words | None = None
         if self._missing == "drop":
             hashes = [of.hashes for of in self._sets.values()]
             self.texts = reduce(partial(np.intersect1d, assume_unique=True), hashes)
+        # What a user should know of how they are opened.
         self.notes = [note for of in self._sets.values() for note in of.notes]
 
     def _opened(self, settings: RunSettings) -> dict[str, OpenedVectors]:
@@ -197,30 +179,20 @@ class RunVectors:
 
     def rows_of(self, plan: Plan, slots: Sequence[str]) -> dict[str, VectorRows]:
         """Return the vectors of the columns of a plan's samples."""
-        return {
-            asked: VectorRows(
-                self._sets[name], self._rows(name, plan.positions, plan.hashes[slots.index(slot)])
-            )
-            for asked, slot, name in self._asked()
-        }
-
-    def _rows(self, name: str, positions: Integers, hashes: Words) -> Integers:
-        """Return the rows of texts in a set, -1 where they have no vector, or had none then."""
-        rows = self._sets[name].rows(hashes)
-        low = 0
-        for position, sets in self._earlier:
-            high = int(np.searchsorted(positions, position))
-            if low < high:
-                rows[low:high][sets[name].rows(hashes[low:high]) < 0] = -1
-            low = max(low, high)
-        return rows
+        found = {}
+        for asked, slot, name in self._asked():
+            hashes, low = plan.hashes[slots.index(slot)], 0
+            rows = self._sets[name].rows(hashes)
+            for position, sets in self._earlier:  # texts that had no vector then have none
+                high = int(np.searchsorted(plan.positions, position))
+                if low < high:
+                    rows[low:high][sets[name].rows(hashes[low:high]) < 0] = -1
+                low = max(low, high)
+            found[asked] = VectorRows(self._sets[name], rows)
+        return found
 
     def check(self, database: Database, streams: Sequence[Stream]) -> None:
-        """Count what is missing in the pools of a run, and note it.
-
-        Raises:
-            VectorError: Something is, and that is an error.
-        """
+        """Note what is missing in the pools of a run, or refuse it where that is an error."""
         if self.texts is None:
             told = [*self._lacking(streams)]
         else:

@@ -33,6 +33,8 @@ class TokenBatch(Batch):
 
     __slots__ = ("_arrays", "_begins", "_lengths", "_sources")
 
+    _origin = None
+
     def __init__(
         self,
         gathered: Gathered,
@@ -42,8 +44,6 @@ class TokenBatch(Batch):
         position: int,
         sources: tuple[str, ...],
     ) -> None:
-        self._table: Any = None
-        self._tranche = None
         self._span = (0, len(gathered.ids))
         self._arrays: dict[str, Any] = {"input_ids": gathered.ids, **found}
         self._names = [*ARRAYS, *found]

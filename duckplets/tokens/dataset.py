@@ -231,7 +231,8 @@ class TokenShards:
         planner = Planner(streams, schedule, kind="tokens", seed=settings.seed, swap=False)
         mixture = schedule.mixture
         if isinstance(mixture.weights, str) and not mixture.lengths:
-            mixture = replace(mixture, lengths=planner.lengths(settings.sources))
+            lengths = {name: planner.length_of(name) for name in settings.sources}
+            mixture = replace(mixture, lengths=lengths)
             settings = replace(settings, mixture=mixture)
             planner.schedule = self.schedule(settings, events)
 

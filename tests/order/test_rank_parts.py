@@ -23,6 +23,7 @@ from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import CompiledPool
 from duckplets.runs.settings import RunSettings
+from duckplets.samples.no_duplicates import PLANNERS
 from duckplets.samples.plan import Planner
 from duckplets.samples.stream import Stream
 
@@ -124,13 +125,12 @@ def planner(
     rows: dict[str, int], batch: int, seed: int = 1, mixture: Any = None, *, distinct: bool = False
 ) -> Planner:
     mixed = mixture or dp.Mixture(rows)  # in proportion to the rows, by default
-    return Planner(
+    return PLANNERS[distinct](
         [stream(name, count, seed) for name, count in rows.items()],
         Schedule(mixed, list(rows), seed=seed, batch=batch),
         kind="texts",
         seed=seed,
         swap=True,
-        distinct_batch=batch if distinct else 0,
     )
 
 

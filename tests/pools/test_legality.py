@@ -237,7 +237,7 @@ def check_drawn(stream: Stream, rule: Rule, chunks: dict[int, Chunk]) -> None:
     So is each that may take its place, and what there is to choose from is all that is legal.
     """
     stop = len(stream) * 12
-    columns = stream.draw(0, stop).chunks
+    columns = stream.draw_at(np.arange(stop)).chunks
     drawn: set[int] = set()
     legal: dict[int, set[int]] = {}
     for keys in zip(*(column.tolist() for column in columns), strict=True):
@@ -250,7 +250,7 @@ def check_drawn(stream: Stream, rule: Rule, chunks: dict[int, Chunk]) -> None:
         assert len(set(texts)) == len(texts)
         assert not {chunks[k].text for k in keys[:2]} & set(texts)
     assert drawn == set(stream.pool.anchors.records.tolist())
-    wanting, first = stream.draw(0, stop).wanting, columns[0].tolist()
+    wanting, first = stream.draw_at(np.arange(stop)).wanting, columns[0].tolist()
     assert wanting is not None
     for attempt in range(3):
         found, good = stream.again(wanting, len(columns) - 3, attempt)
@@ -342,7 +342,7 @@ def test_of_a_split_who_has_too_few_draws_from_all_sources(seed: int, tmp_path: 
                     continue
                 stream = Stream("s", reader.read(pool), seed, k)
             check_drawn(stream, rule, chunks)
-            draw = stream.draw(0, 4 * len(stream))
+            draw = stream.draw_at(np.arange(4 * len(stream)))
             for slot in range(k):
                 told = (
                     draw.candidates[slot].tolist()
@@ -377,7 +377,7 @@ def test_records_with_too_few_of_their_own_are_filled_up(seed: int, tmp_path: Pa
                     continue
                 stream = Stream("s", reader.read(pool), seed, k)
             check_drawn(stream, rule, chunks)
-            draw = stream.draw(0, 6 * len(stream))
+            draw = stream.draw_at(np.arange(6 * len(stream)))
             assert stream.tells == any(
                 len({n.text for n in rule.given(chunks[a])}) < k for a in draw.chunks[0].tolist()
             )

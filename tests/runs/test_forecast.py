@@ -132,7 +132,7 @@ def test_a_billion_samples_are_counted_not_drawn(
 ) -> None:
     anneal = dp.Anneal(1000, {"a": 9}, end_step=3_000_000)
     sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, anneal=anneal), batch_size=256)
-    monkeypatch.setattr("duckplets.samples.stream.Stream.draw", None)
+    monkeypatch.setattr("duckplets.samples.stream.Stream.draw_at", None)
     monkeypatch.setattr("duckplets.order.apportion._descend", None)
     found = sampler.forecast(4_000_000)
     assert pc.sum(found.table["samples"]).as_py() == 4_000_000 * 256

@@ -66,6 +66,19 @@ def columns_of(negatives: int) -> list[str]:
     return list(dict.fromkeys(columns))
 
 
+def plain_rules(corpus: dp.Corpus, name: str) -> Rules:
+    return rules_of(corpus, CASES[name], "s0", "train")
+
+
+def sampled(
+    corpus: dp.Corpus, recipe: dp.TripletRecipe, rows: Rows, negatives: int = 1, **more: Any
+) -> dp.Sampler:
+    """Open a run of source s0, for which these candidates were mined."""
+    write_mining(corpus, recipe, rows)
+    arguments = {"mixture": ONE, "swap": False, "columns": columns_of(negatives)} | more
+    return corpus.sampler(recipes=[recipe], negatives=negatives, **arguments)
+
+
 class Windows:
     """Windows by record id, section and text."""
 
@@ -84,17 +97,13 @@ def test_negatives_are_legal_whatever_was_mined(
     corpora: dict[int, dp.Corpus], name: str, size: int, negatives: int
 ) -> None:
     corpus = corpora[size]
-    rules = rules_of(corpus, CASES[name], "s0", "train")
+    rules = plain_rules(corpus, name)
     windows = Windows(pieces_of(corpus))
     for seed, by in enumerate(["bm25", dp.bm25(sampling=["top", "random"][negatives > 1])]):
         recipe = recipe_of(name, by)
         # Sections of any record, split and source stand among the candidates.
         rows = some_candidates(rules, seed, careless=pieces_of(corpus))
-        write_mining(corpus, recipe, rows)
-        sampler = corpus.sampler(
-            recipes=[recipe], mixture=ONE, negatives=negatives, swap=False, seed=seed,
-            columns=columns_of(negatives), batch_size=40,
-        )  # fmt: skip
+        sampler = sampled(corpus, recipe, rows, negatives, seed=seed, batch_size=40)
         count = 6 * sampler.epoch_length
         of_section = {rows_of: dict(candidates) for rows_of, candidates in rows.items()}
         mined = 0
@@ -157,14 +166,10 @@ def test_rotation_uses_every_candidate_in_its_turn(
     corpora: dict[int, dp.Corpus], name: str, negatives: int, rotation: int | None
 ) -> None:
     corpus = corpora[60]
-    rules = rules_of(corpus, CASES[name], "s0", "train")
+    rules = plain_rules(corpus, name)
     recipe = recipe_of(name, dp.bm25(rotation=rotation), weight=negatives)
     rows = legal_rows(rules, negatives)
-    write_mining(corpus, recipe, rows)
-    sampler = corpus.sampler(
-        recipes=[recipe], mixture=ONE, negatives=negatives, swap=False, batch_size=50,
-        columns=columns_of(negatives),
-    )  # fmt: skip
+    sampler = sampled(corpus, recipe, rows, negatives, batch_size=50)
     places = {(p.record_id, p.position): p.section for p in rules.pieces}
     visits = visits_to_sections(drawn(sampler, 20 * sampler.epoch_length), negatives)
     starts = set()
@@ -185,13 +190,8 @@ def test_rotation_uses_every_candidate_in_its_turn(
 
 def test_top_always_takes_the_first_ones(corpora: dict[int, dp.Corpus]) -> None:
     corpus = corpora[60]
-    rules = rules_of(corpus, CASES["any"], "s0", "train")
     recipe = recipe_of("any", dp.bm25(sampling="top"))
-    rows = legal_rows(rules, 3)
-    write_mining(corpus, recipe, rows)
-    sampler = corpus.sampler(
-        recipes=[recipe], mixture=ONE, negatives=2, swap=False, columns=columns_of(2)
-    )
+    sampler = sampled(corpus, recipe, legal_rows(plain_rules(corpus, "any"), 3), 2)
     found = drawn(sampler, 6 * sampler.epoch_length)
     full = [row for row in found if row["negative_by"] == "bm25"]
     assert {(row["negative_1_rank"], row["negative_2_rank"]) for row in full} == {(1, 2)}
@@ -203,13 +203,10 @@ def test_random_sampling_repeats_nothing_within_a_sample(
     corpora: dict[int, dp.Corpus], rotation: int | None
 ) -> None:
     corpus = corpora[60]
-    rules = rules_of(corpus, CASES["plain"], "s0", "train")
+    rules = plain_rules(corpus, "plain")
     recipe = recipe_of("plain", dp.bm25(sampling="random", rotation=rotation))
     rows = legal_rows(rules, 4)
-    write_mining(corpus, recipe, rows)
-    sampler = corpus.sampler(
-        recipes=[recipe], mixture=ONE, negatives=3, swap=False, columns=columns_of(3)
-    )
+    sampler = sampled(corpus, recipe, rows, 3)
     places = {(p.record_id, p.position): p.section for p in rules.pieces}
     visits = visits_to_sections(drawn(sampler, 60 * sampler.epoch_length), 3)
     firsts: dict[int, list[int]] = defaultdict(list)
@@ -233,7 +230,7 @@ def test_candidates_drawn_at_random_when_mined_count_as_fallbacks(
     corpora: dict[int, dp.Corpus],
 ) -> None:
     corpus = corpora[60]
-    rules = rules_of(corpus, CASES["plain"], "s0", "train")
+    rules = plain_rules(corpus, "plain")
     recipe = recipe_of("plain", dp.bm25(when_short="random"))
     rows = {
         a: [(n, score if i < 2 else None) for i, (n, score) in enumerate(of)]
@@ -256,16 +253,14 @@ def test_ranks_stay_those_of_the_table_where_candidates_are_gone(
     corpora: dict[int, dp.Corpus],
 ) -> None:
     corpus = corpora[24]
-    rules = rules_of(corpus, CASES["plain"], "s0", "train")
+    rules = plain_rules(corpus, "plain")
     recipe = recipe_of("plain", dp.bm25(sampling="top", top_k=9))
     other = next(p.section for p in pieces_of(corpus) if p.source == "s1")
     rows = {
         a: [(other, 99.0), *((n, 1.0 + n / 3) for n, _ in of)]
         for a, of in legal_rows(rules, 6).items()
     }
-    write_mining(corpus, recipe, rows)
-    sampler = corpus.sampler(recipes=[recipe], mixture=ONE, columns=columns_of(1))
-    found = drawn(sampler, 300)
+    found = drawn(sampled(corpus, recipe, rows), 300)
     assert {row["negative_rank"] for row in found} == {2, None}
     scores = {score for of in rows.values() for n, score in of[1:]}
     assert {row["negative_score"] for row in found} - {None} <= scores
@@ -273,7 +268,7 @@ def test_ranks_stay_those_of_the_table_where_candidates_are_gone(
 
 def test_the_order_of_the_rows_in_the_table_means_nothing(corpora: dict[int, dp.Corpus]) -> None:
     corpus, found = corpora[60], []
-    rules = rules_of(corpus, CASES["any"], "s0", "train")
+    rules = plain_rules(corpus, "any")
     recipe = recipe_of("any", dp.bm25(top_k=7))
     rows = {
         a: [(n, score if number % 3 else None) for number, (n, score) in enumerate(of)]
@@ -291,10 +286,7 @@ def test_anchors_without_candidates_draw_at_random_and_say_so(
     corpora: dict[int, dp.Corpus],
 ) -> None:
     corpus = corpora[24]
-    recipe = recipe_of("plain", dp.bm25(top_k=4))
-    write_mining(corpus, recipe, {})
-    sampler = corpus.sampler(recipes=[recipe], mixture=ONE, negatives=2, columns=columns_of(2))
-    found = drawn(sampler, 500)
+    found = drawn(sampled(corpus, recipe_of("plain", dp.bm25(top_k=4)), {}, 2), 500)
     assert {row["negative_by"] for row in found} == {"bm25_fallback"}
     assert len({row["negative_1"] for row in found}) > 10
 
@@ -304,7 +296,7 @@ def test_pairs_tell_where_their_negative_comes_from(
     corpora: dict[int, dp.Corpus], negatives: int
 ) -> None:
     corpus = corpora[60]
-    rules = rules_of(corpus, CASES["any"], "s0", "train")
+    rules = plain_rules(corpus, "any")
     recipe = recipe_of("any", dp.bm25(top_k=1 + negatives))
     write_mining(corpus, recipe, legal_rows(rules, 7, most=3))
     names = ["negative_by", "negative_score", "negative_rank"]
@@ -389,7 +381,7 @@ def test_every_batch_is_a_function_of_its_step(
 
 def test_no_duplicates_moves_marks_with_their_samples(corpora: dict[int, dp.Corpus]) -> None:
     corpus = corpora[60]
-    rules = rules_of(corpus, CASES["any"], "s0", "train")
+    rules = plain_rules(corpus, "any")
     recipe = recipe_of("any", dp.bm25(top_k=5))
     write_mining(corpus, recipe, some_candidates(rules, 30))
     arguments: dict[str, Any] = {

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from duckplets.base.arrays import Integers
 from duckplets.order.permute import below, hashed, key, mix
 from duckplets.samples.no_duplicates import BLOCK_BATCHES, arranged
-from duckplets.samples.planned import Drawn, Plan
+from duckplets.samples.planned import Plan
+from duckplets.samples.redraw import Drawn
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -34,8 +35,8 @@ def plan_of(texts: Integers, start: int = 0) -> Plan:
     return Plan(
         start + row,
         row % 3,
-        [row * slots + slot for slot in range(slots)],
-        [mix(texts[:, slot].astype(np.uint64)) for slot in range(slots)],
+        np.stack([row * slots + slot for slot in range(slots)]),
+        mix(texts.T.astype(np.uint64)),
         row % 2 == 0,
         labels=np.ones(samples, dtype=np.int64) if slots > 1 else None,  # so nothing is drawn again
     )
@@ -114,48 +115,47 @@ def moved(plan: Plan, found: Plan, size: int) -> int:
     return int((found.chunks[0] // len(plan.chunks) // size != home).sum())
 
 
-# ---- nothing to do
+# ---- small blocks
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 32, 64, 100])
-def test_a_block_without_repeats_stays_as_it_is(size: int) -> None:
-    plan = plan_of(np.arange(64 * 3).reshape(64, 3), start=640)
-    assert columns(check(plan, size))[1].tolist() == columns(plan)[1].tolist()
+def changed(samples: int, slots: int, *changes: tuple[Any, Any]) -> Integers:
+    """Texts that all differ, but for some cells: which, and the cell whose text they have."""
+    texts = np.arange(samples * slots).reshape(samples, slots)
+    for cells, other in changes:
+        texts[cells] = texts[other]
+    return texts
 
 
-def test_a_text_may_come_in_every_batch_once() -> None:
-    texts = np.arange(40).reshape(40, 1) + 1
-    texts[::10] = 0
-    plan = plan_of(texts)
-    assert moved(plan, check(plan, 10), 10) == 0
+TWICE = np.repeat(np.arange(30)[:, None], 2, axis=1)  # SimCSE: the slots of a sample share a text
+SMALL: dict[str, tuple[Integers, int, int]] = {  # texts, batch size, samples that move
+    **{f"nothing repeats, by {n}": (changed(64, 3), n, 0) for n in (1, 2, 7, 32, 64, 100)},
+    "a text in every batch once": (changed(40, 1, (slice(0, 40, 10), 0)), 10, 0),
+    "slots of one sample": (TWICE, 10, 0),
+    "another slot counts": (changed(8, 3, ((1, 2), (0, 0))), 4, 2),
+    "only what must move": (
+        changed(64 * 32, 3, ((5, 0), (4, 1)), ((900, 2), (899, 0))), 32, 2
+    ),
+    "a single one changes places": (changed(20, 1, (3, 2)), 5, 2),
+    "in a short last batch": (changed(13, 1, (12, 11)), 5, 2),
+}  # fmt: skip
 
 
-def test_the_slots_of_one_sample_may_share_a_text() -> None:
-    texts = np.repeat(np.arange(30)[:, None], 2, axis=1)  # SimCSE: the same text twice
-    plan = plan_of(texts)
-    assert moved(plan, check(plan, 10), 10) == 0
-    check(plan_of(np.repeat(texts, 4, axis=0)), 12)
+@pytest.mark.parametrize("name", SMALL)
+def test_only_what_must_move_moves(name: str) -> None:
+    texts, size, moves = SMALL[name]
+    plan = plan_of(texts, start=640)
+    found = check(plan, size)
+    assert moved(plan, found, size) == moves
+    if not moves:
+        assert columns(found)[1].tolist() == columns(plan)[1].tolist()
+
+
+def test_samples_whose_slots_share_a_text_are_arranged_too() -> None:
+    check(plan_of(np.repeat(TWICE, 4, axis=0)), 12)
 
 
 def test_an_empty_block() -> None:
     assert len(arrange(plan_of(np.zeros((0, 3), dtype=np.int64)), 8)) == 0
-
-
-# ---- something to do
-
-
-def test_a_repeat_in_another_slot_counts() -> None:
-    texts = np.arange(24).reshape(8, 3)
-    texts[1, 2] = texts[0, 0]
-    check(plan_of(texts), 4)
-
-
-def test_only_what_must_move_moves() -> None:
-    texts = np.arange(64 * 32 * 3).reshape(-1, 3)
-    texts[5, 0] = texts[4, 1]
-    texts[900, 2] = texts[899, 0]
-    plan = plan_of(texts)
-    assert moved(plan, check(plan, 32), 32) == 2
 
 
 def test_who_repeats_only_a_text_of_a_moving_sample_stays() -> None:
@@ -178,13 +178,6 @@ def test_labels_go_with_their_samples() -> None:
     assert found.labels.tolist() == labels[found.chunks[0] // 2].tolist()
 
 
-def test_a_single_repeat_changes_places_with_a_sample_that_has_none() -> None:
-    texts = np.arange(20).reshape(20, 1)
-    texts[3] = texts[2]
-    plan = plan_of(texts)
-    assert moved(plan, check(plan, 5), 5) == 2
-
-
 @pytest.mark.parametrize("last", [1, 2, 5, 15])
 def test_the_last_batch_may_be_short(last: int) -> None:
     for trial in range(10):
@@ -192,12 +185,6 @@ def test_the_last_batch_may_be_short(last: int) -> None:
         plan = plan_of(texts)
         assert has_repeats(plan, 16)
         check(plan, 16)
-
-
-def test_a_repeat_in_the_short_last_batch() -> None:
-    texts = np.arange(13).reshape(13, 1)
-    texts[12] = texts[11]
-    check(plan_of(texts), 5)
 
 
 def test_one_batch_alone_takes_what_comes_after_it() -> None:

@@ -1,0 +1,330 @@
+"""Draw negatives of planned samples again, until no text comes twice in a batch.
+
+    Drawn ─redraw→ negatives that differ, and what still repeats ─settle, OneBatch→ all differ
+
+Of the negatives that repeat a text of their batch others are drawn, by hashes and at last the first
+free one of all that the sample may have. All is a pure function of the samples.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.pools.arrays import pair_hashes
+from duckplets.samples.negatives import FoundNegatives, Wanting, blank
+from duckplets.samples.planned import Plan, joined, without_negative
+from duckplets.samples.stream import Stream
+
+_Cell: TypeAlias = tuple[int, int]  # row and column of a text
+
+_REDRAWS = 24  # by hashes; half of what can be drawn taken leaves one in 2^24
+_SOME = 2  # of them where all that can be drawn is looked at after that
+_REFUSED = 16  # samples of a stream that lack negatives, after which a batch takes none of it
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The draws of one stream among others: which rows, and the samples as they were drawn."""
+
+    rows: Integers
+    stream: Stream
+    wanting: Wanting
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Planned samples whose negatives can be replaced, in the arrays of the plan."""
+
+    plan: Plan
+    draws: Integers  # row of the draw that each sample is of
+    shifts: Integers  # added to the column of a sample it is the number of a negative of its draw
+    asked: Sequence[Asked]  # the draws, by stream
+    count: int  # of all draws
+
+    def __len__(self) -> int:
+        return len(self.plan)
+
+    def part(self, rows: slice | Integers) -> Drawn:
+        """Return some of the samples."""
+        return replace(
+            self, plan=self.plan.part(rows), draws=self.draws[rows], shifts=self.shifts[rows]
+        )
+
+    def joined(self, other: Drawn) -> Drawn:
+        """Return these samples and others after them."""
+        more = (replace(asked, rows=asked.rows + self.count) for asked in other.asked)
+        return Drawn(
+            joined([self.plan, other.plan]),
+            np.concatenate([self.draws, other.draws + self.count]),
+            np.concatenate([self.shifts, other.shifts]),
+            [*self.asked, *more],
+            self.count + other.count,
+        )
+
+    @cached_property
+    def free(self) -> Flags:
+        """Which texts may be drawn again: shape (slots, samples)."""
+        found = np.zeros(self.plan.hashes.shape, dtype=bool)
+        if self.plan.labels is None:
+            found[2:] = True
+        else:
+            found[1] = ~without_negative(self.plan)
+        return found
+
+    def fixed(self, row: int) -> set[int]:
+        """Return the texts of a sample that are not drawn again."""
+        if row not in self._fixed:
+            texts = self.plan.hashes[:, row][~self.free[:, row]]
+            self._fixed[row] = set(texts.tolist())
+        return self._fixed[row]
+
+    @cached_property
+    def _fixed(self) -> dict[int, set[int]]:
+        return {}
+
+    @cached_property
+    def _owners(self) -> tuple[Integers, Integers]:
+        """For every draw which of ``asked`` it is in, and where there."""
+        part, at = np.zeros((2, self.count), np.int64)
+        for number, asked in enumerate(self.asked):
+            part[asked.rows] = number
+            at[asked.rows] = np.arange(len(asked.rows))
+        return part, at
+
+    def again(
+        self, rows: Integers, columns: Integers, attempt: int
+    ) -> tuple[FoundNegatives, Flags]:
+        """Return other negatives for some columns of samples, and which of them are legal."""
+        found, legal = blank(len(rows)), np.zeros(len(rows), dtype=bool)
+        draws, slots = self.draws[rows], self.shifts[rows] + columns
+        parts, at = (of[draws] for of in self._owners)
+        for part, slot in {*zip(parts.tolist(), slots.tolist(), strict=True)}:
+            (mine,) = np.nonzero((parts == part) & (slots == slot))
+            asked = self.asked[part]
+            drawn, legal[mine] = asked.stream.again(asked.wanting.part(at[mine]), slot, attempt)
+            found.put(mine, drawn)
+        return found, legal
+
+    def options(self, row: int) -> FoundNegatives:
+        """Return all negatives that a sample may have, each text once."""
+        part, at = (of[self.draws[row : row + 1]] for of in self._owners)
+        asked = self.asked[int(part[0])]
+        return asked.stream.options(asked.wanting.part(at))
+
+    def put(self, rows: Integers, columns: Integers, found: FoundNegatives) -> None:
+        """Give samples other negatives."""
+        plan = self.plan
+        plan.chunks[columns, rows] = found.chunks
+        plan.hashes[columns, rows] = found.hashes
+        if plan.candidates is not None:
+            first = len(plan.chunks) - len(plan.candidates)  # columns that are no negatives
+            plan.candidates[columns - first, rows] = found.told
+
+
+# -- by hashes ------------------------------------------------------------------------------------
+
+
+def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
+    """Draw negatives that repeat a text of their batch again, until they differ from all it has.
+
+    Anchors and positives stay, and so does the first of the negatives that have one text. ``batch``
+    of every sample ascends. Returns rows and columns of the texts that still repeat another.
+    """
+    free = drawn.free.reshape(-1)
+    taken = _Taken(pair_hashes(batch, drawn.plan.hashes).reshape(-1))
+    some = taken.repeated()
+    some = some[np.argsort(free[some], kind="stable")]  # what stays comes first
+    _, at, which = np.unique(taken.words[some], return_index=True, return_inverse=True)
+    # Not the first of its word, unless that is of the same sample (SimCSE).
+    some = some[some[at[which]] % len(drawn) != some % len(drawn)]
+    columns, rows = np.divmod(some, len(drawn))
+    todo = np.flatnonzero(free[some])
+    repeats = np.ones(len(rows), dtype=bool)
+    for attempt in range(_REDRAWS):
+        if len(todo) == 0:
+            break
+        found, legal = drawn.again(rows[todo], columns[todo], attempt)
+        legal[legal] = taken.take(pair_hashes(batch[rows[todo[legal]]], found.hashes[legal]))
+        drawn.put(rows[todo[legal]], columns[todo[legal]], found.part(legal))
+        repeats[todo[legal]] = False
+        todo = todo[~legal]
+    return rows[repeats], columns[repeats]
+
+
+class _Taken:
+    """The texts that batches have, in a hash table with the last of each cell."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words  # ``pair_hashes`` of every batch and text
+        index = np.arange(len(words), dtype=np.int32)
+        self._shift = np.uint64(64 - (4 * len(words)).bit_length())
+        cells = words >> self._shift
+        self._last = np.zeros(1 << (64 - int(self._shift)), dtype=np.int32)
+        self._last[cells] = index
+        several = np.zeros(len(self._last), dtype=bool)
+        several[cells[self._last[cells] != index]] = True
+        (self._crowded,) = np.nonzero(several[cells])
+        self._sorted = np.sort(words[self._crowded])
+        self._new: set[int] = set()
+
+    def repeated(self) -> Integers:
+        """Return the words that are there several times."""
+        again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
+        return self._crowded[among(again, self.words[self._crowded])]
+
+    def take(self, words: Words) -> Flags:
+        """Add words that are missing, one after the other; return which those are."""
+        missing: Flags = self.words[self._last[words >> self._shift]] != words
+        missing &= ~among(self._sorted, words)
+        for at in np.flatnonzero(missing).tolist():
+            missing[at] = (word := int(words[at])) not in self._new
+            self._new.add(word)
+        return missing
+
+
+def among(words: Words, wanted: Words) -> Flags:
+    """Return which words are among sorted ones."""
+    at = np.searchsorted(words, wanted)
+    found: Flags = at < len(words)
+    found[found] = words[at[found]] == wanted[found]
+    return found
+
+
+# -- of all that there are ------------------------------------------------------------------------
+
+
+def settle(drawn: Drawn, batch: Integers) -> int | None:
+    """Give the negatives of every batch texts that nothing else of it has: by hashes, or any.
+
+    ``batch`` of every sample ascends. Returns a sample for which no text is left, or None.
+    """
+    rows, columns = redraw(drawn, batch)
+    again = drawn.free[columns, rows]
+    texts, known = set[int](), -1
+    for row, column in sorted(zip(rows[again].tolist(), columns[again].tolist(), strict=True)):
+        if batch[row] != known:
+            known = batch[row]
+            texts = set(drawn.plan.hashes[:, batch == known].reshape(-1).tolist())
+        found = _first(drawn.options(row), lambda text: text not in texts)  # noqa: B023
+        if found is None:
+            return int(row)
+        texts.add(int(found.hashes[0]))
+        drawn.put(np.array([row]), np.array([column]), found)
+    return None
+
+
+def _first(options: FoundNegatives, is_free: Callable[[int], bool]) -> FoundNegatives | None:
+    """Return the first negative whose text is free."""
+    places = (at for at, text in enumerate(options.hashes.tolist()) if is_free(text))
+    at = next(places, None)
+    return None if at is None else options.part(slice(at, at + 1))
+
+
+class OneBatch:
+    """A batch without a text twice, put together sample by sample, the first that fits.
+
+    A negative whose text is taken is drawn again, a few times by hashes; then it is the first free
+    one of all that it may be.
+    """
+
+    def __init__(self, drawn: Drawn) -> None:
+        self._drawn = drawn
+        self.rows: list[int] = []  # of the samples that are in it
+        self.found: dict[_Cell, FoundNegatives] = {}  # negatives that were drawn again
+        self._fixed: set[int] = set()  # texts of anchors and positives
+        self._holder: dict[int, _Cell] = {}  # of each other text
+        self._options: dict[int, FoundNegatives] = {}
+        self._refused: defaultdict[int, int] = defaultdict(int)  # samples, by stream
+
+    def take(self, rows: Iterable[int], room: int) -> bool:
+        """Add samples that fit; return whether there is a number of them now.
+
+        Of a stream whose samples find no negatives, few are tried.
+        """
+        for row in rows:
+            if len(self.rows) >= room:
+                break
+            if self._fixed.isdisjoint(self._drawn.fixed(row)):
+                stream = int(self._drawn.plan.streams[row])
+                if self._refused[stream] < _REFUSED and not self.add(row):
+                    self._refused[stream] += 1
+        return len(self.rows) >= room
+
+    def add(self, row: int) -> bool:
+        """Add a sample, if its negatives and those whose texts it has find others."""
+        texts, holder = self._drawn.fixed(row), self._holder
+        held: dict[int, _Cell] = {}
+        found: dict[_Cell, FoundNegatives] = {}
+
+        def is_free(text: int) -> bool:
+            taken = text in texts or text in held or text in holder
+            return not (taken or text in self._fixed)
+
+        again = [holder[text] for text in sorted(texts) if text in holder]
+        for column in np.flatnonzero(self._drawn.free[:, row]).tolist():
+            if is_free(text := int(self._drawn.plan.hashes[column][row])):
+                held[text] = (row, column)
+            else:
+                again.append((row, column))
+        for cell in again:
+            if (negative := self._another(*cell, is_free)) is None:
+                return False
+            held[int(negative.hashes[0])], found[cell] = cell, negative
+        self._fixed |= texts
+        self._holder = {text: cell for text, cell in holder.items() if text not in texts} | held
+        self.found |= found
+        self.rows.append(row)
+        return True
+
+    def _another(
+        self, row: int, column: int, is_free: Callable[[int], bool]
+    ) -> FoundNegatives | None:
+        for attempt in range(_SOME):
+            found, legal = self._drawn.again(np.array([row]), np.array([column]), attempt)
+            if legal[0] and is_free(int(found.hashes[0])):
+                return found
+        if row not in self._options:
+            self._options[row] = self._drawn.options(row)
+        return _first(self._options[row], is_free)
+
+    def made(self) -> Drawn:
+        """Return the samples with their negatives."""
+        made = self._drawn.part(np.array(self.rows, np.int64))
+        self.put_negatives(made, range(len(self.rows)))
+        return made
+
+    def put_negatives(self, made: Drawn, places: Iterable[int]) -> None:
+        """Give its samples, which are at some places of others, the negatives drawn again."""
+        at = dict(zip(self.rows, places, strict=True))
+        for (row, column), negative in self.found.items():
+            made.put(np.array([at[row]]), np.array([column]), negative)
+
+
+def one_batch(tiers: Iterator[Drawn], room: int) -> Drawn:
+    """Return samples of one batch that have no text twice: ``room``, or as many as are found.
+
+    They are the first that fit, or, where these are fewer, those with rare texts before others.
+    ``tiers`` has the samples that there are, some at a time.
+    """
+    pool = next(tiers)
+    while not (batch := OneBatch(pool)).take(range(len(pool)), room):
+        if (more := next(tiers, None)) is None:
+            break
+        pool = pool.joined(more)
+    else:
+        return batch.made()
+    counts: defaultdict[int, int] = defaultdict(int)
+    for row in range(len(pool)):
+        for text in pool.fixed(row):
+            counts[text] += 1
+    often = [max(map(counts.__getitem__, pool.fixed(row)), default=0) for row in range(len(pool))]
+    rare = OneBatch(pool)
+    rare.take(np.argsort(often, kind="stable").tolist(), room)
+    return max(batch, rare, key=lambda one: len(one.rows)).made()
