@@ -118,7 +118,7 @@ class Apportionment:
         self._root = _root(self._weights, leaves, purpose)
 
     def deal(self, positions: Integers) -> Iterator[Share]:
-        """Yield the share of every leaf that has one in positions that ascend, gaps or not.
+        """Yield what each leaf gets of positions that ascend, with or without gaps.
 
         The last is less than 2^34 after the first.
         """
@@ -229,7 +229,7 @@ class Stairs:
         self._root = self._carried(leaves, np.diff(np.array(edges, dtype=object)), purpose)
 
     def deal(self, items: Integers) -> Iterator[Share]:
-        """Yield the share of every leaf that has one in items that ascend, gaps or not."""
+        """Yield what each leaf gets of items that ascend, with or without gaps."""
         low = 0
         while low < len(items):
             stair = self._stair(int(items[low]))
@@ -308,7 +308,7 @@ class Buckets:
         ]
 
     def deal(self, positions: Integers) -> Iterator[Share]:
-        """Yield the shares of positions that ascend, gaps or not."""
+        """Yield what each leaf gets of positions that ascend, with or without gaps."""
         if len(positions) == 0:
             return
         steps, within = np.divmod(positions, self._batch)

@@ -237,7 +237,7 @@ class Mixture:
         return replace(made, lengths=lengths)
 
     def of_known(self, sources: Collection[str]) -> Mixture:
-        """Return what it says of some sources, without the changes that leave none of them."""
+        """Return the mixture of some sources, without changes that leave all of them at 0."""
         made = self._each(lambda w: {n: weight for n, weight in w.items() if n in sources})
         declared = made.declared(sorted(sources))
         left = [c for c in made._changes() if any({**declared, **c.weights}.values())]

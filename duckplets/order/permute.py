@@ -90,7 +90,7 @@ def ranks(stream: int, n: int, start: int, stop: int) -> tuple[Integers, Integer
 
 
 def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
-    """Return (item, epoch) for samples of a stream whose numbers ascend, gaps or not."""
+    """Return (item, epoch) for samples whose numbers ascend, with or without gaps."""
     epochs, rank = np.divmod(index, n)
     if n <= _SMALL:
         return _sorted_ranks(stream, n, epochs, rank), epochs

@@ -130,7 +130,7 @@ class Schedule:
         return found
 
     def deal(self, draws: Integers) -> Iterator[Share]:
-        """Yield shares of draws, ascending, gaps or not."""
+        """Yield what each leaf gets of draws that ascend, with or without gaps."""
         low, size = 0, len(draws)
         while low < size:
             number = self._number_at(int(draws[low]))

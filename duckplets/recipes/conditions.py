@@ -51,7 +51,7 @@ class PairCondition:
 def where_condition(text: str) -> exp.Expression:
     """Parse the condition of a selector; its columns come back as those of ``slot``.
 
-    The tree is everybody's who asks for this condition: whoever changes it changes a copy.
+    The tree is cached and shared, so only a copy of it may be changed.
     """
     return _where_condition(_text_of(text))
 

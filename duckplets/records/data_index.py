@@ -366,7 +366,7 @@ class DataIndex:
 
 
 def _stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:
-    """Return where the entries of every data set are, of those that come first first."""
+    """Return where the entries of each data set are, by the order in which these appear."""
     if not len(codes):
         return []
     starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])

@@ -134,7 +134,7 @@ class Snapshot:
         self._left = list(manifest.bundles)
 
     def find(self, keys: Collection[str]) -> dict[str, Bundle]:
-        """Return of those of the keys that are kept, from where to get each."""
+        """Return the bundle that holds each of the keys; keys that none holds are left out."""
         wanted, found, number = set(keys), dict[str, Bundle](), 0
         while wanted and number < len(self._opened) + len(self._left):
             if number == len(self._opened):
