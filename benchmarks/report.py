@@ -11,6 +11,7 @@ python benchmarks/quality_gates.py > benchmarks/quality_gates.json
 TEXTS=20000 python benchmarks/tokens.py > benchmarks/tokens.json
 python benchmarks/token_batches.py --tokens 400000000 > benchmarks/token_batches.json
 python benchmarks/scale.py > benchmarks/scale.json
+python benchmarks/larger_than_memory.py > benchmarks/larger_than_memory.json  # as root
 python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
 python benchmarks/report.py
 """

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, is_dataclass
 from functools import lru_cache
@@ -22,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.artifacts.folder import FileEntry, damaged, new_path
+from duckplets.artifacts.read_ahead import CAN_ADVISE
 from duckplets.base.arrays import Integers
 from duckplets.base.names import inside
 from duckplets.errors import DamagedFileError
@@ -132,12 +135,25 @@ class ArrayFile:
     def __init__(self, folder: Path, entry: FileEntry) -> None:
         self.path = inside(folder, entry.name, DamagedFileError)
         try:
-            with pa.memory_map(str(self.path)) as file:
-                self.buffer: pa.Buffer = file.read_buffer()
-        except OSError as error:
-            raise damaged(self.path, error.strerror or str(error)) from error
+            self.descriptor = os.open(self.path, os.O_RDONLY)
+            weakref.finalize(self, os.close, self.descriptor)
+            self._map = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise damaged(self.path, getattr(error, "strerror", None) or str(error)) from error
+        self.buffer: pa.Buffer = pa.py_buffer(self._map)
         if self.buffer.size != entry.size:
             raise damaged(self.path, f"it has {self.buffer.size:,} bytes instead of {entry.size:,}")
+
+    def expect(self, begin: int, end: int) -> None:
+        """Have the system read a part of the file that will be touched all over, at full speed."""
+        if CAN_ADVISE:
+            os.posix_fadvise(self.descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
+
+    def expect_random(self, begin: int) -> None:
+        """Have the system read no neighbours of the pages that are touched from a place on."""
+        if hasattr(mmap, "MADV_RANDOM"):
+            begin -= begin % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_RANDOM, begin, len(self._map) - begin)
 
     def array(self, told: list[Any]) -> Array:
         """Return an array as it was told of; it cannot be written to."""
@@ -210,6 +226,7 @@ class Bundle:
         index = FileEntry(**told["index"])
         path = inside(folder, index.name, DamagedFileError)
         self._file = ArrayFile(folder, FileEntry(**told["arrays"]))
+        self._file.expect(0, self._file.buffer.size)
         try:
             data = path.read_bytes()
         except OSError as error:

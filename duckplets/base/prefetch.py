@@ -29,6 +29,12 @@ from duckplets.base.fork_guard import Home
 T = TypeVar("T")
 
 Call = Callable[[], T]
+IsStopped = Callable[[], bool]
+
+
+def never() -> bool:
+    """Let something come to its end, for nobody stops it."""
+    return False
 
 
 class StoppedError(Exception):
@@ -102,9 +108,10 @@ class Lookahead(Iterator[T]):
             del error  # else it and this frame keep each other alive, and the thread's too
 
     @property
-    def made(self) -> int:
-        """How many items are made and wait to be taken."""
-        return sum(item.made for item in list(self._work.items))
+    def made(self) -> list[T]:
+        """The items that are made and wait to be taken, but not what failed."""
+        waiting = list(self._work.items)
+        return [item.result for item in waiting if item.made and item.result is not None]
 
     def begin(self) -> None:
         """Have the next items made, before the first of them is asked for."""
@@ -151,7 +158,8 @@ class BlocksAhead(Generic[T]):
     Blocks nobody took are neither lost nor counted: only taking a batch moves a cursor.
 
     Args:
-        prepare: Makes the block of positions ``start … stop-1``.
+        prepare: Makes the block of positions ``start … stop-1``; asks now and then whether it is
+            still wanted, and else raises ``StoppedError``.
         follow: Names the block that begins at a position, or None at the end of the run.
         most: How many blocks to prepare ahead; 0 prepares each when it is asked for.
         alone: Positions that are gone over before any block is prepared ahead.
@@ -159,7 +167,7 @@ class BlocksAhead(Generic[T]):
 
     def __init__(
         self,
-        prepare: Callable[[int, int], T],
+        prepare: Callable[[int, int, IsStopped], T],
         follow: Callable[[int], tuple[int, int] | None],
         most: int,
         *,
@@ -176,12 +184,12 @@ class BlocksAhead(Generic[T]):
             if (span := self._follow(position)) is None:
                 return None
             self._alone -= span[1] - span[0]
-            return self._prepare(*span)
+            return self._prepare(*span, never)
         if self._coming is None or self._next != position:  # the cursor has jumped
             self.close()
-            self._coming = Lookahead(
-                self._blocks_from(position), "duckplets-prefetch", most=self._most
-            )
+            stopped = threading.Event()
+            calls = self._blocks_from(position, stopped.is_set)
+            self._coming = Lookahead(calls, "duckplets-prefetch", most=self._most, stop=stopped.set)
         self._next = None  # Ctrl-C may come before the block does
         found = next(self._coming, None)
         if found is None:
@@ -189,20 +197,20 @@ class BlocksAhead(Generic[T]):
         self._next, block = found
         return block
 
-    def _blocks_from(self, position: int) -> Iterator[Call[tuple[int, T]]]:
+    def _blocks_from(self, position: int, is_stopped: IsStopped) -> Iterator[Call[tuple[int, T]]]:
         prepare = self._prepare  # the thread is not to hold whoever takes
         while span := self._follow(position):
-            yield partial(lambda start, stop: (stop, prepare(start, stop)), *span)
+            yield partial(lambda start, stop: (stop, prepare(start, stop, is_stopped)), *span)
             position = span[1]
 
     @property
-    def ready(self) -> int:
-        """How many blocks are prepared and wait to be taken."""
-        return 0 if self._coming is None else self._coming.made
+    def waiting(self) -> list[T]:
+        """The blocks that are prepared and wait to be taken."""
+        return [] if self._coming is None else [block for _, block in self._coming.made]
 
     def is_ready(self, position: int) -> bool:
         """Whether the block that begins at a position is prepared."""
-        return self._next == position and self.ready > 0
+        return self._next == position and bool(self.waiting)
 
     def stop(self) -> None:
         """Let the thread end after the block it is at, without waiting for it."""

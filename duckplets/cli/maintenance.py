@@ -205,6 +205,7 @@ def prepare(corpus: CORPUS, **given: Any) -> None:
     say(
         f"{report.folder}: version {report.version}, {report.sections:,} sections, "
         f"{report.chunks:,} chunks, {report.bytes:,} bytes, in {report.seconds:g} s",
+        output.fit(report.bytes, report.memory_available, report.reads_per_s),
         f"default pools kept of: {kept}",
         *(f"no pools of {split}: {why}" for split, why in report.left_out.items()),
     )

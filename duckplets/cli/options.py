@@ -74,7 +74,13 @@ _SPELLED: dict[str, Any] = {
     ],
 }
 _NOT_HERE = {"steps", "prefetch", "run", "state", "tokenizer", "seq_length", "pack"}
-_OF_SAMPLES = {"columns", "vectors", "rank", "prefixes"}  # change nothing of what is forecast
+_OF_SAMPLES = {
+    "columns",
+    "vectors",
+    "rank",
+    "prefixes",
+    "memory_mb",
+}  # change nothing of what is forecast
 
 # -- which run ------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jsonl", ".parquet")
 
+_READS_A_TRIPLET = 3.5  # pages of three texts of some hundred bytes, which may lie on two
 _CELL = 200  # characters of a table's cell
 _ROWS = 4096  # turned into Python values at once
 _ROW_GROUP = 16_384
@@ -331,7 +332,24 @@ def snapshot(found: Mapping[str, Any]) -> str:
     if "damaged" in found:
         return f"damaged: {found['damaged']}"
     how = "" if found["current"] else ", behind the corpus: the next run of a large one adds to it"
-    return f"{found['folder']}, version {found['version']}, {size(found['bytes'])}{how}"
+    told = fit(found["bytes"], found["memory_available"], found["reads_per_s"])
+    return f"{found['folder']}, version {found['version']}, {size(found['bytes'])}{how}; {told}"
+
+
+def fit(needed: int, room: int | None, reads_per_s: int | None) -> str:
+    """Return in words whether a snapshot fits into memory, and what is to be expected if not."""
+    if room is None:
+        return "whether it fits into memory is not known here"
+    if needed <= room:
+        return f"it fits into the {size(room)} of memory that are available"
+    told = f"it does not fit into the {size(room)} of memory that are available"
+    if reads_per_s is None:
+        return f"{told}, and this system cannot be asked to read ahead: triplets will be slow"
+    rate = reads_per_s / _READS_A_TRIPLET
+    return (
+        f"{told}: texts are read ahead, {reads_per_s:,} a second from this disk, which is about "
+        f"{rate:,.0f} triplets"
+    )
 
 
 def vectors(found: Mapping[str, Any]) -> str:

@@ -37,6 +37,8 @@ class PrepareReport:
         left_out: Splits whose pools it does not keep, and why.
         bytes: Of all its files.
         freed: Bytes that ``clean`` has removed.
+        memory_available: Bytes that it could fill; None if nobody says.
+        reads_per_s: Texts that its disk gives a second, measured where it is larger than that.
         seconds: Wall time.
     """
 
@@ -48,6 +50,8 @@ class PrepareReport:
     left_out: dict[str, str]
     bytes: int
     freed: int
+    memory_available: int | None
+    reads_per_s: int | None
     seconds: float
 
 
@@ -143,6 +147,7 @@ def _prepare(
         ) from error
     return PrepareReport(
         folder=folder,
+        **snapshot.fit(folder, made.manifest),
         version=version,
         sections=sum(segment["sections"] for segment in made.manifest.segments["chunks"]),
         chunks=sum(segment["chunks"] for segment in made.manifest.segments["chunks"]),

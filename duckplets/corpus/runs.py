@@ -57,6 +57,7 @@ def sampler(
     preset: Preset | None = None,
     prefixes: bool = True,
     prefetch: int = 2,
+    memory_mb: int | None = None,
     columns: Sequence[str] | None = None,
     vectors: Missing = "error",
     run: str = "default",
@@ -108,6 +109,8 @@ def sampler(
             given holds.
         prefixes: Show metadata before texts, where records or sources have prefixes.
         prefetch: Blocks to prepare ahead in the background.
+        memory_mb: Megabytes that texts may take which are read ahead, where the snapshot is larger
+            than the memory of the machine; 128 by default.
         columns: Columns of a batch; see ``Batch``. ``anchor_vector`` and the like
             of every text column, with ``:NAME`` where there are several sets of vectors.
         vectors: Whether texts without a vector are an ``error``, left out in whatever part of a

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.artifacts.read_ahead import ReadAhead
 from duckplets.base.arrays import Integers
 from duckplets.base.block_size import BlockSize
 from duckplets.base.checks import integer
@@ -257,7 +258,7 @@ class _Fetcher:
         self._shape = shape
         self._keys = keys
         self._columns = columns
-        self._mapped = texts
+        self._mapped, self._reads = texts, ReadAhead()
 
     def fetch(self, part: OrderPart) -> pa.Table:
         """Return the columns of the records that elements name, in their order."""
@@ -330,7 +331,7 @@ class _Fetcher:
         if self._mapped is not None:
             with sound(folder_of(Path(str(self.database.path)))):
                 request, roles, spans = self._mapped.of_records(self._keys[part.places])
-            return request, roles, spans.take
+            return request, roles, spans.read_ahead(self._reads).take
         table = self.database.table("records/read/texts", {"role": role, "roles": _ROLES})
         request, roles = table["request"].to_numpy(), table["role"].to_numpy()
         order = np.lexsort((table["section_key"].to_numpy(), request))

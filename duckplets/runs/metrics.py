@@ -278,6 +278,9 @@ def metrics(sampler: Sampler) -> dict[str, float]:
     Of this sampler since it was opened: ``prefetch/blocks_ready``, prepared and not begun;
     ``prefetch/waits`` for a block that was not ready, as the first one; and
     ``prefetch/seconds_waited`` for these. Where they grow with the steps, training waits for data.
+    Where something was not in memory and was read ahead, ``read_ahead/reads``,
+    ``read_ahead/bytes``, ``read_ahead/seconds`` for all of them, and ``read_ahead/bytes_dropped``:
+    read for blocks that a jump or other weights made useless.
     """
     planner, reader = sampler._planner, sampler._reader
     counts = reader.counter.at(sampler.position)
@@ -293,8 +296,7 @@ def metrics(sampler: Sampler) -> dict[str, float]:
             found[f"data/{name}/fallbacks"] = fallbacks
         if planner.displaces:
             found[f"data/{name}/displaced"] = displaced
-    found |= {f"prefetch/{name}": of for name, of in reader.prefetched.items()}
-    return found
+    return Metrics(found | reader.prefetched)
 
 
 def loss_by_source(sampler: Sampler, batch: Batch, losses: Any) -> dict[str, float]:

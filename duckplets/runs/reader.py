@@ -19,10 +19,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from duckplets.artifacts.read_ahead import ReadAhead
 from duckplets.base.arrays import Integers
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.dropped import forget, when_dropped
-from duckplets.base.prefetch import BlocksAhead, StoppedError
+from duckplets.base.prefetch import BlocksAhead, IsStopped, StoppedError, never
 from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import Schedule
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
-BLOCK_BYTES = 192 << 20  # of text in a block: with the prepared ones well below the limit
 _LARGEST_SPAN = 1 << 20  # positions of all ranks that are planned for a block
 _FARTHEST = 1 << 33  # that a block may go over: see ``Apportionment.deal``
 _ALONE = 1024  # samples read after weights were set, before a thread prepares more
@@ -49,10 +49,15 @@ class FetchesSamples(Protocol):
     """Turns plans into blocks, and tells what their samples are."""
 
     @property
+    def reads(self) -> ReadAhead:
+        """What is read that is not in memory."""
+        ...
+
+    @property
     def slots(self) -> Sequence[str]:
         """Columns that hold what samples are made of."""
 
-    def fetch(self, plan: Plan, *, start: int, stop: int) -> Any:
+    def fetch(self, plan: Plan, *, start: int, stop: int, is_stopped: IsStopped = never) -> Any:
         """Return the samples of a plan: a ``Block``, or its like, of batches."""
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
@@ -85,13 +90,14 @@ class BatchReader:
         *,
         end: int | None,  # the position a bounded run ends at
         prefetch: int,  # blocks
-        block_bytes: int = BLOCK_BYTES,
+        block_bytes: int,  # of text, about
     ) -> None:
         self.planner, self.fetcher, self.part, self.end = planner, fetcher, part, end
         self.counter = SourceCounts(planner, fetcher)
         self._until: int | None = None  # what was prepared from there on is not to be used
         self._prefetch, self._block_bytes = prefetch, block_bytes
         self._waits, self._waited = 0, 0.0  # for blocks that were not ready, in seconds
+        self._dropped_bytes = 0  # that were read ahead
         self._tranche: Tranche | None = None  # of the batch taken last
         self._before: Tranche | None = None  # that of the batch before it, if another
         self._is_closed = False
@@ -125,6 +131,7 @@ class BatchReader:
         if block is None or not block.start <= start < block.stop or is_stale:
             if self._until is not None:  # weights have changed, and may again soon
                 self._until = None
+                self._count_dropped()
                 self._blocks.stop()
                 forget(self._dropped)
                 self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
@@ -155,6 +162,10 @@ class BatchReader:
             return self._tranche
         return tranche
 
+    def _count_dropped(self) -> None:
+        """Count what was read for blocks that will not be taken."""
+        self._dropped_bytes += sum(block.read_bytes for block in self._blocks.waiting)
+
     @contextmanager
     def _waiting(self) -> Iterator[None]:
         """Count a wait for a block, and how long it is."""
@@ -165,9 +176,15 @@ class BatchReader:
 
     @property
     def prefetched(self) -> dict[str, float]:
-        """How often and how long batches waited for a block since this was opened; see metrics."""
-        waits = {"waits": self._waits, "seconds_waited": self._waited}
-        return {"blocks_ready": self._blocks.ready, **waits}
+        """What was prepared and read ahead since this was opened; see metrics."""
+        waiting, reads = self._blocks.waiting, self.fetcher.reads
+        found: dict[str, float] = {"prefetch/blocks_ready": len(waiting)}
+        found |= {"prefetch/waits": self._waits, "prefetch/seconds_waited": self._waited}
+        if reads.reads:
+            found |= {"read_ahead/reads": reads.reads, "read_ahead/bytes": reads.bytes}
+            found["read_ahead/bytes_dropped"] = self._dropped_bytes
+            found["read_ahead/seconds"] = reads.seconds
+        return found
 
     def at(self, start: int) -> Batch:
         """Return the batch that begins at a position, whatever is prepared."""
@@ -208,11 +225,13 @@ class BatchReader:
         self.check_open()
         self.part = replace(self.part, workers=workers)
         forget(self._dropped)
+        self._count_dropped()
         self._blocks.close()
         self._begin()
 
     def forget(self) -> None:
         """Drop what is prepared: the position has jumped."""
+        self._count_dropped()
         self._blocks.close()
         self._block = None
 
@@ -286,12 +305,12 @@ class BlockMaker:
         self._next = stop if end is None else min(stop, end)
         return start, self._next
 
-    def __call__(self, start: int, stop: int) -> Block:
+    def __call__(self, start: int, stop: int, is_stopped: IsStopped = never) -> Block:
         """Return the block of the batches from ``start`` to ``stop``."""
         own = self.part.own(start, stop)
         with self._fetcher.sound():
             parts = range(0, max(1, len(own)), _PLANNED)  # one, if there are none
             plan = joined([self._planner.plan_at(own[at : at + _PLANNED]) for at in parts])
-            block: Block = self._fetcher.fetch(plan, start=start, stop=stop)
+            block: Block = self._fetcher.fetch(plan, start=start, stop=stop, is_stopped=is_stopped)
         self._largest = max(1, self._most_bytes // max(1, block.nbytes // max(1, len(own))))
         return block

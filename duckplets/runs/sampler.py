@@ -26,7 +26,7 @@ from duckplets.runs import forecast as forecasts
 from duckplets.runs import metrics as figures
 from duckplets.runs import state
 from duckplets.runs.metrics import Losses, checked_losses
-from duckplets.runs.reader import BLOCK_BYTES, BatchReader
+from duckplets.runs.reader import BatchReader
 from duckplets.runs.settings import RunSettings
 from duckplets.runs.state import BehindNote, Fingerprint, refuse_mismatch
 from duckplets.samples.batch import Batch
@@ -69,8 +69,6 @@ class Sampler:
         fetcher: FetchesSamples,
         state_path: Path,
         open_source: Callable[[str], None],
-        *,
-        block_bytes: int = BLOCK_BYTES,
     ) -> None:
         self.settings, self._planner = settings, planner
         self._reader = BatchReader(
@@ -79,7 +77,7 @@ class Sampler:
             RankPart(settings.batch_size, settings.rank, settings.world_size),
             end=settings.end(planner.epoch_start),
             prefetch=settings.prefetch,
-            block_bytes=block_bytes,
+            block_bytes=settings.block_bytes,
         )
         self._position = 0
         self.notes: list[str] = []

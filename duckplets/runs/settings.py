@@ -36,13 +36,15 @@ By: TypeAlias = Way | dict[str, float]
 
 WAYS: tuple[Way, ...] = get_args(Way)
 
+_MEMORY_MB = 128
 _MOST_SAMPLES = 1 << 22  # in a batch of all ranks: of what is planned at once
 _MOST_RANKS = 1 << 20
 _ARGUMENTS: dict[str, Any] = {
     "kind": Kind,
     "batch_size": Annotated[int, Bounds(1, 1 << 20)],
     "negatives": Annotated[int, Bounds(1, 1024)],
-    "prefetch": Annotated[int, Bounds(0, 64)],  # blocks, each of up to 192 MB of text
+    "prefetch": Annotated[int, Bounds(0, 64)],
+    "memory_mb": Annotated[int, Bounds(1, 1 << 20)] | None,
     "steps": Annotated[int, Bounds(0, MAX_POSITION)] | None,
     "epochs": Annotated[int, Bounds(0, MAX_POSITION)] | None,
     "seed": Annotated[int, Bounds(-(1 << 63), (1 << 64) - 1)],
@@ -55,7 +57,7 @@ _ARGUMENTS: dict[str, Any] = {
 _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
     *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
-    *("columns", "by", "pairs", "vectors"),
+    *("memory_mb", "columns", "by", "pairs", "vectors"),
 )
 
 
@@ -101,6 +103,7 @@ class RunSettings:
     # came with it of sources, recipes and index, and lengths of the mixture.
     joins: list[dict[str, Any]] = field(default_factory=list)
     shards: dict[str, str] = field(default_factory=dict)  # of tokens: name and fingerprint
+    memory_mb: int | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return the plain values that a state file has of it."""
@@ -183,6 +186,11 @@ class RunSettings:
     def global_batch(self) -> int:
         """Samples of a batch of all ranks."""
         return self.batch_size * self.world_size
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block: that in use, one that is made and those that wait share the memory."""
+        return ((self.memory_mb or _MEMORY_MB) << 20) // (self.prefetch + 2)
 
     def padded_from(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the position from which samples only fill up the last batch."""

@@ -61,6 +61,7 @@ class Block:
     nbytes: int  # of all texts
     vector_bytes: int = 0  # of the vectors of one sample
     origin: Path | None = None  # folder of the snapshot that the texts are from
+    read_bytes: int = 0  # of texts that were not in memory
 
     def tranche(self, row: int, batch_size: int) -> Tranche:
         """Return the tranche that has a sample; none cuts a batch in two."""

@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.artifacts.folder import damaged
+from duckplets.artifacts.read_ahead import ReadAhead
 from duckplets.base.arrays import Integers
 from duckplets.base.columns import column, text_column
 from duckplets.base.fork_guard import HomeLock
+from duckplets.base.prefetch import IsStopped, never
 from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.samples.batch import Block, SlotTexts
@@ -61,6 +63,7 @@ class Fetcher:
         self._prefixes, self._vectors, self.parse = prefixes, vectors, parse
         self._shows_meta = any(name.endswith("_prefix_meta") for name in columns)
         self.padded_from: int | None = None  # position from which samples only fill up a batch
+        self.reads = ReadAhead()
 
     def close(self) -> None:
         """Close the connection."""
@@ -76,12 +79,14 @@ class Fetcher:
         """Tell what cannot be where the snapshot that the run is served from is sound."""
         return sound(self._folder)
 
-    def fetch(self, plan: Plan, *, start: int, stop: int) -> Block:
+    def fetch(self, plan: Plan, *, start: int, stop: int, is_stopped: IsStopped = never) -> Block:
         """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
         samples, size, vectors = self._samples(plan), len(plan), {}
         keys, order = samples.keys, np.arange(size * len(self.slots), dtype=np.int64)
         with self._lock:  # refuses a forked process, as reading from the corpus does
-            texts: TextSpans | pa.Array = self._texts.spans(keys)
+            spans = self._texts.spans(keys)
+        texts: TextSpans | pa.Array = (spans := spans.read_ahead(self.reads, is_stopped))
+        with self._lock:
             if self.parse is not None:
                 samples.parsed = self.parse(self._database, texts.take(order))
                 texts = samples.parsed[self.slots[0]]
@@ -98,9 +103,14 @@ class Fetcher:
             columns[slot] = SlotTexts(texts, order[number * size : (number + 1) * size])
         if self._vectors is not None:
             columns |= (vectors := self._vectors.rows_of(plan, self.slots))
+            for of in vectors.values():
+                of.opened.read_ahead(of.rows, self.reads, is_stopped)
         ordered = {name: columns[name] for name in self._columns}
         vector_bytes = sum(rows.row_bytes for rows in vectors.values())
-        return Block(start, stop, size, ordered, int(texts.nbytes), vector_bytes, self._folder)
+        return Block(
+            *(start, stop, size, ordered, int(texts.nbytes), vector_bytes, self._folder),
+            read_bytes=spans.read_bytes,
+        )
 
     def _samples(self, plan: Plan) -> Samples:
         padded_from = np.inf if self.padded_from is None else self.padded_from

@@ -24,7 +24,7 @@ from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import StateMismatchError
 from duckplets.ingest.checkpoint import UNPUBLISHED
-from duckplets.serving.texts import ROLES, Segment, byte_spans
+from duckplets.serving.texts import ROLES, Segment, TextBytes, byte_spans
 
 Contents = Literal["chunks", "conversations"]
 Array = np.ndarray[Any, Any]
@@ -94,7 +94,7 @@ class StoredTexts:
         laid = self._laid(made, 0, 1 << 62, QUIET)
         data = np.concatenate([np.zeros(0, np.uint8), *made.parts])
         arrays = [{name: array for name, (_, array) in of.items()} for of in laid.values()]
-        return Segment(arrays[0], arrays[1], pa.py_buffer(data))
+        return Segment(arrays[0], arrays[1], TextBytes(pa.py_buffer(data)))
 
     def written(self, folder: Path, low: int, high: int, work: Work) -> Told:
         """Write the sections of a range of keys, with their chunks, to a new file.
@@ -194,7 +194,11 @@ def opened(folder: Path, told: Told) -> Segment:
         if {len(values) for values in columns.values()} != {told[what]}:
             raise damaged(file.path, f"columns of {what} have other lengths than {told[what]:,}")
         found.append(columns)
-    return Segment(found[0], found[1], file.buffer, file.path)
+    if told["sections"]:
+        begin = int(found[1]["span"][0])
+        file.expect(0, begin)
+        file.expect_random(begin)
+    return Segment(found[0], found[1], TextBytes(file.buffer, file, file.path))
 
 
 def _part_of(stretch: tuple[pa.Table, pa.Table]) -> Part:

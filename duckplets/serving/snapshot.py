@@ -15,14 +15,16 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from duckplets.artifacts.arrays import Bundle, write_bundle
-from duckplets.artifacts.folder import ArtifactFolder, damaged, files_of
+from duckplets.artifacts.arrays import ArrayFile, Bundle, write_bundle
+from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged, files_of
+from duckplets.artifacts.read_ahead import reads_per_second
+from duckplets.base import memory
 from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files
@@ -369,7 +371,26 @@ def overview(database: Database, version: int) -> dict[str, Any] | None:
         "current": valid,
         "files": len(list(files_of([kinds, manifest.bundles]))),
         "bytes": manifest.size,
+        **fit(folder, manifest),
     }
+
+
+def fit(folder: Path, manifest: SnapshotManifest) -> dict[str, Any]:
+    """Return the memory that a snapshot could fill, and what its disk gives if that is too little.
+
+    Returns:
+        ``memory_available`` in bytes, or None, and ``reads_per_s``, measured in a second, or None.
+    """
+    room, of = memory.available(), max(chain(*manifest.segments.values()), key=_size, default=None)
+    rate = None
+    if of is not None and room is not None and manifest.size > room:
+        file = ArrayFile(folder, FileEntry(**of["file"]))
+        rate = reads_per_second(file, file.buffer.size // 2)
+    return {"memory_available": room, "reads_per_s": rate and round(rate)}
+
+
+def _size(segment: Told) -> int:
+    return int(segment["file"]["size"])
 
 
 def verify(folder: Path) -> Iterator[str]:

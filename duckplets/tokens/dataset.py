@@ -50,9 +50,6 @@ from duckplets.tokens.sampler import TokenSampler, new_settings, overridden, row
 from duckplets.tokens.settings import ShardSettings
 from duckplets.tokens.shards import shard_by
 
-_BLOCK_BYTES = 16 << 20  # of tokens gathered at once, in the background
-
-
 log = logging.getLogger("duckplets")
 
 
@@ -119,6 +116,7 @@ class TokenShards:
         rank: int = 0,
         world_size: int = 1,
         prefetch: int = 2,
+        memory_mb: int | None = None,
         run: str = "default",
         state: str | Path | None = None,
     ) -> TokenSampler:
@@ -144,6 +142,7 @@ class TokenShards:
             rank: Which of the ranks this is.
             world_size: Number of ranks.
             prefetch: Blocks to prepare in the background.
+            memory_mb: Megabytes that these may take; 128 by default.
             run: Name to save under.
             state: The state file; by default beside the folder.
 
@@ -157,7 +156,7 @@ class TokenShards:
         arguments: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "steps": steps}
         arguments |= {"remainder": remainder, "rank": rank, "world_size": world_size}
         arguments |= {"epochs": epochs}
-        arguments |= {"prefetch": prefetch, "run": run, "split": split}
+        arguments |= {"prefetch": prefetch, "memory_mb": memory_mb, "run": run, "split": split}
         rows = {"seq_length": seq_length, "pack": pack, "eos": eos, "by_bucket": by_bucket}
         sources = self.sources(self._checked_split(split))
         given = self._mixture(mixture)
@@ -249,9 +248,7 @@ class TokenShards:
             padded_from=settings.padded_from(planner.epoch_start),
             pads=settings.remainder == "pad",
         )
-        sampler = TokenSampler(
-            settings, planner, fetcher, path, open_source, block_bytes=_BLOCK_BYTES
-        )
+        sampler = TokenSampler(settings, planner, fetcher, path, open_source)
         if not settings.rank:
             saved = behind(self.path, settings.run, settings.fingerprint(), path, position)
             sampler.notes += [*notes, *saved, *_cut(streams)]

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 from duckplets.base.names import inside
+from duckplets.base.prefetch import IsStopped, never
 from duckplets.errors import DamagedFileError, DuckpletsError
 from duckplets.samples.planned import Plan
 from duckplets.tokens.batches import TokenBatch
@@ -51,6 +52,8 @@ class TokenBlock:
     def nbytes(self) -> int:
         """Bytes of all tokens."""
         return sum(of.ids.nbytes for of in self.groups)
+
+    read_bytes = 0  # what was read is gathered already
 
     def tranche(self, row: int, batch_size: int) -> TokenBlock:
         """Return what batches are slices of: itself, for each copies its rows."""
@@ -110,6 +113,7 @@ class TokenFetcher:
         self._file = file
         self._padded_from, self._pads = padded_from, pads
         self._ids = RecordIds(folder, manifest)
+        self.reads = file.reads
 
     def close(self) -> None:
         """Nothing is open but what is mapped, which goes with the last array."""
@@ -139,7 +143,9 @@ class TokenFetcher:
         """Return the tokens that a row of a stream has on average."""
         return stream.rows.tokens / len(stream)
 
-    def fetch(self, plan: Plan, *, start: int, stop: int) -> TokenBlock:
+    def fetch(
+        self, plan: Plan, *, start: int, stop: int, is_stopped: IsStopped = never
+    ) -> TokenBlock:
         """Return the rows of a plan as the block of batches from ``start`` to ``stop``."""
         widths = [stream.rows.width for stream in self._streams]
         ordered = sorted({widths[n] for n in np.unique(plan.streams).tolist()} or {widths[0]})

@@ -17,7 +17,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged
+from duckplets.artifacts.read_ahead import ReadAhead
 from duckplets.base.arrays import Integers, Integers32
 from duckplets.base.names import inside
 from duckplets.base.progress import bar
@@ -51,11 +52,17 @@ class TokenFile:
         offsets: Where the tokens of each text begin, and where those of the last, with their end,
             stop; int64[texts + 1].
         tokens: Of all texts, in the order of the manifest's shards, an end after each.
+        file: Where they are mapped, or None.
+        begin: Their first byte in it.
+        reads: What of them was not in memory.
     """
 
     path: Path
     offsets: Integers
     tokens: Integers32
+    file: ArrayFile | None = None
+    begin: int = 0
+    reads: ReadAhead = field(default_factory=ReadAhead)
 
     @classmethod
     def of(cls, folder: Path, manifest: ShardManifest, cache: Path | None = None) -> TokenFile:
@@ -106,6 +113,8 @@ class TokenFile:
             tokens.path,
             offsets.array(["<i8", begin, texts + 1]),
             tokens.array(["<i4", begin, count]),
+            tokens,
+            begin,
         )
 
     def __len__(self) -> int:
@@ -120,6 +129,9 @@ class TokenFile:
         lead_out = (starts < 0) | (lengths < 0) | (lengths > width)
         if (lead_out | (starts + lengths > len(self.tokens))).any():
             raise self.damage("offsets of texts lead nowhere")
+        if self.file is not None:
+            each = self.tokens.itemsize
+            self.reads.touch(self.file, self.begin + starts * each, lengths * each)
         full = lengths == width
         if len(full) and full.all():  # packed rows nearly always: in one copy
             return np.lib.stride_tricks.sliding_window_view(self.tokens, width)[starts]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _OVERRIDES = (  # arguments that may be given anew where a run is resumed
     *("mixture", "batch_size", "steps", "epochs", "rank", "world_size", "remainder", "prefetch"),
+    "memory_mb",
     *("seed", "split"),
 )
 _LONGEST_ROW = 1 << 20  # tokens

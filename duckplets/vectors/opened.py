@@ -12,10 +12,10 @@ another state of the set, is made anew.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +23,10 @@ import pyarrow.compute as pc
 
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
 from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged
+from duckplets.artifacts.read_ahead import ReadAhead
 from duckplets.base.arrays import Flags, Integers, Integers32, Words, places
 from duckplets.base.columns import text_column
+from duckplets.base.prefetch import IsStopped
 from duckplets.base.sanitize import shown
 from duckplets.errors import DamagedFileError, ReadOnlyError, VectorError
 from duckplets.serving import snapshot
@@ -33,6 +35,9 @@ from duckplets.vectors.store import Matrix, VectorSet, VectorStore, contains
 _HELD = 64 << 20  # bytes of vectors: smaller sets are read into memory
 _BLOCK = 16 << 20  # bytes that ``blocks`` yields at once
 _FORMAT = 2
+
+# Of a mapped set: hashes, their rows and commits, where the vectors lie, and these.
+_Mapped: TypeAlias = tuple[Words, Integers, Integers32, list[tuple[ArrayFile, int]], list[Matrix]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,7 @@ class OpenedVectors:
         order: Row of each of the hashes: shape (n,).
         parts: The vectors, row after row; a set that is mapped may have rows of later commits.
         notes: What a user should know of how it is opened.
+        files: Where each of the parts lies, where they are mapped: its file, and its first byte.
     """
 
     of: VectorSet
@@ -52,6 +58,7 @@ class OpenedVectors:
     order: Integers
     parts: list[Matrix]
     notes: tuple[str, ...] = ()
+    files: list[tuple[ArrayFile, int]] = field(default_factory=list)
 
     def rows(self, hashes: Words) -> Integers:
         """Return the row of each text, or -1 where it has no vector: shape (m,)."""
@@ -78,6 +85,14 @@ class OpenedVectors:
             made[at] = part.take(rows[at] - first, axis=0)
             first += len(part)
         return made
+
+    def read_ahead(self, rows: Integers, reads: ReadAhead, is_stopped: IsStopped) -> None:
+        """Have the vectors of some rows in memory before they are taken."""
+        first, width = 0, self.of.dimension * self.of.numpy_type.itemsize
+        for (file, begin), part in zip(self.files, self.parts, strict=False):
+            within = rows[(rows >= first) & (rows < first + len(part))] - first
+            reads.touch(file, begin + within * width, np.full_like(within, width), is_stopped)
+            first += len(part)
 
     def blocks(self) -> Iterator[tuple[Words, Matrix]]:
         """Yield all vectors with their hashes, in the order of their rows, in blocks."""
@@ -116,11 +131,11 @@ def opened(
     notes: tuple[str, ...] = ()
     if size > _HELD:
         try:
-            hashes, order, numbers, parts = _mapped(store, now, _folder(corpus_path, folder))
+            hashes, order, numbers, files, parts = _mapped(store, now, _folder(corpus_path, folder))
             keep: Flags = numbers <= of.number
             if not keep.all():
                 hashes, order = hashes[keep], order[keep]
-            return OpenedVectors(of, hashes, order, parts)
+            return OpenedVectors(of, hashes, order, parts, files=files)
         except (OSError, DamagedFileError, ReadOnlyError) as error:
             why = getattr(error, "strerror", None) or str(error)
             notes = (
@@ -177,10 +192,8 @@ def _folder(corpus_path: Path, folder: Path | None = None) -> ArtifactFolder:
     return ArtifactFolder(path, "the vectors of a snapshot", r"(0|[1-9][0-9]{0,18})\.json", _FORMAT)
 
 
-def _mapped(
-    store: VectorStore, of: VectorSet, folder: ArtifactFolder
-) -> tuple[Words, Integers, Integers32, list[Matrix]]:
-    """Return hashes, their rows and commits, and the vectors; what is new is written first."""
+def _mapped(store: VectorStore, of: VectorSet, folder: ArtifactFolder) -> _Mapped:
+    """Map a set; what is new is written first."""
     for again in (True, False):
         manifest = _of_set(folder, store, of)
         if manifest is None:
@@ -222,16 +235,15 @@ def _goes_on(found: dict[str, Any], store: VectorStore, of: VectorSet) -> bool:
     )
 
 
-def _arrays(
-    folder: Path, manifest: dict[str, Any]
-) -> tuple[Words, Integers, Integers32, list[Matrix]]:
+def _arrays(folder: Path, manifest: dict[str, Any]) -> _Mapped:
     index = ArrayFile(folder, FileEntry(**manifest["index"]))
     hashes, order, numbers = (index.array(told) for told in manifest["columns"])
-    parts = []
+    files, parts = [], []
     for part in manifest["parts"]:
-        flat = ArrayFile(folder, FileEntry(**part["file"])).array(part["numbers"])
-        parts.append(flat.reshape(part["rows"], manifest["of"][1]))
-    return hashes, order, numbers, parts
+        file = ArrayFile(folder, FileEntry(**part["file"]))
+        files.append((file, int(part["numbers"][1])))
+        parts.append(file.array(part["numbers"]).reshape(part["rows"], manifest["of"][1]))
+    return hashes, order, numbers, files, parts
 
 
 def _write(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[str, Any]:
@@ -257,7 +269,7 @@ def _write(folder: ArtifactFolder, store: VectorStore, of: VectorSet) -> dict[st
     parts.append({"after": low, "rows": len(hashes), "numbers": told, "file": file})
     rows = np.arange(kept, kept + len(hashes), dtype=np.int64)
     if kept and before is not None:
-        old_hashes, old_rows, old_numbers, _ = _arrays(folder.path, before)
+        old_hashes, old_rows, old_numbers, *_ = _arrays(folder.path, before)
         stay = old_rows < kept
         hashes = np.concatenate([old_hashes[stay], hashes])
         rows = np.concatenate([old_rows[stay], rows])

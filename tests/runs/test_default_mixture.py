@@ -464,11 +464,11 @@ def test_setting_weights_waits_for_no_block(tmp_path: Path) -> None:
         begun, go = threading.Event(), threading.Event()
         fetch = sampler._reader.fetcher.fetch
 
-        def slow(plan: Any, *, start: int, stop: int) -> Any:
+        def slow(plan: Any, *, start: int, stop: int, **how: Any) -> Any:
             if threading.current_thread().name == "duckplets-prefetch" and start:
                 begun.set()
                 assert go.wait(60)
-            return fetch(plan, start=start, stop=stop)
+            return fetch(plan, start=start, stop=stop, **how)
 
         sampler._reader.fetcher.fetch = slow  # type: ignore[method-assign]
         next(sampler)

@@ -32,7 +32,7 @@ class Recorder:
         self.gate = threading.Event()
         self.gate.set()
 
-    def prepare(self, start: int, stop: int) -> Any:
+    def prepare(self, start: int, stop: int, is_stopped: Callable[[], bool]) -> Any:
         self.gate.wait(5)
         self.threads.add(threading.current_thread().name)
         self.prepared.append((start, stop))

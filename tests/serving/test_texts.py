@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import duckplets as dp
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter, Bundle, write_bundle
-from duckplets.serving.texts import ChunkTexts, Segment, TextSpans, byte_spans
+from duckplets.serving.texts import ChunkTexts, Segment, TextBytes, TextSpans, byte_spans
 
 TEXTS = st.lists(st.text(max_size=12), min_size=1, max_size=8)
 NONE: dict[str, Any] = {"chunk_key": range(0)}
@@ -41,7 +41,7 @@ def test_spans_of_bytes_are_those_of_characters(
     first, size = byte_spans(array, *(np.array(x, np.int64) for x in (rows, starts, lengths)))
     data = "".join(texts).encode()
     assert [data[a : a + n].decode() for a, n in zip(first, size, strict=True)] == expected
-    found = Segment(NONE, {}, pa.py_buffer(data)).gather(first, size)
+    found = TextBytes(pa.py_buffer(data)).gather(first, size)
     assert found.type == pa.string()
     assert found.to_pylist() == expected
 
@@ -50,12 +50,12 @@ def two_segments() -> ChunkTexts:
     def segment(keys: Any, texts: list[bytes]) -> Segment:
         size = np.array([len(text) for text in texts], np.int32)
         columns = {"chunk_key": keys, "span": np.cumsum(size) - size, "bytes": size, "tokens": size}
-        return Segment(columns, {}, pa.py_buffer(b"".join(texts)))
+        return Segment(columns, {}, TextBytes(pa.py_buffer(b"".join(texts))))
 
     texts = [b"a", b"bb", "ä".encode()], [b"seven", b"", b"9"]
     with_gaps = segment(np.array([7, 8, 12]), texts[1])
     return ChunkTexts(
-        [segment(range(1, 4), texts[0]), Segment(NONE, {}, pa.py_buffer(b"")), with_gaps]
+        [segment(range(1, 4), texts[0]), Segment(NONE, {}, TextBytes(pa.py_buffer(b""))), with_gaps]
     )
 
 
@@ -72,8 +72,8 @@ def test_texts_are_gathered_from_several_segments_in_the_order_asked_for() -> No
     ("start", "length"), [(-1, 1), (0, -1), (0, 7), (6, 1), (1 << 62, 1), (3, 1 << 40)]
 )
 def test_nothing_outside_the_data_is_read(start: int, length: int) -> None:
-    segment = Segment(NONE, {}, pa.py_buffer(b"abcdef"), Path("c.snapshot/t.npy"))
-    spans = TextSpans([segment], None, np.array([0, start]), np.array([2, length]))
+    data = TextBytes(pa.py_buffer(b"abcdef"), path=Path("c.snapshot/t.npy"))
+    spans = TextSpans([data], None, np.array([0, start]), np.array([2, length]))
     with pytest.raises(dp.DamagedFileError, match=r"delete the folder c\.snapshot"):
         spans.take(np.array([0, 1]))
 
