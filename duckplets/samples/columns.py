@@ -191,13 +191,12 @@ def default_columns(
 
     ``padded``: a last batch is filled up; ``rejected``: some messages are preference pairs.
     """
+    found = slot_names(kind, negatives)
     also = [*(["padded"] if padded else []), *(["rejected_messages"] if rejected else [])]
-    usual = (
-        name
-        for name, of in _OF_SAMPLES.items()
-        if kind in of.by_default or (name in also and kind in of.kinds)
-    )
-    return [*slot_names(kind, negatives), *usual]
+    for name, of in _OF_SAMPLES.items():
+        if kind in of.by_default or (name in also and kind in of.kinds):
+            found.append(name)
+    return found
 
 
 def known_columns(kind: str, negatives: int) -> dict[str, Make | None]:
@@ -240,8 +239,12 @@ def checked_columns(
 
 def vector_slots(columns: Sequence[str]) -> list[str]:
     """Return the slots whose vectors columns have, such as ``anchor`` of ``anchor_vector:NAME``."""
-    bases = (name.partition(":")[0] for name in columns)
-    return [base.removesuffix(VECTOR) for base in bases if base.endswith(VECTOR)]
+    found = []
+    for name in columns:
+        base = name.partition(":")[0]
+        if base.endswith(VECTOR):
+            found.append(base.removesuffix(VECTOR))
+    return found
 
 
 def needs_scores(columns: Collection[str]) -> bool:

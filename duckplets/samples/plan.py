@@ -59,7 +59,7 @@ class Planner:
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}  # streams of each leaf
         self._lengths: dict[str, int] = {}  # of each source
         self.add(streams)
-        self.epoch_length = sum(self.length_of(name) for name in schedule.planned)
+        self.epoch_length = sum(map(self.length_of, schedule.planned))
 
     def add(self, streams: Sequence[Any]) -> None:
         """Add the streams of sources that are drawn from later on."""
