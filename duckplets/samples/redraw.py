@@ -44,7 +44,7 @@ class Drawn:
 
     plan: Plan
     draws: Integers  # row of the draw that each sample is of
-    shifts: Integers  # a column of the sample and this number the negative in its draw
+    shifts: Integers  # column of a sample + this = number of the negative in its draw
     asked: Sequence[Asked]  # the draws, by stream
     count: int  # of all draws
 
