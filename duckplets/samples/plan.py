@@ -10,6 +10,7 @@ its own positions only, unless samples depend on others of their batch (``no_dup
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -50,6 +51,7 @@ class Planner:
         graded: bool = False,
     ) -> None:
         self.streams: list[Stream] = []
+        self.sources = np.zeros(0, np.int64)  # number of the source of each stream
         self.schedule = schedule  # another one with the same past may take its place
         self.samples_per_draw = schedule.samples_per_draw
         self.swaps = swap and kind not in SINGLE
@@ -63,21 +65,21 @@ class Planner:
 
     def add(self, streams: Sequence[Any]) -> None:
         """Add the streams of sources that are drawn from later on."""
-        first = len(self.streams)
-        self.streams += streams
-        by_leaf: dict[tuple[int, str], list[int]] = {}
-        for i, stream in enumerate(self.streams[first:], start=first):
+        sources, by_leaf = self.sources.tolist(), dict[tuple[int, str], list[int]]()
+        for i, stream in enumerate(streams, start=len(self.streams)):
             leaf = self.schedule.leaf(stream.source, stream.bucket)
             by_leaf.setdefault((leaf, stream.source), []).append(i)
+            sources.append(self.schedule.numbers[stream.source])
+        self.streams += streams
+        self.sources = np.array(sources, np.int64)
         for (leaf, source), indexes in by_leaf.items():
-            streams_of = [self.streams[i] for i in indexes]
-            length = sum(map(len, streams_of)) * self.samples_per_draw
+            length, shares = 0, list[Fraction | float]()
+            for i in indexes:
+                length += len(self.streams[i]) * self.samples_per_draw
+                shares.append(self.streams[i].share)
             self._lengths[source] = self._lengths.get(source, 0) + length
-            weights = exact_weights([stream.share for stream in streams_of])
-            recipes = Apportionment(weights, key(self._seed, "recipes", source))
+            recipes = Apportionment(exact_weights(shares), key(self._seed, "recipes", source))
             self._recipes[leaf] = indexes, recipes
-        numbers = self.schedule.numbers
-        self.sources = np.array([numbers[stream.source] for stream in self.streams], np.int64)
 
     # -- plans --------------------------------------------------------------------------------
 
