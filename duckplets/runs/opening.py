@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,11 @@ from duckplets.samples.vector_columns import RunVectors, pinned
 from duckplets.serving.segments import Contents
 from duckplets.serving.snapshot import fingerprint, serve
 
+# Arguments of a sampler of which its settings keep nothing.
+_OF_OPENING = (
+    *("long_sections", "allow_stale", "empty", "snapshot", "state"),
+    *("tokenizer", "seq_length", "pack"),
+)
 _ALL = Named("error")  # a saved run needs all that it has
 # What else can be done about stale minings than to mine again.
 _INSTEAD = (
@@ -85,7 +90,11 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
     resolved = sources.resolved(
         database, recipes, run, version, long_sections=long_sections, sources=found
     )
-    by_source = {of.source: of.recipes for of in resolved}
+    by_source, optional = dict[str, Sequence[Any]](), dict[str, list[str]]()
+    for of in resolved:
+        by_source[of.source] = of.recipes
+        if of.optional:
+            optional[of.source] = sorted(of.optional)
     if len(by_source) < len(found):  # others have no labels, or no conversations
         found = {name: found[name] for name in by_source}
         mixture = mixture and mixture.of_known(found)
@@ -99,7 +108,7 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
     path = Path(str(database.path))
     run |= {
         "recipes": by_source,
-        "optional": {of.source: sorted(of.optional) for of in resolved if of.optional},
+        "optional": optional,
         "sources": names,
         "mixture": mixed.mixture,
         "columns": columns,
@@ -109,8 +118,9 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         "declared_prefixes": prefix_store.digest(database, version),
         "index": mixed.index,
     }
-    known = {of.name for of in fields(RunSettings)}
-    settings = RunSettings(**{name: value for name, value in run.items() if name in known})
+    for name in _OF_OPENING:
+        del run[name]
+    settings = RunSettings(**run)
     if kind not in SINGLE:
         drawn_by = sources.with_mined(database, settings, by_source)
         stale = bool(given["allow_stale"])
@@ -119,7 +129,7 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         if settings.by is not None:
             notes += sources.notes_on_mined(database, settings)
     given_names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
-    named = Named(run["empty"], mixture.named if mixture else (), given_names)
+    named = Named(given["empty"], mixture.named if mixture else (), given_names)
     snapshot = given["snapshot"]
     return _opened(database, settings, {}, state_path, notes, named=named, snapshot=snapshot)
 

@@ -94,13 +94,16 @@ def open_streams(
     pools: Sequence[FoundPool] = []
     if wanted:
         pools = loading.read(wanted) if snapshot is None else loading.kept(wanted, snapshot)
-    streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
+    streams, empty, told = list[Stream](), list[Left](), set[str]()
+    is_mixed = isinstance(settings.by, dict)
     for (compiled, _), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
         if found.pool is None:
             if recipe.name not in settings.optional.get(source, []):
                 empty.append(Left(source, recipe, str(found.empty)))
+                told.add(source)
             continue
+        told.add(source)
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
         streams.append(
             Stream(
@@ -114,7 +117,6 @@ def open_streams(
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
             )
         )
-    told = {stream.source for stream in streams} | {left.source for left in empty}
     for source in sources:
         if source not in told:
             why = "that finds an anchor" if drawn[source] else "to draw by"

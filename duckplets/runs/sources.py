@@ -165,7 +165,9 @@ def is_open(recipe: Recipe) -> bool:
 
 def drawn_by(settings: RunSettings) -> Drawn:
     """Return what the samples of a run are drawn by: by ``bm25`` what it took mined ones for."""
-    taken = {(name, source) for source, of in settings.candidates.items() for name in of}
+    taken = settings.candidates and {
+        (name, source) for source, of in settings.candidates.items() for name in of
+    }
     return {
         source: [
             mining_store.as_drawn(recipe, source, taken) if taken else recipe
@@ -316,10 +318,14 @@ def shares(
     usual: Mixture | None = None,
 ) -> Shares:
     """Return how sources are drawn: by the mixture that is given, or if nothing says, as usual."""
-    own = {name: of.weight for name, of in sources.items() if of.weight is not None}
+    own, is_controlled = dict[str, float](), False
+    for name, offers in sources.items():
+        is_controlled |= offers.controlled
+        if offers.weight is not None:
+            own[name] = offers.weight
     declared = Mixture(own, omitted=1) if own else None
     index, notes = dict[str, Control](), list[str]()
-    if any(of.controlled for of in sources.values()):
+    if is_controlled:
         counts = {
             name: of for name, of in counted(database, split, version).items() if name in sources
         }
