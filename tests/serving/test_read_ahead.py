@@ -17,6 +17,7 @@ import pytest
 from commands import cli
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.artifacts import read_ahead
@@ -270,6 +271,40 @@ def test_closing_does_not_wait_for_what_is_being_read(
         begun = time.monotonic()
         sampler.close()
         assert time.monotonic() - begun < 2, "the block at hand has thousands of reads"
+
+
+def test_records_are_the_same(snapshot_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def records() -> list[Any]:
+        with dp.Corpus(snapshot_corpus, read_only=True) as corpus:
+            order = dp.IndexSampler(600, shuffle=True, num_epochs=1, seed=3)
+            batches = corpus.read(order, batch_size=50, columns=["record_id", "text", "anchor"])
+            return [batch.to_pydict() for batch in batches]
+
+    expected = records()
+    asked = []
+    monkeypatch.setattr(read_ahead, "is_cold", lambda *_: not asked.append(True))
+    assert records() == expected
+    assert asked
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_rows_of_tokens_are_the_same(
+    pack: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_shards(tmp_path / "shards", {"train": {"a": numbered(lengths_of(200, 1))}})
+
+    def rows() -> tuple[list[Any], dict[str, float]]:
+        with (
+            dp.TokenShards(folder) as shards,
+            shards.sampler(seq_length=24, pack=pack, memory_mb=1, epochs=2) as sampler,
+        ):
+            return [batch["input_ids"].tolist() for batch in sampler], sampler.metrics()
+
+    expected, _ = rows()
+    monkeypatch.setattr(read_ahead, "is_cold", lambda *_: True)
+    found, metrics = rows()
+    assert found == expected
+    assert metrics["read_ahead/reads"] > 0
 
 
 # -- what is said before training ------------------------------------------------------------------

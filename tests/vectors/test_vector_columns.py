@@ -25,6 +25,7 @@ from text_vectors import (
 )
 
 import duckplets as dp
+from duckplets.artifacts import read_ahead
 from duckplets.vectors import opened
 from duckplets.vectors.store import VectorStore
 
@@ -61,9 +62,10 @@ def slots_of(run: dict[str, Any]) -> list[str]:
 def test_every_vector_is_that_of_its_text(
     tmp_path: Path, run: dict[str, Any], mapped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Windows, prefixes, equal texts and replaced records; from memory and from mapped files."""
+    """Windows, prefixes, equal texts and replaced records; from memory, and read ahead of files."""
     if mapped:
         monkeypatch.setattr(opened, "_HELD", 0)
+        monkeypatch.setattr(read_ahead, "is_cold", lambda *_: True)
     with made(tmp_path / "c.duckdb") as corpus:
         filled(corpus, commits=3)
         oracle, slots = Oracle(corpus), slots_of(run)
