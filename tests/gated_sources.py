@@ -14,7 +14,7 @@ from gated_rows import GOOD, written
 
 import duckplets as dp
 
-READING = ("duckplets-beside", "duckplets-source", "duckplets-ahead")
+READING = ("duckplets-source", "duckplets-ahead")
 
 
 def assert_nothing_is_left(folder: Path) -> None:
@@ -23,7 +23,7 @@ def assert_nothing_is_left(folder: Path) -> None:
     while [t for t in threading.enumerate() if t.name.startswith(READING)]:
         assert time.monotonic() < deadline, threading.enumerate()
         time.sleep(0.01)
-    assert not list(folder.glob("**/*.rows")) + list(folder.glob("**/.*.rows"))
+    assert not list(folder.glob("**/.*.parts"))
 
 
 class Pages:

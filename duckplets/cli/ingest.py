@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from duckplets.ingest.records import IngestReport
 
 _GATES = ("quality", "where", "size_mb", "limit", "jsonl")
-_READING = ("readers", "retries", "spool_mb")  # of sources that are read at the same time
+_READING = ("readers", "retries")  # of sources that are read at the same time
 _ONE_BY_ONE = ("remap", "in_place")
 
 

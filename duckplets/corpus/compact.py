@@ -24,7 +24,7 @@ from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import StateMismatchError
 from duckplets.ingest import records
-from duckplets.ingest.checkpoint import UNPUBLISHED
+from duckplets.ingest.checkpoint import UNPUBLISHED, sweep
 from duckplets.ingest.chunks import next_keys
 from duckplets.runs import state
 from duckplets.runs.state import Save
@@ -82,6 +82,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
     for other in others:
         if not other.exists():
             raise StateMismatchError(f"state={str(other)!r} does not exist")
+    sweep(database)
     path = Path(str(database.path))
     before = path.stat().st_size
     runs = [run for state_path in (beside, *others) for run in state.runs(state_path)]

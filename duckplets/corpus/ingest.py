@@ -16,8 +16,8 @@ from duckplets.ingest.chunks import current_chunking
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from duckplets.ingest.prepare import OnConflict
     from duckplets.ingest.records import IngestReport
-    from duckplets.ingest.store import OnConflict
     from duckplets.quality.settings import Quality
     from duckplets.sources.limits import Limits
     from duckplets.sources.mapping import OnError

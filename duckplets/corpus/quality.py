@@ -19,9 +19,8 @@ from duckplets.errors import DuckpletsError, EngineError, SourceError, several
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from duckplets.ingest.prepare import PreparedIngest
+    from duckplets.ingest.prepare import OnConflict, PreparedIngest
     from duckplets.ingest.records import IngestReport
-    from duckplets.ingest.store import OnConflict
     from duckplets.quality.decontaminate import DecontaminationReport
     from duckplets.quality.explain import Shifts
     from duckplets.quality.intake import QualityGates
@@ -54,7 +53,6 @@ def acquire(
     limits: Limits | None = None,
     readers: int = 4,
     retries: int = 5,
-    spool_mb: float = 256,
     keep_going: bool = False,
     engine: Any = None,
     each: Callable[[str, IngestReport | DuckpletsError], None] | None = None,
@@ -63,8 +61,8 @@ def acquire(
     """Take sources in through gates, reading several at the same time.
 
     What is stored is what ``ingest`` of one after the other stores, whichever is quicker: of
-    equal texts the one of the first source is kept. Rows that were read before their turn
-    wait on disk, beside the corpus. A source that fails by what may pass (a network, a server,
+    equal texts the one of the first source is kept. Of rows that were read before their turn
+    some 32 MB a source wait in memory. A source that fails by what may pass (a network, a server,
     a source's own ``OSError``) is read on from its last mark, after 1, 2, 4, … seconds; the
     report tells how often. A source that fails for good ends the call, and those after it are
     not stored, since texts of theirs may be its own; the same call again goes on there.
@@ -84,14 +82,12 @@ def acquire(
         on_error: As for ``ingest``.
         restart: As for ``ingest``, before anything is read.
         limits: As for ``ingest``, of each reader.
-        readers: So many are read at the same time.
+        readers: So many are read at the same time, the one that is being stored included.
         retries: So often a source is read on without a further row coming.
-        spool_mb: 10^6 bytes of rows of a source that wait on disk; then its reading waits, and
-            four sources for each reader wait at most.
         keep_going: Store the sources after one that failed, too. Of equal texts in both they
             then have theirs accepted.
         engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
-            other. ``readers``, ``retries`` and ``spool_mb`` are about the others, read here.
+            other. ``retries`` are of the others, read here.
         each: Called with the name and report of every source when it is stored, and with
             ``keep_going`` with the error of one that failed.
         progress: As for ``ingest``, of the source that is being stored.
@@ -105,11 +101,14 @@ def acquire(
         QualityError: As for ``ingest``.
     """
     from duckplets.export.record_lines import exported_at_the_end
-    from duckplets.ingest.concurrent import Beside, prepare_beside, store_beside
+    from duckplets.ingest.ingest import ingest_all
+    from duckplets.ingest.prepare import prepare, refuse_shuffled
     from duckplets.records.index_controls import keep_controls
     from duckplets.text.prefix import prefix_of
 
-    how = Beside(readers=readers, retries=retries, spool_mb=spool_mb)
+    for what, value, least in (("readers", readers, 1), ("retries", retries, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1000:
+            raise SourceError(f"{what}={value!r}: give a whole number from {least} to 999")
     judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
     asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
     asked |= {"on_error": on_error, "restart": restart, "limits": limits}
@@ -141,14 +140,16 @@ def acquire(
                 one.check_cleaning(corpus.database)
                 gates = gates_of(**judged | one.gates)
                 asked |= {"name": name, "gates": gates}
-                ready.append(prepare_beside(corpus.database, one.source, **asked))
+                refuse_shuffled(one.source)
+                ready.append(prepare(corpus.database, one.source, **asked))
             except DuckpletsError as error:
                 told(name, error)
             else:
                 every += [gates] if gates is not None else []
-        with closing(store_beside(corpus.database, ready, how, work)) as stored:
+        how = {"readers": readers, "retries": retries}
+        with closing(ingest_all(corpus.database, ready, work, **how)) as stored:
             for prepared, report in stored:
-                told(prepared.request.name, report)
+                told(prepared.name, report)
     if failed:
         said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
         raise SourceError("\n".join([said, several(failed)]))

@@ -46,40 +46,25 @@ _COUNTS = {
     "quarantined?": _NUMBER,
     "examples?": {str: [{"row": _NUMBER, "file": _TEXT, "line": _TEXT, "value": _TEXT}]},
 }
-_DISCARD = (
-    "ingest/checkpoint/discard_judgements",
-    "ingest/checkpoint/discard_rejected_rows",
-    "ingest/checkpoint/discard_acquisitions",
-    "ingest/checkpoint/discard_record_hashes",
-    "ingest/checkpoint/discard_chunks",
-    "ingest/checkpoint/discard_text_hashes",
-    "ingest/checkpoint/discard_sections",
-    "ingest/checkpoint/discard_section_originals",
-    "ingest/checkpoint/discard_splits",
-    "ingest/checkpoint/discard_conversations",
-    "ingest/checkpoint/discard_record_prefixes",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An ingest that stopped half-way.
-
-    Attributes:
-        name: Of the source.
-        source_id: What its records belong to.
-        started_at: When it began, as ISO text, UTC.
-        saved_at: When the cursor was saved.
-    """
+    """An ingest that stopped half-way."""
 
     name: str
     source_id: int
-    started_at: str
+    started_at: str  # ISO text, UTC
     saved_at: str
     _place: StoredJson
     _json: dict[str, Any]
 
     # Read when asked for: what is damaged can still be discarded.
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether its source can be read on; of others nothing is left but by a kill."""
+        return bool(self._json["settings"] != "null")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -96,9 +81,14 @@ class Unfinished:
         """What was read so far."""
         return dict(self._place.read("counts", self._json["counts"], _COUNTS))
 
+    @property
+    def has_stored(self) -> bool:
+        """Whether there is something to go on with: gates note every row that is read."""
+        return bool(self.counts.get("read" if "quality" in self.settings else "added"))
+
 
 def ingests(database: Database) -> list[Unfinished]:
-    """Return the ingests that can go on, by name."""
+    """Return the ingests that stopped, by name."""
     return [
         Unfinished(
             name,
@@ -126,6 +116,7 @@ def remove(corpus: CorpusFile, /, name: str) -> int:
     Runs pinned to earlier versions keep drawing from it. What an unfinished ingest of that
     name has stored is discarded and counted too.
     """
+    sweep(corpus.database)
     found = find(corpus.database, name)
     if found is None:
         return records.remove(corpus.database, name)
@@ -144,7 +135,18 @@ def overview(database: Database) -> list[dict[str, Any]]:
             "saved_at": found.saved_at,
         }
         for found in ingests(database)
+        if found.can_go_on
     ]
+
+
+def sweep(database: Database) -> None:
+    """Discard what kills have left of ingests that cannot go on.
+
+    Called by verbs that change the corpus, which one has at a time: nobody is at them.
+    """
+    for found in ingests(database):
+        if not found.can_go_on:
+            discard(database, found)
 
 
 def find(database: Database, name: str) -> Unfinished | None:
@@ -166,16 +168,12 @@ def differing(settings: Mapping[str, Any], others: Mapping[str, Any], *, inner: 
     return names
 
 
-def begin(database: Database, name: str, source_id: int, settings: Mapping[str, Any]) -> None:
+def begin(
+    database: Database, name: str, source_id: int, settings: Mapping[str, Any] | None
+) -> None:
     """Note that an ingest has begun, inside its first transaction."""
-    parameters = {
-        "name": name,
-        "source_id": source_id,
-        "settings": json.dumps(settings),
-        "cursor": "null",
-        "counts": "{}",
-    }
-    database.run("ingest/checkpoint/begin", parameters)
+    given = {"name": name, "source_id": source_id, "settings": json.dumps(settings)}
+    database.run("ingest/checkpoint/begin", given | {"cursor": "null", "counts": "{}"})
 
 
 def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) -> None:
@@ -202,35 +200,37 @@ def publish(
         replaced = int(database.run("ingest/checkpoint/replace", of_source)[0][0])
     database.run("ingest/checkpoint/publish", of_source)
     database.run("ingest/checkpoint/publish_source", of_source)
-    database.run(
-        "ingest/checkpoint/publish_quarantine",
-        {"name": name, "unpublished": UNPUBLISHED, "version": version},
-    )
-    database.run("ingest/checkpoint/forget", {"name": name})
+    _end(database, name, version)
     return first, overtaken, replaced
 
 
-def forget(database: Database, name: str, source_id: int, version: int) -> None:
-    """Forget an ingest of which only quarantined rows are kept, inside its last transaction."""
+def keep_quarantine(database: Database, name: str, source_id: int, version: int) -> None:
+    """End an ingest of which only quarantined rows are kept, inside its last transaction."""
     of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
-    database.run(
-        "ingest/checkpoint/publish_quarantine",
-        {"name": name, "unpublished": UNPUBLISHED, "version": version},
-    )
     database.run("ingest/checkpoint/discard_source", of_source)
+    _end(database, name, version)
+
+
+def _end(database: Database, name: str, version: int) -> None:
+    of_name = {"name": name, "unpublished": UNPUBLISHED}
+    database.run("ingest/checkpoint/publish_quarantine", of_name | {"version": version})
     database.run("ingest/checkpoint/forget", {"name": name})
 
 
 def discard(database: Database, found: Unfinished) -> int:
     """Delete what an unfinished ingest has stored; return how many records that was."""
+    from duckplets.ingest.sections_view import refresh
+
     of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}
+    of_name = {"name": found.name, "unpublished": UNPUBLISHED}
     with database.transaction():
-        for statement in _DISCARD:
-            database.run(statement, of_source)
-        records = int(database.run("ingest/checkpoint/discard_records", of_source)[0][0])
+        records = database.table("ingest/checkpoint/unpublished_records", of_source)
+        intakes = database.table("ingest/checkpoint/unpublished_intakes", of_source)
+        with database.registered(discarded=records, discarded_intakes=intakes):
+            database.run("ingest/checkpoint/discard")
         database.run("ingest/checkpoint/discard_source", of_source)
-        database.run(
-            "ingest/checkpoint/discard_quarantine", {"name": found.name, "unpublished": UNPUBLISHED}
-        )
+        database.run("ingest/checkpoint/discard_quarantine", of_name)
         database.run("ingest/checkpoint/forget", {"name": found.name})
-    return records
+        if database.run("ingest/external_text/forget_unused")[0][0]:
+            refresh(database)
+    return int(records.num_rows)

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -231,6 +231,7 @@ def _clean_by(database: Database, cleaner: Denoiser | Normaliser) -> int:
 
 def _refuse_unfinished(database: Database) -> None:
     """Refuse to clean otherwise what is half there: its other half would be judged otherwise."""
+    checkpoint.sweep(database)
     for found in checkpoint.ingests(database):
         raise ChunkingError(
             f"source {found.name!r} has an unfinished ingest; finish it, or discard it by "
@@ -244,52 +245,6 @@ def _refuse_placed(database: Database) -> None:
         raise ChunkingError(
             f"texts were left in {shown(path)}, and preprocessors make others of them: ingest the "
             f"source without in_place=True (--in-place) to have its texts cleaned"
-        )
-
-
-@dataclass(slots=True)
-class SectionWriter:
-    """Stores the sections of new records, and their chunks, with consecutive keys.
-
-    Attributes:
-        database: The corpus, inside a transaction.
-        chunking: How sections are cut.
-        section_key: The next section's key.
-        chunk_key: The next chunk's key.
-    """
-
-    database: Database
-    chunking: Chunking
-    section_key: int
-    chunk_key: int
-
-    def append(
-        self, sections: pa.ListArray, record_keys: Any, places: Mapping[str, Any] | None = None
-    ) -> None:
-        """Store the sections of records.
-
-        Args:
-            sections: Of every record a list of (role, heading, text), as in ``ROW_SCHEMA``, or
-                as from ``preprocess``.
-            record_keys: The records' keys, shape (records,).
-            places: File and row of each record, where texts are left there.
-        """
-        counts = sections.value_lengths().to_numpy(zero_copy_only=False)
-        flat = sections.flatten()
-        owners = np.repeat(record_keys, counts)
-        firsts = np.repeat(np.cumsum(counts) - counts, counts)
-        columns = {
-            "section_key": self.section_key + np.arange(len(flat), dtype=np.int64),
-            "record_key": owners,
-            "position": np.arange(len(flat), dtype=np.int64) - firsts,
-        }
-        columns |= {name: np.repeat(of, counts) for name, of in (places or {}).items()}
-        names = [field.name for field in flat.type if field.name != "dropped"]
-        fields = {name: flat.field(name) for name in names}
-        # Dropped sections use up keys as well, so that they fit in where they come back.
-        self.section_key += len(flat)
-        self.chunk_key = append_sections(
-            self.database, self.chunking, pa.table(columns | fields), self.chunk_key
         )
 
 

@@ -45,15 +45,11 @@ class Placing:
         self._first = 0  # the first key of files that are new
         self._gone: list[int] = []  # keys of those that are not what they were any more
 
-    def begin(self, source_id: int, *, in_pieces: bool) -> None:
-        """Note the files, inside a transaction.
-
-        Args:
-            source_id: Of the source.
-            in_pieces: Whether what is read is committed in several: then no file may have changed.
+    def begin(self, source_id: int, *, is_judged: bool) -> None:
+        """Note the files of a source, inside a transaction.
 
         Raises:
-            ChangedFileError: One has.
+            ChangedFileError: One has changed, of which gates have judged the rows.
         """
         from duckplets.ingest.sections_view import refresh
 
@@ -65,7 +61,7 @@ class Placing:
                 known[file] = key
             elif of_source == source_id and self._has_changed(file):
                 self._gone.append(key)
-                if in_pieces:
+                if is_judged:
                     raise ChangedFileError(
                         f"{shown(file.path)} has changed since texts were left in it, and rows "
                         f"that were judged are not judged again: remove the source, compact, and "

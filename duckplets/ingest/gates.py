@@ -1,8 +1,8 @@
 """What ingest asks of the gates of an intake: which rows are records, and how far it has come.
 
-Gates are made above this room (``quality/intake``); here stands only what ``ingest`` and ``store``
-call, in this order: ``take_up``, ``begin``, then for every batch ``fresh`` and ``judge``, for every
-commit ``save``, and in the last transaction ``finish``.
+Gates that judge are made above this room (``quality/intake``). They are called in this order:
+``take_up``, ``begin``, then for every batch ``fresh`` and ``judge``, for every commit ``save``, and
+in the last transaction ``finish``.
 """
 
 from __future__ import annotations
@@ -23,19 +23,7 @@ class NothingNew(Exception):  # noqa: N818 - it is no error
 
 
 class Intake(NamedTuple):
-    """What an ingest tells its gates of itself.
-
-    Attributes:
-        database: The corpus.
-        source_id: Of the source.
-        name: Of the source.
-        source: What is read.
-        trust: Of the source.
-        on_conflict: What to do about a known id with other content.
-        unpublished: The version that marks records of this ingest, or None.
-        record_key: The next record's key.
-        is_anew: Whether no part of this ingest is stored yet.
-    """
+    """What an ingest tells its gates of itself."""
 
     database: Database
     source_id: int
@@ -43,9 +31,8 @@ class Intake(NamedTuple):
     source: Source
     trust: float
     on_conflict: str
-    unpublished: int | None
-    record_key: int
-    is_anew: bool
+    record_key: int  # the next record's
+    is_anew: bool  # no part of this ingest is stored yet
 
 
 class GateMeasures(Protocol):
@@ -55,33 +42,42 @@ class GateMeasures(Protocol):
         """Return rows with what is known of their texts, in columns of their own."""
 
 
-class Gates(Protocol):
-    """Decides what becomes of every row, and notes it in the transaction that stores it."""
+class Gates:
+    """Decides what becomes of every row, and notes it in the transaction that stores it.
+
+    These let every row through and note nothing.
+    """
+
+    judges = False
 
     @property
     def is_full(self) -> bool:
         """Whether the source has given as much as it may."""
+        return False
 
     @property
     def notes(self) -> list[str]:
         """Sentences for the report."""
+        return []
 
     @property
     def last_row(self) -> int:
         """The number of the last row that was read before."""
+        return 0
 
     @property
     def measuring(self) -> GateMeasures | None:
         """What can be known of rows before they are judged, and anywhere."""
+        return None
 
     def settings(self) -> dict[str, Any]:
         """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
+        return {}
 
     def take_up(self, database: Database, name: str, source: Source) -> Any:
         """Note what was read of a source before; return the cursor to go on at, or None.
 
-        Raises:
-            SourceError: It was read otherwise, or from elsewhere.
+        Raises ``SourceError`` where it was read otherwise, or from elsewhere.
         """
 
     def begin(self, of: Intake) -> None:
@@ -89,21 +85,20 @@ class Gates(Protocol):
 
     def fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch that were not read before."""
+        return batch
 
     def judge(self, batch: pa.RecordBatch, record_key: int) -> pa.RecordBatch:
         """Return the rows up to the last that is wanted, each that is no record with a ``skip``.
 
-        Args:
-            batch: Fresh rows, after preprocessing.
-            record_key: Of the first of them that is a record; the others follow it.
+        Rows are fresh and preprocessed; the first that is a record gets the key.
         """
+        return batch
 
     def nothing_read(self) -> None:
         """Say what it means that there was no fresh row, unless the source is new.
 
-        Raises:
-            NothingNew: The rows that were read before are all there are.
-            SourceError: They are not what they were.
+        Raises ``NothingNew`` where the rows that were read before are all there are, and
+        ``SourceError`` where they are not what they were.
         """
 
     def at(self, cursor: Any) -> None:
@@ -114,3 +109,4 @@ class Gates(Protocol):
 
     def finish(self, version: int) -> int:
         """Note the version; return how many of its records others were there before."""
+        return 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from duckplets.base.checks import checked_name
 from duckplets.base.documents import StoredJson
@@ -22,7 +22,6 @@ from duckplets.ingest.checkpoint import Unfinished
 from duckplets.ingest.external_columns import files_to_leave, refuse_inside
 from duckplets.ingest.external_text import Placing
 from duckplets.ingest.gates import Gates
-from duckplets.ingest.store import OnConflict, Request
 from duckplets.sources import Rows, Source
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping import (
@@ -38,31 +37,33 @@ if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
 
 
-@dataclass(frozen=True, slots=True)
+OnConflict = Literal["error", "skip", "replace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedIngest:
-    """An ingest that has passed its checks, and has yet to read.
+    """An ingest that has passed its checks, and has yet to read."""
 
-    Attributes:
-        request: What it was asked for.
-        settings: What must agree for it to go on after an interruption; None for one that is one
-            transaction.
-        found: What an earlier call has left, to go on with.
-        cursor: Where reading begins; None for the beginning.
-        limits: Of what reads.
-        is_full: Whether the source has given as much as it may, so that nothing is read.
-    """
-
-    request: Request
-    settings: dict[str, Any] | None
-    found: Unfinished | None
-    cursor: Any
+    source: Source
+    name: str
+    trust: float | None  # given for the source
+    on_conflict: OnConflict  # about a known id with other content
+    prefix: Prefix | None  # of the source from now on, or None to leave it
+    remap: bool  # what the source has now takes the place of all that it had
+    notes: tuple[str, ...]  # on the request itself
+    gates: Gates
+    placing: Placing | None  # the files that texts are left in
+    settings: dict[str, Any] | None  # what must agree for it to go on; None where it cannot
+    found: Unfinished | None  # what an earlier call has left, to go on with
+    cursor: Any  # where reading begins; None for the beginning
     limits: Limits
-    is_full: bool
+    is_full: bool  # the source has given as much as it may, so nothing is read
 
     def open(self, reader: FileReader, cursor: Any) -> Rows:
         """Open the source at a place; what has no places begins at its beginning."""
-        source = self.request.source
-        return source.open(reader) if self.settings is None else source.open(reader, cursor)
+        return (
+            self.source.open(reader) if self.settings is None else self.source.open(reader, cursor)
+        )
 
 
 def prepare(
@@ -84,6 +85,8 @@ def prepare(
 
     What an earlier one has left under its name is discarded here, where that was asked for.
     """
+    checkpoint.sweep(database)
+    gates = gates or Gates()
     name = source.default_name() if name is None else name
     name = checked_name(f"source name {shown(repr(name))}", name, SourceError)
     if on_conflict not in get_args(OnConflict):
@@ -91,29 +94,20 @@ def prepare(
         raise SourceError(f"on_conflict={on_conflict!r}: give one of {choices}")
     if trust is None and not isinstance(source.trust, str):
         trust = source.trust  # a column of trusts is in the rows; the source has the default
+    trust = _checked_trust(trust)
     check_on_error(on_error)
-    if gates is not None and on_error is None and _is_left_open(source):
+    if gates.judges and on_error is None and _is_left_open(source):
         on_error = "skip"  # every row has an outcome, those after a cut as well
     source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
     on_conflict = "replace" if remap else on_conflict
     placing = _placing(database, source, gates) if in_place else None
     if not in_place:
         refuse_inside(database, name)
-    if gates is not None:
-        if getattr(source, "turns", "last") == "each":
-            raise SourceError(
-                "turns='each' makes several records of a row, and quality=, where=, limit= and "
-                "size_mb= decide on rows; leave these out: Corpus.judge(quality) (duckplets "
-                "judge) applies gates to what is there"
-            )
+    if gates.judges:
         source = _in_rows(source, on_conflict)
-    trust = _checked_trust(trust)
-    request = Request(
-        source, name, trust, on_conflict, prefix, remap, notes, gates, placing=placing
-    )
     settings = None
     if getattr(source, "in_pieces", False) and not remap:
-        settings = _settings_of(source, request)
+        settings = _settings_of(source, name, trust, gates)
     found = checkpoint.find(database, name)
     # One that was killed before it had stored a record stands in nobody's way.
     if found is not None and (restart or _is_nothing(found, settings)):
@@ -121,17 +115,28 @@ def prepare(
         found = None
     if found is not None:
         _refuse_another(found, settings)
-    cursor, is_full = found.cursor if found else None, False
-    if gates is not None:
-        before = gates.take_up(database, name, source)
-        cursor = cursor if found else before
-        is_full = gates.is_full and found is None
-    return PreparedIngest(request, settings, found, cursor, limits or Limits(), is_full)
+    before = gates.take_up(database, name, source)
+    return PreparedIngest(
+        source=source,
+        name=name,
+        trust=trust,
+        on_conflict=on_conflict,
+        prefix=prefix,
+        remap=remap,
+        notes=notes,
+        gates=gates,
+        placing=placing,
+        settings=settings,
+        found=found,
+        cursor=found.cursor if found else before,
+        limits=limits or Limits(),
+        is_full=gates.is_full and found is None,
+    )
 
 
-def _placing(database: Database, source: Source, gates: Gates | None) -> Placing:
+def _placing(database: Database, source: Source, gates: Gates) -> Placing:
     """Check that texts can stay in their files, also where gates judge them."""
-    asked = {} if gates is None else dict(gates.settings().get("quality") or {})
+    asked = gates.settings().get("quality") or {}
     return Placing(database, files_to_leave(database, source, asked.get("pii")))
 
 
@@ -177,35 +182,29 @@ def _place(kind: str, uri: str | None) -> str:
     return shown(uri or "nowhere in particular") + f" ({shown(kind)})"
 
 
-def _settings_of(source: Any, request: Request) -> dict[str, Any]:
+def _settings_of(source: Any, name: str, trust: float | None, gates: Gates) -> dict[str, Any]:
     """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
-    found = {
-        "kind": source.kind,
-        "uri": source.uri,
-        "trust": request.trust,
-        "source": source.settings(),
-    }
-    if request.gates is not None:
-        found |= request.gates.settings()
+    found = {"kind": source.kind, "uri": source.uri, "trust": trust, "source": source.settings()}
     try:
-        return dict(json.loads(json.dumps(found)))
+        return dict(json.loads(json.dumps(found | gates.settings())))
     except (TypeError, ValueError) as error:
         raise SourceError(
-            f"source {request.name!r}: its settings() are not plain JSON values: {error}"
+            f"source {name!r}: its settings() are not plain JSON values: {error}"
         ) from error
 
 
 def _is_nothing(found: Unfinished, settings: dict[str, Any] | None) -> bool:
-    return not found.counts.get(kept(found)) and found.settings != settings
-
-
-def kept(found: Unfinished) -> str:
-    """Return the count of what an ingest has stored: gates note every row that is read."""
-    return "read" if "quality" in found.settings else "added"
+    return not found.has_stored and found.settings != settings
 
 
 def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
     """Return a source that goes on at a row, if it can be read again, for gates."""
+    if getattr(source, "turns", "last") == "each":
+        raise SourceError(
+            "turns='each' makes several records of a row, and quality=, where=, limit= and "
+            "size_mb= decide on rows; leave these out: Corpus.judge(quality) (duckplets "
+            "judge) applies gates to what is there"
+        )
     if on_conflict == "replace":
         raise SourceError(
             "quality=, where=, size_mb= and limit= do not go with on_conflict='replace' or "

@@ -24,7 +24,7 @@ from duckplets.base.sanitize import counted, shown, without_secrets
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.checkpoint import UNPUBLISHED, differing
-from duckplets.ingest.gates import Intake, NothingNew
+from duckplets.ingest.gates import Gates, Intake, NothingNew
 from duckplets.quality.conditions import checked_limit, checked_size, checked_where, chosen
 from duckplets.quality.judgement_log import Noting
 from duckplets.quality.measure import ready
@@ -53,8 +53,8 @@ _LOG = logging.getLogger(f"{__name__}.QualityGates")
 _BITS = (1 << 64) - 1
 
 
-class QualityGates:
-    """The gates of one intake of one source; see ``duckplets.ingest.gates.Gates``.
+class QualityGates(Gates):
+    """The gates of one intake of one source.
 
     Args:
         quality: What texts are judged by; None for no gates but the other arguments.
@@ -65,6 +65,8 @@ class QualityGates:
     Raises:
         SourceError, RecipeError, QualityError: An argument is wrong.
     """
+
+    judges = True
 
     def __init__(
         self,
@@ -263,7 +265,7 @@ class QualityGates:
         looked = np.flatnonzero((outcome == "accepted") | (outcome == "rejected"))
         if not len(looked):
             return
-        database, unpublished = self._of.database, self._of.unpublished
+        database, unpublished = self._of.database, UNPUBLISHED
         places = pa.array(looked)
         incoming = pa.table({"record_id": ids.take(places), "digest": digests.take(places)})
         of_intake = {"unpublished": unpublished, "source_id": self._of.source_id}
@@ -326,7 +328,8 @@ class QualityGates:
 
     def finish(self, version: int) -> int:
         """Note the version; return how many of its records others were there before."""
-        taken = self._noting.came_meanwhile(version) if self._of.unpublished else 0
+        copies_go = self.quality is not None and self.quality.duplicates
+        taken = self._noting.came_meanwhile(version) if copies_go else 0
         self._counts["accepted"] -= taken
         self._counts["rejected"] += taken
         self._accepted -= taken

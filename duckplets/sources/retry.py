@@ -58,7 +58,8 @@ class Rereading:
         opened: Opens it in a reader, at a cursor or at the beginning.
         cursor: Where to begin.
         limits: Of its reader.
-        retries: How often it is read again without one more row.
+        retries: How often it is read again without one more row; with 0 an error is raised as it
+            is.
         is_local: Whether it reads files of this machine, of which fewer failures may pass.
     """
 
@@ -99,7 +100,8 @@ class Rereading:
                         yield from self._fresh(items)
                 return
             except Exception as error:
-                if self._stopped.is_set() or not may_pass(error, is_local=self._is_local):
+                may_help = self._retries and may_pass(error, is_local=self._is_local)
+                if self._stopped.is_set() or not may_help:
                     raise
                 self._wait(error)
 

@@ -3,115 +3,55 @@
 -- Parameters: $source_id.
 SELECT trust FROM sources WHERE source_id = $source_id
 
--- name: discard_chunks
--- Delete what belongs to a source's unpublished records from chunks.
+-- name: unpublished_records
+-- A source's unpublished records.
 -- Parameters: $source_id, $unpublished.
-DELETE FROM chunks
-WHERE record_key IN (
-    SELECT record_key
-    FROM records
-    WHERE source_id = $source_id AND removed_version = $unpublished
-)
+SELECT record_key
+FROM records
+WHERE source_id = $source_id AND removed_version = $unpublished
 
--- name: discard_text_hashes
--- Delete what belongs to a source's unpublished records from text_hashes.
+-- name: unpublished_intakes
+-- A source's unfinished intakes through gates.
 -- Parameters: $source_id, $unpublished.
-DELETE FROM text_hashes
-WHERE section_key IN (
-    SELECT sections.section_key
-    FROM stored_sections AS sections
-    JOIN records ON records.record_key = sections.record_key
-    WHERE records.source_id = $source_id AND records.removed_version = $unpublished
-)
-
--- name: discard_sections
--- Delete what belongs to a source's unpublished records from sections.
--- Parameters: $source_id, $unpublished.
-DELETE FROM stored_sections
-WHERE record_key IN (
-    SELECT record_key
-    FROM records
-    WHERE source_id = $source_id AND removed_version = $unpublished
-)
-
--- name: discard_section_originals
--- Delete what belongs to a source's unpublished records from section_originals.
--- Parameters: $source_id, $unpublished.
-DELETE FROM section_originals
-WHERE record_key IN (
-    SELECT record_key
-    FROM records
-    WHERE source_id = $source_id AND removed_version = $unpublished
-)
-
--- name: discard_splits
--- Delete what belongs to a source's unpublished records from splits.
--- Parameters: $source_id, $unpublished.
-DELETE FROM splits
-WHERE record_key IN (
-    SELECT record_key
-    FROM records
-    WHERE source_id = $source_id AND removed_version = $unpublished
-)
-
--- name: discard_conversations
--- Delete what belongs to a source's unpublished records from conversations.
--- Parameters: $source_id, $unpublished.
-DELETE FROM conversations
-WHERE record_key IN (
-    SELECT record_key
-    FROM records
-    WHERE source_id = $source_id AND removed_version = $unpublished
-)
-
--- name: discard_record_prefixes
--- Delete what belongs to a source's unpublished records from record_prefixes.
--- Parameters: $source_id, $unpublished.
-DELETE FROM record_prefixes
-WHERE record_key IN (
-    SELECT record_key
-    FROM records
-    WHERE source_id = $source_id AND removed_version = $unpublished
-)
-
--- name: discard_judgements
--- Delete what gates decided on the rows of a source's unfinished ingest.
--- Parameters: $source_id, $unpublished.
-DELETE FROM judgements
-WHERE acquisition_id IN (
-    SELECT acquisition_id
-    FROM acquisitions
-    WHERE source_id = $source_id AND version = $unpublished
-)
-
--- name: discard_rejected_rows
--- Delete the rows that gates rejected of a source's unfinished ingest.
--- Parameters: $source_id, $unpublished.
-DELETE FROM rejected_rows
-WHERE acquisition_id IN (
-    SELECT acquisition_id
-    FROM acquisitions
-    WHERE source_id = $source_id AND version = $unpublished
-)
-
--- name: discard_acquisitions
--- Delete what is noted of a source's unfinished ingest.
--- Parameters: $source_id, $unpublished.
-DELETE FROM acquisitions
+SELECT acquisition_id
+FROM acquisitions
 WHERE source_id = $source_id AND version = $unpublished
 
--- name: discard_record_hashes
--- Delete what belongs to a source's unpublished records from record_hashes.
--- Parameters: $source_id, $unpublished.
-DELETE FROM record_hashes
-WHERE record_key IN (
-    SELECT record_key
-    FROM records
-    WHERE source_id = $source_id AND removed_version = $unpublished
-)
+-- name: discard
+-- Delete records (Arrow discarded: record_key) and intakes (Arrow discarded_intakes:
+-- acquisition_id), with all that belongs to them.
+DELETE FROM text_hashes
+WHERE section_key IN (
+    SELECT section_key FROM stored_sections WHERE record_key IN (SELECT record_key FROM discarded)
+);
+
+DELETE FROM chunks WHERE record_key IN (SELECT record_key FROM discarded);
+
+DELETE FROM stored_sections WHERE record_key IN (SELECT record_key FROM discarded);
+
+DELETE FROM section_originals WHERE record_key IN (SELECT record_key FROM discarded);
+
+DELETE FROM splits WHERE record_key IN (SELECT record_key FROM discarded);
+
+DELETE FROM conversations WHERE record_key IN (SELECT record_key FROM discarded);
+
+DELETE FROM record_prefixes WHERE record_key IN (SELECT record_key FROM discarded);
+
+DELETE FROM record_hashes WHERE record_key IN (SELECT record_key FROM discarded);
+
+DELETE FROM records WHERE record_key IN (SELECT record_key FROM discarded);
+
+DELETE FROM judgements
+WHERE acquisition_id IN (SELECT acquisition_id FROM discarded_intakes);
+
+DELETE FROM rejected_rows
+WHERE acquisition_id IN (SELECT acquisition_id FROM discarded_intakes);
+
+DELETE FROM acquisitions
+WHERE acquisition_id IN (SELECT acquisition_id FROM discarded_intakes)
 
 -- name: unfinished
--- Ingests that stopped half-way.
+-- Ingests that stopped half-way; settings are null of those that cannot go on.
 -- Rows: by name.
 SELECT name, source_id, settings, cursor, counts, started_at, saved_at
 FROM unfinished_ingests
@@ -119,7 +59,7 @@ ORDER BY name
 
 -- name: begin
 -- Note an ingest that may stop and go on.
--- Parameters: $name, $source_id, $settings (JSON), $cursor (JSON), $counts (JSON).
+-- Parameters: $name, $source_id, $settings (JSON; null where it cannot go on), $cursor (JSON), $counts (JSON).
 INSERT INTO unfinished_ingests
 VALUES ($name, $source_id, $settings, $cursor, $counts, now()::TIMESTAMP, now()::TIMESTAMP)
 
@@ -192,12 +132,6 @@ WHERE source = $name AND version = $unpublished
 -- Forget an unfinished ingest; its records stay.
 -- Parameters: $name.
 DELETE FROM unfinished_ingests WHERE name = $name
-
--- name: discard_records
--- Delete a source's unpublished records.
--- Parameters: $source_id, $unpublished.
-DELETE FROM records
-WHERE source_id = $source_id AND removed_version = $unpublished
 
 -- name: discard_source
 -- Delete a source that was never seen.

@@ -66,22 +66,21 @@ FROM records
 WHERE is_live(added_version, removed_version, $version)
 
 -- name: add_source
--- Add a source; returns its id and trust (0.5 where none was given).
--- Parameters: $name, $kind, $uri, $trust, $defaults, $mapping (JSON), $recipes (JSON; NULL or an
--- empty list for none), $weight, $version, $removed_version (NULL, or that of a source not yet
--- published).
+-- Add a source that is not yet published; returns its id.
+-- Parameters: $name, $kind, $uri, $trust (0.5 where it is NULL), $defaults, $mapping (JSON),
+-- $recipes (JSON; NULL or an empty list for none), $weight, $unpublished.
 INSERT INTO sources (
     source_id, name, kind, uri, trust, defaults, added_version, removed_version, mapping, recipes,
     weight
 )
 SELECT
     greatest(max(source_id), last_key('source')) + 1, $name, $kind, $uri, coalesce($trust, 0.5),
-    $defaults, $version, $removed_version, $mapping, nullif($recipes, '[]')::JSON, $weight
+    $defaults, $unpublished, $unpublished, $mapping, nullif($recipes, '[]')::JSON, $weight
 FROM sources
-RETURNING source_id, trust
+RETURNING source_id
 
 -- name: update_source
--- Note what a known source was read from this time; returns its id and trust. Text-only rows
+-- Note what a known source was read from this time. Text-only rows
 -- added to a source with anchors leave it its richer default recipes, and a folder of documents of
 -- an earlier version keeps those that it had, unless it is mapped anew.
 -- Parameters: $name, $kind, $uri, $trust, $weight (NULL keeps the old one), $defaults, $mapping
@@ -101,21 +100,6 @@ SET
     END,
     recipes = nullif(coalesce($recipes, recipes::VARCHAR), '[]')::JSON
 WHERE name = $name AND removed_version IS NULL
-RETURNING source_id, trust
-
--- name: replace
--- Mark the live records that rows of the table newer (Arrow: record_id) take the place of.
--- Parameters: $version.
--- Rows: one a record, the version that had added it.
-UPDATE records
-SET removed_version = $version
-WHERE removed_version IS NULL AND record_id IN (SELECT record_id FROM newer)
-RETURNING added_version
-
--- name: forget_source
--- Delete a source that has no records.
--- Parameters: $source_id.
-DELETE FROM sources WHERE source_id = $source_id
 
 -- name: remove_the_rest
 -- Mark the records of a source as removed that were there before a version and are not in the table
@@ -185,19 +169,12 @@ WHERE
         SELECT max((value ->> 'times')::BIGINT) FROM settings WHERE name = 'rearranged'
     )
 
--- name: id_hashes
--- The ids of live records, hashed.
--- Parameters: $before (a key; it and later ones are left out), $unpublished (marks records of the
--- same ingest, committed but not yet seen).
--- Rows: by record_key.
-SELECT hash(record_id) AS hash, record_key
+-- name: known_ids
+-- How many of the ids of incoming rows (Arrow: record_id) live records have, or some that the same
+-- ingest has stored.
+-- Parameters: $unpublished (marks these).
+SELECT count(*)
 FROM records
-WHERE record_key < $before AND (removed_version IS NULL OR removed_version = $unpublished)
-ORDER BY record_key
-
--- name: incoming_hashes
--- The ids of incoming rows (Arrow: row, record_id), hashed.
--- Rows: by row.
-SELECT hash(record_id) AS hash
-FROM incoming
-ORDER BY row
+WHERE
+    (removed_version IS NULL OR removed_version = $unpublished)
+    AND record_id IN (SELECT record_id FROM incoming)

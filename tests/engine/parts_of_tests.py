@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.errors import SourceError
-from duckplets.ingest import workers
+from duckplets.ingest import parts
 
 
 def waited(job: dict[str, Any], number: int) -> int:
@@ -72,7 +72,7 @@ def limited(job: int, number: int) -> int:
 
 def broken(job: str, number: int) -> int:
     """Put what has a name in the place of what keeps rows."""
-    workers._kept, workers.kept = getattr(workers, job), workers._kept  # type: ignore[attr-defined]
+    parts._kept, parts.kept = getattr(parts, job), parts._kept  # type: ignore[attr-defined]
     return number
 
 

@@ -40,9 +40,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of two files or two row groups, and rows that wait in files."""
     monkeypatch.setattr(paths, "AT_ONCE", 6_000)
     monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
-    monkeypatch.setattr("duckplets.ingest.streams.MAX_ROWS", 30)
+    monkeypatch.setattr("duckplets.ingest.parts.MAX_ROWS", 30)
     monkeypatch.setattr("duckplets.sources.partitions._GROUPS", 4_000)
-    monkeypatch.setattr("duckplets.ingest.workers._SMALL", 3_000)
+    monkeypatch.setattr("duckplets.ingest.parts._SMALL", 3_000)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
@@ -456,7 +456,7 @@ def test_workers_have_to_see_files_and_folders(tmp_path: Path) -> None:
 
     refused = {
         r"00.csv: the worker on .* does not see it": unseen,
-        r"rows are to wait in .*\.parts, which the worker": no_folder,
+        r"rows are to wait in .*\.parts/0, which the worker": no_folder,
     }
     for wanted, before in refused.items():
         source = dp.CsvSource(files_of(tmp_path / "in", "csv", 3, several=1), text="body")
@@ -516,13 +516,13 @@ DRIVER = """
 import sys
 sys.path[:0] = {path!r}
 import duckplets as dp
-from duckplets.ingest import ingest, streams
+from duckplets.ingest import ingest, parts
 from duckplets.sources import row_batches
 from gated_rows import QUALITY
 from local_engine import Shuffled
 ingest._ROWS_A_COMMIT = 0
 ingest._TIMES_A_COMMIT = 0
-row_batches.MAX_ROWS = streams.MAX_ROWS = 30
+row_batches.MAX_ROWS = parts.MAX_ROWS = 30
 with dp.Corpus({corpus!r}) as corpus:
     source = dp.JsonSource({files!r}, id="id", anchor="title", positive="body")
     engine = "local:2" if {workers!r} else Shuffled()

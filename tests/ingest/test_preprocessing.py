@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from effort import some
@@ -18,7 +17,8 @@ import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.errors import ChunkingError
 from duckplets.ingest import chunks
-from duckplets.ingest.chunks import SectionWriter, cleaned, cleaning
+from duckplets.ingest.append import Appending
+from duckplets.ingest.chunks import cleaned, cleaning
 from duckplets.ingest.preprocess import NOTHING_LEFT, preprocess
 from duckplets.sources.rows import ROW_SCHEMA
 from duckplets.text import preprocessors
@@ -586,12 +586,11 @@ def test_next_keys_stay_free_of_dropped_sections(corpus: dp.Corpus) -> None:
 
 def test_every_batch_of_an_ingest_leaves_keys_for_what_it_drops(corpus: dp.Corpus) -> None:
     database: Database = corpus.database
-    keys = chunks.next_keys(database)
-    writer = SectionWriter(database, PLAIN, keys["section"], keys["chunk"])
+    writer = Appending(database, 1, 1, None, 0.5, PLAIN)
     with database.transaction():
-        for key, texts in ((1, ["12", "kept", "13"]), (2, ["kept", "14"]), (3, ["a", "b"])):
+        for key, texts in ("1", ["12", "kept", "13"]), ("2", ["kept", "14"]), ("3", ["a", "b"]):
             batch, _ = preprocess(batch_of([(texts, None)]), DENOISED)
-            writer.append(batch["sections"], np.array([key]))
+            writer.append(batch, pa.array([key]))
     stored = "SELECT section_key, record_key, position, role, heading, text FROM sections"
     assert [tuple(row.values()) for row in corpus.sql(stored).to_pylist()] == [
         (2, 1, 1, "context", "h1", "kept"),

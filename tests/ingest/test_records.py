@@ -468,15 +468,19 @@ rows_of = st.lists(
 @given(
     ingests=st.lists(rows_of, min_size=1, max_size=4),
     batch=st.sampled_from([1, 2, 3, 100]),
-    held=st.sampled_from([0, 1, 3, 2**27]),
+    rows_at_once=st.sampled_from([0, 3, 10**9]),
 )
 def test_policies_are_those_of_the_reference(
-    copies: Callable[[], dp.Corpus], policy: Any, ingests: list[list[Row]], batch: int, held: int
+    copies: Callable[[], dp.Corpus],
+    policy: Any,
+    ingests: list[list[Row]],
+    batch: int,
+    rows_at_once: int,
 ) -> None:
     expected = Expected(policy)
     with copies() as corpus, pytest.MonkeyPatch.context() as patch:
         small_batches(patch, batch)
-        patch.setattr("duckplets.ingest.append.HELD", held)
+        patch.setattr("duckplets.ingest.ingest._ROWS_AT_ONCE", rows_at_once)
         for rows in ingests:
             outcome = expected.ingest(rows, batch)
             if isinstance(outcome, tuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -271,6 +272,51 @@ def test_a_conflict_is_found_across_marks_and_can_be_skipped(
         ingest(corpus, Pages(records, 1))
     report = ingest(corpus, Pages(records, 1), on_conflict="skip")
     assert (report.added, report.reasons) == (4, {CONFLICT: 1})
+
+
+def test_what_a_kill_leaves_of_one_that_cannot_go_on_is_gone_with_the_next(
+    opened: Callable[[str], dp.Corpus], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 4)
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_AT_ONCE", 0)
+    rows = some(MANY)
+    source = dp.MemorySource(rows, anchor="title", positive="body", id="id")
+
+    def killed_at(done: int, total: int | None) -> None:
+        if done == 16:  # what lies on the disk now
+            for file in tmp_path.glob("whole.duckdb*"):
+                shutil.copy(file, tmp_path / file.name.replace("whole", "killed"))
+
+    whole = opened("whole.duckdb")
+    before = visible(whole)
+    whole.ingest(source, progress=killed_at, name="s")
+    killed = opened("killed.duckdb")
+    assert visible(killed) == before
+    hidden = "SELECT count(*) FROM records WHERE added_version > 99"
+    assert killed.sql(hidden)[0][0].as_py() > 0
+    assert killed.unfinished() == killed.status()["unfinished"] == []
+    other = dp.MemorySource([{"text": "other"}], text="text")
+    ingest(killed, other, name="other")
+    assert killed.sql(hidden)[0][0].as_py() == 0
+    assert killed.remove("other") == 1
+    ingest(killed, source, name="s")
+    texts = "SELECT record_id, role, text FROM section_texts ORDER BY ALL"
+    assert killed.sql(texts).equals(whole.sql(texts))
+
+
+def test_a_failed_one_that_cannot_go_on_leaves_nothing(
+    opened: Callable[[str], dp.Corpus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_AT_ONCE", 0)
+
+    def torn() -> Iterator[dict[str, Any]]:
+        yield from some(4_000)
+        raise TornError
+
+    corpus = opened("c.duckdb")
+    with pytest.raises(TornError):
+        ingest(corpus, dp.MemorySource(torn(), anchor="title", positive="body", id="id"), name="s")
+    assert contents(corpus) == contents(opened("never.duckdb"))
 
 
 # ---- which ingest goes on

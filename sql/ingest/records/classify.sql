@@ -1,8 +1,7 @@
 -- Compare incoming rows (row, record_id, content_hash) with each other and with the live
 -- records: add, same (content known already), conflict (other content under the same id) or,
 -- when the last of several wins, overtaken.
--- Parameters: $first_key, $last_key (between these are all records that may have such an id),
--- $last_wins, $unpublished (marks records of the same ingest, committed but not yet seen).
+-- Parameters: $last_wins, $unpublished (marks records of the same ingest, not yet seen).
 -- Rows: in the order of row.
 WITH stored AS (
     SELECT
@@ -10,15 +9,13 @@ WITH stored AS (
         arg_max(records.content_hash, records.record_key) AS content_hash
     FROM records
     WHERE
-        records.record_key BETWEEN $first_key AND $last_key
-        AND (records.removed_version IS NULL OR records.removed_version = $unpublished)
+        (records.removed_version IS NULL OR records.removed_version = $unpublished)
         AND records.record_id IN (SELECT record_id FROM incoming)
     GROUP BY records.record_id
 ),
 compared AS (
     SELECT
         incoming.row,
-        incoming.record_id,
         incoming.content_hash,
         stored.content_hash AS stored_hash,
         row_number() OVER earlier AS nth,
@@ -35,8 +32,6 @@ compared AS (
         )
 )
 SELECT
-    row,
-    record_id,
     CASE
         WHEN $last_wins AND content_hash <> last_hash THEN 'overtaken'
         WHEN $last_wins AND stored_hash = last_hash THEN 'same'

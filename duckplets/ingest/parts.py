@@ -1,0 +1,248 @@
+"""What a worker of an engine does for an ingest: read a part of its files, make rows ready.
+
+    part ─read→ rows, numbered from 1 ─clean, measure→ rows in a file that waits, or in the result
+
+The decision that matters: a part that cannot be read is no failure of a worker. Whoever asked for
+it reads it again, and raises what one process raises, naming the row by its number in the whole.
+Functions that users have registered go with the work: a worker registers them before it begins.
+
+Rows go from process to process as streams of Arrow, one a batch: those of a part need not be alike,
+as rare columns are there only where they are needed.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple, Union
+from uuid import uuid4
+
+import pyarrow as pa
+
+from duckplets.base.sanitize import shown
+from duckplets.errors import DuckpletsError, EngineError, SourceError
+from duckplets.ingest.gates import METRICS, GateMeasures, Gates
+from duckplets.ingest.preprocess import is_cleaned, preprocess
+from duckplets.sources import Mark
+from duckplets.sources.limits import FileReader, Limits
+from duckplets.sources.partitions import Cut, PartOf
+from duckplets.sources.rows import MAX_BYTES, MAX_ROWS
+from duckplets.text.chunking import Chunking
+from duckplets.text.preprocessors import REGISTRY, AnyPreprocessor, Cleaner, Preprocessor
+
+Item = Union[pa.RecordBatch, Mark]  # noqa: UP007 - Arrow's types are none for a checker
+
+ROWS = 4_096  # that are made ready at once
+_SMALL = 1 << 20  # bytes of rows that come with the result
+
+
+class Transform(NamedTuple):
+    """What is done to rows before they are compared with the corpus: cleaned, and measured."""
+
+    preprocessors: tuple[AnyPreprocessor, ...]
+    functions: tuple[tuple[Preprocessor, Cleaner], ...]  # those that users have registered
+    measuring: GateMeasures | None
+
+    @classmethod
+    def of(cls, chunking: Chunking, gates: Gates) -> Transform | None:
+        """Return what there is to do; None for nothing."""
+        own = (each for each in chunking.preprocessors if isinstance(each, Preprocessor))
+        functions = tuple((each, REGISTRY.find(each.name, each.version)) for each in own)
+        found = cls(chunking.preprocessors, functions, gates.measuring)
+        return found if found.preprocessors or found.measuring is not None else None
+
+    def done(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows that are clean and measured, some at a time."""
+        for each, function in self.functions:
+            REGISTRY.add(each.name, each.version, function)
+        chunking = Chunking(preprocessors=self.preprocessors)
+        for batch in batches:
+            for start in range(0, batch.num_rows, ROWS):
+                part, _ = preprocess(batch.slice(start, ROWS), chunking)
+                yield part if self.measuring is None else self.measuring.measured(part)
+
+
+class ReadJob(NamedTuple):
+    """What all parts of a source have in common."""
+
+    source: Any  # the whole
+    keys: Any  # as in ``PartOf``
+    limits: Limits
+    transform: Transform | None
+
+
+class ReadPart(NamedTuple):
+    """A part of a source that a worker reads."""
+
+    cut: Cut  # by paths that hold anywhere
+    told: Mapping[str, str]  # what its files are called, where that is something else
+    file: Path  # where its rows wait, if they are many
+
+
+class Read(NamedTuple):
+    """A part that was read."""
+
+    rows: int  # those that are blank too
+    batches: bytes | Path  # streams of Arrow, one after the other, or the file that has them
+    part: PartOf  # what was found out
+
+
+def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
+    """Read a part of a source, and make its rows ready; return why if it cannot be read.
+
+    Raises:
+        EngineError: Files, or the folder for rows, are not there for this worker; or it is full.
+    """
+    if (error := _refused(given.cut)) is not None:
+        return error
+    part = PartOf(job.source, job.source.uri or "", keys=job.keys)
+    try:
+        with closing(FileReader.within(job.limits)) as reader:
+            batches = _told(given.cut.open(job.source, reader, part).batches, given.told)
+            found = _kept(job.transform.done(batches) if job.transform else batches, given)
+    except EngineError:
+        raise
+    except DuckpletsError as refusal:
+        return refusal
+    rows = part.rows
+    part.source = part.listed = None
+    return Read(rows, found, part)
+
+
+def transformed(transform: Transform, rows: bytes) -> bytes | DuckpletsError:
+    """Make rows ready that another process has read."""
+    try:
+        return b"".join(map(stream_of, transform.done(batches_of(rows))))
+    except DuckpletsError as error:
+        return error
+
+
+def _kept(batches: Iterable[pa.RecordBatch], given: ReadPart) -> bytes | Path:
+    """Keep rows in a file until their turn; or return them, where they are few."""
+    if given.cut.size <= _SMALL:
+        return b"".join(map(stream_of, batches))
+    if not given.file.parent.is_dir():
+        raise EngineError(
+            f"{given.cut.label}: its rows are to wait in {given.file.parent}, which {_here()} does "
+            f"not see: the folder of the corpus has to be one that all workers share"
+        )
+    aside = given.file.with_name(f"{given.file.name}-{uuid4().hex}")
+    try:
+        with _room(given), closing(pa.OSFile(str(aside), "wb")) as file:
+            for batch in batches:
+                _write(file, batch)
+        os.replace(aside, given.file)
+    finally:
+        with suppress(OSError):
+            aside.unlink()
+    return given.file
+
+
+@contextmanager
+def _room(given: ReadPart) -> Iterator[None]:
+    """Turn what the system raises while rows are written: what is read has errors of its own."""
+    try:
+        yield
+    except OSError as error:
+        raise EngineError(
+            f"{given.cut.label}: its rows cannot wait in {given.file.parent}, on {_here()}: "
+            f"{shown(error.strerror or error)}; make room there"
+        ) from error
+
+
+def _refused(cut: Cut) -> DuckpletsError | None:
+    """Return why the files here are not those that were to be read."""
+    files = [file for file in cut.files if isinstance(file, Path)]  # a store's say so by themselves
+    size = 0
+    for file in files:
+        with suppress(OSError):
+            size += file.stat().st_size
+    if not files or size == cut.size:
+        return None
+    for file in files:
+        if not file.exists():
+            raise EngineError(
+                f"{file}: {_here()} does not see it: files are read where they lie, by a path that "
+                f"has to be the same for all workers"
+            )
+    return SourceError(f"{cut.label} changes while it is read: it has {size:,} bytes now")
+
+
+def _told(batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Yield rows with their files as they are called where they were asked for."""
+    for batch in batches:
+        at = batch.schema.get_field_index("file")
+        if at >= 0 and names:
+            column = batch.column(at)
+            files = [names.get(name, name) for name in column.dictionary.to_pylist()]
+            column = pa.DictionaryArray.from_arrays(column.indices, pa.array(files, pa.string()))
+            batch = batch.set_column(at, "file", column)
+        yield batch
+
+
+def _here() -> str:
+    return f"the worker on {socket.gethostname()} (process {os.getpid()})"
+
+
+# -- streams of Arrow ------------------------------------------------------------------------------
+
+
+def stream_of(batch: pa.RecordBatch) -> bytes:
+    """Return a stream of Arrow with one batch."""
+    sink = pa.BufferOutputStream()
+    _write(sink, batch)
+    return bytes(sink.getvalue())
+
+
+def _write(sink: Any, batch: pa.RecordBatch) -> None:
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+
+
+def batches_of(streams: bytes | Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of streams of Arrow; a file of them goes when it is open."""
+    is_file = isinstance(streams, Path)
+    source = pa.memory_map(str(streams)) if is_file else pa.BufferReader(streams)
+    with source:
+        if isinstance(streams, Path):
+            with suppress(OSError):
+                streams.unlink()
+        while source.tell() < source.size():
+            yield from pa.ipc.open_stream(source)
+
+
+def in_full(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield rows in as few batches as may be, and marks where they are."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for item in items:
+        if isinstance(item, Mark):
+            yield from _one(held)
+            held, rows, size = [], 0, 0
+            yield item
+            continue
+        rows, size = rows + item.num_rows, size + item.nbytes
+        if held and (rows > MAX_ROWS or size > MAX_BYTES or not _alike(held[0], item)):
+            yield from _one(held)
+            held, rows, size = [], item.num_rows, item.nbytes
+        held.append(item)
+    yield from _one(held)
+
+
+def _alike(batch: pa.RecordBatch, other: pa.RecordBatch) -> bool:
+    """Return whether as much was done to the rows of one batch as to those of another."""
+    same = (METRICS in batch.schema.names) == (METRICS in other.schema.names)
+    return same and is_cleaned(batch) == is_cleaned(other)
+
+
+def _one(held: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches as one, if there are any."""
+    if len(held) < 2:
+        yield from held
+        return
+    tables = [pa.Table.from_batches([batch]) for batch in held]
+    whole = pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+    yield from whole.combine_chunks().to_batches()

@@ -1,0 +1,290 @@
+"""Read sources ahead of being stored: each in a thread, or by the workers of an engine.
+
+    source ─thread→ rows and marks, waiting in memory ─┐
+    files ─engine→ parts, numbered on from each other ─┼─in the order given→ store
+    source   (waits until one of the others is stored) ┘
+
+The decision that matters: whoever reads, and however many at the same time, rows are stored by the
+same path and in the order of the input. So nothing that is stored can depend on which was quicker.
+Rows that wait are no part of the corpus: who is killed reads them again from the last mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from functools import partial
+from itertools import count, repeat
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.prefetch import Lookahead
+from duckplets.base.sanitize import counted, shown
+from duckplets.engine.inline import INLINE
+from duckplets.engine.protocol import Engine, Part, mapped
+from duckplets.errors import DuckpletsError
+from duckplets.ingest.parts import (
+    ROWS,
+    Item,
+    Read,
+    ReadJob,
+    ReadPart,
+    Transform,
+    batches_of,
+    in_full,
+    read_part,
+    stream_of,
+    transformed,
+)
+from duckplets.ingest.prepare import PreparedIngest
+from duckplets.sources import Mark, Rows
+from duckplets.sources.limits import FileReader
+from duckplets.sources.partitions import Cut, PartOf, cuts_of, file_source
+from duckplets.sources.retry import Rereading, is_local
+from duckplets.sources.rows import cursor_of
+from duckplets.text.chunking import Chunking
+
+_MOST_WAITING = 256  # batches and marks of a source
+_BYTES_WAITING = 32 << 20  # of batches of a source; a further one is not begun then
+_PATIENCE = 10.0  # seconds for a source's code to come to an end
+
+_IDLE = (
+    "the engine had nothing to do: only this process can read the source, and without gates and "
+    "preprocessors there is nothing to be done before its rows are stored"
+)
+_LATE = (
+    "read by this process, not by the engine's workers: not all keys that the mapping names are "
+    "among the first rows, so which are meant is known only to who reads all files in their order"
+)
+
+
+class Reading:
+    """The rows of a source, read in a thread of its own from ``begin`` on.
+
+    Args:
+        prepared: What is read.
+        engine: Reads files, and makes the rows of all sources ready, where it is not inline.
+        chunking: Of the corpus.
+        folder: Where rows that workers have read wait, with a name of the source's own.
+        retries: How often it is read again without one more row.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedIngest,
+        engine: Engine,
+        chunking: Chunking,
+        folder: Path,
+        retries: int,
+    ) -> None:
+        self.prepared, self._engine = prepared, engine
+        self._transform: Transform | None = None
+        self._parts: _Parts | None = None
+        self._rows: Rows | None = None  # as it was opened, where workers read it
+        self._notes: list[str] = []
+        if engine is not INLINE:
+            self._transform = Transform.of(chunking, prepared.gates)
+            if (source := file_source(prepared.source)) is not None:
+                self._parts = _Parts(prepared, source, self._transform, folder)
+            elif self._transform is None:
+                self._notes.append(_IDLE)
+        self._again = Rereading(
+            *(prepared.name, prepared.open, prepared.cursor, prepared.limits),
+            retries=retries,
+            is_local=is_local(prepared.source),
+        )
+        items = self._read()
+        self.items: Lookahead[Any] = Lookahead(
+            repeat(partial(next, items)),
+            f"duckplets-ahead-{prepared.name}",
+            most=_MOST_WAITING,
+            most_bytes=_BYTES_WAITING,
+            weigh=lambda item: item.nbytes if isinstance(item, pa.RecordBatch) else 0,
+            stop=self._again.stop,
+            finish=items.close,
+            patience=_PATIENCE,
+        )
+
+    def rows(self) -> Rows:
+        """Wait until the source is open, and return what is known of its rows, which follow."""
+        opened: Rows = next(self.items)
+        return replace(opened, batches=self.items, rejected=self._rejected, notes=self._told)
+
+    def begin(self) -> None:
+        """Have it read, as far as rows may wait."""
+        if not self.prepared.is_full:
+            self.items.begin()
+
+    def close(self) -> None:
+        """End the reading."""
+        self.items.close()
+
+    def _rejected(self) -> dict[str, int]:
+        self.close()  # where a cap ends the source it is still being read
+        rows = self._rows or self._again.rows
+        return rows.rejected() if rows else {}
+
+    def _told(self) -> list[str]:
+        self.close()
+        rows = self._rows or self._again.rows
+        return [*(rows.notes() if rows else ()), *self._again.notes, *self._notes]
+
+    # -- in the thread ----------------------------------------------------------------------------
+
+    def _read(self) -> Generator[Rows | Item, None, None]:
+        """Yield the opened source, once, and then its rows and marks."""
+        transform = self._transform
+        with ExitStack() as held:
+            if self._parts is not None:
+                reader = held.enter_context(closing(FileReader.within(self.prepared.limits)))
+                self._rows = self._parts.open(reader)
+                if self._rows is None:
+                    self._notes.append(_LATE)
+            if self._parts is None or self._rows is None:
+                items: Iterator[Any] = held.enter_context(closing(self._again.items()))
+                yield next(items)
+            else:
+                yield self._rows
+                items = in_full(self._parts.items(self._engine, self._notes))
+                transform = None if self._parts.is_new else transform
+            if transform is not None:
+                items = in_full(self._worked(items, transform))
+            yield from items
+
+    def _worked(self, items: Iterator[Item], transform: Transform) -> Iterator[Item]:
+        """Yield rows and marks, those rows made ready that are new to the gates."""
+        name = shown(self.prepared.name)
+
+        def part_of(item: tuple[list[Item], pa.RecordBatch | None]) -> Part:
+            rows = item[1]
+            if rows is None:
+                return Part(name, b"")
+            return Part(f"{name}: {counted(rows.num_rows, 'row')}", stream_of(rows))
+
+        portions = _portions(items, self.prepared.gates.last_row)
+        with closing(mapped(self._engine, transformed, transform, portions, part_of)) as results:
+            for (before, rows), found in results:
+                yield from before
+                if not isinstance(found, DuckpletsError):
+                    yield from batches_of(found)
+                elif rows is not None:  # whoever stores them says what is wrong with which row
+                    yield rows
+
+
+def _portions(
+    items: Iterator[Item], last_row: int
+) -> Iterator[tuple[list[Item], pa.RecordBatch | None]]:
+    """Yield the rows after the last that was read before, some at a time, each with all before."""
+    before: list[Item] = []
+    for item in items:
+        if isinstance(item, Mark):
+            before.append(item)
+            continue
+        is_old = pc.less_equal(item["row"], last_row)
+        has_old = pc.any(is_old).as_py()
+        before += [item.filter(is_old)] if has_old else []
+        new = item.filter(pc.invert(is_old)) if has_old else item
+        for start in range(0, new.num_rows, ROWS):
+            yield before, new.slice(start, ROWS)
+            before = []
+    yield before, None
+
+
+class _Parts:
+    """A source of files that workers read."""
+
+    def __init__(
+        self, prepared: PreparedIngest, source: Any, transform: Transform | None, folder: Path
+    ) -> None:
+        self._prepared, self._source, self._folder = prepared, source, folder
+        # Whether no row of it was read before: then workers make ready whatever they read.
+        self.is_new = prepared.found is None and prepared.gates.last_row == 0
+        self._transform = transform if self.is_new else None
+        self._part = PartOf(source, getattr(source, "uri", None) or "")  # the whole
+        self._passed = 0  # rows that come before the first part
+
+    def open(self, reader: FileReader) -> Rows | None:
+        """Open it, with what can be checked first; None where only one process can read it."""
+        reader.part = self._part
+        rows: Rows = self._source.open(reader)
+        if self._source.kind == "json" and self._part.keys is None:
+            return None
+        return rows
+
+    def items(self, engine: Engine, notes: list[str]) -> Iterator[Item]:
+        """Yield its rows from the cursor on, with marks if it can be resumed."""
+        prepared = self._prepared
+        can_go_on = prepared.settings is not None
+        start = 0
+        if can_go_on:
+            start = int(cursor_of(prepared.cursor, f"source {prepared.name!r}")["rows"])
+        cuts = self._cuts(start)
+        row = self._passed
+        for batch in self._batches(cuts, engine, notes):
+            row += batch.num_rows
+            if not can_go_on:
+                yield batch
+            elif row > start:
+                fresh = min(row - start, batch.num_rows)
+                yield batch.slice(batch.num_rows - fresh)
+                yield Mark({"rows": row, "at": None, "of": None})
+
+    def _cuts(self, start: int) -> list[Cut]:
+        """Return the parts, but for those that lie whole before a row, where that is known."""
+        cuts = cuts_of(self._source, numbered=start > 0)
+        # A path that no row has is found out by reading all of them.
+        has_paths = start and any(
+            set(".[") & set(name) for name in getattr(self._source, "names", tuple)()
+        )
+        while cuts and not has_paths and cuts[0].rows is not None:
+            if self._passed + cuts[0].rows > start:
+                break
+            self._passed += cuts.pop(0).rows or 0
+        return cuts
+
+    def _batches(
+        self, cuts: list[Cut], engine: Engine, notes: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of parts, numbered on from part to part."""
+        job = ReadJob(self._source, self._part.keys, self._prepared.limits, self._transform)
+        files = (self._folder / f"{number}.arrow" for number in count())
+
+        def part_of(cut: Cut) -> Part:
+            return Part(cut.label, ReadPart(cut.absolute(), cut.told(), next(files)))
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        row = self._passed
+        with closing(mapped(engine, read_part, job, cuts, part_of)) as results:
+            for cut, found in results:
+                if isinstance(found, Read):
+                    part = found.part
+                    yield from _numbered(found, row)
+                    row += found.rows
+                    self._part.counts.update(part.counts)
+                else:
+                    part = replace(self._part, row=row + 1, names=None)
+                    yield from self._read_here(cut, part)
+                    row = part.rows
+                    told = f"read by this process, as a worker could not: {cut.label}: {found}"
+                    notes.append(told)
+                if self._part.names is not None and part.names is not None:
+                    self._part.names.add(part.names)
+        if self._part.names is not None:
+            self._part.names.check()
+
+    def _read_here(self, cut: Cut, part: PartOf) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a part that a worker has refused, or raise why."""
+        with closing(FileReader.within(self._prepared.limits)) as reader:
+            yield from cut.open(self._source, reader, part).batches
+
+
+def _numbered(read: Read, before: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a part by their numbers in the whole."""
+    for batch in batches_of(read.batches):
+        at = batch.schema.get_field_index("row")
+        row = pc.add(batch.column(at), pa.scalar(before, pa.int64()))
+        yield batch.set_column(at, "row", row)
