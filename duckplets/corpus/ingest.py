@@ -58,8 +58,9 @@ def ingest(
     Args:
         source: What to read: a path as the command line takes it (a file, whose suffix
             says its format, a folder of text, a glob, ``s3://bucket/key``, an ``hf://`` line),
-            one of the sources of this package, or any object with a ``name`` and
-            ``batches(cursor)``.
+            data with ``__arrow_c_stream__`` (a frame of polars or pandas, an Arrow table or
+            reader, a relation of DuckDB), one of the sources of this package, or any object with a
+            ``name`` and ``batches(cursor)``.
         name: Name of the source; by default that of the file. Ingesting again under a name
             adds what is new.
         trust: Of the source, in [0,1]; 0.5 if never given. Of a path also a column.
@@ -91,9 +92,9 @@ def ingest(
             a folder beside the corpus, by the same paths. Other sources are read here.
         progress: Called with rows read and their number if known; True or False for a bar
             on stderr or none, by default a bar if stderr is a terminal.
-        arguments: Of the source of a path, such as ``anchor="question", positive="answer"``,
-            ``pattern="*.md"`` or ``delimiter=";"``; ``format="csv"`` where the suffix does not
-            tell it.
+        arguments: Of the source of a path or of data, such as ``anchor="question",
+            positive="answer"``, ``pattern="*.md"`` or ``delimiter=";"``; ``format="csv"`` where
+            the suffix does not tell it.
 
     Returns:
         Counts of rows read, added, skipped and failed, by reason.

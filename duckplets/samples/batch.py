@@ -263,6 +263,10 @@ class Batch:
         """Return the samples as a list of dicts."""
         return _as_dicts(self._names, [self._column(name) for name in self._names])
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Give the batch to whoever takes Arrow data, such as polars, pandas or DuckDB."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
         """Return a column as Arrow has it; the others need not be gathered for it.
 

@@ -52,21 +52,27 @@ _ANCHORS = (
 
 
 def given_source(source: Any, arguments: dict[str, Any]) -> Source:
-    """Return what ``ingest`` is given as a source: a path by its format, a user's object wrapped.
+    """Return what ``ingest`` is given as a source: a path by its format, data by its columns.
+
+    A user's own source is wrapped.
 
     Args:
         source: As for ``Corpus.ingest``.
-        arguments: Of the source of a path.
+        arguments: Of the source of a path, or the mapping of data.
 
     Raises:
         SourceError: It is no source; or arguments stand beside one that has its own.
     """
     if isinstance(source, (str, os.PathLike)):
         return source_of(source, **arguments)
+    if hasattr(source, "__arrow_c_stream__"):
+        _check("Arrow data", "in memory", arguments, _MAPPED)
+        return sources.MemorySource(source, **arguments)
     if arguments:
         kind = type(source).__name__
         raise SourceError(
-            f"{next(iter(arguments))}= is for a path: a {kind} is told how to read when it is made"
+            f"{next(iter(arguments))}= is for a path or Arrow data: a {kind} is told how to read "
+            f"when it is made"
         )
     made: Source = adapted(source)
     return made

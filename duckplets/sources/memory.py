@@ -29,7 +29,8 @@ class MemorySource(Mapped):
     """Dictionaries, or Arrow data; keys may differ, and numbers and texts may share a key."""
 
     records: Any
-    """Iterable of dictionaries, or an Arrow Table, RecordBatch or RecordBatchReader."""
+    """Iterable of dictionaries, or anything with ``__arrow_c_stream__``: an Arrow table, batch or
+    reader, a frame of polars or pandas, a relation of DuckDB."""
 
     kind: ClassVar[str] = "memory"
     in_pieces: ClassVar[bool] = False
@@ -46,9 +47,9 @@ class MemorySource(Mapped):
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns, then read the records; an iterator is used up."""
         records = self.records
-        if isinstance(records, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
-            total = None if isinstance(records, pa.RecordBatchReader) else records.num_rows
-            blocks = table_blocks(self, records, _WHERE)
+        if hasattr(records, "__arrow_c_stream__"):
+            total = getattr(records, "num_rows", None)
+            blocks = table_blocks(self, pa.RecordBatchReader.from_stream(records), _WHERE)
             return opened(reader, self, blocks, _WHERE, total=total, marks=False)
         if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
             raise SourceError(

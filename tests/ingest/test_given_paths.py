@@ -110,7 +110,7 @@ def test_faults(folder, tmp_path, path, arguments, said):
 def test_a_source_has_its_own_arguments(folder, tmp_path, arguments):
     with (
         empty_corpus(tmp_path / "c.duckdb") as corpus,
-        pytest.raises(dp.SourceError, match=r"= is for a path: a CsvSource is told how to read"),
+        pytest.raises(dp.SourceError, match=r"= is for a path or Arrow data: a CsvSource is told"),
     ):
         corpus.ingest(dp.CsvSource(folder / "faq.csv", **PAIR), **arguments)
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
-import pyarrow as pa
-
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.custom.feed import not_plain, read_batches
 from duckplets.sources.mapping import Mapped
@@ -130,7 +128,7 @@ def adapted(source: Any) -> Any:
             f"{str(source)!r} is a path, not a source: say how to read it, for example "
             f"dp.CsvSource({str(source)!r}, anchor=…, positive=…)"
         )
-    if isinstance(source, (list, tuple, pa.Table, pa.RecordBatch)):
+    if isinstance(source, (list, tuple)) or hasattr(source, "__arrow_c_stream__"):
         raise SourceError(
             f"a {type(source).__name__} is not a source: give dp.MemorySource(records, anchor=…)"
         )
