@@ -249,15 +249,9 @@ def _refuse_placed(database: Database) -> None:
 
 
 def append_sections(database: Database, chunking: Chunking, rows: pa.Table, first_key: int) -> int:
-    """Store sections with their chunks; return the next unused key of a chunk.
+    """Store sections with their chunks, numbered from a key; return the next chunk's key.
 
-    Args:
-        database: The corpus, inside a transaction.
-        chunking: How sections are cut.
-        rows: Columns ``section_key``, ``record_key``, ``position``, ``role``, ``heading``,
-            ``text``, and perhaps ``original``. A null text is that of a dropped section, of which
-            the original alone is stored.
-        first_key: The first chunk's key.
+    Of a dropped section, with a null text, the ``original`` alone is stored.
     """
     originals = None
     if "original" in rows.column_names:

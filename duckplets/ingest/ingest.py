@@ -85,7 +85,7 @@ def ingest_all(
     ]
     try:  # no with: Ctrl-C while they begin has to end them as well
         for number, reading in enumerate(each):
-            for coming in each[number : number + readers]:
+            for coming in each[number + 1 : number + readers]:
                 coming.begin()
             report: IngestReport | DuckpletsError
             try:

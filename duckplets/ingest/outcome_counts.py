@@ -42,13 +42,7 @@ class Counts:
         return sum(count for reason, count in self.reasons.items() if is_failure(reason))
 
     def note(self, rows: pa.RecordBatch, reasons: pa.Array, counter: Counter[str]) -> None:
-        """Count rows by reason, and keep the first of each.
-
-        Args:
-            rows: With ``row``, and perhaps ``file``, ``line`` and ``value``.
-            reasons: Of each row.
-            counter: Where they are counted.
-        """
+        """Count rows by reason, and keep ``row``, ``file``, ``line``, ``value`` of the first."""
         for pair in pc.value_counts(reasons).to_pylist():
             reason = pair["values"]
             counter[reason] += pair["counts"]
@@ -62,9 +56,8 @@ class Counts:
     def note_left_out(self, rows: pa.RecordBatch) -> None:
         """Count what is not read of rows that may be records.
 
-        Args:
-            rows: Perhaps with ``left_out``, of each row a JSON list of fields that its converter
-                does not read, or null; and with ``further``, how many texts of a list it leaves.
+        Of each there may be ``left_out``, a JSON list of fields that its converter does not read,
+        and ``further``, how many texts of a list it leaves.
         """
         if LEFT_OUT in rows.schema.names:
             for pair in pc.value_counts(rows[LEFT_OUT].drop_null()).to_pylist():

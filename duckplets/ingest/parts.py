@@ -6,8 +6,8 @@ The decision that matters: a part that cannot be read is no failure of a worker.
 it reads it again, and raises what one process raises, naming the row by its number in the whole.
 Functions that users have registered go with the work: a worker registers them before it begins.
 
-Rows go from process to process as streams of Arrow, one a batch: those of a part need not be alike,
-as rare columns are there only where they are needed.
+Batches of a part need not be alike, as rare columns are there only where they are needed: so each
+is a table, or a stream in the file, of its own.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from duckplets.sources.rows import MAX_BYTES, MAX_ROWS
 from duckplets.text.chunking import Chunking
 from duckplets.text.preprocessors import REGISTRY, AnyPreprocessor, Cleaner, Preprocessor
 
+Tables = tuple[pa.Table, ...]  # of a batch each
 Item = Union[pa.RecordBatch, Mark]  # noqa: UP007 - Arrow's types are none for a checker
 
 ROWS = 4_096  # that are made ready at once
@@ -86,7 +87,7 @@ class Read(NamedTuple):
     """A part that was read."""
 
     rows: int  # those that are blank too
-    batches: bytes | Path  # streams of Arrow, one after the other, or the file that has them
+    batches: Tables | Path  # or the file that has their streams, one after the other
     part: PartOf  # what was found out
 
 
@@ -112,18 +113,22 @@ def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
     return Read(rows, found, part)
 
 
-def transformed(transform: Transform, rows: bytes) -> bytes | DuckpletsError:
+def transformed(transform: Transform, rows: pa.Table | None) -> Tables | DuckpletsError:
     """Make rows ready that another process has read."""
     try:
-        return b"".join(map(stream_of, transform.done(batches_of(rows))))
+        return () if rows is None else _tables(transform.done(rows.to_batches()))
     except DuckpletsError as error:
         return error
 
 
-def _kept(batches: Iterable[pa.RecordBatch], given: ReadPart) -> bytes | Path:
+def _tables(batches: Iterable[pa.RecordBatch]) -> Tables:
+    return tuple(pa.Table.from_batches([batch]) for batch in batches)
+
+
+def _kept(batches: Iterable[pa.RecordBatch], given: ReadPart) -> Tables | Path:
     """Keep rows in a file until their turn; or return them, where they are few."""
     if given.cut.size <= _SMALL:
-        return b"".join(map(stream_of, batches))
+        return _tables(batches)
     if not given.file.parent.is_dir():
         raise EngineError(
             f"{given.cut.label}: its rows are to wait in {given.file.parent}, which {_here()} does "
@@ -133,7 +138,8 @@ def _kept(batches: Iterable[pa.RecordBatch], given: ReadPart) -> bytes | Path:
     try:
         with _room(given), closing(pa.OSFile(str(aside), "wb")) as file:
             for batch in batches:
-                _write(file, batch)
+                with pa.ipc.new_stream(file, batch.schema) as stream:
+                    stream.write_batch(batch)
         os.replace(aside, given.file)
     finally:
         with suppress(OSError):
@@ -187,31 +193,20 @@ def _here() -> str:
     return f"the worker on {socket.gethostname()} (process {os.getpid()})"
 
 
-# -- streams of Arrow ------------------------------------------------------------------------------
+# -- where the rows are stored ---------------------------------------------------------------------
 
 
-def stream_of(batch: pa.RecordBatch) -> bytes:
-    """Return a stream of Arrow with one batch."""
-    sink = pa.BufferOutputStream()
-    _write(sink, batch)
-    return bytes(sink.getvalue())
-
-
-def _write(sink: Any, batch: pa.RecordBatch) -> None:
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
-        stream.write_batch(batch)
-
-
-def batches_of(streams: bytes | Path) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of streams of Arrow; a file of them goes when it is open."""
-    is_file = isinstance(streams, Path)
-    source = pa.memory_map(str(streams)) if is_file else pa.BufferReader(streams)
-    with source:
-        if isinstance(streams, Path):
-            with suppress(OSError):
-                streams.unlink()
-        while source.tell() < source.size():
-            yield from pa.ipc.open_stream(source)
+def batches_of(kept: Tables | Path) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a part; a file of them goes when it is open."""
+    if not isinstance(kept, Path):
+        for table in kept:
+            yield from table.to_batches()
+        return
+    with pa.memory_map(str(kept)) as file:
+        with suppress(OSError):
+            kept.unlink()
+        while file.tell() < file.size():
+            yield from pa.ipc.open_stream(file)
 
 
 def in_full(items: Iterable[Item]) -> Iterator[Item]:

@@ -27,16 +27,7 @@ if TYPE_CHECKING:
 
 
 def append(database: Database, record_keys: Integers, definitions: pa.Array) -> None:
-    """Store the prefixes that records bring along.
-
-    Args:
-        database: The corpus, within the transaction of its ingest.
-        record_keys: Of the records, int64[n].
-        definitions: JSON of ``Prefix.to_dict`` for each of them, null for none.
-
-    Raises:
-        SourceError: A definition is wrong.
-    """
+    """Store the prefixes that records bring along, as JSON of ``Prefix.to_dict``, null for none."""
     coded = definitions.dictionary_encode()  # as a rule many records have the same
     checked = pa.array([_checked(text) for text in coded.dictionary.to_pylist()], pa.string())
     rows = pa.table({"record_key": record_keys, "definition": checked.take(coded.indices)})
@@ -77,11 +68,7 @@ def set_prefix(corpus: CorpusFile, /, source: str, prefix: Prefix | str | None) 
 
 
 def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
-    """Return the id, name and prefix, as JSON, of every source of a version that has one.
-
-    Raises:
-        DamagedFileError: A definition is none.
-    """
+    """Return the id, name and prefix, as JSON, of every source of a version that has one."""
     rows = database.run("ingest/prefixes/of_sources", {"version": version})
     for _, name, definition in rows:
         place = StoredJson(database.path, "source_prefixes", f"source {name!r}", _WAY)
@@ -92,11 +79,7 @@ def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
 
 
 def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
-    """Refuse a prefix with a column that no record of a source has.
-
-    Raises:
-        SourceError: With the name of the column, and the nearest one there is.
-    """
+    """Refuse a prefix with a column that no record of a source has."""
     names = prefix.columns
     if not names:
         return

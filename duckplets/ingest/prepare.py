@@ -19,8 +19,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest import checkpoint
 from duckplets.ingest.checkpoint import Unfinished
-from duckplets.ingest.external_columns import files_to_leave, refuse_inside
-from duckplets.ingest.external_text import Placing
+from duckplets.ingest.external_text import Placing, files_to_leave, refuse_inside
 from duckplets.ingest.gates import Gates
 from duckplets.sources import Rows, Source
 from duckplets.sources.limits import FileReader, Limits

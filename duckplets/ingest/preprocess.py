@@ -32,32 +32,19 @@ NOTHING_LEFT = "nothing left after preprocessing"
 
 
 class Cleaned(NamedTuple):
-    """Texts after preprocessing.
+    """Texts after preprocessing, arrays of strings."""
 
-    Attributes:
-        text: Strings, shape (n,), null where nothing is left.
-        original: Strings, shape (n,): what came, where that is not the text; else null.
-        dropped: Strings, shape (n,), null where a text is left: a reason that names the
-            preprocessor.
-    """
-
-    text: pa.Array
-    original: pa.Array
-    dropped: pa.Array
+    text: pa.Array  # null where nothing is left
+    original: pa.Array  # what came, where that is not the text; else null
+    dropped: pa.Array  # a reason that names the preprocessor; null where a text is left
 
 
 def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatch, dict[str, int]]:
-    """Clean the sections of rows; ids and hashes stay those of the original content.
+    """Clean the sections of rows, and count those that are dropped, by reason.
 
-    Args:
-        batch: Rows of ``ROW_SCHEMA``.
-        chunking: Its preprocessors are called in order; without any nothing is done.
-
-    Returns:
-        The rows. The structs of ``sections`` have two further fields: ``original``, the text that
-        came where it was changed or dropped, and ``dropped``, why it was; a dropped section has a
-        null text. A row of which nothing is left has a ``skip``. Then the number of dropped
-        sections, by reason. Rows that have been here before stay as they are.
+    Sections get the fields ``original``, the text that came where it was changed or dropped, and
+    ``dropped``, why it was. A row of which nothing is left has a ``skip``. Ids and hashes stay
+    those of the original content, and rows that have been here before stay as they are.
 
     Raises:
         ChunkingError: A function is not registered, raised an error, or did not return text.
@@ -115,16 +102,7 @@ def clean(
     preprocessors: Sequence[AnyPreprocessor],
     label: Callable[[int], str],
 ) -> Cleaned:
-    """Call preprocessors in order on texts.
-
-    Args:
-        texts: Strings, shape (n,).
-        preprocessors: What to call.
-        label: Names a text by its index, for errors.
-
-    Raises:
-        ChunkingError: As for ``preprocess``.
-    """
+    """Call preprocessors in order on texts, which ``label`` names by their index in errors."""
     cleaned, dropped = texts, pa.nulls(len(texts), pa.string())
     for preprocessor in preprocessors:
         before = cleaned

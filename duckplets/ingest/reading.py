@@ -37,7 +37,6 @@ from duckplets.ingest.parts import (
     batches_of,
     in_full,
     read_part,
-    stream_of,
     transformed,
 )
 from duckplets.ingest.prepare import PreparedIngest
@@ -97,26 +96,33 @@ class Reading:
             retries=retries,
             is_local=is_local(prepared.source),
         )
-        items = self._read()
+        self._source = self._read()
+        self._is_begun = False
         self.items: Lookahead[Any] = Lookahead(
-            repeat(partial(next, items)),
+            repeat(partial(next, self._source)),
             f"duckplets-ahead-{prepared.name}",
             most=_MOST_WAITING,
             most_bytes=_BYTES_WAITING,
             weigh=lambda item: item.nbytes if isinstance(item, pa.RecordBatch) else 0,
             stop=self._again.stop,
-            finish=items.close,
+            finish=self._source.close,
             patience=_PATIENCE,
         )
 
     def rows(self) -> Rows:
-        """Wait until the source is open, and return what is known of its rows, which follow."""
-        opened: Rows = next(self.items)
-        return replace(opened, batches=self.items, rejected=self._rejected, notes=self._told)
+        """Wait until the source is open, and return what is known of its rows, which follow.
+
+        What has not begun is opened by who asks, so that Ctrl-C ends it at once.
+        """
+        opened: Any = next(self.items if self._is_begun else self._source)
+        self.begin()
+        rows: Rows = replace(opened, batches=self.items, rejected=self._rejected, notes=self._told)
+        return rows
 
     def begin(self) -> None:
         """Have it read, as far as rows may wait."""
         if not self.prepared.is_full:
+            self._is_begun = True
             self.items.begin()
 
     def close(self) -> None:
@@ -149,7 +155,7 @@ class Reading:
                 yield next(items)
             else:
                 yield self._rows
-                items = in_full(self._parts.items(self._engine, self._notes))
+                items = self._parts.items(self._engine, self._notes)
                 transform = None if self._parts.is_new else transform
             if transform is not None:
                 items = in_full(self._worked(items, transform))
@@ -162,8 +168,9 @@ class Reading:
         def part_of(item: tuple[list[Item], pa.RecordBatch | None]) -> Part:
             rows = item[1]
             if rows is None:
-                return Part(name, b"")
-            return Part(f"{name}: {counted(rows.num_rows, 'row')}", stream_of(rows))
+                return Part(name, None)
+            table = pa.Table.from_batches([rows])
+            return Part(f"{name}: {counted(rows.num_rows, 'row')}", table)
 
         portions = _portions(items, self.prepared.gates.last_row)
         with closing(mapped(self._engine, transformed, transform, portions, part_of)) as results:
@@ -224,7 +231,8 @@ class _Parts:
             start = int(cursor_of(prepared.cursor, f"source {prepared.name!r}")["rows"])
         cuts = self._cuts(start)
         row = self._passed
-        for batch in self._batches(cuts, engine, notes):
+        batches: Iterator[Any] = in_full(self._batches(cuts, engine, notes))
+        for batch in batches:
             row += batch.num_rows
             if not can_go_on:
                 yield batch

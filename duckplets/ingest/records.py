@@ -129,11 +129,7 @@ def remove(database: Database, name: str) -> int:
 
 
 def source_id_of(database: Database, name: str) -> int:
-    """Return the id of a source of the newest version.
-
-    Raises:
-        SourceError: There is none of that name.
-    """
+    """Return the id of a source of the newest version."""
     found = {row[1]: row[0] for row in database.run("ingest/records/live_sources")}
     if not isinstance(name, str):
         raise SourceError(f"source={shown(repr(name))}: give the name of a source")

@@ -32,15 +32,7 @@ _USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SplitSettings:
-    """Ratios and seed of the splits.
-
-    Attributes:
-        train: Share of training records, from 0 to 1.
-        validation: Share of validation records.
-        test: Share of test records; the three add up to 1 (within 1e-9).
-        seed: Another seed gives another assignment.
-        keep_together: What makes records a family: their ``group``, or equal texts too.
-    """
+    """Ratios, which add up to 1 (within 1e-9), and seed of the splits."""
 
     train: float
     validation: float
@@ -67,10 +59,7 @@ class SplitSettings:
             raise SplitError(f"keep_together={self.keep_together!r}: give {choices}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values; those that are newer than others when they differ.
-
-        A run compares them with what it was saved with, by an earlier version perhaps.
-        """
+        """Return the settings as plain values; ``keep_together`` where it is not usual."""
         found = asdict(self)
         if self.keep_together == "group":
             del found["keep_together"]
@@ -163,11 +152,7 @@ def settings_of(
     seed: int,
     keep_together: KeepTogether,
 ) -> SplitSettings:
-    """Return the settings of a split; shares that are None divide what is left as usual, 8 : 1 : 1.
-
-    Raises:
-        SplitError: A value is wrong.
-    """
+    """Return the settings of a split; shares that are None divide what is left, 8 : 1 : 1."""
     given = {"train": train, "validation": validation, "test": test}
     named = {name: share for name, share in given.items() if share is not None}
     shares: dict[str, Any] = _USUAL | named
@@ -249,11 +234,7 @@ def shared_anchors(database: Database) -> dict[str, tuple[int, int]]:
 
 
 def current_splits(database: Database) -> SplitSettings | None:
-    """Return the settings of the stored splits, or None before ``split``.
-
-    Raises:
-        DamagedFileError: They are none.
-    """
+    """Return the settings of the stored splits, or None before ``split``."""
     rows = database.run("ingest/splits/get")
     if not rows:
         return None
@@ -266,11 +247,7 @@ def current_splits(database: Database) -> SplitSettings | None:
 
 
 def need_splits(database: Database, what: str = "") -> SplitSettings:
-    """Return the settings of the stored splits; an error begins with what needs them.
-
-    Raises:
-        SplitError: The corpus has none.
-    """
+    """Return the settings of the stored splits; the error without any begins with ``what``."""
     settings = current_splits(database)
     if settings is None:
         raise SplitError(
@@ -283,10 +260,9 @@ def need_splits(database: Database, what: str = "") -> SplitSettings:
 def assign_missing(database: Database, first_record_key: int) -> tuple[int, int, int]:
     """Give records from a key on their split, if the corpus has splits.
 
-    Returns:
-        How many families have records in more than one split, how many of these records have a
-        key from that one on, and how many records the largest family has. All 0 for groups, which
-        lie in one split whatever comes.
+    Returns how many families have records in more than one split, how many of these records have a
+    key from that one on, and how many the largest family has. All 0 for groups, which lie in one
+    split whatever comes.
     """
     settings = current_splits(database)
     if settings is None:
@@ -318,12 +294,9 @@ def _families(database: Database) -> pa.Table:
 def connected(records: Integers, ties: Words) -> tuple[Integers, Integers]:
     """Return the distinct records, ascending, and of each the least one it is connected with.
 
-    Every round joins each family with the least neighbour that it is tied to. So families at
-    least double in two rounds, whatever the ties: a path of 10,000 records takes 4.
-
-    Args:
-        records: Keys of records, each as often as it has ties; shape (n,).
-        ties: What each is tied by: records of one tie are connected; shape (n,).
+    Records are given as often as they have ties; those of one tie are connected. Every round joins
+    each family with the least neighbour that it is tied to. So families at least double in two
+    rounds, whatever the ties: a path of 10,000 records takes 4.
     """
     nodes, node = np.unique(records, return_inverse=True)
     order = np.argsort(ties, kind="stable")
