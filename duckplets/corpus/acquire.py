@@ -92,6 +92,8 @@ def gates_of(quality: Any, **others: Any) -> QualityGates | None:
 
 def told_of(every: Sequence[QualityGates]) -> str:
     """Return how much was accepted through gates so far, for a bar."""
+    if not every:
+        return "no gates"
     read, accepted, size = (sum(gates.size[i] for gates in every) for i in range(3))
     share = f"{accepted / read:.1%} accepted, " if read else ""
     return f"{share}{size / _MB:,.1f} MB"

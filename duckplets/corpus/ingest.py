@@ -11,7 +11,6 @@ from duckplets.base.progress import Progress
 from duckplets.corpus.acquire import gates_of, told_of
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
-from duckplets.ingest.chunks import current_chunking
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,26 +174,20 @@ def ingest_data_sets(
     Raises:
         SourceError: The file is wrong, and then nothing is read; or as for ``ingest``.
     """
-    from duckplets.records import index_controls
-    from duckplets.records.data_set_gates import check_cleaning
+    from duckplets.corpus.quality import acquire
     from duckplets.records.data_sets import load_data_sets
 
-    reports = {}
-    described = load_data_sets(path)
-    check_cleaning([(d.name, d.clean) for d in described], current_chunking(corpus.database))
-    for data_set in described:
-        reports[data_set.name] = ingest(
-            corpus,
-            data_set.source(),
-            name=data_set.name,
-            on_conflict=on_conflict,
-            prefix=prefix,
-            on_error=on_error,
-            remap=remap,
-            restart=restart,
-            limits=limits,
-            progress=progress,
-            **data_set.gates,
-        )
-        index_controls.keep_controls(corpus.database, data_set.name, data_set.controls)
-    return reports
+    return acquire(
+        corpus,
+        load_data_sets(path),
+        quality=None,
+        on_conflict=on_conflict,
+        prefix=prefix,
+        on_error=on_error,
+        remap=remap,
+        restart=restart,
+        limits=limits,
+        readers=1,
+        retries=0,
+        progress=progress,
+    )

@@ -49,6 +49,7 @@ def acquire(
     on_conflict: OnConflict = "error",
     prefix: Prefix | str | None = None,
     on_error: OnError | None = None,
+    remap: bool = False,
     restart: bool = False,
     limits: Limits | None = None,
     readers: int = 4,
@@ -77,9 +78,10 @@ def acquire(
             though some may have been read ahead.
         limit: As for ``ingest``, of each source.
         jsonl: As for ``ingest``.
-        on_conflict: ``error`` or ``skip``, as for ``ingest``.
+        on_conflict: As for ``ingest``; ``error`` or ``skip`` where there are gates.
         prefix: As for ``ingest``.
         on_error: As for ``ingest``.
+        remap: As for ``ingest``, where there are no gates.
         restart: As for ``ingest``, before anything is read.
         limits: As for ``ingest``, of each reader.
         readers: So many are read at the same time, the one that is being stored included.
@@ -111,7 +113,7 @@ def acquire(
             raise SourceError(f"{what}={value!r}: give a whole number from {least} to 999")
     judged = {"quality": quality, "where": where, "size_mb": size_mb, "limit": limit}
     asked: dict[str, Any] = {"on_conflict": on_conflict, "prefix": prefix_of(prefix)}
-    asked |= {"on_error": on_error, "restart": restart, "limits": limits}
+    asked |= {"on_error": on_error, "remap": remap, "restart": restart, "limits": limits}
     wanted = wanted_of(sources)
     reports: dict[str, IngestReport] = {}
     failed: list[str] = []
