@@ -85,7 +85,7 @@ def test_gates_read_rows_by_the_options_of_ingest_and_data_sets_by_their_own(
         "b: {file_name: b.jsonl, text: text, quality: {language: false, min_characters: 2}}\n"
     )
     more = ("--quality", tmp_path / "q.toml", "--limit", "9", "--readers", "1", "--retries", "0")
-    out = ok("ingest", corpus, sets, *more, "--spool-mb", "1", "--json")
+    out = ok("ingest", corpus, sets, *more, "--json")
     assert [json.loads(line)["added"] for line in out.splitlines()] == [3, 1]
     assert (
         json.loads(ok("ingest", tmp_path / "d.duckdb", sets, "--json").split("\n")[0])["added"] == 3
