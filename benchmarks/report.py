@@ -12,6 +12,7 @@ TEXTS=20000 python benchmarks/tokens.py > benchmarks/tokens.json
 python benchmarks/token_batches.py --tokens 400000000 > benchmarks/token_batches.json
 python benchmarks/scale.py > benchmarks/scale.json
 python benchmarks/larger_than_memory.py > benchmarks/larger_than_memory.json  # as root
+python benchmarks/delayed_disk.py > benchmarks/delayed_disk.json  # as root
 python benchmarks/simulate_ranks.py > benchmarks/simulate_ranks.json
 python benchmarks/report.py
 """

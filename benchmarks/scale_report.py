@@ -267,13 +267,16 @@ def larger(_: Model) -> str:
             f"{peer['per_s']:,.1f}" if "per_s" in peer else ("killed" if peer else "–"),
         ]
 
-    warm = told["warm"]
+    warm, slow = told["warm"], found("delayed_disk")
     return (
         f"A snapshot of {told['records']:,} records, {size(told['snapshot_bytes'] / 1e6)}, in a "
         f"control group with a tenth of that and 300 MB, no page of it in memory at first "
         f"(larger_than_memory.json):\n\n{table(head, *(row(*turn) for turn in turns))}\n\n"
         f"With all in memory {warm['per_s']:,.0f} triplets a second, {warm['cpu_us']:.1f} µs each, "
-        f"in the same run."
+        f"in the same run.\n\nOn a file system that answers each read after "
+        f"{slow['delay_ms']:g} ms (FUSE, delayed_disk.json) {slow['touched']:,.0f} pages a second "
+        f"came by touching them, {slow['read']:,.0f} by reading one after the other, "
+        f"{slow['read_ahead']:,.0f} by reading ahead."
     )
 
 
