@@ -265,6 +265,7 @@ class _Parts:
             return Part(cut.label, ReadPart(cut.absolute(), cut.told(), next(files)))
 
         self._folder.mkdir(parents=True, exist_ok=True)
+        self._part.counts.clear()  # what was looked at to open it is read again
         row = self._passed
         with closing(mapped(engine, read_part, job, cuts, part_of)) as results:
             for cut, found in results:

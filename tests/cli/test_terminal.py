@@ -214,7 +214,7 @@ REFUSED = [
 
 
 def test_no_error_repeats_what_acts(hostile: str) -> None:
-    Path(FILE).write_text(f'"{HOSTILE}",b\n1,2\n', encoding="utf-8")
+    Path(FILE).write_text(f'"{HOSTILE} 2",b\n1,2\n', encoding="utf-8")
     names = [HOSTILE, LONG, "\udcff", f"{LONG}{HOSTILE}"]
     for place, arguments in enumerate(some(REFUSED, less=8)):
         for name in names if THOROUGH else [names[place % 4]]:
@@ -383,7 +383,7 @@ def test_closed_streams(tmp_path: Path) -> None:
         "status --wrong 2>&-": (2, "", ""),
         "status none.duckdb 2>&-": (1, "", ""),
         "ingest n.duckdb x.csv --text a 2>&- <&-": (0, "source", ""),
-        "split n.duckdb --train 1 --validation 0 --test 0 >&-": (0, "", ""),
+        "split n.duckdb --train 1 --validation 0 --test 0 >&-": (0, "", "asked 100/0/0"),
         "sample n.duckdb --kind texts >&-": (1, "", "error: stdout: it is closed"),
         "ingest m.duckdb - --name s --text a <&-": (1, "", "error: standard input is closed"),
     }
@@ -392,7 +392,7 @@ def test_closed_streams(tmp_path: Path) -> None:
         code, out, err = said[line]
         assert (found.returncode, found.stdout[: len(out)]) == (code, out), (line, found)
         assert found.stdout[len(out) :] == "" or out
-        assert found.stderr.startswith(err)
+        assert err in found.stderr
         assert "should not happen" not in found.stderr
         assert bool(found.stderr) == bool(err)
 
