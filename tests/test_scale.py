@@ -69,7 +69,7 @@ def test_a_run_that_goes_on_elsewhere_than_at_its_save_is_noticed(simulation: Mo
         assert found[name] == some.batch
 
 
-@pytest.mark.parametrize("part", ["slice", "own", "epochs", "totals"])
+@pytest.mark.parametrize("part", ["slice", "own", "epochs", "dealt"])
 def test_an_order_that_breaks_a_promise_is_noticed(
     simulation: ModuleType, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -94,15 +94,13 @@ def test_an_order_that_breaks_a_promise_is_noticed(
         )
     else:
         schedule = simulation.Schedule
-        right_totals = schedule.totals
-        monkeypatch.setattr(
-            schedule,
-            "totals",
-            lambda own, draws: [
-                [first + 5 * (at > 1000), second - 5 * (at > 1000), *rest]
-                for at, (first, second, *rest) in zip(draws, right_totals(own, draws), strict=True)
-            ],
-        )
+        right = schedule.dealt
+
+        def dealt(own: Any, draws: int) -> list[int]:
+            first, second, *rest = right(own, draws)
+            return [first + 5 * (draws > 1000), second - 5 * (draws > 1000), *rest]
+
+        monkeypatch.setattr(schedule, "dealt", dealt)
     assert simulation.broken(simulation.simulated(some)) > 0
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Generator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +142,10 @@ def _stored(
                 begun = time.monotonic()
             took = time.monotonic() - begun
     except BaseException:  # Ctrl-C too
-        found = checkpoint.find(database, prepared.name)
-        if found is not None and not (found.can_go_on and found.has_stored):
-            checkpoint.discard(database, found)
+        with suppress(DuckpletsError):  # else who comes next discards it
+            found = checkpoint.find(database, prepared.name)
+            if found is not None and not (found.can_go_on and found.has_stored):
+                checkpoint.discard(database, found)
         raise
     if under_way.refusal is not None:
         raise under_way.refusal

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ Batches = Callable[[Any], Iterable[Any]]
 
 _BLOCK_ROWS = 1_024
 _BLOCK_BYTES = 4 << 20
+_LOOKED_AT = 64  # blocks that are waited for to know which recipes suit their rows
 _MOST_WAITING = 32  # blocks between the two threads
 _BYTES_WAITING = 16 << 20
 _PATIENCE = 5.0  # seconds for the user's code to come to an end
@@ -101,7 +103,12 @@ def read_batches(
     own = OwnKeys(**{n: getattr(mapping, n) for n in _HOW}) if are_own else mapping
     try:
         how: Any = {"cursor": cursor, "total": total, "of": of, "kind": _KIND, "sure": _SURE}
-        rows = opened(reader, own, blocks(), where, known=True, **how)
+        reading, begun = blocks(), list[RowBlock]()
+        while are_own and of["suited"] is None and len(begun) < _LOOKED_AT:
+            if (block := next(reading, None)) is None:
+                break
+            begun.append(block)
+        rows = opened(reader, own, chain(begun, reading), where, known=True, **how)
     except BaseException:
         coming.close()
         raise
