@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
+_MAPPED_BYTES = 192 << 20  # of text of a block that only knows where it lies
 _LARGEST_SPAN = 1 << 20  # positions of all ranks that are planned for a block
 _FARTHEST = 1 << 33  # that a block may go over: see ``Apportionment.deal``
 _ALONE = 1024  # samples read after weights were set, before a thread prepares more
@@ -312,5 +313,6 @@ class BlockMaker:
             parts = range(0, max(1, len(own)), _PLANNED)  # one, if there are none
             plan = joined([self._planner.plan_at(own[at : at + _PLANNED]) for at in parts])
             block: Block = self._fetcher.fetch(plan, start=start, stop=stop, is_stopped=is_stopped)
-        self._largest = max(1, self._most_bytes // max(1, block.nbytes // max(1, len(own))))
+        most = self._most_bytes if block.is_held else _MAPPED_BYTES
+        self._largest = max(1, most // max(1, block.nbytes // max(1, len(own))))
         return block

@@ -63,6 +63,11 @@ class Block:
     origin: Path | None = None  # folder of the snapshot that the texts are from
     read_bytes: int = 0  # of texts that were not in memory
 
+    @property
+    def is_held(self) -> bool:
+        """Whether its texts take memory of their own."""
+        return self.read_bytes > 0
+
     def tranche(self, row: int, batch_size: int) -> Tranche:
         """Return the tranche that has a sample; none cuts a batch in two."""
         each = self.nbytes // max(1, self.size) + self.vector_bytes

@@ -54,6 +54,7 @@ class TokenBlock:
         return sum(of.ids.nbytes for of in self.groups)
 
     read_bytes = 0  # what was read is gathered already
+    is_held = True
 
     def tranche(self, row: int, batch_size: int) -> TokenBlock:
         """Return what batches are slices of: itself, for each copies its rows."""
