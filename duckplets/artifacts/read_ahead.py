@@ -34,14 +34,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("duckplets")
 
 DEPTH = 256  # spans that are asked for ahead of the one that is read
-CAN_ADVISE = hasattr(os, "posix_fadvise")
+CAN_ADVISE = hasattr(os, "posix_fadvise") and hasattr(os, "preadv")
 
 _PAGE = 4096
 _PROBES = 256  # spans of which the kernel is asked whether they are in memory
+_PROBED = 1 << 16  # bytes of each, at most: of long texts the beginning tells
 _TIMED = 32  # that are read instead where it does not say
 _SLOW = 5e-5  # seconds for one of them: a read from memory takes less, one from a disk more
 _TOLD = 20_000  # reads after which it is said: a run that begins reads fewer before all is there
 _LISTED = 8192  # spans that are Python numbers at once
+_AT_ONCE = getattr(os, "RWF_NOWAIT", None)  # Linux: only what is in memory is given
 _NO_ANSWER = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
@@ -189,21 +191,38 @@ def _listed(*columns: Integers) -> Iterator[tuple[Any, ...]]:
 def is_cold(file: ArrayFile, starts: Integers, lengths: Integers) -> bool:
     """Whether some of the spans are not in memory, as far as a sample of them tells."""
     some = np.unique(np.linspace(0, len(starts) - 1, _PROBES).astype(np.int64))
-    spans = list(zip(starts[some].tolist(), lengths[some].tolist(), strict=True))
-    scratch = memoryview(bytearray(int(lengths[some].max())))
+    sizes = np.minimum(lengths[some], _PROBED)
+    spans = list(zip(starts[some].tolist(), sizes.tolist(), strict=True))
+    scratch = memoryview(bytearray(int(sizes.max())))
+    try:
+        told = _told_cold(file, spans, scratch)
+        return _is_slow(file, spans, scratch) if told is None else told
+    except OSError as error:
+        raise damaged(file.path, error.strerror or str(error)) from error
+
+
+def _told_cold(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryview) -> bool | None:
+    """Whether the kernel says that some spans are not in memory; None where it does not say."""
+    if _AT_ONCE is None:
+        return None
     try:
         for start, size in spans:
-            if os.preadv(file.descriptor, [scratch[:size]], start, os.RWF_NOWAIT) < size:
+            if os.preadv(file.descriptor, [scratch[:size]], start, _AT_ONCE) < size:
                 return True
     except BlockingIOError:
         return True
     except OSError as error:
         if error.errno not in _NO_ANSWER:
-            raise damaged(file.path, error.strerror or str(error)) from error
-        took = []
-        for start, size in spans[:: -(-len(spans) // _TIMED)]:
-            begun = time.perf_counter()
-            os.preadv(file.descriptor, [scratch[:size]], start)
-            took.append(time.perf_counter() - begun)
-        return sorted(took)[len(took) * 3 // 4] > _SLOW  # some are slow on a busy machine
+            raise
+        return None
     return False
+
+
+def _is_slow(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryview) -> bool:
+    """Whether reads of some of the spans take as long as those of a disk."""
+    took = []
+    for start, size in spans[:: -(-len(spans) // _TIMED)]:
+        begun = time.perf_counter()
+        os.preadv(file.descriptor, [scratch[:size]], start)
+        took.append(time.perf_counter() - begun)
+    return sorted(took)[len(took) * 3 // 4] > _SLOW  # some are slow on a busy machine

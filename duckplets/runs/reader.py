@@ -52,7 +52,6 @@ class FetchesSamples(Protocol):
     @property
     def reads(self) -> ReadAhead:
         """What is read that is not in memory."""
-        ...
 
     @property
     def slots(self) -> Sequence[str]:
@@ -301,7 +300,6 @@ class BlockMaker:
         samples = min(self._target, self._largest)
         most = _LARGEST_SPAN if self._planner.needs_all else _FARTHEST
         batches = min(samples // part.batch_size, most // part.stride)
-        self._target = min(max(self._target, part.batch_size) * _GROWTH, _LARGEST_BLOCK)
         stop = start + max(1, batches) * part.stride
         self._next = stop if end is None else min(stop, end)
         return start, self._next
@@ -315,4 +313,6 @@ class BlockMaker:
             block: Block = self._fetcher.fetch(plan, start=start, stop=stop, is_stopped=is_stopped)
         most = self._most_bytes if block.is_held else _MAPPED_BYTES
         self._largest = max(1, most // max(1, block.nbytes // max(1, len(own))))
+        # Not before it is known how large samples are: several blocks are named ahead.
+        self._target = min(max(self._target, self.part.batch_size) * _GROWTH, _LARGEST_BLOCK)
         return block

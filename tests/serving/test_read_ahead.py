@@ -131,6 +131,33 @@ def test_where_the_kernel_does_not_say_reads_are_timed(
     assert is_cold(of, starts, lengths)
 
 
+def test_an_error_of_the_disk_while_it_is_asked_is_a_damaged_file(
+    file: tuple[ArrayFile, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of, begin = file
+    where = begin + np.array([0, 5]), np.array([5, 5])
+    monkeypatch.setattr(os, "preadv", failing(OSError(5, "Input/output error")))
+    for at_once in (read_ahead._AT_ONCE, None):  # and where the kernel does not say
+        monkeypatch.setattr(read_ahead, "_AT_ONCE", at_once)
+        with pytest.raises(dp.DamagedFileError, match="Input/output error"):
+            is_cold(of, *where)
+
+
+@pytest.mark.usefixtures("cold")
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_what_lies_ready_is_bounded(snapshot_corpus: Path, prefetch: int) -> None:
+    with (
+        dp.Corpus(snapshot_corpus, read_only=True) as corpus,
+        corpus.sampler(batch_size=16, memory_mb=1, prefetch=prefetch) as sampler,
+    ):
+        largest = 0
+        for _ in range(400):
+            next(sampler)
+            blocks = [sampler._reader._block, *sampler._reader._blocks.waiting]
+            largest = max(largest, sum(block.read_bytes for block in blocks if block))
+        assert (1 << 20) // 8 < largest <= 1 << 20
+
+
 @pytest.mark.usefixtures("cold")
 @pytest.mark.parametrize("how", ["shorter", "unreadable"])
 def test_a_file_that_fails_meanwhile_is_damaged(
