@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpora import WORDS, odd_corpus
+from prebuilt import kept
 
 import duckplets as dp
 from duckplets import testing
@@ -19,6 +22,7 @@ TOY = ("alpha", "bravo", "charlie")
 TITLED: dict[str, Any] = {"id": "id", "anchor": "title", "positive": "body"}
 
 Build = Callable[[Path], dp.Corpus]
+Opened = Callable[[str], Any]
 
 
 def words(draw: random.Random, most: int) -> str:
@@ -130,6 +134,37 @@ def embedded(path: Path) -> dp.Corpus:
 
 BUILT = (toy, odd, mined, judged, ready, chats, prefixed, dated, wordnet, embedded)
 CORPORA: dict[str, Build] = {build.__name__: build for build in BUILT}
+
+
+def opener(folder: Path, stack: ExitStack) -> Opened:
+    """Return what opens a corpus, or the token shards of one, by its name, once."""
+
+    @cache
+    def opened(name: str) -> Any:
+        if name == "tokens":
+            return dp.TokenShards(shards(folder, opened("toy")))
+        if name == "embedded":  # its vectors lie in a file beside it
+            return stack.enter_context(CORPORA[name](folder / "embedded.duckdb"))
+        return stack.enter_context(dp.Corpus(kept(CORPORA[name]), read_only=True))
+
+    return opened
+
+
+def shards(folder: Path, corpus: dp.Corpus) -> Path:
+    """Write token shards by a tokenizer of the words there are."""
+    tokenizers = pytest.importorskip("tokenizers")
+    texts = corpus.sql("SELECT text FROM section_texts")["text"].to_pylist()
+    special = ["<unk>", "</s>", "<pad>"]
+    known = [*special, *sorted({word for text in texts for word in text.split()})]
+    model = tokenizers.models.WordLevel({word: n for n, word in enumerate(known)}, "<unk>")
+    made = tokenizers.Tokenizer(model)
+    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    made.add_special_tokens(special)
+    made.save(str(folder / "tokenizer.json"))
+    out = folder / "shards"
+    corpus.shard(out, tokenizer=folder / "tokenizer.json", buckets=(8, 16, 24), progress=False)
+    return out
+
 
 # ---- runs
 

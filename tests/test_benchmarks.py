@@ -92,18 +92,6 @@ def test_every_measurement_of_text_coming_in_runs(
     assert set(load("text_in").SCRIPTS) == found.keys() - {"load_before"}
 
 
-def test_texts_in_place_are_measured_beside_those_inside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_place = load("in_place")
-    for name, value in {"SECONDS": 0.01, "TURNS": 1}.items():
-        monkeypatch.setattr(in_place, name, value)
-    monkeypatch.setattr(in_place.text, "VOCABULARY", 2000)
-    found = in_place.measure(tmp_path, 400)
-    assert found["in_place"]["bytes"] <= found["inside"]["bytes"]
-    assert "400 records of two texts" in load("text_in_report").in_place_section(found)
-
-
 def test_every_measurement_of_serving_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serving = load("serving")
     monkeypatch.setattr(serving, "SECONDS", 0.05)
@@ -121,30 +109,3 @@ def test_every_measurement_of_serving_runs(tmp_path: Path, monkeypatch: pytest.M
             found = measure(tmp_path, records)
             assert all(value >= 0 for value in found.values()), name
             assert all(found.get(rate, 1) > 0 for rate in ("per_s", "seconds", "cpu_s")), name
-
-
-def test_the_page_tells_how_serving_stands_to_its_aims() -> None:
-    report, names = load("serving_report"), list(load("serving").EVERY)
-    assert set(report.TITLES) == set(names)
-    fields = {
-        *("per_s", "per_cpu_s", "anonymous_mb", "peak_mb", "cpu_s", "wall_s", "seconds"),
-        *("later_anonymous_mb", "median_ms", "p99_ms", "disk_mb", "allowed_mb", "sources"),
-        *("resident_before_mb", "served_per_s", "read_mb", "held_mb"),
-    }
-    measured = {name: dict.fromkeys(fields, 2.0) for name in names}
-    of_run = dict.fromkeys(("load_before", "records", "seconds", "buffer", "calls", "sampling"), 3)
-    results = {**of_run, "grain": "1.2", "datasets": "3.4", **measured, "rounds": [measured]}
-    text = report.section(results)
-    for aim in report.AIMS:
-        limit = 2 * aim.limit if aim.of else aim.limit
-        ratio = 2 / limit if aim.bound == report.LEAST else limit / 2
-        what = report.title(results, aim.figure.partition(".")[0])
-        assert any(
-            line.startswith(f"| {what}") and line.endswith(f"| {ratio:.2f} |")
-            for line in text.splitlines()
-        ), aim
-    assert "Not measured" not in text
-    assert "## Serving 3 records" in report.section(results, results)
-    del results["grain_256"]
-    results["cold"] = "MemoryError"
-    assert "Not measured in this run: `cold`, `grain_256`." in report.section(results)

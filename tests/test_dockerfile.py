@@ -31,15 +31,6 @@ def test_the_command_is_run_by_somebody_who_is_not_root() -> None:
     assert f"--uid {user.partition(':')[0]}" in of("RUN")[-1]
 
 
-def test_python_is_slim_and_one_that_the_package_is_for() -> None:
-    bases = {base.split(" AS ")[0] for base in of("FROM")}
-    (base,) = bases
-    version = re.fullmatch(r"python:(3\.\d+)-slim", base)
-    assert version is not None
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert f"Programming Language :: Python :: {version[1]}" in project["classifiers"]
-
-
 def copied() -> list[str]:
     """Return what is copied from the checkout."""
     return [

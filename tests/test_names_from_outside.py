@@ -126,18 +126,6 @@ def test_a_name_is_below_its_folder_or_an_error(tmp_path: Path, seed: int) -> No
     assert inside(tmp_path / "all", "real/x", dp.ShardError)
 
 
-def test_folders_of_any_texts_differ_and_are_not_hidden() -> None:
-    texts = [*odd_names(3000), ".net", "..0", "a.", "x" * 199, "x" * 200, "\ud800"]
-    names = {text: quoted(text) for text in texts}
-    assert len(set(names.values())) == len(names)
-    for name in names.values():
-        assert name == name.strip(". ")
-        assert len(name) <= 200
-        assert inside(Path("/tmp"), name, dp.ShardError)
-    assert names[".net"] == "%2Enet"
-    assert quoted("a.b-c") == "a.b-c"
-
-
 # ---- token shards, here and in a store
 
 

@@ -101,23 +101,6 @@ def test_threads_read_what_one_reads_alone(corpus: dp.Corpus, read_only: bool) -
     assert found == {None: len(calls)}
 
 
-def test_the_cheap_ones_again_and_again(corpus: dp.Corpus) -> None:
-    """On one connection these were wrong within a second."""
-    cheap = ("version", "count", "sources", "recipes", "sql")
-    expected = [READING[name](corpus) for name in cheap]
-    wrong = []
-
-    def read() -> None:
-        for _ in range(often(300, less=2)):
-            if [READING[name](corpus) for name in cheap] != expected:
-                wrong.append(threading.get_ident())
-
-    with ThreadPoolExecutor(THREADS) as threads:
-        for done in [threads.submit(read) for _ in range(THREADS)]:
-            done.result()
-    assert not wrong
-
-
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_each_batch_goes_to_one_thread(corpus: dp.Corpus, prefetch: int) -> None:
     steps = 200
@@ -130,14 +113,6 @@ def test_each_batch_goes_to_one_thread(corpus: dp.Corpus, prefetch: int) -> None
         batches = [batch for part in taken for batch in part.result()]
     assert len(batches) == steps
     assert {batch.step: batch["anchor"] for batch in batches} == expected
-
-
-def test_each_batch_of_records_goes_to_one_thread(corpus: dp.Corpus) -> None:
-    reading = corpus.read(range(corpus.count()), batch_size=4)
-    with ThreadPoolExecutor(THREADS) as threads:
-        taken = [threads.submit(list, reading) for _ in range(THREADS)]
-        found = [index for part in taken for batch in part.result() for index in batch["index"]]
-    assert sorted(found) == list(range(corpus.count()))
 
 
 def test_threads_change_a_corpus_one_after_the_other(corpus: dp.Corpus) -> None:

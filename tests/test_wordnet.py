@@ -85,11 +85,6 @@ def test_no_sample_breaks_a_rule(corpus: Path) -> None:
         assert pc.all(pc.equal(source, table["source"])).as_py()
 
 
-def test_the_bytes_are_those_of_any_number_of_threads(corpus: Path) -> None:
-    tables = [drawn(corpus, threads) for threads in some((1, 2, 8), less=2)]
-    assert all(table.equals(tables[0]) for table in tables)
-
-
 def test_a_run_saved_and_resumed_fifty_times_is_the_unbroken_run(corpus: Path) -> None:
     draw = random.Random(7)
     with dp.Corpus(corpus, read_only=True) as opened:

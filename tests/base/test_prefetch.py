@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -63,19 +60,6 @@ def test_an_error_comes_at_its_place_and_ends_the_items(most: int, workers: int)
     assert list(items) == []
     if workers == 1:
         assert max(begun) == 7, "nothing is begun behind an error"
-    assert not threads()
-
-
-def test_an_error_in_drawing_the_calls_comes_at_its_place() -> None:
-    def calls() -> Iterator[Callable[[], int]]:
-        yield lambda: 1
-        yield lambda: 2
-        raise OSError("no more calls")
-
-    items = Lookahead(calls(), "of this test", most=8)
-    assert [next(items), next(items)] == [1, 2]
-    with pytest.raises(OSError, match="no more calls"):
-        next(items)
     assert not threads()
 
 
@@ -153,15 +137,6 @@ def test_closing_ends_an_iterator_that_waits_and_whoever_waits_for_it() -> None:
     assert not threads()
 
 
-def test_items_that_nobody_holds_end_their_thread() -> None:
-    items = ahead(iter(range(1000)), "of this test")
-    next(items)
-    assert threads()
-    del items
-    gc.collect()
-    until(lambda: not threads())
-
-
 def test_ctrl_c_loses_no_item() -> None:
     slow = threading.Event()
 
@@ -184,31 +159,3 @@ def test_ctrl_c_loses_no_item() -> None:
         signal.signal(signal.SIGINT, before)
     slow.set()
     assert list(items) == [1, 2, 3, 4]
-
-
-def test_a_thread_that_does_not_end_is_left_after_a_while() -> None:
-    begun, going_on = threading.Event(), threading.Event()
-
-    def wait() -> bool:
-        begun.set()
-        return going_on.wait()
-
-    items = Lookahead([lambda: 1, wait], "of this test", patience=0.05)
-    assert next(items) == 1
-    assert begun.wait(60)  # closed before that, the thread would end at once
-    items.close()
-    assert threads()
-    going_on.set()
-    until(lambda: not threads())
-
-
-def test_python_ends_after_the_item_that_is_being_made() -> None:
-    code = (
-        "import threading, time; from duckplets.base.prefetch import Lookahead\n"
-        "begun = threading.Event()\n"
-        "def slow(): begun.set(); time.sleep(1); print('made', flush=True)\n"
-        "items = Lookahead([lambda: 1, slow, slow, slow], 'x', most=3); next(items)\n"
-        "begun.wait()"
-    )
-    run = [sys.executable, "-c", code]
-    assert subprocess.run(run, capture_output=True, check=True, timeout=60).stdout == b"made\n"

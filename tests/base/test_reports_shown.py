@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from hostile import HOSTILE, check_html
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.base.sanitize import Reported, ShownDict, html_report
+from duckplets.base.sanitize import ShownDict, html_report
 from duckplets.corpus.compact import CompactReport
 from duckplets.corpus.doctor import CheckResult
 from duckplets.export import ExportReport
@@ -85,12 +84,6 @@ def test_long_lists_are_cut_and_counted() -> None:
     assert "19 and 10 more" in found
 
 
-def test_rows_may_have_other_keys_than_the_first() -> None:
-    found = html_report("t", {"rows": [{"a": 1}, {"b": 2}]})
-    assert "<th>a</th><th>b</th>" in found
-    assert "<td>1</td><td></td>" in found
-
-
 def test_what_verbs_return_is_shown(tmp_path: Path) -> None:
     with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
         check(corpus.split(reassign=True), "SplitReport", "train", "anchors")
@@ -104,12 +97,3 @@ def test_what_verbs_return_is_shown(tmp_path: Path) -> None:
             metrics = sampler.metrics()
             check(metrics, "Metrics", "data/toy/samples", "4")
             assert dict(metrics) == metrics
-
-
-def test_a_report_of_ones_own_has_its_fields() -> None:
-    @dataclass(frozen=True)
-    class Own(Reported):
-        flag: bool = True
-        rows: list[int] = field(default_factory=lambda: [1, 2_000])
-
-    check(Own(), "Own", "True", "1, 2,000")

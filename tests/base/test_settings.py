@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,14 +16,9 @@ import pytest
 from duckplets.base.settings import (
     Bounds,
     Name,
-    bounds_of,
     check,
-    checked,
-    from_plain,
-    kinds_of,
-    to_plain,
 )
-from duckplets.errors import ChunkingError, SamplerError
+from duckplets.errors import ChunkingError
 
 Share = Annotated[float, Bounds(0)]
 
@@ -101,50 +95,3 @@ def test_what_fits_comes_out_uniform() -> None:
     assert hash(made) == hash(copy.deepcopy(made)) == hash(pickle.loads(pickle.dumps(made)))
     with pytest.raises(TypeError, match="item assignment"):
         made.shares["x"] = 3  # type: ignore[index]
-
-
-PLAIN: list[tuple[dict[str, Any], Outer]] = [
-    ({"name": "a"}, Outer("a")),
-    ({"name": "a", "rate": False}, Outer("a")),
-    ({"name": "a", "inner": {"days": 3}}, Outer("a", inner=Inner(3))),
-    ({"name": "a", "inner": "3"}, Outer("a", inner=Inner(3))),
-    (
-        {"name": "a", "inner": ["3", {"word": "right"}]},
-        Outer("a", inner=(Inner(3), Inner(0, "right"))),
-    ),
-    ({"name": "a", "shares": {"x": 1}, "path": "p"}, Outer("a", shares={"x": 1.0}, path=Path("p"))),
-]
-
-
-@pytest.mark.parametrize(("plain", "made"), PLAIN)
-def test_plain_values_go_in_and_out(plain: dict[str, Any], made: Outer) -> None:
-    assert from_plain(Outer, plain, ChunkingError) == made
-    for defaults in (True, False):
-        out = json.loads(json.dumps(to_plain(made, defaults=defaults)))
-        assert from_plain(Outer, out, ChunkingError) == made
-    assert to_plain(Outer("a"), defaults=False) == {"name": "a"}
-
-
-@pytest.mark.parametrize(
-    ("plain", "message"),
-    [
-        (3, "^it: give a table of name, size, .*, not 3"),
-        ({}, "^it: name is missing"),
-        ({"name": "a", "sise": 3}, r"unknown key 'sise' \(did you mean 'size'\?\); keys: n"),
-        ({"name": "a", "made": "x"}, "unknown key 'made'"),
-        ({"name": "a", "inner": {"day": 3}}, r"^it: inner: unknown key 'day' \(did you mean"),
-        ({"name": "a", "inner": [{"days": "x"}]}, r"^it: inner\[0\]: inner: days='x': give an i"),
-        ({"name": "a", "size": "3"}, "^outer 'a': size='3': give an integer"),
-    ],
-)
-def test_plain_values_that_are_none_are_refused(plain: Any, message: str) -> None:
-    with pytest.raises(ChunkingError, match=message):
-        from_plain(Outer, plain, ChunkingError, "it")
-
-
-def test_kinds_are_for_single_arguments_and_options_too() -> None:
-    assert checked("k", np.int8(3), Annotated[int, Bounds(1)], SamplerError) == 3
-    with pytest.raises(SamplerError, match=r"^a: k=0: give an integer from 1$"):
-        checked("k", 0, Annotated[int, Bounds(1)], SamplerError, "a")
-    kinds = kinds_of(Outer)
-    assert (bounds_of(kinds["rate"]), bounds_of(kinds["flag"])) == (Bounds(above=0), Bounds())

@@ -6,29 +6,20 @@ import hashlib
 import os
 import pickle
 import shutil
-import signal
-import subprocess
-import sys
-import textwrap
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import duckdb
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from conftest import Golden
-from effort import often
-from programs import python, ran
 
 import duckplets as dp
 from duckplets.db import migrate, queries
 from duckplets.db.database import Database
 from duckplets.db.migrate import Kind
-from duckplets.errors import CorpusLockedError, DamagedFileError, MigrationError, QueryError
+from duckplets.errors import DamagedFileError, MigrationError, QueryError
 
 KINDS: tuple[Kind, ...] = ("corpus", "state", "vectors")
 EVERY_KIND = pytest.mark.parametrize("kind", KINDS)
@@ -111,22 +102,6 @@ def test_a_new_file_has_every_migration_with_its_checksum(kind: Kind, path: Path
 
 
 @EVERY_KIND
-def test_migrations_are_numbered_without_a_gap(kind: Kind) -> None:
-    found = queries.migrations(kind)
-    assert [number for number, _, _ in found] == list(range(1, len(found) + 1))
-    for number, name, _ in found:
-        assert name.startswith(f"{number:04}_")
-
-
-@EVERY_KIND
-def test_migrating_again_changes_nothing(kind: Kind, path: Path, there: Made) -> None:
-    there(kind)
-    before = asked(path, "SELECT * FROM _internal.schema_migrations")
-    assert migrated(path, kind) == []
-    assert asked(path, "SELECT * FROM _internal.schema_migrations") == before
-
-
-@EVERY_KIND
 def test_an_older_file_gets_what_it_lacks(
     kind: Kind, path: Path, there: Made, add: SetMigrations
 ) -> None:
@@ -175,42 +150,6 @@ def test_a_failing_migration_leaves_no_new_file(path: Path, add: SetMigrations) 
     with pytest.raises(QueryError, match="no_such_column"):
         migrate.create(path, "corpus")
     assert contents(path.parent) == {}
-
-
-def test_the_connection_serves_after_a_failing_migration(
-    path: Path, there: Made, add: SetMigrations
-) -> None:
-    there("state")
-    add(((9001, "9001_bad", "SELECT no_such_column"),))
-    with closing(Database.open(path)) as database:
-        with pytest.raises(QueryError):
-            migrate.migrate(database, "state")
-        with database.transaction():
-            database.rows("CREATE TABLE mine (i INTEGER)")
-    assert asked(path, "SELECT count(*) FROM mine") == [(0,)]
-
-
-def test_creating_does_not_overwrite_a_file_that_came_meanwhile(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two ranks that save for the first time: the slower one must not wipe out the faster."""
-    really_migrate = migrate.migrate
-
-    def meanwhile(database: Database, kind: Kind) -> list[str]:
-        names = really_migrate(database, kind)
-        monkeypatch.setattr(migrate, "migrate", really_migrate)
-        other = Database.open(path)
-        really_migrate(other, kind)
-        other.close()
-        values = "1, 'default', NULL, 'texts', 1, 1, 1, 1, 0, now()::TIMESTAMP, [], '{}'"
-        done(path, f"INSERT INTO saves VALUES ({values})")
-        return names
-
-    monkeypatch.setattr(migrate, "migrate", meanwhile)
-    with suppress(MigrationError):
-        migrate.create(path, "state")
-    assert asked(path, "SELECT run FROM cursors") == [("default",)]
-    assert list(contents(path.parent)) == [path.name]
 
 
 # ---- refusing
@@ -313,12 +252,6 @@ def test_a_file_cut_short_is_refused(path: Path, there: Made) -> None:
 
 
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_folder_is_refused(read_only: bool, tmp_path: Path) -> None:
-    with pytest.raises(MigrationError, match="is a folder"):
-        Database.open(tmp_path, read_only=read_only)
-
-
-@pytest.mark.parametrize("read_only", [False, True])
 def test_a_missing_folder_is_refused(read_only: bool, tmp_path: Path) -> None:
     with pytest.raises(MigrationError, match="does not exist"):
         Database.open(tmp_path / "none" / "faq.duckdb", read_only=read_only)
@@ -341,19 +274,6 @@ def test_a_file_that_is_not_there_is_a_file_not_found_error(tmp_path: Path) -> N
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
-def test_a_missing_file_is_not_created_by_reading(path: Path) -> None:
-    with pytest.raises(MigrationError, match="duckplets ingest"):
-        Database.open(path, read_only=True)
-    assert not path.exists()
-
-
-def test_an_empty_database_is_at_no_version(path: Path) -> None:
-    done(path, "SELECT 1")
-    with pytest.raises(MigrationError, match="duckplets migrate"):
-        checked(path, "corpus")
-    assert migrated(path, "corpus") == [name for _, name, _ in queries.migrations("corpus")]
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
 def test_a_file_one_may_not_read_is_refused(path: Path) -> None:
     migrate.create(path, "corpus")
@@ -372,116 +292,7 @@ def test_any_file_name_serves(name: str, tmp_path: Path) -> None:
     assert list(contents(tmp_path)) == [name]
 
 
-@pytest.mark.parametrize("name", ["_internal.duckdb", "_INTERNAL.v2.duckdb", "_internal"])
-def test_a_file_is_not_called_as_the_schema_inside_it(name: str, tmp_path: Path) -> None:
-    with pytest.raises(MigrationError, match="give the file another name"):
-        dp.Corpus(tmp_path / name)
-    assert not contents(tmp_path)
-    migrate.create(tmp_path / "c.duckdb", "corpus")
-    (tmp_path / "c.duckdb").rename(tmp_path / name)
-    for read_only in (True, False):
-        with pytest.raises(MigrationError, match="give the file another name"):
-            dp.Corpus(tmp_path / name, read_only=read_only)
-
-
 # ---- other processes
-
-
-DIE = """
-    import os, signal, sys
-    from pathlib import Path
-    from duckplets.db import migrate
-    from duckplets.db.database import Database
-
-    path, kind, moment = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-
-    def dying(function, calls):
-        def call(*arguments, **options):
-            nonlocal calls
-            if calls == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            calls -= 1
-            return function(*arguments, **options)
-        return call
-
-    if moment == "rename":
-        os.replace = os.rename = os.link = dying(None, 0)
-    elif moment == "close":
-        Database.close = dying(Database.close, 0)
-    elif moment == "unlink":
-        Path.unlink = dying(Path.unlink, 0)
-    else:
-        Database.rows = dying(Database.rows, int(moment))
-    migrate.create(path, kind)
-"""
-
-
-@pytest.mark.parametrize(
-    "moment", ["0", "1", "2", "3", "close", "rename", "unlink"][:: often(1, less=6)]
-)
-def test_a_kill_while_creating_leaves_no_file_or_a_whole_one(moment: str, path: Path) -> None:
-    run = ran(sys.executable, "-c", textwrap.dedent(DIE), path, "corpus", moment)
-    assert run.returncode == -signal.SIGKILL
-    assert path.exists() == (moment == "unlink")
-    if not path.exists():
-        migrate.create(path, "corpus")
-    checked(path, "corpus")
-
-
-HOLD = """
-    import os, sys
-    from pathlib import Path
-    from duckplets.db.database import Database
-
-    database = Database.open(Path(sys.argv[1]), read_only=sys.argv[2] == "read")
-    print(os.getpid(), flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.fixture
-def held(path: Path) -> Iterator[Callable[[str], int]]:
-    """Open the file in another process, for writing or reading; returns its id."""
-    with ExitStack() as stack:
-
-        def hold(how: str) -> int:
-            program = python("-c", textwrap.dedent(HOLD), path, how, stdin=subprocess.PIPE)
-            running = stack.enter_context(program)
-            assert running.stdout
-            return int(running.stdout.readline())
-
-        yield hold
-
-
-@pytest.mark.parametrize("read_only", [False, True])
-def test_a_file_another_process_writes_is_locked(
-    read_only: bool, path: Path, there: Made, held: Callable[[str], int]
-) -> None:
-    there("corpus")
-    holder = held("write")
-    with pytest.raises(CorpusLockedError) as refusal:
-        Database.open(path, read_only=read_only)
-    assert f"process {holder}" in str(refusal.value)
-    assert str(path) in str(refusal.value)
-
-
-def test_a_file_another_process_reads_can_be_read_but_not_written(
-    path: Path, there: Made, held: Callable[[str], int]
-) -> None:
-    there("corpus")
-    holder = held("read")
-    checked(path, "corpus")
-    with pytest.raises(CorpusLockedError, match=str(holder)):
-        Database.open(path)
-
-
-def test_a_file_this_process_writes_is_locked_for_its_readers(path: Path, there: Made) -> None:
-    there("corpus")
-    with (
-        closing(Database.open(path)),
-        pytest.raises(CorpusLockedError, match="this process"),
-    ):
-        Database.open(path, read_only=True)
 
 
 # ---- the schema
@@ -595,28 +406,3 @@ def check_comments(path: Path) -> None:
         assert comment, f"{what} {relation} has no comment"
         for column, _, _, remark in columns[relation]:
             assert remark, f"{relation}.{column} has no comment"
-
-
-def test_what_makes_views_anew_keeps_their_comments(tmp_path: Path) -> None:
-    path, rows = tmp_path / "c.duckdb", tmp_path / "rows.parquet"
-    table = pa.table({"q": [f"q {i}" for i in range(12)], "a": [f"a {i} of it" for i in range(12)]})
-    pq.write_table(table, rows)
-    with dp.Corpus(path) as corpus:
-        corpus.split(1, 0, 0)
-        corpus.ingest(dp.ParquetSource(rows, anchor="q", positive="a"), name="p", in_place=True)
-        corpus.ingest(
-            dp.ParquetSource(rows, anchor="a", positive="q"), name="p", in_place=True, remap=True
-        )
-        corpus.ingest(dp.ParquetSource(rows, anchor="q", positive="a"), name="r", in_place=True)
-        corpus.mine("anchor_context")
-        corpus.embed(lambda texts: np.ones((len(texts), 2), np.float32), "v")
-        next(sampler := corpus.sampler(batch_size=2))
-        sampler.save()
-    files = (path, path.with_name("c.state.duckdb"), path.with_name("c.vectors.duckdb"))
-    for file in files:
-        check_comments(file)
-    with dp.Corpus(path) as corpus:
-        corpus.remove("p")
-        corpus.compact()
-    for file in files:
-        check_comments(file)

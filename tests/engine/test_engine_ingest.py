@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import resource
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -13,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import parts_of_tests
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -312,23 +310,6 @@ def test_errors_are_the_same(case: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert not list(tmp_path.glob(".*.parts"))
 
 
-def failing(text: str) -> str:
-    raise ValueError(text[:5])
-
-
-def test_an_error_of_a_preprocessor_names_the_row(tmp_path: Path) -> None:
-    dp.register_preprocessor("failing", failing)
-    found = []
-    for engine in (None, Shuffled(3)):
-        with dp.Corpus(tmp_path / f"{engine is None}.duckdb") as corpus:
-            corpus.chunk(dp.Chunking(preprocessors=(failing,)))
-            source = dp.CsvSource(files_of(tmp_path / "in", "csv", 30), **COLUMNS)
-            with pytest.raises(dp.ChunkingError) as error:
-                corpus.ingest(source, engine=engine, progress=False)
-            found.append(str(error.value))
-    assert found[0] == found[1]
-
-
 class Stopped(Exception):  # noqa: N818
     """Stands for Ctrl-C."""
 
@@ -447,52 +428,12 @@ def test_what_an_engine_did_not_do_is_said(tmp_path: Path) -> None:
     assert "00.csv changes while it is read" in said
 
 
-def test_workers_have_to_see_files_and_folders(tmp_path: Path) -> None:
-    def unseen(given: Any) -> None:
-        given.cut.files[0].rename(given.cut.files[0].with_suffix(".gone"))
-
-    def no_folder(given: Any) -> None:
-        given.file.parent.rmdir()
-
-    refused = {
-        r"00.csv: the worker on .* does not see it": unseen,
-        r"rows are to wait in .*\.parts/0, which the worker": no_folder,
-    }
-    for wanted, before in refused.items():
-        source = dp.CsvSource(files_of(tmp_path / "in", "csv", 3, several=1), text="body")
-        with pytest.raises(dp.EngineError, match=wanted):
-            notes_of(tmp_path, source, Shuffled(before=before))
-        assert not list(tmp_path.glob(".*.parts"))
-
-
 # -- workers that end, are full, or fail ----------------------------------------------------------
 
 
 def done(engine: LocalEngine, function: Callable[[Any, Any], Any], job: Any) -> None:
     """Have a function called by the one process of an engine."""
     assert list(engine.map(function, job, [Part("one", 1)])) == [1]
-
-
-def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
-    source = dp.CsvSource(files_of(tmp_path / "in", "csv", 4, count=9_000, several=1), text="body")
-    with local(1) as engine:
-        done(engine, parts_of_tests.limited, 100_000)
-        wanted = r"00\.csv: its rows cannot wait in .* File too large; make room there"
-        with pytest.raises(dp.EngineError, match=wanted):
-            notes_of(tmp_path, source, engine)
-        done(engine, parts_of_tests.limited, resource.RLIM_INFINITY)
-        notes_of(tmp_path, source, engine)
-    assert not list(tmp_path.glob(".*.parts"))
-
-
-def test_a_part_that_fails_thrice_is_named(tmp_path: Path) -> None:
-    source = dp.CsvSource(files_of(tmp_path / "in", "csv", 5, several=1), text="body")
-    with local(1) as engine:
-        done(engine, parts_of_tests.broken, "_SMALL")  # no function
-        with pytest.raises(dp.EngineError, match=r"00\.csv failed 3 times: TypeError: 'int' obj"):
-            notes_of(tmp_path, source, engine)
-        done(engine, parts_of_tests.broken, "kept")
-        notes_of(tmp_path, source, engine)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4] if THOROUGH else [2])

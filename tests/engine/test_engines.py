@@ -12,9 +12,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import parts_of_tests
-import pyarrow as pa
 import pytest
 from effort import THOROUGH, often
 from prebuilt import prebuilt
@@ -22,14 +20,12 @@ from programs import python
 from worker_processes import kill, wait_for_end, watched, workers_of
 
 import duckplets as dp
-from duckplets.base.arrays import IntegerLists
 from duckplets.engine import dask, opened
 from duckplets.engine import local as of_processes
 from duckplets.engine.dask import DaskEngine
 from duckplets.engine.inline import INLINE, InlineEngine
 from duckplets.engine.local import LocalEngine, local
-from duckplets.engine.protocol import Engine, Part, mapped, versions
-from duckplets.engine.serialization import packed, unpacked
+from duckplets.engine.protocol import Engine, Part, versions
 
 HERE = Path(__file__).parent
 
@@ -122,12 +118,6 @@ def test_results_come_in_the_order_of_the_parts(count: int, work: int, any_engin
     assert len(drawn) == count
 
 
-def test_items_come_with_their_results(any_engine: Engine) -> None:
-    items = [f"{n}" for n in range(20)]
-    found = mapped(any_engine, parts_of_tests.waited, {}, items, lambda each: Part(each, int(each)))
-    assert list(found) == [(each, 2 * int(each)) for each in items]
-
-
 def test_who_takes_no_more_leaves_no_part_running(processes: LocalEngine, tmp_path: Path) -> None:
     other = processes.map(parts_of_tests.waited, {}, parts(20))
     assert next(other) == 0
@@ -147,43 +137,12 @@ def test_who_takes_no_more_leaves_no_part_running(processes: LocalEngine, tmp_pa
     assert list(other) == [2 * n for n in range(1, 20)]
 
 
-def test_who_takes_no_more_leaves_no_task_behind(cluster: Any) -> None:
-    found = dask.of_client(cluster).map(parts_of_tests.waited, {}, parts(100))
-    assert next(found) == 0
-    found.close()
-    for _ in range(100):
-        if not cluster.run_on_scheduler(_keys):
-            return
-        time.sleep(0.05)
-    raise AssertionError(cluster.run_on_scheduler(_keys))
-
-
-def _keys(dask_scheduler: Any) -> list[str]:
-    return [key for key in map(str, dask_scheduler.tasks) if "duckplets" in key]
-
-
 def test_a_part_that_raises_thrice_is_named(engine: Engine, tmp_path: Path) -> None:
     job = {"at": 5, "times": 2, "folder": str(tmp_path)}
     assert list(engine.map(parts_of_tests.failing, job, parts(9))) == list(range(9))
     assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(dp.EngineError, match=r"part 5 failed 3 times: OSError: \[Errno 28\] No sp"):
         list(engine.map(parts_of_tests.failing, job | {"times": 99}, parts(9)))
-
-
-def test_arrays_come_where_processors_like_them() -> None:
-    """A transport puts them wherever they fall; whoever reads them warns of it, or is slow."""
-    off = np.frombuffer(b"x" + np.arange(5).tobytes(), np.int64, offset=1)
-    assert not off.flags.aligned
-    sent = (IntegerLists(off, off), [1, 2], ("a", off))
-    lists, numbers, (name, array) = unpacked(packed(sent))
-    for found in (lists.starts, lists.values, array):
-        assert found.flags.aligned
-        assert found.tolist() == [0, 1, 2, 3, 4]
-    assert (numbers, name) == ([1, 2], "a")
-    table = pa.table({"x": list(range(100))}).slice(3, 2)
-    assert unpacked(packed((table, 1))) == (table, 1)
-    source = dp.TextFileSource("x.txt")
-    assert unpacked(packed((source,)))[0] is source
 
 
 def test_errors_of_ours_come_as_they_are(any_engine: Engine) -> None:
@@ -320,39 +279,6 @@ def test_processes_that_are_killed_as_they_begin_cost_time_only() -> None:
         found = list(engine.map(parts_of_tests.waited, {"modulus": 3}, parts(12)))
     assert found == [2 * n for n in range(12)]
     assert len(seen) == often(12, less=4)
-
-
-def test_processes_that_cannot_begin_are_no_fault_of_a_part(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(of_processes, "_PROGRAM", "import nothing_of_that_name")
-    with opened("local:2") as engine:
-        assert engine is not None
-        wanted = r"engine='local:2': its processes end \(with 1\) before they begin; what they say"
-        with pytest.raises(dp.EngineError, match=wanted):
-            list(engine.map(parts_of_tests.waited, {}, parts(3)))
-    assert "nothing_of_that_name" in capfd.readouterr().err
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    with opened("local:1") as engine:
-        assert engine is not None
-        with pytest.raises(dp.EngineError, match=r"no process can be started: FileNotFoundError"):
-            list(engine.map(parts_of_tests.waited, {}, parts(3)))
-
-
-def test_two_works_at_a_time(processes: LocalEngine) -> None:
-    one = processes.map(parts_of_tests.waited, {}, parts(20))
-    other = processes.map(parts_of_tests.called, abs, parts(20))
-    assert list(zip(one, other, strict=True)) == [(2 * n, n) for n in range(20)]
-
-
-def test_what_a_part_prints_is_no_answer(
-    processes: LocalEngine, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with opened("local:1") as engine:
-        assert engine is not None
-        assert list(engine.map(parts_of_tests.called, print, parts(2))) == [None, None]
-    said = capfd.readouterr()
-    assert (said.out, said.err.split()) == ("", ["0", "1"])
 
 
 def test_work_too_small_for_processes_is_said(caplog: pytest.LogCaptureFixture) -> None:

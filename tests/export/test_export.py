@@ -164,26 +164,6 @@ def test_sentence_transformers_rows_are_those_of_the_tables(
     assert {"no positive", "no negative", "dropped when mining"} <= left_out.keys()
 
 
-def test_all_negatives_are_there_by_default(corpus: dp.Corpus, tmp_path: Path) -> None:
-    written(corpus, tmp_path / "all.parquet", format=ST)
-    anchors, _ = kept(expected(corpus))
-    assert max(len(a.negatives) for a in anchors) == 5
-    rows = [list(row.values()) for row in rows_of(tmp_path / "all.parquet")]
-    assert rows == list(st_rows(anchors, "triplet", scores=False))
-
-
-def test_tuples_are_as_long_as_the_fullest_anchor_by_default(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
-    report = written(corpus, tmp_path / "t.parquet", format=ST, shape="n-tuple")
-    names = pq.read_schema(tmp_path / "t.parquet").names
-    assert names == ["anchor", "positive", *(f"negative_{n}" for n in range(1, 6))]
-    anchors, left_out = kept(expected(corpus), exactly=5)
-    assert report.left_out == left_out
-    assert report.anchors == len(anchors) > 0
-    assert report.left_out["too few negatives"] > 0
-
-
 @pytest.mark.parametrize(
     ("shape", "options"),
     some(product(SHAPES, [{}, {"negatives": 1}, {"scores": True}, {"source": "two"}]), less=3),
@@ -388,34 +368,6 @@ def test_a_positive_may_be_the_anchor_itself(tmp_path: Path) -> None:
     assert all(row["pos"] == [row["query"]] for row in rows)
 
 
-def test_a_positive_of_the_anchors_text_can_be_allowed(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, allow_same_anchor_positive=True)
-    with odd_text_corpus(tmp_path / "c.duckdb", sources=("one",)) as corpus:
-        mine_by_hand(corpus, recipe, lucky=True)
-        written(corpus, tmp_path / "o.jsonl", format="flagembedding", recipe=recipe)
-    same = [row for row in json_rows(tmp_path / "o.jsonl") if row["query"] in row["pos"]]
-    assert [row["pos"][0] for row in same] == [same[0]["query"], "r2"]
-
-
-def test_positives_of_a_near_date_come_from_another_record(tmp_path: Path) -> None:
-    records = [
-        {"id": f"r{i:02}", "t": f"title {i}", "b": f"body {i}", "d": f"2024-01-{i + 1:02}"}
-        for i in range(20)
-    ]
-    recipe = dp.TripletRecipe(
-        "next", dp.role("anchor"), dp.near_date(1), dp.role("context"), by="bm25"
-    )
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(records, id="id", anchor="t", positive="b", date="d")
-        corpus.ingest(source, name="one", progress=False)
-        corpus.split(1, 0, 0)
-        mine_by_hand(corpus, recipe, lucky=True)
-        written(corpus, tmp_path / "o.jsonl", format="flagembedding", recipe=recipe)
-    pairs = [(row["query"], row["pos"]) for row in json_rows(tmp_path / "o.jsonl")]
-    after = [min(i + 1, 19) if i < 19 else 18 for i in range(20)]
-    assert pairs == [(f"title {i}", [f"body {k}"]) for i, k in enumerate(after)]
-
-
 # ---- the same bytes, whatever happens to be the case
 
 
@@ -454,54 +406,6 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
         monkeypatch.setattr(examples, "_BLOCK_BYTES", size)
         with dp.Corpus(path, read_only=True, threads=threads) as corpus:
             assert everything(corpus, tmp_path / f"{threads}") == first
-
-
-def test_blocks_hold_few_texts(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-    every = examples.SubjectReader._documents
-
-    def counted(self: examples.SubjectReader, keys: Any) -> Any:
-        sizes.append(len(keys))
-        return every(self, keys)
-
-    monkeypatch.setattr(examples.SubjectReader, "_documents", counted)
-    monkeypatch.setattr(block_size, "FIRST_ROWS", 4)
-    monkeypatch.setattr(examples, "_LARGEST_BLOCK", 4)
-    from duckplets.export.subject import mined
-
-    subject = mined(corpus.database, RECIPE, source=None, split="train", stale=False)
-    with examples.SubjectReader(corpus.database, subject) as opened:
-        found = opened.examples()
-        next(found)
-        assert len(sizes) == 1, "nothing is read before it is asked for"
-        assert sum(1 for _ in found) == len(expected(corpus)) - 1
-        assert max(sizes) <= 4 * (5 + 2)
-
-
-def test_row_groups_end_by_rows_and_by_characters(
-    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written(corpus, tmp_path / "one.parquet", format=ST)
-    whole = pq.read_table(tmp_path / "one.parquet")
-    for name, limit in (("_GROUP_ROWS", 7), ("_GROUP_CHARACTERS", 500)):
-        with monkeypatch.context() as patch:
-            patch.setattr(f"duckplets.export.files.{name}", limit)
-            written(corpus, tmp_path / "more.parquet", format=ST, overwrite=True)
-        found = pq.ParquetFile(tmp_path / "more.parquet")
-        assert found.num_row_groups > 10
-        assert found.read().equals(whole)
-        found.close()
-
-
-def test_half_a_surrogate_pair_is_refused() -> None:
-    with pytest.raises(dp.RecipeError, match="holds half of a pair"):
-        replace(RECIPE, instruction="half \ud83d of one")
-
-
-def test_text_is_not_escaped_beyond_need(corpus: dp.Corpus, tmp_path: Path) -> None:
-    written(corpus, tmp_path / "o.jsonl", format="flagembedding")
-    text = (tmp_path / "o.jsonl").read_text("utf-8")
-    assert all(word in text for word in ("日本語", "Grüße", "😀", "हिन्दी", '\\"quoted\\"'))
 
 
 # -- anchors with too few negatives, and documents of other splits --------------------------------

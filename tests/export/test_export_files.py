@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import error, lines, ok, usage
+from commands import lines, ok
 from effort import some
 from mined_by_hand import RECIPE, mine_by_hand, odd_text_corpus
-from programs import ran
 
 import duckplets as dp
 from duckplets.export import ExportReport, formats
@@ -155,39 +151,6 @@ def test_only_what_an_export_wrote_is_replaced(corpus: dp.Corpus, tmp_path: Path
     assert names(tmp_path / "empty") == ["corpus.jsonl", "train.jsonl"]
 
 
-KILLED = """
-import os, signal, sys
-import duckplets as dp
-from duckplets.export import formats
-formats._TOLD = 1
-path, target, signal_ = sys.argv[1:]
-with dp.Corpus(path, read_only=True) as corpus:
-    stop = lambda done, total: done > 3 and os.kill(os.getpid(), int(signal_))
-    corpus.export_negatives(target, format="tevatron", progress=stop)
-"""
-
-
-@pytest.mark.parametrize("how", some([signal.SIGKILL, signal.SIGINT], less=1))
-def test_a_killed_export_is_absent(
-    path: Path, corpus: dp.Corpus, tmp_path: Path, how: signal.Signals
-) -> None:
-    run = ran(sys.executable, "-c", KILLED, path, tmp_path / "t", str(int(how)))
-    assert run.returncode == -how, run.stderr
-    assert not (tmp_path / "t").exists()
-    if how == signal.SIGINT:
-        assert names(tmp_path) == []
-    written(corpus, tmp_path / "t", format="tevatron")
-    assert {"t/corpus.jsonl", "t/train.jsonl"} <= set(names(tmp_path))
-
-
-def test_it_cannot_be_written_to_a_folder_that_is_not_there(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
-    for format_, name in (("flagembedding", "f.jsonl"), ("beir", "b")):
-        with pytest.raises(dp.SamplerError, match="there is no folder"):
-            written(corpus, tmp_path / "no" / name, format=format_, split="train")
-
-
 # ---- arguments
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -251,19 +214,6 @@ def test_recipes_sources_and_splits_are_checked(corpus: dp.Corpus, tmp_path: Pat
     )
 
 
-def test_no_splits_or_sources_or_recipes_are_errors(tmp_path: Path) -> None:
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        for format_ in ("flagembedding", "beir"):
-            target = tmp_path / ("o" if format_ == "beir" else "o.jsonl")
-            with pytest.raises(dp.SplitError, match=r"no splits yet.*duckplets split"):
-                written(corpus, target, format=format_, recipe="anchor_context")
-        corpus.split()
-        with pytest.raises(dp.RecipeError, match="no recipe to draw by; ingest some text first"):
-            written(corpus, tmp_path / "o", format="beir")
-        with pytest.raises(dp.RecipeError, match="no sources yet"):
-            written(corpus, tmp_path / "o", format="beir", recipe=RECIPE)
-
-
 def test_where_there_are_several_recipes_it_says_which_it_took(
     own: dp.Corpus, tmp_path: Path
 ) -> None:
@@ -278,14 +228,6 @@ def test_where_there_are_several_recipes_it_says_which_it_took(
     mine_by_hand(own, other, sources=("one",))
     report = written(own, tmp_path / "o.jsonl", format="flagembedding")
     assert (report.recipe, report.others) == ("title_body", ["another"]), "it has more anchors"
-
-
-def test_a_recipe_of_other_sources_is_an_error(own: dp.Corpus, tmp_path: Path) -> None:
-    limited = replace(RECIPE, sources=("one",))
-    with pytest.raises(dp.RecipeError, match="'title_body' is limited to one, not 'two'"):
-        written(own, tmp_path / "b", format="beir", recipe=limited, source="two", split="train")
-    report = written(own, tmp_path / "b", format="beir", recipe=limited, split="train")
-    assert report.sources == ["one"]
 
 
 def test_nothing_to_write_is_an_error_with_the_counts(own: dp.Corpus, tmp_path: Path) -> None:
@@ -327,14 +269,6 @@ def test_stale_minings_are_exported_only_when_told(own: dp.Corpus, tmp_path: Pat
     assert (tmp_path / "c.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
 
 
-def test_a_later_mining_is_what_is_exported(own: dp.Corpus, tmp_path: Path) -> None:
-    mine_by_hand(own, most=2, lucky=True)
-    mine_by_hand(own, most=4, lucky=True)
-    written(own, tmp_path / "a.jsonl", format="flagembedding", recipe=RECIPE)
-    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text("utf-8").split("\n")[:-1]]
-    assert {len(row["neg"]) for row in rows} == {4}
-
-
 def test_only_sources_that_were_mined_are_exported_and_named(
     own: dp.Corpus, tmp_path: Path
 ) -> None:
@@ -365,34 +299,3 @@ def test_the_command_writes_and_tells(path: Path, tmp_path: Path, corpus: dp.Cor
     assert shown == counts | {f"left out: {k}": n for k, n in report.left_out.items()}
     ok("export", path, tmp_path / "b", "--format", "beir", "--split", "train", "--source", "one")
     assert (tmp_path / "b" / "qrels" / "train.tsv").is_file()
-
-
-def test_the_command_passes_every_option_on(path: Path, tmp_path: Path, corpus: dp.Corpus) -> None:
-    target = tmp_path / "o.jsonl"
-    options = ["--recipe", "title_body", "--source", "two", "--split", "train", "--scores"]
-    options += ["--shape", "passages", "--negatives", "2", "--allow-stale"]
-    target.write_text("old")
-    ok("export", path, target, "--format", "tevatron", *options, "--overwrite")
-    written(
-        corpus,
-        tmp_path / "same.jsonl",
-        format="tevatron",
-        recipe="title_body",
-        source="two",
-        shape="passages",
-        negatives=2,
-        scores=True,
-    )
-    assert target.read_bytes() == (tmp_path / "same.jsonl").read_bytes()
-
-
-def test_the_command_fails_in_one_line(path: Path, tmp_path: Path) -> None:
-    target = tmp_path / "o.jsonl"
-    assert "no recipe 'x'" in error(
-        "export", path, target, "--format", "flagembedding", "--recipe", "x"
-    )
-    assert "duckplets mine" in error(
-        "export", path, target, "--format", "flagembedding", "--split", "test"
-    )
-    usage("export", path, target)
-    usage("export", path, target, "--format", "csv")

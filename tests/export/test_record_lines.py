@@ -129,38 +129,6 @@ def test_side_by_side_the_bytes_are_those_of_one_after_the_other(tmp_path: Path)
 # ---- what is there already
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "said"),
-    [
-        ("", None, "jsonl='': give the path of a file"),
-        ("-", None, "jsonl='-': give the path of a file"),
-        ("a\0b", None, "give the path of a file"),
-        ("out.jsonl.gz", None, "uncompressed, so give FILE.jsonl"),
-        ("no/out.jsonl", None, "there is no folder"),
-        ("a" * 300, None, "File name too long"),
-        (".", None, "it is no plain file"),
-        ("mine.jsonl", b'{"text":"mine"}\n', "stays as it is: give another jsonl="),
-        ("mine.jsonl", b'{"text":"mine","meta":{}}\n', "stays as it is"),
-        ("mine.jsonl", b'{"text":' + b"[" * 100_000, "stays as it is"),
-        ("mine.jsonl", b'{"text":"' + b"\xff" * 10, "stays as it is"),
-        ("c.duckdb", None, "stays as it is"),
-    ],
-)
-def test_nothing_else_is_written_to(
-    corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name, before, said
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    source = Pages("", [{"text": GOOD.format(1)}])
-    if before is not None:
-        Path(name).write_bytes(before)
-    with pytest.raises(dp.SourceError, match=said.replace(".", r"\.")):
-        take(corpus, source, jsonl=name)
-    assert not source.calls
-    assert before is None or Path(name).read_bytes() == before
-    with pytest.raises(dp.SourceError, match=said.replace("jsonl=", "path=").replace(".", r"\.")):
-        corpus.export_jsonl(name, overwrite=True)
-
-
 def test_a_file_is_replaced_only_when_that_is_asked_for(corpus: dp.Corpus, tmp_path: Path) -> None:
     path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
     link.symlink_to(path)
@@ -173,19 +141,6 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(corpus: dp.Corpus, tmp_p
         assert corpus.export_jsonl(link, overwrite=True) == 1
         assert link.is_symlink()
         agrees(corpus, path)
-
-
-def test_a_source_is_not_replaced_by_what_is_kept_of_it(corpus: dp.Corpus, tmp_path: Path) -> None:
-    path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
-    path.write_bytes(EXPORT)
-    link.symlink_to(path)
-    source = dp.JsonSource(path, text="text")
-    for jsonl in (path, link):
-        with pytest.raises(dp.SourceError, match="or is read now, so it stays as it is"):
-            take(corpus, source, jsonl=jsonl)
-        with pytest.raises(dp.SourceError, match="or is read now, so it stays as it is"):
-            corpus.acquire([source], quality=QUALITY, jsonl=jsonl, progress=False)
-    assert path.read_bytes() == EXPORT
 
 
 # ---- interruptions
@@ -213,18 +168,6 @@ def test_interrupted_it_has_what_was_accepted_and_the_same_call_completes_it(
     with pytest.raises(dp.SourceError):
         corpus.acquire([failing], jsonl=tmp_path / "no.jsonl", **given)
     agrees(corpus, tmp_path / "no.jsonl")
-
-
-def test_a_call_that_fails_with_nothing_accepted_leaves_no_file(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
-    with pytest.raises(dp.SourceError, match="no"):
-        take(
-            corpus,
-            Pages("c", [{"text": "x"}], fails=(0,), error=KeyError("no")),
-            jsonl=tmp_path / "o",
-        )
-    assert not (tmp_path / "o").exists()
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(corpus: dp.Corpus, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,10 @@ import pytest
 from conftest import GOLDEN
 from effort import THOROUGH
 from frozen_ingests import CHUNKINGS, INGESTS, LONG, TABLES, source_of
-from frozen_runs import BODY, CONDITIONS, CORPORA, RUNS, WINDOWS, WORDNET
+from frozen_runs import BODY, CONDITIONS, CORPORA, RUNS, WINDOWS, WORDNET, Opened, opener
 from hub_data import jsonl, parquet, point_to, rows
 from hub_server import Hub
-from prebuilt import copied, kept
+from prebuilt import copied
 
 import duckplets as dp
 
@@ -32,7 +31,6 @@ LAST = MARKS[-1] if THOROUGH else MARKS[-2]
 DEEPEST = f" {MARKS[-1]}"
 
 Frozen = Callable[[str, str, Mapping[str, Any]], None]
-Opened = Callable[[str], Any]
 
 
 def digest(*values: Any) -> str:
@@ -79,35 +77,8 @@ def frozen(request: pytest.FixtureRequest) -> Frozen:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
-    """What opens a corpus, or the token shards of one, by its name."""
-    folder = tmp_path_factory.mktemp("frozen")
     with ExitStack() as stack:
-
-        @cache
-        def opener(name: str) -> Any:
-            if name == "tokens":
-                return dp.TokenShards(shards(folder, opener("toy")))
-            if name == "embedded":  # its vectors lie in a file beside it
-                return stack.enter_context(CORPORA[name](folder / "embedded.duckdb"))
-            return stack.enter_context(dp.Corpus(kept(CORPORA[name]), read_only=True))
-
-        yield opener
-
-
-def shards(folder: Path, corpus: dp.Corpus) -> Path:
-    """Write token shards by a tokenizer of the words there are."""
-    tokenizers = pytest.importorskip("tokenizers")
-    texts = corpus.sql("SELECT text FROM section_texts")["text"].to_pylist()
-    special = ["<unk>", "</s>", "<pad>"]
-    known = [*special, *sorted({word for text in texts for word in text.split()})]
-    model = tokenizers.models.WordLevel({word: n for n, word in enumerate(known)}, "<unk>")
-    made = tokenizers.Tokenizer(model)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
-    made.add_special_tokens(special)
-    made.save(str(folder / "tokenizer.json"))
-    out = folder / "shards"
-    corpus.shard(out, tokenizer=folder / "tokenizer.json", buckets=(8, 16, 24), progress=False)
-    return out
+        yield opener(tmp_path_factory.mktemp("frozen"), stack)
 
 
 def groups_of(kind: str, negatives: int, more: Sequence[str]) -> dict[str, list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,6 @@ from questions import (
 
 import duckplets as dp
 from duckplets.mining import external as given
-from duckplets.mining.cutoffs import OUTCOMES
-from duckplets.mining.external import GivenReport
 from duckplets.recipes.bm25 import Bm25
 
 
@@ -93,33 +90,6 @@ def test_rows_are_guarded_counted_and_kept(name: str, made: Path, tmp_path: Path
 def corpus(made: Path, tmp_path: Path) -> Iterator[dp.Corpus]:
     with dp.Corpus(shutil.copy(made / "1.duckdb", tmp_path)) as copied:
         yield copied
-
-
-def test_the_positive_says_what_margins_mean_and_where_it_ranks(corpus: dp.Corpus) -> None:
-    rows = legal_rows(corpus)
-    higher = [row | {"score": 3.5} for row in rows if row["anchor_id"] == row["negative_id"]]
-    corpus.add_negatives(rows + higher, name=RECIPE, absolute_margin=0, when_short="keep")
-    assert {tuple(score for _, score in mine) for mine in stored(corpus).values()} == {(2.0, 1.0)}
-    found = corpus.sql("SELECT DISTINCT positive_score, positive_rank, examined FROM mined_anchors")
-    assert found.to_pylist() == [{"positive_score": 2.0, "positive_rank": 3, "examined": 4}]
-
-
-def test_what_the_recipe_says_of_margins_holds(corpus: dp.Corpus) -> None:
-    rows = legal_rows(corpus)
-    ranked = dp.bm25(top_k=1, absolute_margin=0, when_short="keep", query_tokens=8)
-    own = replace(RECIPE, by=ranked)
-    corpus.add_negatives(rows, name=RECIPE, top_k=1, absolute_margin=0, when_short="keep")
-    expected = stored(corpus)
-    corpus.add_negatives(rows, name=RECIPE)
-    assert stored(corpus) != expected
-    same: dict[str, Any] = {"top_k": 1, "absolute_margin": 0.0, "when_short": "keep"}
-    for knobs in ({}, same):
-        corpus.add_negatives(rows, name=own, **knobs)
-        assert stored(corpus) == expected
-    for other in ({"top_k": 2}, {"absolute_margin": 0}, same | {"min_score": 1}):
-        with pytest.raises(dp.RecipeError, match=r"says itself how it is mined.*absolute_margin"):
-            corpus.add_negatives(rows, name=own, **other)
-    assert stored(corpus) == expected
 
 
 # -- sections, sources, what was there before ---------------------------------------------------
@@ -201,23 +171,6 @@ def test_rows_can_be_limited_to_a_source_and_a_split(corpus: dp.Corpus) -> None:
         corpus.add_negatives(rows, name=RECIPE, split="tests")
 
 
-def test_a_later_mining_takes_the_place_of_an_earlier_one(corpus: dp.Corpus) -> None:
-    rows = legal_rows(corpus)
-    first = corpus.add_negatives(rows, name=RECIPE)
-    before = corpus.sql("SELECT * FROM mined_negatives ORDER BY ALL")
-    turned = [row | {"score": -row["score"]} for row in rows]
-    second = corpus.add_negatives(turned, name=RECIPE, split="train")
-    keys = {pair.split: pair.mining for pair in first.pairs}
-    assert keys["train"] != second.pairs[0].mining
-    current = corpus.sql("SELECT DISTINCT mining_key FROM minings WHERE superseded_at IS NULL")
-    assert set(current["mining_key"].to_pylist()) == {keys["test"], second.pairs[0].mining}
-    old = corpus.sql(
-        "SELECT * FROM mined_negatives WHERE mining_key <= $most ORDER BY ALL",
-        {"most": max(keys.values())},
-    )
-    assert old.equals(before)
-
-
 def failing(rows: Rows) -> Iterator[dict[str, Any]]:
     yield from rows
     raise KeyboardInterrupt
@@ -258,48 +211,6 @@ def test_an_interrupted_one_changes_nothing(
 
 
 # -- anchors left short -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("policy", "expected"),
-    [
-        ("keep", {"short": 3, "none": 0}),
-        ("drop", {"dropped": 0}),
-        ("random", {"random": 6}),
-        ("backfill", {"short": 3, "none": 0}),
-    ],
-)
-def test_anchors_left_short(policy: str, expected: dict[str, int], corpus: dp.Corpus) -> None:
-    rows = [row for row in legal_rows(corpus) if row["score"] < 4 and row["anchor_id"] < "one/r4"]
-    report: GivenReport = corpus.add_negatives(rows, name=RECIPE, top_k=6, when_short=policy)
-    found = corpus.sql(
-        "SELECT outcome, candidates, count(*) AS n FROM mined_anchors GROUP BY ALL"
-    ).to_pylist()
-    assert {row["outcome"]: row["candidates"] for row in found} == expected
-    assert set(expected) <= set(OUTCOMES)
-    assert sum(row["n"] for row in found) == report.anchors
-    negatives = stored(corpus)
-    by_anchor = {row["anchor_id"] for row in rows}
-    judge = Expected(corpus, RECIPE)
-    for anchor, mine in negatives.items():
-        drawn = [name for name, score in mine if score is None]
-        assert bool(drawn) == (policy == "random")
-        assert len(drawn) == (6 - 3 * (anchor in by_anchor) if drawn else 0)
-        assert len({name for name, _ in mine}) == len(mine)
-        for name in drawn:
-            assert judge.fate({"anchor_id": anchor, "negative_id": name}) == "candidate"
-    assert set(negatives) == {"drop": set(), "random": judge_pool(corpus, judge)}.get(
-        policy, by_anchor
-    )
-
-
-def judge_pool(corpus: dp.Corpus, judge: Expected) -> set[str]:
-    pairs = corpus.sql(
-        "SELECT source_id, sources.name, split FROM minings JOIN sources USING (source_id)"
-    ).to_pylist()
-    places = {(pair["name"], pair["split"]) for pair in pairs}
-    records = judge.records
-    return {a for a in judge.anchors if (records[a].source, records[a].split) in places}
 
 
 # -- drawing --------------------------------------------------------------------------------------

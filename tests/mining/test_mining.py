@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from effort import THOROUGH, often, some
 from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
-from programs import python
 
 import duckplets as dp
 from duckplets.errors import ReadOnlyError, RecipeError, SplitError, StateMismatchError
@@ -179,37 +178,6 @@ def test_an_interrupted_mining_goes_on(
             assert sum(pair.outcomes.values()) == pair.anchors
 
 
-KILLED = """
-import sys
-import duckplets as dp
-from duckplets.mining import guards
-guards.BLOCK_ANCHORS = 4
-sys.path[:0] = sys.argv[2:]
-from test_mining import KNOBS, recipe
-def tell(done, count):
-    print(done, flush=True)
-with dp.Corpus(sys.argv[1]) as corpus:
-    corpus.mine(recipe(), split="train", progress=tell, **KNOBS)
-"""
-
-
-def test_a_killed_mining_goes_on(tmp_path: Path, reference: list[tuple[Any, ...]]) -> None:
-    path = tmp_path / "c.duckdb"
-    odd_corpus(path, RECORDS, 9).close()
-    for number in range(often(3, less=1)):
-        with python("-c", KILLED, path, *Path(__file__).parents[:2]) as running:
-            assert running.stdout is not None
-            for _ in range(6 + 5 * number):
-                assert running.stdout.readline()
-    with dp.Corpus(path) as corpus:
-        report = corpus.mine(recipe(), split="train", **KNOBS)
-        assert report.pairs[0].resumed > 0
-        assert mined(corpus) == reference
-        unfinished = corpus.sql("SELECT count(*) AS n FROM minings WHERE finished_at IS NULL")
-        assert unfinished["n"][0].as_py() == 0
-    assert not list(tmp_path.glob(".c.*.new.duckdb")), "what a killed one left is removed"
-
-
 def test_other_settings_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guards, "BLOCK_ANCHORS", 16)
 
@@ -263,46 +231,6 @@ def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
             Oracle(everything, "odd1", "train").check(corpus, "mined", top_k=32, sample=ANCHORS)
             > 100
         )
-
-
-def test_a_recipe_that_has_changed_is_stale(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 60, 5) as corpus:
-        corpus.mine(recipe(), split="train")
-        corpus.sampler(recipes=[recipe()]).close()
-        with pytest.raises(StateMismatchError, match=r"the recipe has changed: strategy"):
-            corpus.sampler(recipes=[recipe(strategy="other_date")])
-        with pytest.raises(StateMismatchError, match=r"mined with the defaults.*'top_k': 4"):
-            corpus.sampler(recipes=[recipe(by=dp.bm25(top_k=4))])
-        corpus.sampler(recipes=[recipe(by=dp.bm25(rotation=4))]).close()  # acts at drawing only
-
-
-def test_other_terms_make_it_due(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 30, 5) as corpus:
-        corpus.add_recipe(recipe())
-        assert len(corpus.mine().pairs) == 3
-        corpus.index(dp.Terms(stemmer="none"), source="odd0")
-        where: Any = {} if THOROUGH else {"split": "test"}
-        assert len(corpus.mine(**where).pairs) == often(3, less=1)
-        assert corpus.mine(**where).pairs == ()
-
-
-def test_a_run_pinned_to_an_old_version_yields_its_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "c.duckdb"
-    with odd_corpus(path, often(120, less=60), 5) as corpus:
-        corpus.add_recipe(recipe())
-        corpus.mine(split="train")
-        with corpus.sampler(batch_size=16, columns=COLUMNS) as sampler:
-            expected = [next(sampler).to_pydict() for _ in range(12)]
-        with corpus.sampler(batch_size=16, columns=COLUMNS) as sampler:
-            next(sampler)
-            sampler.save()
-        corpus.ingest(more(2), name="odd0", on_conflict="replace", progress=False)
-        corpus.mine(split="train", top_k=5)
-    with dp.resume(path) as sampler:
-        assert [next(sampler).to_pydict() for _ in range(11)] == expected[1:]
-
-
-COLUMNS = ["anchor", "positive", "negative", "negative_by", "negative_score", "negative_rank"]
 
 
 # ---- knobs and reports
@@ -410,18 +338,6 @@ def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
         corpus.ingest(more(1), name="odd0", progress=False)
         with pytest.raises(SplitError, match=r"duckplets split"):
             corpus.mine(recipe())
-
-
-def test_a_full_disk_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device", "shard")
-
-    monkeypatch.setattr("duckplets.mining.bm25.np.save", full)
-    with (
-        odd_corpus(tmp_path / "c.duckdb", 40, 5) as corpus,
-        pytest.raises(dp.QueryError, match=r"No space left on device"),
-    ):
-        corpus.mine(recipe())
 
 
 # ---- a million negatives

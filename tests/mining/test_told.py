@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 from typing import Any
@@ -212,17 +211,3 @@ def test_anchors_left_short_are_counted_with_the_way_out(
         f"the rest",
     )
     assert report.notes == (told if said else ())
-
-
-def test_arguments_are_written_out() -> None:
-    settings = inspect.signature(dp.bm25).parameters
-    assert {"top_k", "range_max", "relative_margin", "when_short"} <= settings.keys()
-    assert settings["top_k"].default == 32
-    for verb in (dp.Corpus.mine, dp.Corpus.add_negatives):
-        asked = inspect.signature(verb).parameters
-        assert not any(p.kind is p.VAR_KEYWORD for p in asked.values())
-        assert {"top_k", "range_max", "when_short"} <= asked.keys()
-    assert settings.keys() <= inspect.signature(dp.Corpus.mine).parameters.keys()
-    assert dp.bm25() == dp.Bm25()
-    for verb in (dp.bm25, dp.Corpus.mine):
-        assert all(name in str(inspect.getdoc(verb)) for name in ("top_k",))

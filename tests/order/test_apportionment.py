@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
@@ -109,22 +108,6 @@ def test_every_prefix_is_fair(weights: list[float]) -> None:
 
 @settings(max_examples=often(100, less=8), deadline=None)
 @given(
-    weights=st.lists(st.integers(0, 10_000), min_size=2, max_size=50).filter(any),
-    purpose=st.integers(0, 2**64 - 1),
-    start=st.sampled_from([0, 1, 10**9, 10**12]),
-    cuts=st.lists(st.integers(0, 600), max_size=8),
-)
-def test_cuts_change_nothing(weights: list[int], purpose: int, start: int, cuts: list[int]) -> None:
-    deal = Apportionment(weights, purpose)
-    leaf, index = stretch(deal, start, start + 600)
-    edges = sorted({0, 600, *cuts})
-    parts = [stretch(deal, start + low, start + high) for low, high in itertools.pairwise(edges)]
-    assert np.concatenate([p[0] for p in parts]).tolist() == leaf.tolist()
-    assert np.concatenate([p[1] for p in parts]).tolist() == index.tolist()
-
-
-@settings(max_examples=often(100, less=8), deadline=None)
-@given(
     weights=st.lists(st.floats(0, 1e6), min_size=2, max_size=50).filter(any),
     purpose=st.integers(0, 2**64 - 1),
     positions=st.integers(0, 10**12),
@@ -138,26 +121,6 @@ def test_counts_are_fair_for_all_weights(
     assert sum(counts) == positions
     for count, weight in zip(counts, exact, strict=True):
         assert abs(count * total - positions * weight) < bound(exact) * total
-
-
-def test_phases_are_rotated_by_the_key() -> None:
-    deals = [Apportionment((1, 1, 1, 1), key("phase", seed)) for seed in range(64)]
-    firsts = [stretch(deal, 0, 1)[0][0] for deal in deals]
-    assert set(firsts) == {0, 1, 2, 3}
-
-
-def test_a_small_weight_is_not_put_off_to_the_end() -> None:
-    """In 1000 positions a leaf of one in a thousand comes once, and anywhere among them."""
-    firsts = []
-    for seed in range(200):
-        leaf, _ = stretch(Apportionment((1, 999), key("small", seed)), 0, 1000)
-        (place,) = np.flatnonzero(leaf == 0)
-        firsts.append(place)
-    assert 400 < np.mean(firsts) < 600
-
-
-def test_no_positions_have_no_shares() -> None:
-    assert list(Apportionment((1, 2), key("none")).deal(np.arange(0))) == []
 
 
 # ---- weights as integers

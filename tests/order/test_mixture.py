@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, asdict, replace
 from typing import Any
 
 import pytest
@@ -14,7 +11,7 @@ from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckplets.errors import DuckpletsError, MixtureError
+from duckplets.errors import MixtureError
 from duckplets.order.mixture import Anneal, Mixture, Phase, mixture_of
 
 SOURCES = ["code", "web", "wiki"]
@@ -120,11 +117,6 @@ def test_phases_that_make_no_sense_are_refused(arguments: dict[str, Any], messag
         Mixture({}, **arguments)
 
 
-def test_the_error_is_a_value_error_too() -> None:
-    assert issubclass(MixtureError, ValueError)
-    assert issubclass(MixtureError, DuckpletsError)
-
-
 # ---- refused once the sources are known
 
 
@@ -156,20 +148,6 @@ def test_names_and_sums_are_checked_against_the_sources(mixture: Mixture, messag
         mixture.check(SOURCES)
 
 
-@pytest.mark.parametrize(
-    "mixture",
-    [
-        Mixture(),
-        Mixture("equal"),
-        Mixture({"web": 0, "wiki": 0}, omitted=1),
-        Mixture({"web": 0.7, "code": 0.3}, 1.5, [Phase(0, {"web": 0}), Phase(9, {"code": 0})]),
-        Mixture({"web": 0, "wiki": 1}, anneal=Anneal(0, {"wiki": 0, "web": 1e-300})),
-    ],
-)
-def test_what_fits_the_sources_passes(mixture: Mixture) -> None:
-    mixture.check(SOURCES)
-
-
 # ---- what weights mean
 
 
@@ -199,67 +177,7 @@ def test_phase_and_lr_scale_at_every_step() -> None:
     assert mixture.phase(10**15) == 3
 
 
-def test_a_phase_at_step_0_is_in_force_from_the_first_sample() -> None:
-    mixture = Mixture(phases=[Phase(0, {}, 0.5), Phase(1, {}, 0.25)])
-    assert [(mixture.phase(s), mixture.lr_scale(s)) for s in range(3)] == [
-        (1, 0.5),
-        (2, 0.25),
-        (2, 0.25),
-    ]
-
-
-@pytest.mark.parametrize("end", [None, 7])
-def test_an_anneal_counts_as_phase_1(end: int | None) -> None:
-    mixture = Mixture(anneal=Anneal(3, {"web": 0}, end, 0.5))
-    expected = [(0, 1.0)] * 3 + [(1, 0.5)] * 6
-    assert [(mixture.phase(s), mixture.lr_scale(s)) for s in range(9)] == expected
-
-
-def test_without_phases_nothing_changes() -> None:
-    assert {(Mixture().phase(s), Mixture().lr_scale(s)) for s in (0, 1, 10**12)} == {(0, 1.0)}
-
-
 # ---- values
-
-
-def test_arguments_stand_in_the_order_of_the_interface() -> None:
-    assert Phase(3, {"web": 1}, 0.5) == Phase(start_step=3, weights={"web": 1}, lr_scale=0.5)
-    anneal = Anneal(start_step=3, weights={"web": 1}, end_step=9, lr_scale=0.5)
-    assert Anneal(3, {"web": 1}, 9, 0.5) == anneal
-    mixture = Mixture(weights={"web": 1}, temperature=2.0, phases=(), anneal=anneal)
-    assert Mixture({"web": 1}, 2.0, (), anneal) == mixture
-    assert Mixture() == Mixture("proportional", 1.0, (), None, None)
-
-
-def test_what_the_caller_changes_later_changes_nothing() -> None:
-    weights, phases = {"web": 1.0}, [Phase(3, {})]
-    mixture = Mixture(weights, phases=phases)
-    weights["web"] = 9.0
-    phases.clear()
-    assert mixture == Mixture({"web": 1.0}, phases=[Phase(3, {})])
-    with pytest.raises(TypeError, match="item assignment"):
-        mixture.weights["web"] = 2.0  # type: ignore[index]
-    with pytest.raises(FrozenInstanceError):
-        mixture.temperature = 2.0  # type: ignore[misc]
-
-
-def test_equal_mixtures_hash_alike_whatever_the_order_of_names() -> None:
-    one, other = Mixture({"a": 1, "b": 2}), Mixture({"b": 2.0, "a": 1.0})
-    assert one == other
-    assert hash(one) == hash(other)
-    assert one.weights == {"a": 1, "b": 2}
-    assert one != Mixture({"a": 1, "b": 3})
-    assert one != Mixture({"a": 1, "b": 2}, 2.0)
-    assert len({one, other, replace(one, temperature=2)}) == 2
-    assert Phase(1, {"a": 1}) != Anneal(1, {"a": 1})  # type: ignore[comparison-overlap]
-
-
-def test_mixtures_can_be_copied_pickled_and_written_down() -> None:
-    mixture = Mixture({"a": 1, "b": 0.5}, 1.5, [Phase(3, {"a": 0}, 0.5)])
-    assert pickle.loads(pickle.dumps(mixture)) == mixture
-    assert copy.deepcopy(mixture) == mixture
-    assert asdict(mixture)["weights"] == {"a": 1.0, "b": 0.5}
-    assert eval(repr(mixture), {"Mixture": Mixture, "Phase": Phase}) == mixture
 
 
 # ---- mixture_of
@@ -318,25 +236,6 @@ def test_plain_values_make_an_equal_mixture(mixture: Mixture) -> None:
     assert again == mixture
     assert hash(again) == hash(mixture)
     assert again.to_dict() == plain
-
-
-def test_plain_values_are_these() -> None:
-    mixture = Mixture({"web": 0.7}, 1.5, anneal=Anneal(40, {"web": 0}, 50, 0.5))
-    assert mixture.to_dict() == {
-        "weights": {"web": 0.7},
-        "temperature": 1.5,
-        "phases": [],
-        "anneal": {"start_step": 40, "weights": {"web": 0.0}, "end_step": 50, "lr_scale": 0.5},
-        "lengths": {},
-    }
-    phases = Mixture(phases=[Phase(3, {"web": 2})]).to_dict()["phases"]
-    assert phases == [{"start_step": 3, "weights": {"web": 2.0}, "lr_scale": 1.0}]
-
-
-def test_what_is_left_out_of_plain_values_is_the_default() -> None:
-    assert Mixture.from_dict({}) == Mixture()
-    phase = {"start_step": 3, "weights": {}}
-    assert Mixture.from_dict({"phases": [phase]}) == Mixture(phases=[Phase(3, {})])
 
 
 @pytest.mark.parametrize(

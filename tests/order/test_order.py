@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -93,23 +92,6 @@ def test_a_part_is_the_slice_of_the_whole(n: int, cuts: tuple[float, float], fir
     assert part_epochs.tolist() == epochs[low:high].tolist()
 
 
-@BOTH_WAYS
-@given(st.integers(1, 100_000), st.integers(0, 2**50), st.integers(0, 2**64 - 1))
-@settings(max_examples=often(300, less=20), deadline=None)
-def test_one_item_is_that_of_an_array(sorted_up_to: int, n: int, index: int, stream: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(order, "_SMALL", sorted_up_to)
-        [expected] = order.ranks_at(stream, n, np.array([index]))[0].tolist()
-        assert order.item_at(stream, n, index) == expected
-
-
-@pytest.mark.parametrize("n", [1, 10, 4096, 4097, 70_000])
-def test_nothing_is_asked_and_nothing_comes(n: int) -> None:
-    for position in (0, n, 10 * n + 1):
-        items, epochs = ranks(key("nothing"), n, position, position)
-        assert len(items) == len(epochs) == 0
-
-
 @pytest.mark.parametrize("n", [20, 300, 4096, 4097, 10_000])
 def test_epochs_and_streams_have_orders_of_their_own(n: int) -> None:
     orders = [epoch(key("stream", s), n, e).tobytes() for s in range(12) for e in range(12)]
@@ -117,50 +99,6 @@ def test_epochs_and_streams_have_orders_of_their_own(n: int) -> None:
 
 
 # ---- hashed draws
-
-
-@pytest.mark.parametrize(
-    "bound", [1, 2, 3, 2**16 + 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 10**10, 2**62 - 1, 2**63 - 1]
-)
-def test_draws_are_the_product_with_the_bound(bound: int) -> None:
-    words = [0, 1, 2**32 - 1, 2**32, 2**63, 2**64 - 2**32, 2**64 - 1]
-    words += hashed(key("product"), np.arange(500)).tolist()
-    draws = below(np.array(words, dtype=np.uint64), bound)
-    assert draws.dtype == np.int64
-    assert draws.tolist() == [word * bound >> 64 for word in words]
-
-
-@pytest.mark.parametrize("by", [1, 2**21])
-def test_bounds_may_differ_from_draw_to_draw(by: int) -> None:
-    bounds = np.arange(1, 5001) * by
-    words = hashed(key("bounds"), bounds)
-    draws = below(words, bounds)
-    assert ((draws >= 0) & (draws < bounds)).all()
-    assert draws.tolist() == [int(below(w, b)) for w, b in zip(words, bounds, strict=True)]
-
-
-def test_hashes_of_a_purpose_do_not_collide() -> None:
-    words = hashed(key("collide"), np.arange(200_000))
-    assert len(np.unique(words)) == 200_000
-
-
-def test_hashes_of_attempts_and_purposes_are_unrelated() -> None:
-    values = np.arange(4000)
-    families = [hashed(key("one"), values, a) for a in range(4)] + [hashed(key("two"), values)]
-    families.append(hashed(key("one") + 1, values))
-    for i, a in enumerate(families):
-        for b in families[:i]:
-            assert not np.intersect1d(a, b).size
-            flipped = np.unpackbits((a ^ b).view(np.uint8)).mean()
-            assert abs(flipped - 0.5) < 4 * 0.5 / math.sqrt(64 * len(values))
-
-
-def test_hashes_do_not_depend_on_how_values_are_held() -> None:
-    values = list(range(1000))
-    kinds = (np.int64, np.int32, np.uint64, np.uint16)
-    found = [hashed(key("held"), np.array(values, dtype=kind)).tolist() for kind in kinds]
-    found.append([int(hashed(key("held"), [value])[0]) for value in values])
-    assert all(words == found[0] for words in found)
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,13 @@ that passes today passes always. They are set where a true permutation passes fo
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from effort import often, some
 
 from duckplets.base.arrays import Integers
-from duckplets.order import permute as order
 from duckplets.order.permute import below, hashed, key, ranks
 
 
@@ -40,20 +37,6 @@ def neighbours(items: Integers) -> dict[str, float]:
     }
 
 
-@pytest.mark.parametrize("n", some([2048, 4096, 8192, 16_384, 2**18, 2**18 + 1, 100_000], less=3))
-def test_neighbours_are_those_of_a_true_permutation(n: int) -> None:
-    keys = 40 if n < 50_000 else 8
-    seen = [neighbours(epoch(key("neighbours", n, k), n)) for k in range(keys)]
-    deviation = 1 / math.sqrt(n * keys)  # of the mean correlation; the others deviate less
-    for name in ("xors", "correlation", "difference"):
-        assert abs(np.mean([s[name] for s in seen])) < 3.5 * deviation, name
-        assert max(abs(s[name]) for s in seen) < 4.5 / math.sqrt(n), name
-
-
-LIKE_NUMPY = [65_536, 65_537, 100_003, 1_048_577]
-COUNTED = ["xors", "size", "rises", "correlation", "spread", "documents", "near", "next"]
-
-
 def counted(items: Integers) -> npt.NDArray[np.float64]:
     """Count what a batch or a model could notice of an order.
 
@@ -75,26 +58,6 @@ def counted(items: Integers) -> npt.NDArray[np.float64]:
         *((np.abs(steps) <= 8).sum(), (np.abs(steps) == 1).sum()),
     ]
     return np.array(found, dtype=np.float64)
-
-
-def deviations(n: int, orders: int = 4) -> tuple[npt.NDArray[np.float64], ...]:
-    """Compare orders with NumPy's: their mean, and the one that is furthest off.
-
-    Both in standard deviations. RandomState's permutations are the same in all versions of NumPy.
-    """
-    others = [counted(np.random.RandomState(k).permutation(n)) for k in range(16)]
-    expected, spread = np.mean(others, axis=0), np.std(others, axis=0, ddof=1)
-    ours = [counted(epoch(key("like numpy", n, k), n)) for k in range(orders)]
-    mean = (np.mean(ours, axis=0) - expected) / spread / math.sqrt(1 / orders + 1 / 16)
-    furthest = np.abs(ours - expected).max(axis=0) / spread / math.sqrt(1 + 1 / 16)
-    return mean, furthest
-
-
-@pytest.mark.parametrize("n", LIKE_NUMPY[: often(4, less=2)])
-def test_an_order_is_like_one_of_numpys(n: int) -> None:
-    mean, furthest = deviations(n)
-    assert dict(zip(COUNTED, np.abs(mean) < 4.5, strict=True)) == dict.fromkeys(COUNTED, True)
-    assert dict(zip(COUNTED, furthest < 5, strict=True)) == dict.fromkeys(COUNTED, True)
 
 
 # ---- what a Feistel network of few rounds would show
@@ -126,59 +89,7 @@ def test_pairs_do_not_show_that_a_feistel_network_made_them() -> None:
             assert np.allclose(surviving(epoch(key("pairs", k), 2**bits)), 1, atol=0.05)
 
 
-def test_four_rounds_would_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(order, "_ROUNDS", 4)
-    for bits in (14, 16):
-        found = [surviving(epoch(key("pairs", k), 2**bits)) for k in range(4)]
-        assert max(np.mean(found, axis=0)) > 1.8
-
-
 # ---- positions where orders agree, with 0, 1, 2, … and with each other
-
-
-@pytest.mark.parametrize("n", some([2, 10, 3, 4097, 4096, 5000, 8192, 1000], less=3))
-def test_one_item_stays_in_place_on_average(n: int) -> None:
-    keys = 400
-    fixed = [int((epoch(key("fixed", n, k), n) == np.arange(n)).sum()) for k in range(keys)]
-    assert abs(np.mean(fixed) - 1) < 3.5 / math.sqrt(keys)
-    if n > 3:
-        assert 0.7 < np.var(fixed) < 1.4
-
-
-@pytest.mark.parametrize("n", some([1000, 4097], less=1))
-def test_one_item_agrees_on_average_between_epochs(n: int) -> None:
-    orders = [epoch(key("epochs"), n, e) for e in range(300)]
-    agreeing = [int((a == b).sum()) for a, b in itertools.pairwise(orders)]
-    assert abs(np.mean(agreeing) - 1) < 3.5 / math.sqrt(300)
-
-
-def agreements(orders: Integers) -> Integers:
-    """Return for every two of the orders, one a row, at how many positions they agree."""
-    count = len(orders)
-    by_item = np.argsort(orders, axis=0, kind="stable")
-    sorted_items = np.take_along_axis(orders, by_item, axis=0)
-    found = np.zeros(count * count, dtype=np.int64)
-    for apart in range(1, count):
-        same = sorted_items[apart:] == sorted_items[:-apart]
-        if not same.any():
-            break
-        pairs = by_item[:-apart][same] * count + by_item[apart:][same]
-        found += np.bincount(pairs, minlength=count * count)
-    return found.reshape(count, count)[np.triu_indices(count, 1)]
-
-
-@pytest.mark.parametrize("n", [1000, 4097, 5003][:: often(1, less=3)])
-def test_no_two_of_a_thousand_orders_agree_more_than_by_chance(n: int) -> None:
-    """Two true permutations agree at k positions with a probability of 1/(e k!), nearly."""
-    pairs = itertools.product(range(100), range(10))
-    found = agreements(np.stack([epoch(key(seed, "agree", n), n, e) for seed, e in pairs]))
-    assert len(found) == 499_500
-    assert abs(found.mean() - 1) < 5 / math.sqrt(len(found))
-    assert found.max() <= 12  # one more comes once in 30,000 such thousands
-    counts = np.bincount(found, minlength=9)
-    for k in range(9):
-        expected = len(found) / math.e / math.factorial(k)
-        assert abs(counts[k] - expected) < 5 * math.sqrt(expected), k
 
 
 # ---- all orders and all draws are as likely

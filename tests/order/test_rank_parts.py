@@ -178,36 +178,6 @@ def test_every_row_is_served_once_an_epoch_for_all_sizes(mixed: bool, distinct: 
             assert counts == {(name, row): epochs for name in rows for row in range(rows[name])}
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-def test_full_batches_differ_in_no_rank_and_rows_by_one_at_most(mixed: bool) -> None:
-    for n in some(range(1, 51), less=15):
-        mixture = dp.Mixture({"a": 9, "b": 1}) if mixed else None
-        rows = {"a": n, "b": 3} if mixed else {"a": n}
-        for world_size in WORLDS:
-            for remainder in ("drop", "pad"):
-                size, epochs = (n + world_size) % 4 + 1, n % 3 + 1
-                run = bounded(
-                    batch_size=size,
-                    world_size=world_size,
-                    epochs=epochs,
-                    remainder=remainder,
-                    rank=0,
-                )
-                total = epochs * sum(rows.values())
-                plan = planner(rows, run.global_batch, n, mixture)
-                ranks = served(plan, run)
-                batches = total / run.global_batch
-                expected = int(batches) if remainder == "drop" else int(-(-batches // 1))
-                assert {len(batches) for batches in ranks} == {expected}
-                assert {len(b) for batches in ranks for b in batches} <= {size}
-                padded = run.padded_from(plan.epoch_start)
-                assert padded == (total if remainder == "pad" else None)
-                for name in rows:
-                    counts = Counter(s[1] for r in ranks for b in r for s in b if s[0] == name)
-                    filled = [counts[row] for row in range(rows[name])]
-                    assert max(filled) - min(filled) <= 1
-
-
 def test_drop_leaves_out_others_each_epoch() -> None:
     """Dropped at the end of the run only, so of 50 epochs nearly every row misses none."""
     run = bounded(batch_size=4, world_size=3, epochs=50, remainder="drop", rank=0)
@@ -215,15 +185,3 @@ def test_drop_leaves_out_others_each_epoch() -> None:
         s[1] for batches in served(planner({"a": 17}, 12), run) for batch in batches for s in batch
     )
     assert sorted(counts.values()) == [49] * (50 * 17 % 12) + [50] * (17 - 50 * 17 % 12)
-
-
-@pytest.mark.parametrize("share", [0.1, 0.003])
-def test_a_source_of_few_draws_covers_its_rows_before_it_repeats_one(share: float) -> None:
-    rows = {"rare": 37, "often": 11}
-    plan = planner(rows, 8, mixture=dp.Mixture({"rare": share, "often": 1 - share}))
-    drawn = plan.plan(0, int(2.2 * 37 / share))
-    mine = drawn.chunks[0][drawn.streams == 0]
-    assert len(mine) >= 74
-    for epoch in (mine[:37], mine[37:74]):
-        assert sorted(epoch.tolist()) == list(range(37))
-    assert mine[:37].tolist() != mine[37:74].tolist()

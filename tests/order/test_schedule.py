@@ -14,17 +14,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pytest
 from dealing import stretch
 from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import duckplets as dp
 from duckplets.base.arrays import Integers
-from duckplets.order.apportion import Apportionment, exact_shares
+from duckplets.order.apportion import exact_shares
 from duckplets.order.mixture import Anneal, Event, Mixture, Phase
-from duckplets.order.permute import key
 from duckplets.order.schedule import Schedule
 
 NAMES = ["delta", "alpha", "echo", "bravo", "charlie", "foxtrot", "golf"]
@@ -191,22 +188,6 @@ def test_far_draws_are_dealt_without_walking(case: Case, position: int) -> None:
     assert last == [count + int((leaf == i).sum()) for i, count in enumerate(first)]
 
 
-@pytest.mark.parametrize("position", [10**9, 10**12])
-def test_counts_far_out_are_fair_since_the_weights_were_set(position: int) -> None:
-    weights = {"alpha": 1, "bravo": 1.009, "charlie": 1e-6}
-    step = position // 8 // 3
-    case = Case(
-        Mixture(weights, phases=[Phase(step, {"alpha": 3})]),
-        sorted(weights),
-        events={2 * step: Event({"bravo": 0})},
-    )
-    schedule = case.schedule()
-    for first, last in pairwise([0, step, 2 * step, 3 * step]):
-        before, after = schedule.dealt(first * 8), schedule.dealt(last * 8)
-        for one, other, part in zip(before, after, case.parts(first), strict=True):
-            assert abs(other - one - part * (last - first) * 8) < 3
-
-
 @EXAMPLES
 @given(cases())
 def test_every_prefix_is_fair_since_the_weights_were_set(case: Case) -> None:
@@ -232,22 +213,6 @@ def bound_of(case: Case, step: int) -> int:
 
 def ramp_bound(sources: int) -> int:
     return 2 * (math.ceil(math.log2(max(sources, 2))) + 1)
-
-
-@pytest.mark.parametrize("seed", [1, 42])
-@pytest.mark.parametrize("weights", [[1], [1, 1.009], [1e-6, 1], [1, 0, 2, 5, 0.3]], ids=str)
-def test_constant_weights_are_one_apportionment(weights: list[float], seed: int) -> None:
-    names = sorted(NAMES[: len(weights)])
-    told = dict(zip(names, weights, strict=True))
-    schedule = Schedule(Mixture(told), names[::-1], seed=seed, batch=7)
-    deal = Apportionment(exact_shares(weights, 1), key(seed, "sources"))
-    for start in (0, 5, 10**12):
-        found = [
-            [(s.leaf, s.offsets.tolist(), s.indexes.tolist()) for s in of.deal(draws)]
-            for of in (schedule, deal)
-            for draws in [np.arange(start, start + 900)]
-        ]
-        assert found[0] == found[1]
 
 
 # -- events -----------------------------------------------------------------------------------
@@ -302,83 +267,4 @@ def test_an_event_changes_nothing_before_it_and_forgets_later_ones(
     assert_same(schedule, case.schedule())  # and the schedule it was told is what it was
 
 
-def test_an_event_holds_until_the_next_phase_and_no_longer() -> None:
-    mixture = Mixture({"alpha": 1, "bravo": 1}, phases=[Phase(10, {"alpha": 3})])
-    case = Case(
-        mixture, ["alpha", "bravo"], events={5: Event({"alpha": 0}), 10: Event({"bravo": 0})}
-    )
-    leaf = stretch(case.schedule(), 0, 200)[0].reshape(-1, 8)
-    assert leaf[:5].sum(axis=1).tolist() == [4] * 5
-    assert (leaf[5:10] == 1).all()
-    assert (leaf[10:] == 0).all()
-    early = replace(case, events={5: Event({"alpha": 0})})
-    assert stretch(early.schedule(), 0, 200)[0][80:].reshape(-1, 8).sum(axis=1).tolist() == [2] * 15
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ({"alfa": 1}, "set_weights: no source 'alfa'.*did you mean 'alpha'"),
-        ({"alpha": -1}, "'alpha'.=-1: give"),
-        ({"alpha": math.nan}, "nan"),
-        ({"alpha": 0, "bravo": 0}, "every source has weight 0"),
-        (4, "give a weight for each name"),
-    ],
-)
-def test_wrong_events_are_refused_and_change_nothing(weights: Any, message: str) -> None:
-    case = Case(Mixture(), ["alpha", "bravo"])
-    schedule = case.schedule()
-    with pytest.raises(dp.MixtureError, match=message):
-        schedule.with_event(3, Event(weights))
-    assert_same(schedule, case.schedule())
-
-
-def test_planned_and_drawn_name_what_is_drawn_from() -> None:
-    names = ["alpha", "bravo", "charlie", "delta"]
-    zeros = dict.fromkeys(names[1:], 0)
-    declared = {"alpha": 1} | zeros
-    phased = Case(Mixture(declared, phases=[Phase(3, {"bravo": 1})]), names)
-    ramped = Case(Mixture(declared, anneal=Anneal(3, {"charlie": 1, "alpha": 0}, 9)), names)
-    for case, planned in ((phased, {"alpha", "bravo"}), (ramped, {"alpha", "charlie"})):
-        schedule = case.schedule()
-        assert schedule.planned == schedule.drawn == planned
-        told = schedule.with_event(5, Event({"delta": 2}))
-        assert told.planned == planned
-        assert told.drawn == planned | {"delta"}
-
-
 # -- blocks -----------------------------------------------------------------------------------
-
-
-@EXAMPLES
-@given(cases(), st.sampled_from([1, 2, 5, 64]), st.none() | st.integers(1, 300))
-def test_blocks_partition_the_positions_and_cross_no_change(
-    case: Case, batches: int, end: int | None
-) -> None:
-    schedule, length = case.schedule(), batches * case.batch
-    changes = {step * case.batch for step in case.changes()} | ({end} if end else set())
-    at = 0
-    while at < 80 * case.batch:
-        low, high = schedule.block(at, length, end)
-        assert low == at < high <= low + length
-        assert not [change for change in changes if low < change < high]
-        assert high % case.batch == 0 or high == end
-        assert low % length == 0 or low in {end, *(step * case.batch for step in case.changes())}
-        for place in (low, (low + high) // 2, high - 1):
-            assert schedule.block(place, length, end) == (low, high)
-        at = high
-
-
-@EXAMPLES
-@given(cases(), st.lists(st.integers(0, 90), max_size=6), st.integers(2, 9))
-def test_events_where_blocks_begin_move_no_block(
-    case: Case, steps: list[int], batches: int
-) -> None:
-    case = replace(case, events={})
-    schedule, length, end = case.schedule(), batches * case.batch, 77 * case.batch + 1
-    before = [schedule.block(at, length, end) for at in range(90 * case.batch)]
-    for step in sorted(steps):
-        low, _ = schedule.block(step * case.batch, length, end)
-        if low % case.batch == 0:
-            schedule = schedule.with_event(low // case.batch, Event({case.sources[0]: 1}))
-    assert [schedule.block(at, length, end) for at in range(90 * case.batch)] == before

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 from dealing import stretch
-from effort import often
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from duckplets.order.apportion import Stairs
 from duckplets.order.mixture import Anneal, Mixture
@@ -45,29 +41,6 @@ def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves: i
             assert (index[leaf == i] == np.arange((leaf == i).sum())).all()
 
 
-@settings(max_examples=often(80, less=10), deadline=None)
-@given(
-    seed=st.integers(0, 10_000),
-    leaves=st.integers(1, 9),
-    count=st.integers(1, 60),
-    cuts=st.lists(st.floats(0, 1), max_size=8),
-)
-def test_cuts_change_nothing_and_counts_are_those_of_the_walk(
-    seed: int, leaves: int, count: int, cuts: list[float]
-) -> None:
-    draw = random.Random(seed)
-    shares, edges = some_stairs(draw, leaves, count, draw.choice([1, 5, 40]))
-    stairs = Stairs(shares, edges, seed)
-    leaf, index = stretch(stairs, 0, edges[-1])
-    spans = list(pairwise(sorted({0, edges[-1], *(int(c * edges[-1]) for c in cuts)})))
-    draw.shuffle(spans)
-    for low, high in spans:
-        found = stretch(Stairs(shares, edges, seed), low, high)
-        assert found[0].tolist() == leaf[low:high].tolist()
-        assert found[1].tolist() == index[low:high].tolist()
-        assert stairs.counts(low) == [int((leaf[:low] == i).sum()) for i in range(leaves)]
-
-
 @pytest.mark.parametrize("length", [1, 3, 1023, 1024, 1025, 5000, 10**6, 10**15])
 def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(length: int) -> None:
     mixture = Mixture({"a": 3, "b": 1, "c": 0}, anneal=Anneal(7, {"a": 0, "c": 2}, 7 + length))
@@ -85,9 +58,3 @@ def test_an_anneal_has_at_most_1024_stairs_with_the_shares_of_their_middles(leng
     for had, now, part in zip(*totals, (0.375, 7 / 24, 1 / 3), strict=True):
         assert abs(now - had - part * 6 * length) < 3 + length * 6e-12
     assert schedule.changes == [(0, 0), (7, 42), (7 + length, (7 + length) * 6)]
-
-
-def test_a_leaf_that_has_no_share_gets_nothing() -> None:
-    stairs = Stairs([[1, 0, 5, 0], [2, 0, 1, 0]], [0, 30, 500], 0)
-    assert set(stretch(stairs, 0, 500)[0].tolist()) == {0, 2}
-    assert stairs.counts(500)[1::2] == [0, 0]

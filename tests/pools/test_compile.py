@@ -9,13 +9,10 @@ from typing import Any, cast
 
 import pytest
 from corpora import odd_corpus, samples
-from effort import often, some
 from sqlglot import exp, parse
 
 import duckplets as dp
-from duckplets.pools import read
 from duckplets.pools.compile import Part, compile_pool
-from duckplets.pools.read import PoolReader
 from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
@@ -151,49 +148,6 @@ def test_runnable_text_is_the_statement(name: str, corpus: dp.Corpus) -> None:
     assert rows.equals(corpus.database.arrow(compiled.runnable()))
     keys = rows["record_key"].to_pylist()
     assert keys == sorted(keys)
-
-
-LONG = "kind = 'window' and length(text) > 20 or text like '%alpha%'"
-MIXED = "text = kind or left(text, window_index) = 'a' or (not (length(text) > 20)) is not true"
-ASKING_OF_TEXTS = {
-    "where": dp.TripletRecipe(
-        "w", dp.role("anchor", where="text <> 'x'"), dp.role("context", where=LONG), CONTEXT
-    ),
-    "mixed": dp.TripletRecipe("m", ANCHOR, dp.any_section(where=MIXED), dp.position(1, where=LONG)),
-    "nearest": dp.TripletRecipe("n", ANCHOR, dp.near_date(3, where=LONG), CONTEXT),
-    "texts": dp.TextRecipe("t", dp.any_section(where=LONG)),
-    "pairs": dp.TripletRecipe(
-        *("p", ANCHOR, CONTEXT, dp.role("context", where="length(text) % 2 = 1")),
-        strategy=dp.sql("length(negative.text) // 9 = length(anchor.text) // 3"),
-    ),
-    "whole": dp.TripletRecipe(
-        *("p", ANCHOR, CONTEXT, CONTEXT),
-        strategy=dp.sql("left(negative.text, 1) = left(anchor.text, 1) or negative.text = 'x'"),
-    ),
-}
-
-
-@pytest.mark.parametrize("recipe", [*RECIPES.values(), *ASKING_OF_TEXTS.values()])
-def test_a_staged_pool_is_the_pool(recipe: Any, corpus: dp.Corpus) -> None:
-    compiled = compile_pool(recipe, source="odd0", split="train", version=1)
-    direct = corpus.database.arrow(*compiled.statement("pool", staged=False))
-    other = compile_pool(ASKING_OF_TEXTS["where"], source="odd1", split="train", version=1)
-    for together in ([compiled], [compiled, other]):
-        with PoolReader(corpus.database, together) as reader:
-            assert reader.list(compiled, "pool").equals(direct)
-
-
-@pytest.mark.parametrize("most", [often(1, less=3000), 10_000])
-def test_texts_go_a_few_at_a_time(
-    most: int, corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(read, "_AT_ONCE", most)
-    monkeypatch.setattr(read, "_VECTOR", 16)
-    for recipe in some(ASKING_OF_TEXTS.values(), less=2):
-        compiled = compile_pool(recipe, source="odd0", split="train", version=1)
-        direct = corpus.database.arrow(*compiled.statement("pool", staged=False))
-        with PoolReader(corpus.database, [compiled]) as reader:
-            assert reader.list(compiled, "pool").equals(direct)
 
 
 def test_compiling_is_pure() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -181,43 +180,3 @@ def test_statements_do_not_grow_with_sources(
             corpus.status()
             ran[-1] += len(statements)
     assert ran[1] <= ran[0] + 4  # of twelve sources more; some may have an empty pool to count
-
-
-def test_where_many_take_too_long_each_is_read_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arrow = Database.arrow
-
-    def slow(self: Database, sql: str, parameters: Any = None) -> Any:
-        if "sources" in (parameters or {}):
-            raise dp.DeadlineError("too long")
-        return arrow(self, sql, parameters)
-
-    where: dict[str, Any] = {"split": "train", "version": 1}
-    with scattered_corpus(tmp_path / "c.duckdb", 0, 3) as corpus:
-        pools = [compile_pool(RECIPES["plain"], source=f"s0{i}", **where) for i in range(3)]
-        with PoolReader(corpus.database, pools) as reader:
-            expected = [read(reader, pool, None, spare=False) for pool in pools]
-        monkeypatch.setattr(Database, "arrow", slow)
-        with PoolReader(corpus.database, pools) as reader:
-            assert [read(reader, pool, None, spare=False) for pool in pools] == expected
-
-
-def test_a_recipe_under_another_name_is_compiled_to_the_same(tmp_path: Path) -> None:
-    where: dict[str, Any] = {"source": "s", "split": "train", "version": 1}
-    for recipe in RECIPES.values():
-        told = {"name": "another", "weight": 7.0, "instruction": "do", "sources": ("s",)}
-        other = type(recipe)(
-            **{f.name: getattr(recipe, f.name) for f in fields(recipe) if f.init and f.name != "_"}
-            | told
-        )
-        one, two = compile_pool(recipe, **where), compile_pool(other, **where)
-        assert one.sql() == two.sql()
-        assert one.sql_of_many("anchors") is two.sql_of_many("anchors")
-
-
-def test_no_step_is_looked_through_by_what_forgets_the_source() -> None:
-    for recipe in RECIPES.values():
-        compiled = compile_pool(recipe, source="s", split="train", version=1)
-        for part in ("pool", "counts", "anchors"):
-            assert not re.search(r"SEMI JOIN|ANTI JOIN|\bIN \((SELECT|FROM)", compiled.sql(part))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -186,16 +185,6 @@ def test_what_is_wrong_is_named(case: str) -> None:
     make, why = WRONG[case]
     with pytest.raises(RecipeError, match=why):
         make()
-
-
-@pytest.mark.parametrize("weight", [0, 1, 0.25, 1.009, 1e-300, 1e300, Fraction(1, 4)])
-def test_a_weight_is_kept_as_a_float(weight: Any) -> None:
-    kept = triplet(weight=weight).weight
-    assert (type(kept), kept) == (float, weight)
-
-
-def test_sources_are_a_tuple_without_repeats() -> None:
-    assert triplet(sources=["b", "a", "b"]).sources == ("b", "a")
 
 
 def test_default_recipes_are_those_of_the_specification() -> None:

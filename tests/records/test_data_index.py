@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -13,10 +12,9 @@ from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import duckplets as dp
 from duckplets.errors import SamplerError
 from duckplets.order.copies import MOST
-from duckplets.records.data_index import DataIndex, EntryError
+from duckplets.records.data_index import DataIndex
 
 SEEDS = st.integers(-(10**20), 10**20)
 
@@ -54,39 +52,6 @@ def test_a_sample_has_no_row_more_often_than_needed_and_keeps_their_order(
     assert len(last) == rest
 
 
-@pytest.mark.parametrize("n", [100, 4096, 4097, 70_000])
-def test_a_larger_sample_holds_the_smaller_ones(n: int) -> None:
-    index = DataIndex({"a": n})
-    held: set[int] = set()
-    for size in (1, n // 10, n // 2, n - 1, n):
-        sample = set(index.adjust_by_size(size, mode="sample", seed=3).rows.tolist())
-        assert len(sample) == size
-        assert held <= sample
-        held = sample
-
-
-def test_every_row_is_as_likely_to_be_sampled() -> None:
-    index = DataIndex({"a": 50})
-    found = Counter(
-        row
-        for seed in range(2000)
-        for row in index.adjust_by_size(10, mode="sample", seed=seed).rows.tolist()
-    )
-    # Each is sampled 400 times in the mean, with a deviation of 18.
-    assert len(found) == 50
-    assert 400 - 5 * 18 < min(found.values()) < max(found.values()) < 400 + 5 * 18
-
-
-def test_a_sample_never_changes() -> None:
-    index = DataIndex({"faq": 12, "wiki": 9000})
-    assert index.adjust_by_size({"faq": 5, "wiki": 0}, mode="sample").rows.tolist() == FAQ
-    wiki = index.adjust_by_size({"faq": 0, "wiki": 4}, mode="sample", seed=-7)
-    assert wiki.rows.tolist() == WIKI
-
-
-FAQ = [0, 4, 6, 7, 10]
-WIKI = [224, 3141, 3860, 4604]
-
 # -- weight -----------------------------------------------------------------------------------
 
 
@@ -114,62 +79,9 @@ def test_the_weights_of_the_documents() -> None:
     assert len(index.adjust_by_weight(Fraction(1, 3))) == 333
 
 
-@pytest.mark.parametrize(
-    ("weight", "entries"),
-    [(0.1 + 0.2, 300), (0.3, 300), (2.3, 2300), (1.1 + 2.2, 3300), (0.0005, 0), (0.0015, 2)],
-)
-def test_fractions_count_as_they_are_written(weight: float, entries: int) -> None:
-    assert len(DataIndex({"a": 1000}).adjust_by_weight(weight)) == entries
-
-
-def test_another_seed_samples_others() -> None:
-    index = DataIndex({"a": 1000})
-    first, second = (index.adjust_by_weight(0.5, seed=seed) for seed in (1, 2))
-    assert first != second
-    assert first == index.adjust_by_weight(0.5, seed=1)
-
-
 # -- several data sets --------------------------------------------------------------------------
 
 SOME = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 40), min_size=1)
-
-
-@settings(max_examples=often(100, less=20), deadline=None)
-@given(SOME, st.data(), SEEDS)
-def test_data_sets_adjusted_in_one_index_are_as_those_adjusted_alone(
-    sizes: dict[str, int], data: st.DataObject, seed: int
-) -> None:
-    names = list(sizes)
-    size = {n: data.draw(st.none() | st.integers(0, 100)) for n in names}
-    weight = {n: data.draw(st.none() | st.floats(0, 3)) for n in names}
-    made = DataIndex(sizes).adjust(size, weight, mode="sample", seed=seed)
-    alone = [
-        DataIndex({n: sizes[n]}).adjust(size[n], weight[n], mode="sample", seed=seed) for n in names
-    ]
-    assert made == DataIndex.concatenate(alone)
-    assert entries(made) == [entry for index in alone for entry in entries(index)]
-
-
-def test_size_comes_before_weight() -> None:
-    index = DataIndex({"a": 100, "b": 10})
-    assert index.adjust(50, 2.0) == index.adjust_by_size(50).adjust_by_weight(2.0)
-    assert len(index.adjust(50, 2.0)) == 100
-    assert index.adjust({"b": 3}, {"b": 2.0}).counts() == {"a": 100, "b": 6}
-
-
-def test_a_plain_size_is_that_of_the_whole_index() -> None:
-    index = DataIndex({"a": 3, "b": 2})
-    assert entries(index.adjust_by_size(4)) == [("a", 0), ("a", 1), ("a", 2), ("b", 0)]
-    assert entries(index.adjust_by_size(6))[4:] == [("b", 1), ("a", 0)]
-    assert entries(index.adjust_by_weight(2))[5:] == entries(index)
-
-
-def test_entries_of_a_data_set_that_is_adjusted_come_together() -> None:
-    index = DataIndex([("x", 3), ("y", 1), ("x", 2)])
-    assert entries(index) == [("x", 3), ("y", 1), ("x", 2)]
-    doubled = [("x", 3), ("x", 2), ("x", 3), ("x", 2), ("y", 1)]
-    assert entries(index.adjust_by_weight({"x": 2})) == doubled
-    assert entries(index.adjust_by_weight({"x": 1.0, "y": None})) == entries(index)
 
 
 def test_adding_indexes_keeps_entries_and_names() -> None:
@@ -181,15 +93,6 @@ def test_adding_indexes_keeps_entries_and_names() -> None:
     assert first == DataIndex({"a": 2, "b": 1}), "neither has changed"
     assert added != second + first
     assert DataIndex({}) + first == first
-
-
-def test_more_data_sets_than_two_bytes_can_number() -> None:
-    sizes = {f"set {i}": 1 for i in range(70_000)}
-    index = DataIndex(sizes)
-    assert index[-1] == ("set 69999", 0)
-    assert index.codes.dtype == np.int32
-    assert (index + DataIndex({"new": 1}))[65_537] == ("set 65537", 0)
-    assert index.adjust_by_size({"set 69998": 3}).counts()["set 69998"] == 3
 
 
 # -- selecting ----------------------------------------------------------------------------------
@@ -215,15 +118,6 @@ def test_selecting_is_as_of_a_list(sizes: dict[str, int], data: st.DataObject) -
     assert [(index.names[c], r) for c, r in zip(codes, rows, strict=True)] == expected
 
 
-@pytest.mark.parametrize("wrong", [15, -16, 10**30, [0, 15], [-16], [3, 10**30], np.array([99])])
-def test_a_number_outside_is_an_index_error(wrong: Any) -> None:
-    with pytest.raises(IndexError, match=r"entry -?\d+") as caught:
-        DataIndex({"a": 10, "b": 5}).select(wrong)
-    assert isinstance(caught.value, dp.DuckpletsError)
-    with pytest.raises(EntryError, match="has no entries"):
-        DataIndex({}).select(0)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [True, 1.0, "1", None, [1.0], [True], {1}, np.array([True]), np.array([[1]]), ["a"], (1, 2)],
@@ -233,15 +127,6 @@ def test_what_chooses_nothing_is_a_value_error(wrong: Any) -> None:
         DataIndex({"a": 10}).select(wrong)
     with pytest.raises(SamplerError, match="slice indices"):
         DataIndex({"a": 10}).select(slice("a"))
-
-
-def test_an_index_cannot_be_changed() -> None:
-    index = DataIndex({"a": 10})
-    for made in (index, index.adjust(5, 2.5), pickle.loads(pickle.dumps(index)), index + index):
-        with pytest.raises(ValueError, match="read-only"):
-            made.rows[0] = 1
-    assert pickle.loads(pickle.dumps(index)) == index
-    assert repr(index) == "<DataIndex of 10 entries (a: 10)>"
 
 
 # -- what is refused ----------------------------------------------------------------------------

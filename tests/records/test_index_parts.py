@@ -17,8 +17,7 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.errors import SamplerError
-from duckplets.order.permute import key, ranks, shuffled
-from duckplets.records.data_index import DataIndex, EntryError
+from duckplets.records.data_index import DataIndex
 
 SEEDS = st.integers(-(10**20), 10**20)
 SIZES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 60), min_size=1)
@@ -79,29 +78,6 @@ def test_shuffling_keeps_every_entry_as_often_as_it_was(
     assert list(index) == listed, "the index itself has not changed"
 
 
-def test_every_entry_comes_first_as_often() -> None:
-    index = DataIndex({"a": 8})
-    first = Counter(index.shuffle(seed)[0][1] for seed in range(4000))
-    # Each comes first 500 times in the mean, with a deviation of 21.
-    assert len(first) == 8
-    assert 500 - 5 * 21 < min(first.values()) < max(first.values()) < 500 + 5 * 21
-
-
-def test_a_shuffled_index_never_changes() -> None:
-    assert DataIndex({"a": 8}).shuffle().rows.tolist() == EIGHT
-    assert DataIndex({"a": 5000}).shuffle(-1, epoch=2)[:4].rows.tolist() == FOUR
-
-
-EIGHT = [4, 0, 3, 1, 5, 2, 6, 7]
-FOUR = [596, 193, 2552, 2269]
-
-
-def test_an_epoch_is_what_a_stream_serves_in_it() -> None:
-    for n in (1, 5, 5000, 66_000):
-        stream = key(n, "test")
-        assert np.array_equal(shuffled(stream, n, 2), ranks(stream, n, 2 * n, 3 * n)[0])
-
-
 @settings(max_examples=often(200, less=40), deadline=None)
 @given(SIZES, st.integers(1, 12), st.booleans(), st.booleans())
 def test_shards_have_every_entry_once(
@@ -128,14 +104,6 @@ def test_shards_have_every_entry_once(
         assert [index.shard(count, i, contiguous=contiguous) for i in range(count)] == shards
 
 
-def test_a_shard_of_an_index_is_that_of_an_index_sampler() -> None:
-    index = DataIndex({"a": 23})
-    for drop in (False, True):
-        options = dp.ShardOptions(2, 5, drop_remainder=drop)
-        sampler = dp.IndexSampler(23, options, num_epochs=1)
-        assert index.shard(options).rows.tolist() == [e.record_key for e in sampler]
-
-
 WRONG: dict[str, tuple[Any, str]] = {
     "a step of 0": (lambda i: i.select(slice(0, 3, 0)), "slice step cannot be zero"),
     "a step of 0, in brackets": (lambda i: i[::0], r"slice\(None, None, 0\): slice step"),
@@ -156,35 +124,6 @@ def test_what_chooses_nothing_is_a_typed_error(name: str) -> None:
     make, message = WRONG[name]
     with pytest.raises(SamplerError, match=message):
         make(DataIndex({"a": 10}))
-
-
-def test_an_element_that_is_not_there_is_typed_too() -> None:
-    with pytest.raises(EntryError, match="element 3"):
-        dp.SequentialSampler(3)[3]
-
-
-def test_an_index_equals_the_list_of_its_entries_only() -> None:
-    index = DataIndex({"a": 2, "b": 1})
-    assert index == [("a", 0), ("a", 1), ("b", 0)]
-    assert index != [("a", 0), ("a", 1)]
-    assert index[:2] != [("a", 1), ("a", 0)]
-    assert index != "a"
-
-
-def test_a_slice_of_millions_copies_nothing() -> None:
-    index = DataIndex({"a": 1_000_000})
-    for part in (index[10:900_000:3], index[::-1], index.shard(7, 3), index[5:]):
-        assert np.shares_memory(part.rows, index.rows)
-        assert not part.rows.flags.writeable
-
-
-def test_a_notebook_shows_how_many_entries_of_what() -> None:
-    html = DataIndex({"<b>": 2, "c": 1000}, split="train")._repr_html_()
-    assert "<td>&lt;b&gt;</td><td>2</td>" in html
-    assert "1,002 entries of split train" in html
-    assert (
-        "70 entries; 20 more data sets<" in DataIndex({f"s{i}": 1 for i in range(70)})._repr_html_()
-    )
 
 
 @pytest.fixture(scope="module")

@@ -46,12 +46,6 @@ def test_reading_gives_the_records_that_entries_name(corpus: dp.Corpus, split: s
     assert list(zip(batch["source"], batch["record_key"], strict=True)) == list(index)
 
 
-def test_an_order_may_go_through_an_index(corpus: dp.Corpus) -> None:
-    index = DataIndex({"alpha": 60}).adjust(weight=1.5)
-    shuffled = DataIndex(index.select(dp.IndexSampler(90, shuffle=True, seed=1).keys(0, 90)))
-    assert sorted(ids(corpus, shuffled)) == sorted(ids(corpus, index)) != ids(corpus, shuffled)
-
-
 WRONG_INDEXES = {
     "unknown": (DataIndex({"alfa": 3}), {}, r"names 'alfa' \(did you mean 'alpha'"),
     "too long": (DataIndex({"alpha": 61}), {}, "entry 60 .* names record 60 of 'alpha'"),

@@ -143,36 +143,6 @@ def test_batches_have_these_columns(corpus: dp.Corpus) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_one_column_is_read_as_all_are(corpus: dp.Corpus, name: str) -> None:
-    sampler = dp.IndexSampler(count(corpus), shuffle=True, num_epochs=1, seed=3)
-    whole = rows(corpus, sampler, columns=ALL)
-    for columns in (name, [name], [name, "record_id", name]):
-        found = rows(corpus, sampler, columns=columns)
-        assert [row[name] for row in found] == [row[name] for row in whole]
-        assert len(found[0]) == 2 - (isinstance(columns, str) or len(columns) == 1) or (
-            name == "record_id"
-        )
-
-
-def test_columns_come_in_the_order_asked_for(corpus: dp.Corpus) -> None:
-    known = records(corpus)
-    columns = ["context", "index", "anchor"]
-    batch = next(read(corpus, [3, 1], columns=columns))
-    assert batch.keys() == columns
-    assert batch["context"] == [known[3]["context"], known[1]["context"]]
-    assert batch["anchor"] == [known[3]["anchor"], known[1]["anchor"]]
-
-
-def test_records_without_a_role_have_an_empty_list_of_it(corpus: dp.Corpus) -> None:
-    texts = rows(corpus, range(15), source="texts", columns=["anchor", "context", "text"])
-    assert all([] in (row["anchor"], row["context"]) for row in texts)
-    assert [row["text"] for row in texts] == [f"only a text {i}" for i in range(15)]
-    for role in ("anchor", "context"):
-        alone = rows(corpus, range(15), source="texts", columns=role)
-        assert [row[role] for row in alone] == [row[role] for row in texts]
-
-
 def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> None:
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         talk = [{"prompt": f"q {i}", "chosen": f"a {i}", "rejected": f"b {i}"} for i in range(7)]
@@ -243,45 +213,6 @@ class Own:
         return dp.RecordMetadata(self.taken - 1, 3 * (self.taken - 1) % self.records)
 
 
-class Sequence:
-    """An order by number alone, without ``__iter__``."""
-
-    def __getitem__(self, i: int) -> dp.RecordMetadata:
-        if i >= 25:
-            raise IndexError(i)
-        return dp.RecordMetadata(i)
-
-
-@pytest.mark.usefixtures("blocks")
-def test_any_order_is_read(corpus: dp.Corpus) -> None:
-    known = records(corpus)
-    n = len(known)
-    back = list(range(n))[::-1]
-    orders: list[tuple[Any, list[tuple[int, int]]]] = [
-        (back, list(enumerate(back))),
-        (range(0, n, 2), list(enumerate(range(0, n, 2)))),
-        (np.array(back), list(enumerate(back))),
-        ((k for k in back), list(enumerate(back))),
-        ((np.int16(k) for k in [3, 3, 0]), [(0, 3), (1, 3), (2, 0)]),
-        ([dp.RecordMetadata(5), dp.RecordMetadata(10**6, 2)], [(5, 5), (10**6, 2)]),
-        ([dp.RecordMetadata(-1, 2), 4], [(-1, 2), (1, 4)]),
-        (itertools.islice(Own(n), 40), [(i, 3 * i % n) for i in range(40)]),
-        (Sequence(), [(i, i) for i in range(25)]),
-        ([], []),
-    ]
-    for order, places in orders:
-        assert rows(corpus, order, columns=ALL) == expected(known, places)
-
-
-def test_a_sampler_that_iterates_in_its_own_way_is_followed(corpus: dp.Corpus) -> None:
-    class Backwards(dp.IndexSampler):
-        def __iter__(self) -> Iterator[dp.RecordMetadata]:
-            return (self[i] for i in reversed(range(len(self))))
-
-    found = rows(corpus, Backwards(20, num_epochs=1), columns="record_key")
-    assert [row["record_key"] for row in found] == list(range(20))[::-1]
-
-
 def test_a_sampler_is_read_from_its_first_element_or_from_any(corpus: dp.Corpus) -> None:
     sampler = dp.IndexSampler(50, shuffle=True, num_epochs=2, seed=2)
     for _ in range(30):
@@ -289,17 +220,6 @@ def test_a_sampler_is_read_from_its_first_element_or_from_any(corpus: dp.Corpus)
     whole = rows(corpus, sampler)
     assert len(whole) == 100
     assert rows(corpus, sampler.elements(33)) == whole[33:]
-
-
-@pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("batch_size", [1, 3, 10, 64])
-def test_steps_and_positions_count_on(corpus: dp.Corpus, batch_size: int) -> None:
-    for n in (1, 30, 63, 64, 65, 100):
-        batches = list(read(corpus, range(n), batch_size=batch_size))
-        assert [b.step for b in batches] == list(range(-(-n // batch_size)))
-        assert [b.position for b in batches] == list(range(0, n, batch_size))
-        assert [len(b) for b in batches[:-1]] == [batch_size] * (len(batches) - 1)
-        assert sum(len(b) for b in batches) == n
 
 
 def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
@@ -429,17 +349,6 @@ def test_a_mistake_is_named_at_once(
     assert said in str(caught.value)
 
 
-def test_a_record_that_is_lost_is_missed(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "a.duckdb", 50) as corpus:
-        batches = read(corpus, range(50), batch_size=50)
-        corpus.database.rows(
-            "DELETE FROM records WHERE record_key = (SELECT max(record_key) FROM records)"
-        )
-        with pytest.raises(dp.StateMismatchError, match=r"49 of 50 records .* duckplets doctor"):
-            next(batches)
-    assert not threads()
-
-
 # ---- the end
 
 
@@ -463,17 +372,6 @@ def test_no_thread_is_left_behind(corpus: dp.Corpus) -> None:
         next(batches)
     list(read(corpus, range(n)))
     assert not threads()
-
-
-def test_readers_do_not_disturb_each_other(corpus: dp.Corpus) -> None:
-    n = count(corpus)
-    sampler = dp.IndexSampler(n, shuffle=True, num_epochs=3, seed=6)
-    whole = rows(corpus, sampler)
-    with closing(read(corpus, sampler)) as first, closing(read(corpus, sampler)) as second:
-        found = [
-            row for pair in zip(first, second, strict=True) for b in pair for row in b.to_pylist()
-        ]
-    assert sorted(map(str, found)) == sorted(map(str, [*whole, *whole]))
 
 
 def test_many_processes_can_share_a_corpus_opened_to_read(

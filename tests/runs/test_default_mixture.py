@@ -163,23 +163,6 @@ def test_texts_are_the_union_of_what_triplets_take(tmp_path: Path, case: str) ->
         assert corpus.sql(corpus.runnable_sql("texts"))["anchors"].to_pylist() == pool
 
 
-def test_texts_are_known_by_name_and_those_of_before_by_their_runs(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 20) as corpus:
-        assert corpus.pool("texts", "train", "toy").num_rows == corpus.sampler("texts").epoch_length
-        with pytest.raises(dp.RecipeError, match=r"no recipe 'anchor_context_anchor'.*texts"):
-            corpus.pool("anchor_context_anchor")
-        own = dp.TextRecipe("anchor_context_anchor", ANCHOR, weight=0.75)
-        with corpus.sampler("texts", recipes=[own], columns=["text", "recipe"]) as old:
-            old.save()
-            following = next(old)
-        with corpus.resume(recipes=["anchor_context_anchor"]) as resumed:
-            assert next(resumed).to_pydict() == following.to_pydict()
-        corpus.add_recipe(dp.TextRecipe("texts", CONTEXT))
-        assert drawn(corpus.sampler("texts", columns=["recipe"]), 30, "recipe") == {"texts": 30}
-        assert corpus.pool("texts").num_rows == corpus.sampler("texts").epoch_length
-
-
 # -- recipes that a source brings ------------------------------------------------------------------
 
 
@@ -357,26 +340,6 @@ def _declare(corpus: dp.Corpus, **weights: float) -> None:
         corpus.database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
 
 
-LEFT_OUT = "does not name {}: nothing is drawn from there; omitted=1 gives sources that"
-PARTIAL: dict[str, tuple[Any, str]] = {
-    "one named": ({"a": 0.9}, LEFT_OUT.format("'b', 'c'")),
-    "all but one": ({"a": 0.9, "c": 3}, LEFT_OUT.format("'b'")),
-    "others never": (dp.Mixture({"a": 1}, omitted=0), LEFT_OUT.format("'b', 'c'")),
-    "others twice": (dp.Mixture({"a": 1}, phases=[dp.Phase(3, {"b": 5})], omitted=2), ""),
-    "all": ({"a": 1, "b": 0, "c": 2}, ""),
-    "all in the end": (dp.Mixture({"a": 1}, anneal=dp.Anneal(4, {"b": 1, "c": 1})), ""),
-    "a word": ("equal", ""),
-}
-
-
-@pytest.mark.parametrize("case", some(PARTIAL, less=2))
-def test_who_is_left_out_is_told(tmp_path: Path, case: str) -> None:
-    mixture, told = PARTIAL[case]
-    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
-        notes = corpus.sampler(mixture=mixture).notes
-        assert [told in note for note in notes] == [True] * bool(told)
-
-
 # -- what finds no anchor --------------------------------------------------------------------------
 
 
@@ -424,17 +387,6 @@ def test_what_is_empty_may_be_left_out(tmp_path: Path) -> None:
                 resumed.set_weights({"c": 1})
         with pytest.raises(dp.EmptyPoolError, match="law"):
             corpus.sampler(recipes=[replace(law, sources=("b",))], mixture={"b": 1}, empty="skip")
-
-
-@pytest.mark.parametrize("negatives", [12, 900])
-def test_too_many_negatives_are_told_with_how_many_there_are(
-    tmp_path: Path, negatives: int
-) -> None:
-    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
-        told = rf"12 no negative \(negatives={negatives} are asked for.*more than 11 legal"
-        with pytest.raises(dp.EmptyPoolError, match=told):
-            corpus.sampler(recipes=[TITLE], negatives=negatives)
-        assert corpus.sampler(recipes=[TITLE], negatives=11).epoch_length == 36
 
 
 # -- weights that are set at every step ------------------------------------------------------------

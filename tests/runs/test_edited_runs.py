@@ -311,20 +311,6 @@ def test_a_run_that_cannot_be_saved_is_known_at_once(
     assert set(tmp_path.iterdir()) == before
 
 
-def test_a_corpus_opened_by_a_link_has_its_state_beside_itself(path: Path, tmp_path: Path) -> None:
-    (tmp_path / "links").mkdir()
-    link = tmp_path / "links" / "faq.duckdb"
-    link.symlink_to(path)
-    with dp.Corpus(link, read_only=True) as corpus:
-        assert corpus.sampler().save() == path.with_name("c.state.duckdb")
-    with dp.resume(link) as sampler:
-        assert sampler.step == 0
-    assert "default" in cli("cursor", "list", link).stdout
-    loop = tmp_path / "loop.duckdb"
-    loop.symlink_to(loop)
-    assert state.state_path(loop).parent == tmp_path
-
-
 # ---- numbers without end, samplers that are closed, samplers that are sent away
 
 

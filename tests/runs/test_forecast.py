@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pytest
 from corpora import odd_corpus
-from effort import often, some
+from effort import some
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 from prebuilt import toy_corpus
 
@@ -69,21 +68,6 @@ def counted(sampler: dp.Sampler, stop: int, starts: list[int]) -> dict[tuple[int
 def forecast(sampler: dp.Sampler, steps: int | None) -> dict[tuple[int, str, str], int]:
     rows = sampler.forecast(steps).table.to_pylist()
     return {(r["start_step"], r["source"], r["recipe"]): r["samples"] for r in rows if r["samples"]}
-
-
-@pytest.mark.parametrize(("name", "kind"), some(product(MIXTURES, KINDS), less=5), ids=str)
-def test_samples_are_those_that_are_served(
-    corpus: dp.Corpus, name: str, kind: dict[str, Any]
-) -> None:
-    mixture, changes = MIXTURES[name]
-    draw = random.Random(f"{name} {kind}")
-    for seed in range(often(6, less=1)):
-        sampler = corpus.sampler(mixture=mixture, seed=seed, **kind)
-        for steps in [1, 7, 8, 30, draw.randrange(60)]:
-            found = sampler.forecast(steps)
-            expected = counted(sampler, steps * sampler.settings.global_batch, [0, *changes])
-            assert forecast(sampler, steps) == expected
-            assert pc.sum(found.table["samples"]).as_py() == steps * sampler.settings.global_batch
 
 
 def test_it_begins_at_the_start_with_the_weights_that_were_set(corpus: dp.Corpus) -> None:
@@ -208,20 +192,6 @@ def test_tokens_of_triplets_are_near(tmp_path: Path, kind: Any, how: int) -> Non
         assert abs(tokens(sampler) - tokens_taken(sampler)) < 0.5 * 297 * 4 * longest
 
 
-def test_a_partial_epoch_is_within_the_spread_of_what_is_left(corpus: dp.Corpus) -> None:
-    recipe = dp.TextRecipe("bodies", dp.role("context"), sources=("a",))
-    given: dict[str, Any] = dict(recipes=[recipe], mixture={"a": 1}, batch_size=1)
-    sizes = corpus.sql(
-        "SELECT token_count AS n FROM section_texts "
-        "WHERE source = 'a' AND split = 'train' AND role = 'context'"
-    )["n"].to_pylist()
-    spread = max(sizes) - min(sizes)
-    for steps in some(range(1, 2 * len(sizes)), less=4):
-        sampler = corpus.sampler("texts", steps=steps, **given)
-        left = min(steps % len(sizes), -steps % len(sizes))
-        assert abs(tokens(sampler) - tokens_taken(sampler)) <= left * spread
-
-
 # -- negatives --------------------------------------------------------------------------------
 
 
@@ -311,28 +281,6 @@ def test_a_stream_visited_far_more_often_than_its_neighbour_is_told(
     assert not warned(corpus.sampler(), "times as often")
 
 
-@pytest.mark.parametrize(
-    ("mixture", "told"),
-    [
-        (None, None),
-        ({"a": 1, "b": 1, "c": 1}, None),
-        ("equal", None),
-        (dp.Mixture({"a": 9}, omitted=1), None),
-        (dp.Mixture(anneal=dp.Anneal(5, {"b": 1, "c": 2})), None),
-        ({"a": 9}, "does not name 'b', 'c': nothing is drawn from there; omitted=1 gives"),
-        (dp.Mixture({"a": 9}, phases=[dp.Phase(5, {"b": 1})]), "does not name 'c': nothing is"),
-        (dp.Mixture({"a": 9, "b": 1}, omitted=0), "does not name 'c': nothing is drawn"),
-    ],
-    ids=str,
-)
-def test_a_source_that_a_mixture_leaves_out_is_told(
-    corpus: dp.Corpus, mixture: Any, told: str | None
-) -> None:
-    found = warned(corpus.sampler(mixture=mixture), "does not name")
-    assert [told in warning for warning in found if told] == [True] * (told is not None)
-    assert bool(found) == (told is not None)
-
-
 def test_a_source_that_is_used_up_is_told(corpus: dp.Corpus) -> None:
     mixture = dp.Mixture({"a": 8, "b": 1, "c": 1}, phases=[dp.Phase(20, {"a": 0, "c": 9})])
     sampler = corpus.sampler(mixture=mixture, batch_size=8, preset="crate")
@@ -383,14 +331,6 @@ def test_it_is_shown_as_a_table_and_as_html_that_does_nothing(tmp_path: Path) ->
         assert "anchor_context" in tags.texts
 
 
-def test_a_long_table_is_cut_and_says_so(corpus: dp.Corpus) -> None:
-    mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(i, {"a": i}) for i in range(1, 30)])
-    found = corpus.sampler(mixture=mixture, batch_size=4, preset="crate").forecast(40)
-    assert len(found) == 180
-    assert "and 120 more rows, in .table" in str(found)
-    assert len(str(found).splitlines()) < 75
-
-
 @pytest.mark.parametrize("swap", [True, False])
 def test_a_run_describes_itself(corpus: dp.Corpus, swap: bool) -> None:
     how: dict[str, Any] = {"mixture": {"a": 3, "b": 1, "c": 0}, "preset": "crate"}
@@ -422,12 +362,6 @@ def test_it_describes_what_comes_from_where_it_stands(corpus: dp.Corpus) -> None
         next(sampler)
     assert "other shares" not in sampler.describe()
     assert " 75 % " in sampler.describe()
-
-
-def test_a_closed_sampler_can_still_be_shown(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler()
-    sampler.close()
-    assert "anchor_context" in repr(sampler)
 
 
 def test_steps_have_bounds(corpus: dp.Corpus) -> None:

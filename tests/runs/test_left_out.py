@@ -118,16 +118,6 @@ def test_what_weighs_nothing_is_not_looked_at(corpus: dp.Corpus) -> None:
     assert sorted(next(two)["source"]) == ["docs"] * 7 + ["faq"] * 3
 
 
-def test_a_run_without_any_is_an_error(tmp_path: Path) -> None:
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource([{"q": "alone", "a": "single"}], anchor="q", positive="a")
-        corpus.ingest(source, name="s", progress=False)
-        corpus.split(1, 0, 0)
-        for empty in (None, "skip", "error"):
-            with pytest.raises(dp.EmptyPoolError, match="1 no negative"):
-                corpus.sampler(empty=empty)
-
-
 def test_the_way_that_is_said_for_the_shell_works(path: Path, tmp_path: Path) -> None:
     told = error("sample", path, "--mixture", "pairs=1,docs=0,faq=0,single=0")
     assert GRADES in told

@@ -16,7 +16,6 @@ from effort import often
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.runs.metrics import Losses
 
 Rows = dict[tuple[int, str], float]
 SOURCES = ("a", "b", "c")
@@ -160,19 +159,6 @@ def test_every_file_of_a_run_has_its_losses(corpus: dp.Corpus, tmp_path: Path) -
         assert len(stored(resumed.save())) == 5
 
 
-def test_a_last_batch_that_is_short_counts(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler("texts", batch_size=7, epochs=1)
-    for batch in sampler:
-        sampler.report_loss({"a": batch.step})
-    assert len(batch) < 7
-    path = sampler.save()
-    assert len(stored(path)) == batch.step + 1
-    with corpus.resume() as resumed:
-        assert len(rows(resumed)) == batch.step + 1
-        resumed.save()
-    assert len(stored(path)) == batch.step + 1
-
-
 def test_a_run_that_is_forgotten_leaves_no_losses(corpus: dp.Corpus) -> None:
     from duckplets.runs.state import reset
 
@@ -186,31 +172,3 @@ def test_a_run_that_is_forgotten_leaves_no_losses(corpus: dp.Corpus) -> None:
     assert max(stored(path))[0] <= 3
     reset(path, "default")
     assert stored(path) == {}
-
-
-def test_a_save_writes_what_is_new_only(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of many losses does not make a save write them all again."""
-    written: list[int] = []
-
-    def table(self: Losses, span: Any) -> Any:
-        found = made(self, span)
-        written.append(found.num_rows)
-        return found
-
-    made = Losses.table
-    monkeypatch.setattr(Losses, "table", table)
-    sampler, many = corpus.sampler(**TEXTS), often(200_000, less=2_000)
-    sampler.move(4 * many)
-    for step in range(many):
-        sampler.report_loss({"a": step}, step=step)
-    path = sampler.save()
-    for _ in range(3):
-        next(sampler)
-        sampler.report_loss({"b": 1.0})
-        sampler.save()
-    with corpus.resume() as resumed:
-        next(resumed)
-        resumed.report_loss({"b": 1.0})
-        resumed.save()
-    assert written == [many, 1, 1, 1, 1]
-    assert len(stored(path)) == many + 4

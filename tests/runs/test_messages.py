@@ -12,13 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from commands import ok
-from corpora import counts_of
-from effort import often, some
+from effort import some
 from prebuilt import prebuilt
 
 import duckplets as dp
 from duckplets.runs.messages import shape_of, type_of
-from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -156,64 +154,6 @@ def test_every_conversation_comes_once_an_epoch(corpus: dp.Corpus, size: int) ->
             assert max(counts.values()) - min(counts.values()) <= 1
 
 
-RUNS: list[dict[str, Any]] = [
-    {},
-    {"batch_size": 7, "mixture": {"chat": 0.9, "pairs": 0.1}},
-    {"batch_size": 16, "epochs": 2},
-    {"batch_size": 5, "no_duplicates": True},
-]
-
-
-@pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
-def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
-    assert_resumes_everywhere(corpus.sampler("messages", **run, prefetch=0), steps=often(9, less=2))
-
-
-def test_ranks_share_a_batch(corpus: dp.Corpus) -> None:
-    whole = corpus.sampler("messages", batch_size=12)
-    ranks = [corpus.sampler("messages", batch_size=4, rank=r, world_size=3) for r in range(3)]
-    for batch in itertools.islice(whole, 15):
-        assert [row for rank in ranks for row in next(rank).to_pylist()] == batch.to_pylist()
-
-
-def test_a_snapshot_serves_the_same_messages(corpus: dp.Corpus) -> None:
-    columns = [*("messages", "rejected_messages", "messages_json", "rejected_messages_json")]
-    columns += ["weight", "record_id"]
-
-    def served(**run: Any) -> pa.Table:
-        with corpus.sampler("messages", columns=columns, batch_size=7, **run) as sampler:
-            return pa.concat_tables([next(sampler).table for _ in range(6)])
-
-    for size in (0, 9):
-        if size:
-            rows = [{"id": f"new{i}", "q": f"{i}?", "a": f"{i}!"} for i in range(size)]
-            source = dp.MemorySource(rows, anchor="q", positive="a", id="id")
-            corpus.ingest(source, name="late", progress=False)
-            tell(corpus, "late", every=2)
-        before = [served(), served(no_duplicates=True)]
-        corpus.prepare(progress=False)
-        for _ in range(2):  # the second finds what the first one kept
-            assert [served(), served(no_duplicates=True)] == before
-
-
-def test_runs_are_saved_and_resumed(tmp_path: Path) -> None:
-    path = tmp_path / "c.duckdb"
-    with make(path, {"chat": 60, "plain": 20}) as corpus:
-        tell(corpus, "chat")
-        whole = [b.table for b in itertools.islice(corpus.sampler("messages", batch_size=9), 30)]
-        sampler = corpus.sampler("messages", batch_size=9)
-        for _ in range(4):
-            next(sampler)
-        sampler.save()
-        metrics = counts_of(sampler)
-        corpus.ingest(dp.MemorySource([{"text": "new"}], text="text"), name="new")
-        tell(corpus, "plain")
-    with dp.resume(path) as sampler:
-        assert counts_of(sampler) == metrics
-        for batch in itertools.islice(sampler, 26):
-            assert batch.table.equals(whole[batch.step])
-
-
 def test_what_was_served_and_counted(corpus: dp.Corpus) -> None:
     sampler = corpus.sampler("messages", batch_size=10, columns=["record_id", "source"])
     rows = [row for batch in itertools.islice(sampler, 6) for row in batch.to_pylist()]
@@ -296,14 +236,6 @@ def test_arguments_that_messages_do_not_have(
     with pytest.raises(dp.SamplerError) as caught:
         corpus.sampler("messages", **arguments)
     assert said in str(caught.value)
-
-
-def test_a_removed_record_is_not_drawn_any_more(corpus: dp.Corpus) -> None:
-    before = corpus.sampler("messages", columns=["source"])
-    corpus.remove("pairs")
-    after = corpus.sampler("messages", columns=["source"])
-    assert {s for b in itertools.islice(before, 3) for s in b["source"]} == {"chat", "pairs"}
-    assert {s for b in itertools.islice(after, 3) for s in b["source"]} == {"chat"}
 
 
 @pytest.mark.parametrize("form", some(["jsonl", "parquet"], less=1))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from corpora import counts_of
-from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -54,28 +51,6 @@ def metrics_of(sampler: dp.Sampler, what: str) -> dict[str, float]:
     return {name: value for name, value in found.items() if value}
 
 
-@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=3), ids=str)
-def test_counters_are_what_was_taken(corpus: dp.Corpus, configuration: dict[str, Any]) -> None:
-    slots = corpus.sampler(**configuration).text_columns
-    tokens = [f"{slot}_tokens" for slot in slots]
-    sampler = corpus.sampler(**configuration, columns=["source", *tokens])
-    batches: list[dp.Batch] = []
-    for batch in sampler:
-        batches.append(batch)
-        if len(batches) in (1, 2, 7):
-            expected = counted(batches, slots)
-            assert metrics_of(sampler, "/samples") == {k: v[0] for k, v in expected.items()}
-            assert metrics_of(sampler, "/tokens") == {k: v[1] for k, v in expected.items()}
-        if len(batches) == 7:
-            break
-    sampler.batch_at(3)
-    again = corpus.sampler(**configuration, columns=["source", *tokens])
-    again.load_state_dict(sampler.state_dict())
-    assert counts_of(again) == counts_of(sampler)
-    batches += itertools.islice(again, 5)
-    assert metrics_of(again, "/tokens") == {k: v[1] for k, v in counted(batches, slots).items()}
-
-
 def test_tokens_follow_the_weights(corpus: dp.Corpus) -> None:
     sampler = corpus.sampler(mixture={"a": 0.7, "b": 0.2, "c": 0.1}, batch_size=100)
     for _ in range(100):
@@ -94,14 +69,6 @@ def test_epochs_are_samples_to_anchors(corpus: dp.Corpus) -> None:
     assert "data/b/samples" not in sampler.metrics()
 
 
-def test_every_rank_counts_all_samples(corpus: dp.Corpus) -> None:
-    alone = corpus.sampler(batch_size=12, epochs=1)
-    ranks = [corpus.sampler(batch_size=4, world_size=3, rank=r, epochs=1) for r in range(3)]
-    for sampler in (alone, *ranks):
-        list(sampler)
-    assert all(counts_of(rank) == counts_of(alone) for rank in ranks)
-
-
 @pytest.mark.parametrize("made", [list, np.array], ids=["list", "array"])
 @pytest.mark.parametrize("columns", [None, ["anchor"]], ids=str)
 def test_losses_are_averaged_by_source(corpus: dp.Corpus, made: Any, columns: Any) -> None:
@@ -118,14 +85,6 @@ def test_losses_are_averaged_by_source(corpus: dp.Corpus, made: Any, columns: An
             for name in set(names)
         }
         assert found == pytest.approx(expected)
-
-
-def test_losses_of_a_rank_are_of_its_own_samples(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(batch_size=6, rank=1, world_size=3)
-    batch = next(sampler)
-    found = sampler.loss_by_source(batch, [float(name == "a") for name in batch["source"]])
-    assert all(loss == float(name == "loss/a") for name, loss in found.items())
-    assert len(found) > 1
 
 
 @pytest.mark.parametrize("losses", [[], [1.0] * 7, [[1.0]] * 8, np.ones((8, 2))], ids=repr)
@@ -193,17 +152,6 @@ def test_counters_are_of_all_before_the_position(
         other = corpus.sampler(**configuration)
         other.load_state_dict(state)
         assert counts_of(other) == expected[step]
-
-
-def test_threads_that_ask_at_once_count_nothing_twice(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(batch_size=64, prefetch=0)
-    for step in range(20, 200, 20):
-        sampler.move(step * 64)
-        with ThreadPoolExecutor(8) as threads:
-            found = [*threads.map(lambda _: counts_of(sampler), range(8))]
-        other = corpus.sampler(batch_size=64, prefetch=0, run=f"r{step}")
-        other.move(step * 64)
-        assert found == [counts_of(other)] * 8
 
 
 SIMILAR: list[tuple[str, str, float]] = [

@@ -164,20 +164,6 @@ def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> Non
         corpus.resume()
 
 
-def test_the_fingerprint_has_candidates_of_mined_recipes_only(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    one = sampler_of(corpus).settings
-    mine(corpus, 2)
-    other = sampler_of(corpus).settings
-    differing = {
-        name for name, value in one.fingerprint().items() if other.fingerprint()[name] != value
-    }
-    assert differing == {"candidates"}
-    plain = corpus.sampler(run="plain")
-    assert "candidates" not in plain.settings.fingerprint()
-    assert plain.settings.candidates == {}
-
-
 def test_fallbacks_are_counted_over_saves(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
     arguments: dict[str, Any] = {"negatives": 2, "columns": ["negative_1_by", "negative_2_by"]}
@@ -224,21 +210,3 @@ def test_mined_and_random_recipes_do_not_touch_each_other(corpus: dp.Corpus) -> 
     assert [[r[s] for s in slots] for r in draws] == [[r[s] for s in slots] for r in expected]
     assert {row["negative_by"] for row in draws} == {"random"}
     assert {row["negative_by"] for row in found} > {"random", "bm25"}
-
-
-def test_a_read_only_corpus_draws_what_was_mined(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    corpus.add_recipe(RECIPE)
-    straight = tables(corpus.sampler(mixture={"s0": 1}, columns=COLUMNS), 3)
-    corpus.close()
-    with dp.Corpus(corpus.path, read_only=True) as shared:
-        assert shared.recipes() == [RECIPE]
-        assert tables(shared.sampler(mixture={"s0": 1}, columns=COLUMNS), 3) == straight
-
-
-def test_an_unknown_column_of_negatives_is_refused(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    with pytest.raises(dp.SamplerError, match="did you mean 'negative_1_score'"):
-        sampler_of(corpus, negatives=2, columns=["negative_1_scor"])
-    with pytest.raises(dp.SamplerError, match="no 'negative_score'"):
-        sampler_of(corpus, negatives=2, columns=["negative_score"])

@@ -189,11 +189,6 @@ def test_kinds_are_mixed_by_exact_share(corpus: dp.Corpus, shares: dict[str, flo
         assert sampler.metrics().get("data/s0/fallbacks", 0) == counted
 
 
-def test_a_share_of_one_kind_is_that_kind(corpus: dp.Corpus) -> None:
-    assert opened(corpus, by={"bm25": 2, "random": 0}).settings.by == "bm25"
-    assert opened(corpus, by={"random": 2}).settings.by == "random"
-
-
 @pytest.mark.parametrize(
     ("by", "why"),
     [
@@ -210,11 +205,6 @@ def test_a_share_of_one_kind_is_that_kind(corpus: dp.Corpus) -> None:
 def test_what_is_wrong_is_named(corpus: dp.Corpus, by: Any, why: str) -> None:
     with pytest.raises(dp.SamplerError, match=why):
         opened(corpus, by=by)
-
-
-def test_texts_have_no_negatives(corpus: dp.Corpus) -> None:
-    with pytest.raises(dp.SamplerError, match="by='bm25': texts have no negatives"):
-        corpus.sampler("texts", by="bm25")
 
 
 @pytest.mark.parametrize("by", ["bm25", HALF])

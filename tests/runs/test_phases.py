@@ -17,7 +17,7 @@ from corpora import counts_of
 from effort import often, some
 
 import duckplets as dp
-from duckplets.testing import assert_resumes_everywhere, toy_records
+from duckplets.testing import toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -145,20 +145,6 @@ def test_every_step_is_drawn_by_its_weights(corpus: dp.Corpus, name: str) -> Non
         near(9, 100**0.25 / whole, 1 / whole, 2 / whole)
 
 
-def test_a_source_drawn_at_a_tenth_covers_its_rows_before_it_repeats_one(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(mixture={"a": 0.1, "b": 0.9, "c": 0}, **TEXTS)
-    batches = taken(sampler, 150)
-    assert nothing_is_repeated_or_skipped(batches)["a"] in (119, 120, 121)
-    mine = [
-        record
-        for batch in batches
-        for record, source in zip(batch["text_record_id"], batch["source"], strict=True)
-        if source == "a"
-    ]
-    assert len(set(mine[:37])) == len(set(mine[37:74])) == len(set(mine[74:111])) == 37
-    assert mine[:37] != mine[37:74]
-
-
 @SOME
 def test_lr_scale_is_that_of_the_batch_taken_last(corpus: dp.Corpus, name: str) -> None:
     mixture = MIXTURES[name]
@@ -180,35 +166,6 @@ def test_lr_scale_is_that_of_the_batch_taken_last(corpus: dp.Corpus, name: str) 
     for step in (0, 4, 5, 6, 13, 21, 34):
         sampler.load_state_dict(states[step])
         assert sampler.lr_scale == expected(step)  # of the next one, before any is taken
-
-
-@pytest.mark.parametrize(
-    ("name", "more"),
-    [
-        *((name, {}) for name in some(MIXTURES, less=1)),
-        *some(
-            [
-                ("ramp", {"kind": "pairs", "negatives": 2}),
-                ("phases", {"kind": "pairs", "negatives": 3}),
-                ("at once", {"kind": "triplets", "negatives": 2}),
-                ("phases", {"kind": "triplets", "batch_size": 3, "no_duplicates": True}),
-            ],
-            less=1,
-        ),
-    ],
-    ids=str,
-)
-def test_a_run_of_phases_resumes_everywhere(
-    corpus: dp.Corpus, name: str, more: dict[str, Any]
-) -> None:
-    arguments = TEXTS | ({"recipes": [PAIR], "columns": None} if more else {}) | more
-    sampler = corpus.sampler(mixture=MIXTURES[name], **arguments)
-    assert_resumes_everywhere(sampler, often(6, less=3))
-    sampler.load_state_dict(sampler.state_dict() | {"position": 11 * arguments["batch_size"]})
-    assert_resumes_everywhere(sampler, often(3, less=2))
-    if "no_duplicates" not in more:
-        sampler.set_epoch(1)
-        assert_resumes_everywhere(sampler, often(3, less=2))
 
 
 # -- the line in the log ----------------------------------------------------------------------
@@ -387,79 +344,6 @@ def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
         ]
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ({"aa": 1}, "no source 'aa'"),
-        ({"a": -1}, "'a'.=-1: give"),
-        ({"a": float("nan")}, "nan"),
-        ({"a": "much"}, "'a'.='much': give"),
-        ({"a": 0, "b": 0, "c": 0}, "every source has weight 0"),
-        (["a"], "a weight for each name"),
-    ],
-)
-def test_wrong_weights_are_refused_and_nothing_changes(
-    corpus: dp.Corpus, weights: Any, message: str
-) -> None:
-    sampler = corpus.sampler(**TEXTS)
-    next(sampler)
-    state = sampler.state_dict()
-    with pytest.raises(dp.MixtureError, match=message):
-        sampler.set_weights(weights)
-    assert sampler.state_dict() == state
-    assert next(sampler).table.equals(corpus.sampler(**TEXTS).batch_at(1).table)
-
-
-@pytest.mark.parametrize(
-    "mixture",
-    [
-        {"d": 1},
-        dp.Mixture(phases=[dp.Phase(3, {"d": 1})]),
-        dp.Mixture(anneal=dp.Anneal(3, {"d": 1})),
-        dp.Mixture({"a": 0, "b": 0}, phases=[dp.Phase(3, {"c": 0})], omitted=1),
-        dp.Mixture({"a": 0, "b": 0}, anneal=dp.Anneal(3, {"c": 0}, 9), omitted=1),
-    ],
-)
-def test_wrong_mixtures_are_refused_before_any_sample(corpus: dp.Corpus, mixture: Any) -> None:
-    with pytest.raises(dp.MixtureError, match=r"no source 'd'|every source has weight 0"):
-        corpus.sampler(mixture=mixture, **TEXTS)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    some(
-        [
-            {"steps": 65},
-            {"steps": 129},
-            {"epochs": 2, "batch_size": 16},
-            {"mixture": dp.Mixture({}, omitted=1, phases=[dp.Phase(65, {"a": 3})]), "steps": 90},
-            {
-                "mixture": dp.Mixture({}, omitted=1, anneal=dp.Anneal(66, {"a": 3}, 131)),
-                "steps": 140,
-            },
-        ],
-        less=2,
-    ),
-    ids=str,
-)
-def test_no_duplicates_goes_on_up_to_an_end_or_a_change(
-    tmp_path: Path, arguments: dict[str, Any]
-) -> None:
-    """However few batches lie before it: most texts of these come again within a few."""
-    with fill(dp.Corpus(tmp_path / "toy.duckdb"), {"a": 260, "b": 260}) as corpus:
-        base: dict[str, Any] = {"recipes": [PAIR], "batch_size": 32, "no_duplicates": True}
-        sampler = corpus.sampler(**base | arguments)
-        batches = [batch.to_pydict() for batch in sampler]
-        assert len(batches) == len(sampler) >= 65
-        for batch in batches:
-            slots = (batch[slot] for slot in ("anchor", "positive", "negative"))
-            texts = [set(row) for row in zip(*slots, strict=True)]
-            assert sum(map(len, texts)) == len(set().union(*texts))
-        if "mixture" not in arguments and "steps" in arguments:
-            longer = corpus.sampler(**base)
-            assert taken(longer, len(batches)) == batches
-
-
 # -- replay -----------------------------------------------------------------------------------
 
 
@@ -536,19 +420,6 @@ def test_a_run_cut_anywhere_replays_what_it_was_told(own: dp.Corpus, seed: int) 
     assert [sampler.batch_at(t).to_pydict() for t in range(28)] == expected
 
 
-def test_a_tag_before_an_event_goes_on_into_it(own: dp.Corpus) -> None:
-    sampler = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
-    taken(sampler, 4)
-    sampler.save(tag="early")
-    taken(sampler, 4)
-    sampler.set_weights({"a": 0})
-    later = taken(sampler, 20)
-    sampler.save()
-    resumed = own.resume(tag="early")
-    assert resumed.step == 4
-    assert taken(resumed, 24)[4:] == later
-
-
 def test_the_state_file_lists_the_weights(own: dp.Corpus) -> None:
     path = own.path.with_name("toy.state.duckdb")
 
@@ -617,28 +488,3 @@ def test_a_later_event_is_forgotten_where_no_checkpoint_needs_it(own: dp.Corpus)
 
 
 # -- what happens to the corpus meanwhile -----------------------------------------------------
-
-
-def test_a_run_of_phases_goes_on_after_more_came_and_a_source_went(own: dp.Corpus) -> None:
-    expected = unbroken(own, TOLD, 40)
-    sampler = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
-    for step in range(6):
-        if step in TOLD:
-            sampler.set_weights(TOLD[step])
-        next(sampler)
-    sampler.save()
-    source = dp.MemorySource(toy_records(30, seed=9), anchor="title", positive="body", id="id")
-    own.ingest(source, name="new", progress=False)
-    own.remove("b")
-    own.split(1, 0, 0)
-    assert own.sampler(**TEXTS).settings.sources == ["a", "c", "new"]
-    for open_sampler in (sampler, own.resume()):
-        assert open_sampler.step == 6
-        found = []
-        for step in range(6, 40):
-            if step in TOLD:
-                open_sampler.set_weights(TOLD[step])
-            found += taken(open_sampler, 1)
-        assert found == expected[6:]
-    with pytest.raises(dp.MixtureError, match="no source 'new'"):
-        own.resume().set_weights({"new": 1})

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from corpora import odd_corpus
@@ -16,32 +15,8 @@ from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.runs.reader import BlocksAhead
 
 pytestmark = pytest.mark.usefixtures("pools_once")
-
-
-class Recorder:
-    """Prepares blocks that are their own spans, and remembers what was asked of it."""
-
-    def __init__(self, end: int = 1000, fail_at: int = -1) -> None:
-        self.end = end
-        self.fail_at = fail_at
-        self.prepared: list[tuple[int, int]] = []
-        self.threads: set[str] = set()
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def prepare(self, start: int, stop: int, is_stopped: Callable[[], bool]) -> Any:
-        self.gate.wait(5)
-        self.threads.add(threading.current_thread().name)
-        self.prepared.append((start, stop))
-        if start == self.fail_at:
-            raise dp.StateMismatchError(f"nothing at {start}")
-        return start, stop
-
-    def follow(self, start: int) -> tuple[int, int] | None:
-        return (start, min(start + 10, self.end)) if start < self.end else None
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -49,66 +24,6 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.001)
-
-
-@pytest.mark.parametrize("depth", [0, 1, 2, 5])
-def test_blocks_come_in_order_and_end(depth: int) -> None:
-    record = Recorder(end=95)
-    ahead = BlocksAhead(record.prepare, record.follow, depth)
-    taken: list[Any] = []
-    while (block := ahead.take(taken[-1][1] if taken else 0)) is not None:
-        taken.append(block)
-    assert taken == [(i, min(i + 10, 95)) for i in range(0, 95, 10)]
-    assert record.prepared == taken
-    ahead.close()
-    assert all("prefetch" in name for name in record.threads) == bool(depth)
-
-
-@pytest.mark.parametrize("depth", [1, 2, 5])
-def test_no_more_than_depth_blocks_are_ahead(depth: int) -> None:
-    record = Recorder()
-    ahead = BlocksAhead(record.prepare, record.follow, depth)
-    for i in range(5):
-        assert ahead.take(i * 10) == (i * 10, i * 10 + 10)
-        until(lambda i=i: len(record.prepared) == i + 1 + depth)
-    time.sleep(0.02)
-    assert len(record.prepared) == 5 + depth
-    ahead.close()
-
-
-def test_an_error_surfaces_where_its_block_is_asked_for() -> None:
-    record = Recorder(fail_at=20)
-    ahead = BlocksAhead(record.prepare, record.follow, 3)
-    assert ahead.take(0) == (0, 10)
-    until(lambda: len(record.prepared) >= 3)
-    assert ahead.take(10) == (10, 20)
-    for _ in range(2):  # asked for again, it is prepared again
-        with pytest.raises(dp.StateMismatchError, match="nothing at 20"):
-            ahead.take(20)
-    assert record.prepared[3:] == [(20, 30)], "nothing is begun behind an error"
-    assert ahead.take(30) == (30, 40)
-    ahead.close()
-
-
-def test_a_jump_drops_what_was_prepared() -> None:
-    record = Recorder()
-    ahead = BlocksAhead(record.prepare, record.follow, 2)
-    assert ahead.take(0) == (0, 10)
-    assert ahead.take(500) == (500, 510)
-    assert ahead.take(510) == (510, 520)
-    ahead.close()
-
-
-def test_closing_waits_for_the_block_at_hand_only() -> None:
-    record = Recorder()
-    ahead = BlocksAhead(record.prepare, record.follow, 5)
-    ahead.take(0)
-    record.gate.clear()
-    prepared = len(record.prepared)
-    threading.Timer(0.05, record.gate.set).start()
-    ahead.close()
-    assert len(record.prepared) <= prepared + 2
-    assert not [t for t in threading.enumerate() if "prefetch" in t.name]
 
 
 # ---- in a sampler
@@ -220,59 +135,3 @@ def test_errors_name_source_and_record(tmp_path: Path, prefetch: int) -> None:
         corpus.chunk(dp.Chunking(max_tokens=5, overlap=(0,)))
         with pytest.raises(dp.StateMismatchError, match=r"source '.+: the \w+ of record '.+'"):
             all(next(sampler) for _ in range(500))
-
-
-@pytest.mark.parametrize("more", [{}, {"world_size": 4, "rank": 1}], ids=str)
-def test_weights_at_every_step_prepare_one_batch_and_begin_no_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
-) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 400, sources=("a", "b")) as corpus:
-        sampler = corpus.sampler(batch_size=8, prefetch=2, **more)
-        next(sampler)
-        until(lambda: len(threads()) <= 1)
-        samples: list[int] = []
-        fetch = sampler._reader.fetcher.fetch
-
-        def recorded(plan: Any, *arguments: Any, **named: Any) -> Any:
-            samples.append(len(plan))
-            return fetch(plan, *arguments, **named)
-
-        monkeypatch.setattr(sampler._reader.fetcher, "fetch", recorded)
-        for step in range(1, 30):
-            sampler.set_weights({"a": step, "b": 3})
-            assert next(sampler).step == step
-            if step == 1:
-                until(lambda: not threads())
-                samples.clear()
-            assert not threads()
-        assert samples == [8] * 28
-        for _ in range(400):  # and without, blocks grow again
-            next(sampler)
-        assert samples[28:31] == [32, 128, 512]
-        assert threads()
-        sampler.close()
-
-
-def test_weights_set_within_a_stretch_leave_what_is_prepared_before_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 900, sources=("a", "b")) as corpus:
-        sampler = corpus.sampler(batch_size=2, prefetch=0, no_duplicates=True)
-        other = corpus.sampler(batch_size=2, prefetch=0, no_duplicates=True)
-        other.set_weights({"b": 9})
-        assert next(sampler).step == 0
-        fetched: list[Any] = []
-        fetch = sampler._reader.fetcher.fetch
-
-        def recorded(plan: Any, *arguments: Any, **named: Any) -> Any:
-            fetched.append(plan.positions[0])
-            return fetch(plan, *arguments, **named)
-
-        monkeypatch.setattr(sampler._reader.fetcher, "fetch", recorded)
-        before = corpus.sampler(batch_size=2, prefetch=0, no_duplicates=True)
-        for step in range(1, 64):
-            assert sampler.set_weights({"b": 9}) == 64
-            assert next(sampler).to_pydict() == before.batch_at(step).to_pydict()
-        assert fetched == []
-        assert next(sampler).step == 64
-        assert fetched == [128]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from corpora import counts_of
-from effort import THOROUGH, often, some
+from effort import some
 
 import duckplets as dp
 from duckplets.samples.plan import Planner
@@ -21,8 +20,6 @@ from duckplets.testing import toy_records
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 TOTAL = 24
-STEPS = often(16, less=13)  # so many as the bounded run has
-WORLDS = [1, 2, 3, 4, 6, 8, 12, 24]
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
 ANY = dp.TripletRecipe("any", dp.any_section(), dp.any_section(), dp.any_section(), weight=0.3)
 TEXT = dp.TextRecipe("text", dp.any_section())
@@ -41,17 +38,6 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "negatives": {"recipes": [PAIR], "negatives": 2, "mixture": RAMPED},
     "bounded": {"recipes": [PAIR], "epochs": 1, "mixture": PHASED},
 }
-# Every number of ranks for one of them (in full), and for the others so many as tell something.
-WORLDS_OF = {
-    "triplets": WORLDS if THOROUGH else [2, 8],
-    "pairs": [2, 8],
-    "texts": [3, 12],
-    "no duplicates": [4, 6],
-    "negatives": [12],
-    "bounded": [24] if THOROUGH else [8],
-}
-EVERY = pytest.mark.parametrize("name", CONFIGURATIONS)
-SOME = pytest.mark.parametrize("name", some(CONFIGURATIONS, less=2))
 
 
 def fill(corpus: dp.Corpus, counts: dict[str, int]) -> None:
@@ -89,71 +75,7 @@ def laid_end_to_end(batches: Sequence[dp.Batch]) -> pa.Table:
     return pa.concat_tables(batch.table for batch in batches).combine_chunks()
 
 
-def columns_of(arguments: dict[str, Any], *, texts: bool = True) -> list[str]:
-    kind, negatives = arguments.get("kind", "triplets"), arguments.get("negatives", 1)
-    others = ["negative"] if negatives == 1 else [f"negative_{i + 1}" for i in range(negatives)]
-    slots = {"texts": ["text"], "pairs": ["anchor", "other"]}.get(
-        kind, ["anchor", "positive", *others]
-    )
-    labels = {"texts": [], "pairs": ["swapped", "label"]}.get(kind, ["swapped"])
-    ids = [f"{slot}_{what}" for slot in slots for what in ("record_id", "section", "window")]
-    return ["position", "source", "recipe", *labels, *ids, *([*slots, "weight"] if texts else [])]
-
-
-def unbroken(corpus: dp.Corpus, arguments: dict[str, Any], steps: int = STEPS) -> list[pa.Table]:
-    sampler = corpus.sampler(batch_size=TOTAL, **{"prefetch": 0} | arguments)
-    return [batch.table.combine_chunks() for batch in islice(sampler, steps)]
-
-
 # -- any number of ranks ----------------------------------------------------------------------
-
-
-@SOME
-def test_every_number_of_ranks_gives_the_same_batches(corpus: dp.Corpus, name: str) -> None:
-    arguments = CONFIGURATIONS[name]
-    arguments = arguments | {"columns": columns_of(arguments)}
-    expected = unbroken(corpus, arguments)
-    assert any(not one.equals(other) for one, other in pairwise(expected))
-    for world_size in WORLDS_OF[name]:
-        ranks = opened(corpus, world_size, **arguments)
-        for table in expected:
-            assert laid_end_to_end([next(rank) for rank in ranks]).equals(table), world_size
-        if arguments.get("epochs"):
-            assert [next(rank, None) for rank in ranks] == [None] * world_size
-        states = [rank.state_dict() for rank in ranks]
-        metrics = [counts_of(rank) for rank in ranks]
-        assert all(state == states[0] for state in states)
-        assert all(figures == metrics[0] for figures in metrics)
-        for rank in ranks:
-            rank.close()
-
-
-@SOME
-def test_batch_at_plan_and_served_agree_with_what_ranks_got(corpus: dp.Corpus, name: str) -> None:
-    arguments = CONFIGURATIONS[name]
-    ids = columns_of(arguments, texts=False)
-    ranks = opened(corpus, 3, **arguments | {"columns": ids, "prefetch": 1})
-    for _ in range(2):
-        next(ranks[1])
-    plan = ranks[1].plan(7)
-    assert ranks[0].plan(0).num_rows == 0
-    taken = [[next(rank) for _ in range(11)] for rank in (ranks[0], ranks[2])]
-    taken.insert(1, [ranks[1].batch_at(0), ranks[1].batch_at(1), *islice(ranks[1], 9)])
-    for rank, batches in zip(ranks, taken, strict=True):
-        for batch in batches:
-            again = rank.batch_at(batch.step)
-            assert again.table.equals(batch.table)
-            assert (again.step, again.position) == (batch.step, batch.position)
-    found = pa.concat_tables(
-        laid_end_to_end([batches[step] for batches in taken]) for step in range(11)
-    ).combine_chunks()
-    served = ranks[2].served(0, 11 * TOTAL)
-    assert served["step"].to_pylist() == [p // TOTAL for p in range(11 * TOTAL)]
-    assert {"step", *ids} <= set(served.column_names) <= {"step", "swapped", *ids}
-    assert served.select(ids).equals(found.select(ids))
-    assert plan.equals(served.slice(2 * TOTAL, 7 * TOTAL))
-    low, high = 37, 37 + 5 * TOTAL + 1  # any stretch, wherever steps begin
-    assert ranks[0].served(low, high).equals(served.slice(low, high - low))
 
 
 def test_no_text_comes_twice_in_the_batch_of_all_ranks(corpus: dp.Corpus) -> None:
@@ -198,50 +120,6 @@ def test_ranks_that_set_the_same_weights_stay_one_run(tmp_path: Path) -> None:
 
 
 # -- other numbers of ranks on the way --------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "worlds"),
-    some([("bounded", [6, 12]), ("pairs", [8, 1, 3]), ("no duplicates", [4, 2])], less=2),
-)
-def test_a_saved_run_goes_on_with_any_other_number_of_ranks(
-    path: Path, tmp_path: Path, name: str, worlds: list[int]
-) -> None:
-    draw = random.Random(name)
-    arguments = CONFIGURATIONS[name] | {"columns": columns_of(CONFIGURATIONS[name])}
-    state = tmp_path / "state.duckdb"
-    with dp.Corpus(path, read_only=True) as corpus:
-        expected = iter(unbroken(corpus, arguments))
-        opened(corpus, 8, state=state, **arguments)[3].save()
-    for world_size in worlds:
-        ranks = [
-            dp.resume(path, state=state, rank=r, world_size=world_size, threads=1)
-            for r in range(world_size)
-        ]
-        for _ in range(draw.randint(1, 4)):
-            assert laid_end_to_end([next(rank) for rank in ranks]).equals(next(expected))
-        draw.choice(ranks).save()
-        for rank in ranks:
-            rank.close()
-
-
-@SOME
-def test_a_state_fits_any_number_of_ranks(corpus: dp.Corpus, name: str) -> None:
-    draw = random.Random(name)
-    arguments = CONFIGURATIONS[name] | {"columns": columns_of(CONFIGURATIONS[name])}
-    expected = unbroken(corpus, arguments)
-    state = opened(corpus, 1, **arguments)[0].state_dict()
-    while state["position"] < often(8, less=4) * TOTAL:
-        ranks = opened(corpus, draw.choice(WORLDS_OF[name]), **arguments)
-        for rank in ranks:
-            rank.load_state_dict(state)
-        for _ in range(draw.randint(1, 5)):
-            table = laid_end_to_end([next(rank) for rank in ranks])
-            assert table.equals(expected[state["position"] // TOTAL])
-            state = ranks[0].state_dict()
-        state = draw.choice(ranks).state_dict()
-        for rank in ranks:
-            rank.close()
 
 
 def test_a_run_goes_on_in_the_middle_of_a_batch_with_other_ranks(corpus: dp.Corpus) -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
-import os
-import random
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from corpora import odd_corpus, samples
-from effort import THOROUGH, often, some
+from effort import some
 from prebuilt import kept, toy_corpus
 
 import duckplets as dp
 from duckplets import testing
-from duckplets.testing import assert_resumes_everywhere, toy_records
+from duckplets.testing import toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -44,12 +39,6 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=2), ids=str)
-def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, configuration: dict[str, Any]) -> None:
-    ahead = {} if THOROUGH or not configuration else {"prefetch": 0}
-    assert_resumes_everywhere(corpus.sampler(**ahead | configuration), often(20, less=3))
-
-
-@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=2), ids=str)
 def test_any_step_that_was_passed_can_be_saved(
     corpus: dp.Corpus, configuration: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -66,26 +55,6 @@ def test_any_step_that_was_passed_can_be_saved(
         assert resumed.state_dict() == states[middle]
 
 
-STEPS = often(25, less=9)
-
-
-@pytest.mark.parametrize("configuration", some(CONFIGURATIONS[::-1], less=2), ids=str)
-def test_blocks_do_not_show(
-    corpus: dp.Corpus, configuration: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), STEPS)]
-    for sizes in some([[1], [5], [7, 30, 3]], less=2):
-
-        def follow(self: Any, start: int, sizes: list[int] = sizes) -> tuple[int, int] | None:
-            stop = start + sizes[start % len(sizes)] * self.part.stride
-            stop = stop if self.end is None else min(stop, self.end)
-            return (start, stop) if stop > start else None
-
-        monkeypatch.setattr("duckplets.runs.reader.BlockMaker.follow", follow)
-        cut = [b.to_pylist() for b in itertools.islice(corpus.sampler(**configuration), STEPS)]
-        assert cut == whole
-
-
 def test_the_order_does_not_depend_on_threads(tmp_path: Path) -> None:
     odd_corpus(tmp_path / "c.duckdb", 300, 1, sources=2).close()
     found = []
@@ -98,21 +67,6 @@ def test_the_order_does_not_depend_on_threads(tmp_path: Path) -> None:
 def test_seeds_differ_and_repeat(corpus: dp.Corpus) -> None:
     drawn = [list(samples(corpus.sampler(seed=seed), 100)) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-
-
-def test_resume_from_the_file_after_any_batch(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 60) as corpus:
-        whole = [b.table for b in itertools.islice(corpus.sampler(batch_size=11), 60)]
-        corpus.sampler(batch_size=11).save()
-    draw = random.Random(1)
-    for _ in range(often(12, less=4)):
-        with dp.resume(path) as sampler:
-            start = sampler.step
-            for _ in range(draw.randint(0, 5)):
-                assert next(sampler).table.equals(whole[sampler.step - 1])
-            assert sampler.step >= start
-            sampler.save()
 
 
 def test_a_run_keeps_to_its_version(tmp_path: Path) -> None:
@@ -138,38 +92,6 @@ def test_a_run_keeps_to_its_version(tmp_path: Path) -> None:
         assert sampler.step == 1
         for batch in itertools.islice(sampler, 39):
             assert batch.table.equals(expected[batch.step])
-
-
-@pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
-@pytest.mark.parametrize(("epochs", "size"), some([(1, 7), (3, 16), (1, 1), (2, 1000)], less=2))
-def test_bounded_runs(corpus: dp.Corpus, remainder: Any, epochs: int, size: int) -> None:
-    recipe = dp.TripletRecipe("r", dp.role("anchor"), dp.role("context"), dp.role("context"))
-    sampler = corpus.sampler(
-        recipes=[recipe],
-        mixture=dp.Mixture({"b": 0}, omitted=1),
-        epochs=epochs,
-        batch_size=size,
-        remainder=remainder,
-        swap=False,
-        columns=["anchor_record_id", "padded"],
-    )
-    batches = list(sampler)
-    assert len(batches) == len(sampler)
-    padded = [mark for batch in batches for mark in batch["padded"]]
-    real = epochs * sampler.epoch_length
-    assert padded == [False] * min(real, len(padded)) + [True] * max(0, len(padded) - real)
-    seen = Counter(i for batch in batches for i in batch["anchor_record_id"])
-    n = sampler.epoch_length
-    total = {"keep": epochs * n, "drop": epochs * n // size * size}.get(
-        remainder, -(-epochs * n // size) * size
-    )
-    assert seen.total() == total
-    if remainder == "keep":
-        assert set(seen.values()) == {epochs}
-        assert len(seen) == n
-    if remainder != "keep":
-        assert {len(batch) for batch in batches} <= {size}
-    assert next(sampler, None) is None
 
 
 def test_steps_bound_a_run(corpus: dp.Corpus) -> None:
@@ -318,15 +240,6 @@ def test_a_run_is_not_resumed_on_another_corpus(tmp_path: Path) -> None:
             other.resume(state=saved)
 
 
-def test_a_file_of_another_kind_is_no_corpus(tmp_path: Path) -> None:
-    path = tmp_path / "faq.csv"
-    path.write_text("q,a\n1,2\n")
-    for read_only in (True, False):
-        with pytest.raises(dp.MigrationError, match="is not a DuckDB file"):
-            dp.Corpus(path, read_only=read_only)
-    assert path.read_text() == "q,a\n1,2\n"
-
-
 def test_resume_refuses_what_changed_meanwhile(tmp_path: Path) -> None:
     path = tmp_path / "toy.duckdb"
     with toy_corpus(path, 60) as corpus:
@@ -412,38 +325,12 @@ def test_columns_are_what_was_asked_for(corpus: dp.Corpus) -> None:
         default["anchr"]
 
 
-def test_closing_leaves_no_thread(tmp_path: Path) -> None:
-    before = threading.active_count()
-    with toy_corpus(tmp_path / "toy.duckdb", 60) as corpus:
-        closed = corpus.sampler()
-        next(closed)
-        closed.close()
-        dropped = corpus.sampler()
-        for _ in dropped:
-            break
-        del dropped
-        gc.collect()
-        forgotten = corpus.sampler()
-        next(forgotten)
-    assert threading.active_count() <= before
-    assert not list(tmp_path.glob("*.wal"))
-
-
 def test_many_samplers_share_a_corpus(corpus: dp.Corpus) -> None:
     one, two = corpus.sampler(batch_size=8), corpus.sampler(batch_size=8)
     train, test = corpus.sampler(split="train"), corpus.sampler(split="test", batch_size=4)
     for _ in range(5):
         assert next(one).table.equals(next(two).table)
         assert not set(next(train)["anchor"]) & set(next(test)["anchor"])
-
-
-def test_chunking_anew_under_a_sampler_is_noticed(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 60, 1) as corpus:
-        sampler = corpus.sampler(prefetch=0, columns=["anchor", "anchor_record_id"])
-        next(sampler)
-        corpus.chunk(dp.Chunking(max_tokens=5, overlap=(0,)))
-        with pytest.raises(dp.StateMismatchError, match="chunked anew"):
-            sampler.batch_at(10_000)
 
 
 def test_a_save_keeps_what_the_run_is_opened_with_now(tmp_path: Path) -> None:
@@ -510,15 +397,6 @@ def test_the_corpus_is_no_state_file(tmp_path: Path) -> None:
         corpus.sampler(state=path)
 
 
-def test_processes_spill_into_folders_of_their_own(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    toy_corpus(path, 60).close()
-    for read_only in (True, False):
-        with dp.Corpus(path, read_only=read_only) as corpus:
-            found = corpus.sql("SELECT current_setting('temp_directory') AS folder")
-            assert found["folder"].to_pylist() == [f"{path}.{os.getpid()}.tmp"]
-
-
 @pytest.mark.parametrize(
     "configuration",
     [{}, {"epochs": 1}, {"rank": 1, "world_size": 3, "steps": 13}, {"no_duplicates": True}],
@@ -549,31 +427,3 @@ def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
         pytest.raises(dp.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
     ):
         corpus.sql(query)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"fingerprint": 3},
-        {"position": "x"},
-        {"position": -8},
-        {"events": [1]},
-        {"events": [["x", {}]]},
-        {"events": 5},
-        {"counts": [1]},
-        {"counts": {"position": 0, "sources": {"a": 3}}},
-    ],
-    ids=str,
-)
-def test_a_damaged_state_is_refused_and_changes_nothing(
-    corpus: dp.Corpus, damage: dict[str, Any]
-) -> None:
-    sampler, other = corpus.sampler(batch_size=8), corpus.sampler(batch_size=8)
-    next(sampler), next(other)
-    before = sampler.state_dict()
-    with pytest.raises((dp.StateMismatchError, dp.SamplerError)):
-        sampler.load_state_dict(before | damage)
-    assert sampler.state_dict() == before
-    assert next(sampler).table.equals(next(other).table)
-    with pytest.raises(dp.SamplerError, match="position=-1"):
-        sampler.move(-1)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from corpora import counts_of
-from effort import often, some
+from effort import some
 from mined_corpora import (
     CASES,
     Piece,
@@ -24,7 +23,6 @@ from mined_corpora import (
 )
 
 import duckplets as dp
-from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -266,22 +264,6 @@ def test_ranks_stay_those_of_the_table_where_candidates_are_gone(
     assert {row["negative_score"] for row in found} - {None} <= scores
 
 
-def test_the_order_of_the_rows_in_the_table_means_nothing(corpora: dict[int, dp.Corpus]) -> None:
-    corpus, found = corpora[60], []
-    rules = plain_rules(corpus, "any")
-    recipe = recipe_of("any", dp.bm25(top_k=7))
-    rows = {
-        a: [(n, score if number % 3 else None) for number, (n, score) in enumerate(of)]
-        for a, of in some_candidates(rules, 40, careless=pieces_of(corpus)).items()
-    }
-    for shuffled in (False, True):
-        write_mining(corpus, recipe, rows, shuffled=shuffled)
-        sampler = corpus.sampler(recipes=[recipe], mixture=ONE, columns=columns_of(1))
-        found.append(drawn(sampler, 600))
-    assert found[0] == found[1]
-    assert len({row["negative_rank"] for row in found[0]}) > 5
-
-
 def test_anchors_without_candidates_draw_at_random_and_say_so(
     corpora: dict[int, dp.Corpus],
 ) -> None:
@@ -331,70 +313,3 @@ def test_texts_of_a_mined_recipe_need_no_mining(corpora: dict[int, dp.Corpus]) -
     assert set(batch["recipe"]) == {"texts"}
     with pytest.raises(dp.SamplerError, match="texts have no 'negative_by'"):
         corpora[24].sampler("texts", recipes=[recipe], columns=["negative_by"])
-
-
-CONFIGURATIONS: list[dict[str, Any]] = [
-    {},
-    {"negatives": 3, "batch_size": 7},
-    {"no_duplicates": True, "batch_size": 4},
-    {"kind": "pairs", "negatives": 2, "batch_size": 11},
-    {"epochs": 3, "remainder": "pad", "batch_size": 50},
-]
-
-
-@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=2), ids=str)
-def test_every_batch_is_a_function_of_its_step(
-    corpora: dict[int, dp.Corpus], configuration: dict[str, Any]
-) -> None:
-    corpus = corpora[60]
-    recipes = [recipe_of("plain"), recipe_of("any", dp.bm25(sampling="random")), CASES_RANDOM]
-    for n, recipe in enumerate(recipes[:2]):
-        rules = rules_of(corpus, CASES[["plain", "any"][n]], "s0", "train")
-        write_mining(corpus, recipe, some_candidates(rules, 20 + n))
-    arguments = {"batch_size": 16, "mixture": ONE, "recipes": recipes} | configuration
-    kind = arguments.get("kind", "triplets")
-    negatives = arguments.get("negatives", 1) if kind == "triplets" else 1
-    texts = ["anchor", "other"] if kind == "pairs" else ["anchor", "positive", *slots_of(negatives)]
-    names = [f"{s}_{w}" for s in slots_of(negatives) for w in ("by", "score", "rank")]
-    arguments["columns"] = list(dict.fromkeys([*texts, "recipe", "negative_by", *names]))
-    sampler = corpus.sampler(**arguments)
-    assert_resumes_everywhere(corpus.sampler(**arguments, prefetch=0), often(4, less=2))
-    straight = [next(sampler).table for _ in range(6)]
-    unprepared = corpus.sampler(**arguments, prefetch=0)
-    assert [unprepared.batch_at(step).table for step in (5, 0, 3)] == [
-        straight[step] for step in (5, 0, 3)
-    ]
-    if arguments["batch_size"] % 2 == 0:
-        halves = [
-            corpus.sampler(
-                **arguments | {"batch_size": arguments["batch_size"] // 2}, rank=r, world_size=2
-            )
-            for r in range(2)
-        ]
-        for whole in straight:
-            parts = [row for half in halves for row in next(half).to_pylist()]
-            assert parts == whole.to_pylist()
-        counts = [counts_of(half) for half in halves]
-        assert counts[0] == counts[1] == counts_of(sampler)
-        assert counts[0]["data/s0/fallbacks"] > 0
-
-
-def test_no_duplicates_moves_marks_with_their_samples(corpora: dict[int, dp.Corpus]) -> None:
-    corpus = corpora[60]
-    rules = plain_rules(corpus, "any")
-    recipe = recipe_of("any", dp.bm25(top_k=5))
-    write_mining(corpus, recipe, some_candidates(rules, 30))
-    arguments: dict[str, Any] = {
-        "recipes": [recipe], "mixture": ONE, "batch_size": 4, "epochs": 3, "swap": False,
-        "columns": columns_of(1),
-    }  # fmt: skip
-    plain, apart = (
-        [row for batch in corpus.sampler(**arguments, **more) for row in batch.to_pylist()]
-        for more in ({}, {"no_duplicates": True})
-    )
-    assert plain != apart
-    same = [
-        (Counter(map(row_of, plain)) & Counter(map(row_of, apart))).total()
-        for row_of in (lambda row: (row["anchor_record_id"], row["positive"]), repr)
-    ]
-    assert same[0] == len(plain) > same[1] > len(plain) / 2  # some negatives were drawn again

@@ -14,7 +14,6 @@ from effort import often
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.pools.compile import compile_pool
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 COLUMNS = [
@@ -182,22 +181,6 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> 
                     assert part.batch_at(step).table.equals(whole.slice(3 * rank, 3))
 
 
-def test_a_run_goes_on_where_it_was_saved_with_and_without_a_snapshot(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"batch_size": 7, "columns": COLUMNS}
-    with judged(tmp_path / "c.duckdb", binary=20, graded=11) as corpus:
-        held = corpus.sampler("pairs", **options)
-        expected = [held.batch_at(step).table for step in range(12)]
-        corpus.prepare()
-        sampler = corpus.sampler("pairs", **options)
-        for step in range(5):
-            assert next(sampler).table.equals(expected[step])
-        sampler.save()
-        with pytest.raises(dp.StateMismatchError, match="pairs"):
-            corpus.resume(pairs="drawn")
-        again = corpus.resume(pairs="labelled")
-        assert [next(again).table.equals(expected[step]) for step in range(5, 12)] == [True] * 7
-
-
 # ---- triplets
 
 
@@ -254,14 +237,3 @@ def test_only_what_was_judged_positive_is_relevant(tmp_path: Path) -> None:
     numbers = [int(line.split("\t")[0].split("/")[1].split("#")[0]) for line in rows]
     assert sorted(numbers) == list(range(1, 20, 2))
     assert len((out / "corpus.jsonl").read_text().splitlines()) == 20
-
-
-def test_sources_without_labels_have_the_statements_they_had() -> None:
-    recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT)
-    where: dict[str, Any] = {"source": "s", "split": "train", "version": 1}
-    plain, binary = (compile_pool(recipe, **where, labels=kind) for kind in (None, "binary"))
-    assert "label" not in plain.sql()
-    added = [line for line in binary.sql().splitlines() if line not in plain.sql().splitlines()]
-    assert len(added) == 3  # in anchors, in positives, and the reason
-    windows = dp.TripletRecipe("w", CONTEXT, CONTEXT, CONTEXT)
-    assert compile_pool(windows, **where, labels="graded").labels is None

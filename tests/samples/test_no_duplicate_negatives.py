@@ -95,39 +95,6 @@ def test_negatives_differ_and_anchors_keep_their_order(
     assert redrawn, "a case in which nothing repeats shows nothing"
 
 
-@pytest.mark.parametrize("case", some(range(len(CASES_OF)), less=2))
-def test_a_batch_is_the_same_however_it_is_come_to(
-    corpora: dict[str, dp.Corpus], case: int, tmp_path: Path
-) -> None:
-    name, arguments = CASES_OF[case]
-    sampler = corpora[name].sampler(**arguments, no_duplicates="negatives")
-    batches = [next(sampler).to_pydict() for _ in range(6)]
-    assert batches == [sampler.batch_at(step).to_pydict() for step in range(6)]
-    ids = corpora[name].sampler(**arguments, no_duplicates="negatives").plan(6)
-    assert ids.num_rows == 6 * arguments["batch_size"]
-    state = tmp_path / "s.duckdb"
-    half = corpora[name].sampler(**arguments, no_duplicates="negatives", state=state)
-    half.move(3 * arguments["batch_size"])
-    half.save()
-    resumed = corpora[name].resume(state=state)
-    assert [next(resumed).to_pydict() for _ in range(3)] == batches[3:]
-
-
-@pytest.mark.parametrize("ranks", some([3, 2], less=1))
-def test_ranks_share_the_same_batches(corpora: dict[str, dp.Corpus], ranks: int) -> None:
-    shared: dict[str, Any] = {"recipes": [PLAIN, DATED], "no_duplicates": "negatives"}
-    alone = corpora["odd"].sampler(**shared, batch_size=12, negatives=2)
-    parts = [
-        corpora["odd"].sampler(
-            **shared, batch_size=12 // ranks, negatives=2, rank=rank, world_size=ranks
-        )
-        for rank in range(ranks)
-    ]
-    for step in range(5):
-        rows = [row for part in parts for row in part.batch_at(step).to_pylist()]
-        assert rows == alone.batch_at(step).to_pylist()
-
-
 def small(path: Path, size: int) -> dp.Corpus:
     corpus = dp.Corpus(path)
     rows = [{"id": f"{i:02}", "q": f"q {i}", "a": f"a {i}"} for i in range(size)]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often, some
+from effort import some
 
 import duckplets as dp
 
@@ -21,11 +21,6 @@ PLAIN = dp.TripletRecipe("plain", ANCHOR, CONTEXT, CONTEXT)
 BACK = dp.TripletRecipe("back", CONTEXT, ANCHOR, ANCHOR, weight=0.5)
 ANSWERS = dp.TextRecipe("answers", CONTEXT)
 COMMON = "nothing is known of it"
-
-
-def counts_of(sampler: dp.Sampler) -> dict[str, float]:
-    """Return what was taken, without what was waited for."""
-    return {name: of for name, of in sampler.metrics().items() if name.startswith("data/")}
 
 
 def add(corpus: dp.Corpus, name: str, size: int, *, share: float = 0, answers: int = 0) -> None:
@@ -104,45 +99,6 @@ def test_one_text_in_many_records_ends_no_run(
         assert gave <= max(0, common - len(batches)) + 0.02 * end
     (warning,) = [w for w in sampler.forecast().warnings if "displaced" in w] or [""]
     assert warning.startswith(f"{gave:,} sample" if gave else "")
-
-
-@pytest.mark.parametrize("kind", some(range(len(KINDS)), less=2))
-@pytest.mark.parametrize("seed", range(often(6, less=1)))
-def test_displaced_samples_are_the_same_however_they_are_come_to(
-    corpora: dict[float, dp.Corpus], tmp_path: Path, kind: int, seed: int
-) -> None:
-    shared: dict[str, Any] = {**KINDS[kind], "seed": seed, "mixture": {"some": 1, "few": 1}}
-    shared |= {"no_duplicates": True}
-    corpus, state = corpora[0.3], tmp_path / "s.duckdb"
-    sampler = corpus.sampler(**shared, batch_size=12, state=state)
-    batches = [next(sampler).to_pylist() for _ in range(70)]
-    assert not any(map(has_repeats, batches))
-    assert sum(v for n, v in sampler.metrics().items() if n.endswith("displaced")) > 0
-    sampler.save()
-    other = corpus.sampler(**shared, batch_size=12, prefetch=0)
-    assert [other.batch_at(step).to_pylist() for step in (69, 0, 64, 63)] == [
-        batches[step] for step in (69, 0, 64, 63)
-    ]
-    for ranks in (2, 3):
-        parts = [
-            corpus.sampler(**shared, batch_size=12 // ranks, rank=rank, world_size=ranks)
-            for rank in range(ranks)
-        ]
-        for step in range(66):
-            rows = [row for part in parts for row in next(part).to_pylist()]
-            assert rows == batches[step]
-    with corpus.resume(state=state) as resumed:
-        assert counts_of(resumed) == counts_of(sampler)
-        assert next(resumed).to_pylist() == next(sampler).to_pylist()
-        assert counts_of(resumed) == counts_of(sampler)
-    block = sampler.served(0, 64 * 12).to_pylist()
-    given = Counter(row["displaced"] or row["source"] for row in block)
-    forecast = sampler.forecast(64)
-    due = Counter[str]()
-    for row in forecast.table.to_pylist():
-        due[row["source"]] += row["samples"]
-    assert due == given
-    assert any("(displaced)" in warning for warning in forecast.warnings)
 
 
 # -- too few texts ---------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from duckplets.base.arrays import Integers
 from duckplets.order.permute import below, hashed, key, mix
-from duckplets.samples.no_duplicates import BLOCK_BATCHES, arranged
+from duckplets.samples.no_duplicates import arranged
 from duckplets.samples.planned import Plan
 from duckplets.samples.redraw import Drawn
 
@@ -150,86 +149,7 @@ def test_only_what_must_move_moves(name: str) -> None:
         assert columns(found)[1].tolist() == columns(plan)[1].tolist()
 
 
-def test_samples_whose_slots_share_a_text_are_arranged_too() -> None:
-    check(plan_of(np.repeat(TWICE, 4, axis=0)), 12)
-
-
-def test_an_empty_block() -> None:
-    assert len(arrange(plan_of(np.zeros((0, 3), dtype=np.int64)), 8)) == 0
-
-
-def test_who_repeats_only_a_text_of_a_moving_sample_stays() -> None:
-    texts = np.arange(36).reshape(18, 2)
-    texts[1] = texts[0, 0], 100
-    texts[2] = 100, 101
-    texts[[6, 12], 0] = 101  # so sample 2 fits nowhere else, and chooses before sample 1
-    found = check(plan_of(texts), 6)
-    assert found.chunks[0][2] // 2 == 2
-    assert moved(plan_of(texts), found, 6) == 2
-
-
-def test_labels_go_with_their_samples() -> None:
-    texts = np.arange(40).reshape(20, 2)
-    texts[3] = texts[2]
-    labels = np.arange(20) % 3
-    plan = replace(plan_of(texts), labels=labels, given=True)
-    found = check(plan, 5)
-    assert found.labels is not None
-    assert found.labels.tolist() == labels[found.chunks[0] // 2].tolist()
-
-
-@pytest.mark.parametrize("last", [1, 2, 5, 15])
-def test_the_last_batch_may_be_short(last: int) -> None:
-    for trial in range(10):
-        texts = drawn(f"short {last} {trial}", 16 * 10 + last, 3, 1500)
-        plan = plan_of(texts)
-        assert has_repeats(plan, 16)
-        check(plan, 16)
-
-
-def test_one_batch_alone_takes_what_comes_after_it() -> None:
-    texts = np.arange(8).reshape(8, 1)
-    texts[7] = texts[0]
-    found = check(plan_of(texts), 8, displaced=1)
-    assert found.displaced is not None
-    assert found.displaced.tolist() == [-1] * 7 + [1]
-
-
 # ---- much to do
-
-
-@pytest.mark.parametrize("repeated", [0.2, 0.3, 0.4, 0.5])
-@pytest.mark.parametrize("size", [8, 32, 128])
-def test_heavy_duplicates_are_placed(repeated: float, size: int) -> None:
-    """Of all samples so many have a text of another sample, some of them often."""
-    samples = BLOCK_BATCHES * size
-    texts = np.arange(samples * 3).reshape(samples, 3)
-    draw = hashed(key("heavy", size), np.arange(samples))
-    which = np.flatnonzero(below(draw, 1000) < repeated * 1000)
-    common = max(40, len(which) // 20)  # each of these texts comes about twenty times
-    texts[which, which % 3] = samples * 3 + below(mix(draw[which]), common)
-    plan = plan_of(texts)
-    assert has_repeats(plan, size)
-    check(plan, size)
-
-
-@pytest.mark.parametrize("size", [4, 16, 64])
-def test_negatives_from_a_small_pool_are_placed(size: int) -> None:
-    """Every anchor and positive is unique, but negatives come from ever so few texts."""
-    samples = BLOCK_BATCHES * size
-    texts = np.arange(samples * 3).reshape(samples, 3)
-    texts[:, 2] = samples * 3 + below(hashed(key("few", size), texts[:, 2]), 3 * size)
-    check(plan_of(texts), size)
-
-
-def test_a_text_of_every_batch_is_spread_over_all_of_them() -> None:
-    texts = np.arange(64 * 16).reshape(-1, 1)
-    texts[:64] = -1 % 2**63
-    found = check(plan_of(texts), 16)
-    common = mix(texts[0].astype(np.uint64))[0]
-    assert [int((found.hashes[0][at : at + 16] == common).sum()) for at in range(0, 1024, 16)] == (
-        [1] * 64
-    )
 
 
 @pytest.mark.parametrize("times", [65, 100, 500, 64 * 15 + 1])
@@ -263,41 +183,6 @@ def test_any_block_is_mended(data: st.DataObject) -> None:
     texts = data.draw(st.lists(rows, min_size=samples, max_size=samples), label="texts")
     plan = plan_of(np.array(texts, dtype=np.int64))
     check(plan, size, displaced=None)
-
-
-@pytest.mark.parametrize("size", [4, 32, 256])
-def test_every_other_sample_moves_where_all_anchors_come_twice_in_a_row(size: int) -> None:
-    """As in pairs: an anchor with its positive, then with its negative."""
-    pairs = BLOCK_BATCHES * size // 2
-    others = below(hashed(key("others", size), np.arange(2 * pairs)), 20 * pairs)
-    texts = np.stack([np.repeat(np.arange(pairs), 2) + 100 * pairs, others], axis=1)
-    plan = plan_of(texts)
-    assert moved(plan, check(plan, size), size) < 1.1 * pairs
-
-
-@pytest.mark.parametrize("size", [32, 256])
-@pytest.mark.parametrize("common", [1, 5, 20])
-@pytest.mark.parametrize("last", [0, 7])
-def test_texts_that_have_to_be_in_every_batch_are_dealt_to_nearly_all(
-    size: int, common: int, last: int
-) -> None:
-    samples = BLOCK_BATCHES * size - (size - last if last else 0)
-    texts = np.arange(samples * 3).reshape(samples, 3) + 100
-    for text in range(min(common, last or common)):
-        at = np.argsort(hashed(key("everywhere", size, text), np.arange(samples)))[:BLOCK_BATCHES]
-        texts[at, text % 3] = text
-    found = check(plan_of(texts), size, displaced=None)
-    assert found.displaced is not None
-    assert (found.displaced >= 0).sum() <= 0.01 * common * BLOCK_BATCHES
-
-
-@pytest.mark.parametrize("vocabulary", [600, 1000, 3000])
-def test_random_triplets_of_few_texts_are_placed(vocabulary: int) -> None:
-    for trial in range(5):
-        texts = drawn(f"random {vocabulary} {trial}", BLOCK_BATCHES * 16, 3, vocabulary)
-        plan = plan_of(texts)
-        assert has_repeats(plan, 16)
-        check(plan, 16)
 
 
 # ---- against all arrangements

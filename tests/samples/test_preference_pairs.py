@@ -19,7 +19,6 @@ from effort import some
 
 import duckplets as dp
 from duckplets.pools.compile import compile_pool
-from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import default_recipes
 from duckplets.sources.rows import ROW_SCHEMA, Rows
 
@@ -248,20 +247,6 @@ def test_samples_say_that_their_negative_is_of_the_same_record(tmp_path: Path) -
         assert set(several["negative_by"]) == set(several["negative_2_by"]) == {"same_record"}
 
 
-def test_a_sample_is_a_function_of_its_position(tmp_path: Path) -> None:
-    with made(tmp_path / "pairs.duckdb", some_records(80, 2)) as corpus:
-        every = drawn(corpus, 30)
-        again = corpus.sampler(recipes=[CHOSEN], batch_size=8, swap=False)
-        assert [row["negative"] for row in every[13 * 8 : 14 * 8]] == again.batch_at(13)["negative"]
-        other = drawn(corpus, 30, seed=7)
-        assert [row["negative"] for row in other] != [row["negative"] for row in every]
-        distinct = corpus.sampler(recipes=[CHOSEN], batch_size=4, no_duplicates=True)
-        for step in range(5):
-            batch = distinct.batch_at(step)
-            texts = [*batch["anchor"], *batch["positive"], *batch["negative"]]
-            assert len(set(texts)) == 12
-
-
 def test_the_statement_is_golden(golden: Golden) -> None:
     compiled = compile_pool(CHOSEN, source="it's", split="train", version=3)
     golden("sql/pairs_chosen_rejected.sql", compiled.sql() + ";\n")
@@ -349,50 +334,6 @@ def test_mining_for_them_is_refused(tmp_path: Path) -> None:
         corpus.add_recipe(CHOSEN)
         with pytest.raises(dp.RecipeError, match="takes those of the anchor's own"):
             corpus.mine("chosen_rejected")
-
-
-def test_the_recipe_goes_through_files_and_the_corpus(tmp_path: Path) -> None:
-    assert from_dict(json.loads(json.dumps(to_dict(CHOSEN)))) == CHOSEN
-    file = tmp_path / "recipes.toml"
-    file.write_text(
-        '[[triplet]]\nname = "chosen_rejected"\nanchor = "role:anchor"\n'
-        'positive = "role:context"\nnegative = { role = "rejected" }\n'
-        'strategy = "same_record"\n'
-    )
-    assert dp.load_recipes(file) == [CHOSEN]
-    with made(tmp_path / "pairs.duckdb", some_records(30, 0)) as corpus:
-        corpus.add_recipe(CHOSEN)
-        assert corpus.recipes() == [CHOSEN]
-        named = drawn(corpus, 5, recipes=None)
-        assert named == drawn(corpus, 5)
-        assert corpus.pool("chosen_rejected").num_rows > 0
-        assert "rejected" in corpus.runnable_sql("chosen_rejected")
-
-
-def test_conditions_and_other_strategies_take_rejected_replies(tmp_path: Path) -> None:
-    records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}", f"bad and long {i}"]) for i in range(9)]
-    long = replace(CHOSEN, negative=dp.role("rejected", where="token_count > 2"))
-    others = replace(CHOSEN, name="others", strategy="other_record")
-    with made(tmp_path / "pairs.duckdb", records) as corpus:
-        for row in drawn(corpus, 9, recipes=[long]):
-            assert row["negative"] == row["anchor"].replace("ask", "bad and long")
-        for row in drawn(corpus, 9, recipes=[others]):
-            assert row["negative"].startswith("bad")
-            assert row["negative_record_id"] != row["anchor_record_id"]
-
-
-def test_texts_and_pairs_are_made_of_them_too(tmp_path: Path) -> None:
-    records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}"]) for i in range(12)]
-    with made(tmp_path / "pairs.duckdb", records) as corpus:
-        texts = corpus.sampler("texts", recipes=[CHOSEN], batch_size=24).batch_at(0)
-        firsts = Counter(text.split()[0] for text in texts["text"])
-        assert firsts == {"ask": 12, "good": 12}  # what was rejected is no text to learn from
-        pairs = corpus.sampler("pairs", recipes=[CHOSEN], batch_size=24, swap=False).batch_at(0)
-        for anchor, other, label, reason in zip(
-            pairs["anchor"], pairs["other"], pairs["label"], pairs["reason"], strict=True
-        ):
-            assert other == anchor.replace("ask", "good" if label else "bad")
-            assert reason == (None if label else "same_record")
 
 
 def test_no_anchor_with_enough_of_them_is_an_error_with_counts(tmp_path: Path) -> None:

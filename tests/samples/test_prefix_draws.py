@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +21,6 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.ingest import prefixes as prefix_store
-from duckplets.testing import assert_resumes_everywhere
 from duckplets.text.prefix import Field, Prefix
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -134,29 +132,6 @@ def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) 
     assert agree(pairs, {"ac": 0.5, "ca": 0.5})
 
 
-def test_draws_of_slots_and_fields_do_not_depend_on_each_other(corpus: dp.Corpus) -> None:
-    drawn = drawn_of_varied(corpus, 5)
-    third = len(drawn) // 3
-    shown = [[line is not None for _, line in drawn[i * third : (i + 1) * third]] for i in range(3)]
-    share = 0.7 * (1 - 0.5 * 0.25)
-    for one, other in itertools.combinations(shown, 2):
-        both = Counter(zip(one, other, strict=True))
-        expected = {
-            (a, b): (share if a else 1 - share) * (share if b else 1 - share)
-            for a in (True, False)
-            for b in (True, False)
-        }
-        assert agree(both, expected)
-    values = Counter(
-        (found["a"], found["b"])
-        for _, line in drawn
-        if line and " | " in line
-        for found in [dict(f.split("=") for f in line.removeprefix("meta: ").split(" | "))]
-        if {"a", "b"} <= set(found)
-    )
-    assert agree(values, dict.fromkeys(itertools.product("123", "xy"), 1 / 6))
-
-
 def test_always_and_never(corpus: dp.Corpus) -> None:
     for probability, presence in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
         set_source(corpus, Prefix(probability, [[Field("k", "v", presence)]]))
@@ -177,13 +152,6 @@ RUNS: list[dict[str, Any]] = [
     {"batch_size": 13, "no_duplicates": True},
     {"batch_size": 5, "negatives": 3},
 ]
-
-
-@pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
-def test_any_batch_can_be_drawn_again(corpus: dp.Corpus, run: dict[str, Any]) -> None:
-    set_source(corpus, NAMES)
-    give(corpus, {"b/r3": VARIED, "b/r9": Prefix.from_columns("date", 1.0)})
-    assert_resumes_everywhere(corpus.sampler(**run, prefetch=0), steps=often(8, less=2))
 
 
 @pytest.mark.parametrize("run", some(RUNS, less=2), ids=str)
@@ -209,20 +177,6 @@ def test_a_prefix_changes_nothing_else(corpus: dp.Corpus, run: dict[str, Any]) -
     assert counts_of(off) == counts_of(corpus.sampler(**run))
 
 
-def test_ranks_and_blocks_do_not_show(corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_source(corpus, NAMES)
-    whole = [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), SHOWN)]
-    ranks = [corpus.sampler(batch_size=4, rank=r, world_size=3) for r in range(3)]
-    for expected in whole:
-        assert [row for rank in ranks for row in next(rank).to_pylist()] == expected
-
-    def follow(self: Any, start: int) -> tuple[int, int]:
-        return start, start + (1 + start % 5) * self.part.stride
-
-    monkeypatch.setattr("duckplets.runs.reader.BlockMaker.follow", follow)
-    assert [b.to_pylist() for b in itertools.islice(corpus.sampler(batch_size=12), SHOWN)] == whole
-
-
 def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None:
     set_source(corpus, VARIED)
     set_source(corpus, NAMES, source=2)
@@ -232,17 +186,6 @@ def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None
     lines = [" # ".join(line or "-" for line in row.values()) for row in rows]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     golden("order/prefixes.txt", "\n".join([*lines[:20], f"0 to 999: sha256 {digest}"]) + "\n")
-
-
-def test_seeds_draw_other_prefixes(corpus: dp.Corpus) -> None:
-    set_source(corpus, NAMES)
-    found = []
-    for seed in (1, 1, 2):
-        sampler = corpus.sampler("texts", seed=seed, columns=["text_prefix"])
-        found.append(
-            [line is None for b in itertools.islice(sampler, 9) for line in b["text_prefix"]]
-        )
-    assert found[0] == found[1] != found[2]
 
 
 # ---- whose prefix
@@ -323,27 +266,6 @@ def test_columns_are_those_of_the_record(tmp_path: Path) -> None:
         assert found == {f"{k}={v}" for k, values in declared[text].items() for v in values}
 
 
-def test_how_columns_are_read_does_not_show(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    columns = [f"anchor_prefix{what}" for what in ("", "_meta")]
-
-    def drawn() -> list[Any]:
-        sampler = corpus.sampler(columns=columns, mixture=dp.Mixture({"b": 0}, omitted=1))
-        return [batch.to_pylist() for batch in itertools.islice(sampler, 8)]
-
-    set_source(corpus, Prefix(0.7, [NAMES.variants[0], VARIED.variants[0]]))
-    kept = drawn()
-    monkeypatch.setattr("duckplets.samples.prefixes._MOST_VALUES", 0)
-    assert drawn() == kept
-    # The same once more, of every record by itself, beside columns that others show.
-    own = Prefix(0.7, [NAMES.variants[0], VARIED.variants[0]])
-    set_source(corpus, Prefix.from_columns("trust, source"), source=2)
-    set_source(corpus, Prefix.from_columns("topic"))
-    give(corpus, {f"a/r{i}": own for i in range(120)})
-    assert drawn() == kept
-
-
 def test_all_keys_and_values_are_on_a_sample_that_shows_none(corpus: dp.Corpus) -> None:
     never = Prefix(0.0, [[Field("k", ["1", "2"]), Field("j", "x", 0.0)], [Field("k", ["3", "2"])]])
     set_source(corpus, never)
@@ -352,12 +274,6 @@ def test_all_keys_and_values_are_on_a_sample_that_shows_none(corpus: dp.Corpus) 
         for row in batch.to_pylist():
             declared = [("k", ["1", "2", "3"]), ("j", ["x"])] if row["source"] == "a" else []
             assert (row["anchor_prefix"], row["anchor_prefix_meta"]) == (None, declared)
-
-
-def test_a_corpus_without_prefixes_has_the_columns(corpus: dp.Corpus) -> None:
-    row = next(corpus.sampler(columns=["other_prefix", "other_prefix_meta"], kind="pairs"))
-    assert set(row["other_prefix"]) == {None}
-    assert row["other_prefix_meta"] == [[]] * len(row)
 
 
 # ---- versions, and turning them off
@@ -419,14 +335,3 @@ def test_no_duplicates_looks_at_the_bare_text(tmp_path: Path) -> None:
                 for row in batch.to_pylist()
             ]
             assert len(set().union(*texts)) == sum(map(len, texts))
-
-
-def test_lines_are_one_line_with_the_documented_signs(corpus: dp.Corpus) -> None:
-    set_source(corpus, NAMES)
-    sampler = corpus.sampler(
-        "texts", columns=["text_prefix"], mixture=dp.Mixture({"b": 0}, omitted=1)
-    )
-    field = r"(?:source=a|topic=(?:news|law|sport)|date=[A-Z0-9][\w., /-]*[0-9])"
-    lines = [line for b in itertools.islice(sampler, 9) for line in b["text_prefix"] if line]
-    assert len(lines) > 400
-    assert all(re.fullmatch(rf"meta: {field} \| {field} \| {field}", line) for line in lines)

@@ -6,7 +6,6 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.order.schedule import Schedule
-from duckplets.testing import assert_resumes_everywhere
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -126,23 +124,6 @@ def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path: Pat
         with shards.resume(f"{pack}") as resumed:
             assert resumed.mixture == sampler.mixture
     shards.close()
-
-
-def test_pairs_as_they_were_judged_are_passed_once(tmp_path: Path) -> None:
-    with dp.Corpus(tmp_path / "l.duckdb") as corpus:
-        for name, size in (("few", 3), ("more", 8), ("most", 14)):
-            rows = [{"q": f"{name} {i}", "a": f"{name} {i}!", "l": i % 2} for i in range(size)]
-            source = dp.MemorySource(rows, anchor="q", positive="a", label="l")
-            corpus.ingest(source, name=name)
-        corpus.split(1, 0, 0)
-        sampler = corpus.sampler("pairs", batch_size=4)
-        assert sampler.epoch_length == 25
-        for epoch in range(4):
-            served = sampler.served(25 * epoch, 25 * epoch + 25)
-            found = Counter(served["source"].to_pylist())
-            assert all(abs(found[n] - size) <= 1 for n, size in (("few", 3), ("most", 14)))
-        whole = Counter(sampler.served(0, 50)["anchor_record_id"].to_pylist())
-        assert set(whole.values()) == {2}
 
 
 # -- the words --------------------------------------------------------------------------------
@@ -272,10 +253,6 @@ def test_a_saved_run_keeps_what_a_word_meant(corpus: dp.Corpus) -> None:
     resumed.close()
 
 
-def test_a_run_in_proportion_resumes_everywhere(corpus: dp.Corpus) -> None:
-    assert_resumes_everywhere(opened(corpus, steps=6))
-
-
 def test_shares_are_those_of_the_version_that_joins(corpus: dp.Corpus) -> None:
     sampler = opened(corpus, run="r")
     for _ in range(4):
@@ -370,11 +347,3 @@ def test_the_title_of_a_forecast_says_batches_and_epochs(corpus: dp.Corpus) -> N
     (told,) = uneven.forecast().warnings
     assert "used up before step 16, and begun again: 'a'" in told
     uneven.close()
-
-
-def test_declared_shares_are_exact() -> None:
-    mixture = dp.Mixture(lengths={"a": 1, "b": 2, "c": 0})
-    assert mixture.declared("abc") == {"a": Fraction(1, 3), "b": Fraction(2, 3), "c": 0}
-    alike = dp.Mixture("equal", lengths={"a": 1, "b": 2, "c": 0})
-    assert alike.declared("abc") == {"a": Fraction(1, 2), "b": Fraction(1, 2), "c": 0}
-    assert dp.Mixture.from_dict(mixture.to_dict()) == mixture

@@ -104,19 +104,6 @@ def test_dropping_leaves_them_out_and_counts_them(tmp_path: Path) -> None:
         assert (pools["ready_negative"]["anchors"], pools["ready_negative"]["left_out"]) == (12, {})
 
 
-def test_where_no_record_is_short_nothing_but_the_mark_differs(tmp_path: Path) -> None:
-    records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}", f"worse {i}"]) for i in range(9)]
-    with ready(tmp_path / "c.duckdb", records) as corpus:
-        given, own = (
-            served(corpus.sampler(recipes=[recipe], batch_size=9, columns=columns_of(1)), 6)
-            for recipe in (READY, replace(READY, when_short="drop"))
-        )
-        assert {row["negative_by"] for row in given} == {"given"}
-        assert [row | {"negative_by": 0} for row in given] == [
-            row | {"negative_by": 0} for row in own
-        ]
-
-
 def sources(path: Path, **sizes: int) -> dp.Corpus:
     corpus = dp.Corpus(path)
     for name, size in sizes.items():
@@ -185,23 +172,3 @@ def test_anchors_that_draw_elsewhere_are_counted_as_they_are_served(
             told = [w for w in sampler.forecast().warnings if "draw from all sources" in w]
             assert len(told) == sum(count > 0 for count in found.values())
             assert " all sources" in str(sampler.describe())
-
-
-def test_a_source_that_is_large_enough_draws_as_before(tmp_path: Path) -> None:
-    with sources(tmp_path / "c.duckdb", a=12, b=20) as corpus:
-        wide, plain = (
-            served(corpus.sampler(recipes=[recipe], batch_size=16, negatives=2), 6)
-            for recipe in (WIDE, replace(WIDE, negatives_from="source"))
-        )
-        assert wide == plain
-
-
-def test_negatives_of_a_split_go_with_batches_whose_negatives_differ(tmp_path: Path) -> None:
-    with sources(tmp_path / "c.duckdb", one=1, two=2, many=60) as corpus:
-        sampler = corpus.sampler(
-            recipes=[WIDE], batch_size=12, no_duplicates="negatives", swap=False
-        )
-        for step in range(9):
-            batch = sampler.batch_at(step)
-            assert len(set(batch["negative"])) == 12
-            assert not set(batch["negative"]) & {*batch["anchor"], *batch["positive"]}

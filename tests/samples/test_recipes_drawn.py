@@ -164,21 +164,6 @@ def test_pairs_are_the_triplets_taken_apart(tmp_path: Path, negatives: int) -> N
         assert pairs.epoch_length == triplets.epoch_length * (1 + negatives)
 
 
-def test_texts_come_from_text_recipes_or_a_derived_one(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 50, 5, repeats=0.0) as corpus:
-        windows = train(corpus)
-        derived = corpus.sampler("texts", epochs=1)
-        rows = list(samples(derived, derived.epoch_length))
-        assert {row["recipe"] for row in rows} == {"texts"}
-        assert Counter(row["text"] for row in rows) == Counter(w.text for w in windows)
-        every = dp.TextRecipe("bodies", CONTEXT, per="chunk", instruction="read", weight=2.0)
-        sampler = corpus.sampler("texts", recipes=[every], epochs=1)
-        rows = list(samples(sampler, sampler.epoch_length))
-        bodies = Counter(w.text for w in windows if w.role == "context")
-        assert Counter(row["text"] for row in rows) == bodies
-        assert {row["instruction"] for row in rows} == {"read"}
-
-
 def test_weights_of_samples(tmp_path: Path) -> None:
     long = " ".join(f"w{i}" for i in range(40))
     records = [
@@ -226,65 +211,3 @@ def test_start_ratio_weighs_by_the_first_token(tmp_path: Path) -> None:
         sampler = corpus.sampler("texts", recipes=[recipe], columns=["weight", "text_window"])
         found = {(r["text_window"], r["weight"]) for r in samples(sampler, 200)}
         assert found == {(0, 1.0), (1, 0.75), (2, 0.5), (3, 0.25)}
-
-
-def test_swap_changes_places_half_of_the_time(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "toy.duckdb", 80) as corpus:
-        recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT)
-        columns = ["anchor", "positive", "negative", "swapped"]
-        how: dict[str, Any] = {"recipes": [recipe], "columns": columns}
-        swapped = list(samples(corpus.sampler(**how, swap=True), 2000))
-        plain = samples(corpus.sampler(**how), 2000)
-        for a, b in zip(swapped, plain, strict=True):
-            first, second = ("positive", "anchor") if a["swapped"] else ("anchor", "positive")
-            assert (a[first], a[second], a["negative"]) == (
-                b["anchor"],
-                b["positive"],
-                b["negative"],
-            )
-        assert 0.45 < sum(row["swapped"] for row in swapped) / 2000 < 0.55
-
-
-def test_sources_and_recipes_come_in_proportion(tmp_path: Path) -> None:
-    names = ("a", "b", "c")
-    with toy_corpus(tmp_path / "toy.duckdb", 30, sources=names) as corpus:
-        weights = {"a": 3, "b": 1.5, "c": 0}
-        recipes = [
-            dp.TripletRecipe("x", ANCHOR, CONTEXT, CONTEXT, weight=0.9),
-            dp.TripletRecipe("y", ANCHOR, CONTEXT, ANCHOR, weight=0.1),
-            dp.TripletRecipe("z", ANCHOR, CONTEXT, ANCHOR, weight=0),
-        ]
-        sampler = corpus.sampler(recipes=recipes, mixture=weights, columns=["source", "recipe"])
-        seen: Counter[tuple[str, str]] = Counter()
-        for t, row in enumerate(samples(sampler, 3000), start=1):
-            seen[row["source"], row["recipe"]] += 1
-            a = seen["a", "x"] + seen["a", "y"]
-            assert abs(a - t * 2 / 3) < 1
-            assert abs(seen["a", "x"] - a * 0.9) < 1
-        assert {source for source, _ in seen} == {"a", "b"}
-        assert {recipe for _, recipe in seen} == {"x", "y"}
-
-
-def test_no_duplicates_keeps_texts_apart_and_every_sample(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 120, 6, repeats=0.15) as corpus:
-        recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT)
-        arguments: dict[str, Any] = {"recipes": [recipe], "epochs": 3, "batch_size": 8}
-        columns = ["anchor", "positive", "negative", "anchor_record_id"]
-        apart = corpus.sampler(**arguments, no_duplicates=True, columns=columns)
-        plain = corpus.sampler(**arguments, columns=columns)
-        moved = 0
-        rows, expected = [], []
-        for batch, other in zip(apart, plain, strict=True):
-            texts = [set(row[:3]) for row in zip(*batch.to_pydict().values(), strict=True)]
-            assert len(set().union(*texts)) == sum(map(len, texts))
-            rows += batch.to_pylist()
-            expected += other.to_pylist()
-            moved += batch.to_pylist() != other.to_pylist()
-        assert moved
-        assert apart.metrics()["data/odd0/displaced"] == 0
-
-        def drawn(rows: list[dict[str, Any]]) -> list[str]:  # all but negatives, drawn again
-            names = ("anchor_record_id", "anchor", "positive")
-            return sorted(repr(sorted(row[name] for name in names)) for row in rows)
-
-        assert drawn(rows) == drawn(expected)

@@ -82,27 +82,6 @@ def test_a_batch_is_its_samples_however_many_are_gathered_at_once(size: int) -> 
     assert low == of.size
 
 
-def test_nothing_is_gathered_that_nobody_asks_for() -> None:
-    texts = Recorder(TEXTS)
-    batches = sliced(block(texts), 32)
-    assert [len(batch) for batch in batches] == [32] * 625
-    assert texts.taken == []
-    for batch in batches:
-        batch["anchor"]
-        batch["weight"]
-    assert texts.taken == [4096] * 4 + [SIZE % 4096]
-    assert all(len(batch.table) == 32 for batch in batches)
-    assert sum(texts.taken) == 2 * SIZE
-
-
-def test_large_texts_are_gathered_a_few_at_a_time() -> None:
-    texts = Recorder(pa.array(["x" * 40_000] * 1000))
-    for batch in islice(sliced(block(texts, 1000), 8), 30):
-        batch["anchor"]
-    assert max(texts.taken) * 40_000 <= 33 << 20
-    assert all(count % 8 == 0 for count in texts.taken)
-
-
 def test_lists_are_fresh_and_so_is_what_is_in_them() -> None:
     batch, other = sliced(block(TEXTS), 64)[3:5]
     expected = batch.to_pydict()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
-import signal
-import sys
-from collections import Counter
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +15,6 @@ import pytest
 from effort import often, some
 from peers import odd_texts, peer
 from prebuilt import prebuilt
-from programs import ran
 
 import duckplets as dp
 from duckplets.db import fts as extension
@@ -44,7 +39,6 @@ SETTINGS = [
     Terms(ignore=r"""[0-9!@#$%^&*()_+={}\[\]:;<>,.?~\\/\|'"`-]+"""),  # the extension's default
     Terms(stemmer="spanish", ignore="x|[aeiou]{2}|é"),  # white space is none of it
 ]
-NAMES = [f"{n}-{terms.stemmer}" for n, terms in enumerate(SETTINGS)]
 
 
 def ingest(corpus: dp.Corpus, texts: dict[str, str], name: str = "a", **options: Any) -> None:
@@ -146,37 +140,6 @@ def test_an_index_holds_what_create_fts_index_counts(odd: dp.Corpus, terms: Term
     assert tf == expected.frequencies
     assert (found.documents, found.tokens) == (len(texts), sum(expected.lengths.values()))
     assert found.terms == terms
-
-
-def test_documents_are_in_the_order_of_a_hash_of_the_id_and_the_position(odd: dp.Corpus) -> None:
-    database = of(odd)
-    index.refresh(database)
-    (found,) = index.stored(database)
-    places = database.rows(
-        "SELECT record_id, position FROM index_documents JOIN sections USING (section_key) "
-        "JOIN records USING (record_key) WHERE index_key = $key ORDER BY document",
-        {"key": found.index_key},
-    )
-    hashed = [(hashlib.md5(record.encode()).hexdigest(), position) for record, position in places]
-    assert hashed == sorted(hashed)
-    assert len(hashed) > often(300, less=100)
-
-
-def test_postings_of_ranges_are_all_postings_by_term_then_document(odd: dp.Corpus) -> None:
-    database = of(odd)
-    index.refresh(database)
-    (found,) = index.stored(database)
-    whole = index.postings(database, found, 0, found.documents)
-    cuts = [0, 0, 1, 50, 51, found.documents]
-    parts = [index.postings(database, found, a, b) for a, b in pairwise(cuts)]
-    for table in [whole, *parts]:
-        keys = list(zip(table["term_key"].to_pylist(), table["document"].to_pylist(), strict=True))
-        assert keys == sorted(keys)
-    rows_of = sorted(
-        row for part in parts for row in map(tuple, map(dict.values, part.to_pylist()))
-    )
-    assert rows_of == list(map(tuple, map(dict.values, whole.to_pylist())))
-    assert {field.type for field in whole.schema} == {pa.int32()}
 
 
 @pytest.fixture(scope="module")
@@ -317,57 +280,7 @@ def test_settings_are_kept_by_source_and_make_indexes_stale(tmp_path: Path) -> N
     assert {f.terms for f in index.stored(database, source="c")} == {plain}
 
 
-def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index, "_SECTIONS", 10)
-    told: list[tuple[int, int | None]] = []
-    database = of(small(tmp_path / "c.duckdb", indexed=False))
-    work = Work(progress=lambda done, total: told.append((done, total)))
-    reports = index.refresh(database, work=work)
-    total = sum(report.documents for report in reports)
-    assert told[-1] == (total, total)
-    assert [done for done, _ in told] == sorted({done for done, _ in told})
-    assert len(told) > 5
-
-
 # ---- interruptions
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from duckplets.search import index
-from duckplets.db.database import Database
-from duckplets.engine.work import Work
-
-index._SECTIONS = 5
-index.refresh(
-    Database.open(Path(sys.argv[1])),
-    work=Work(progress=lambda done, total: done > int(sys.argv[2]) and os.kill(os.getpid(), 9)),
-)
-"""
-
-
-@pytest.mark.parametrize("after", [10, 70][often(0, less=1) :])
-def test_a_killed_build_leaves_the_earlier_indexes(tmp_path: Path, after: int) -> None:
-    path = tmp_path / "c.duckdb"
-    with small(path) as corpus:
-        ingest(corpus, {f"new{i}": f"a new text {i}" for i in range(20)}, "a")
-        ingest(corpus, {f"new{i}": f"a new text {i}" for i in range(20)}, "b")
-        before = everything(of(corpus))
-        stale = index.stale(of(corpus))
-    run = ran(sys.executable, "-c", KILLED, path, str(after))
-    assert run.returncode == -signal.SIGKILL
-    with dp.Corpus(path) as corpus:
-        found = everything(of(corpus))
-        left = index.stale(of(corpus))
-        assert left == stale[len(stale) - len(left) :]
-        assert left
-        done = {pair[:2] for pair in stale} - {pair[:2] for pair in left}
-        assert len(done) == (after == 70)
-        assert {p: v for p, v in found.items() if p not in done} == {
-            p: v for p, v in before.items() if p not in done
-        }
-        assert [(r.source, r.split, r.reason) for r in index.refresh(of(corpus))] == left
-        assert index.stale(of(corpus)) == []
 
 
 def test_an_interrupted_build_leaves_the_corpus_usable(
@@ -431,21 +344,6 @@ def test_analysing_gives_the_known_terms_of_the_first_tokens(odd: dp.Corpus, ter
             assert sum(map(bool, got)) > len(tokens) / 2
 
 
-@pytest.mark.parametrize(("texts_at_once", "size"), some([(3, 8 << 20), (100, 50), (1, 1)], less=2))
-def test_how_many_texts_are_analysed_at_once_changes_nothing(
-    odd: dp.Corpus, texts_at_once: int, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    database = of(odd)
-    index.refresh(database, terms=Terms())
-    (found,) = index.stored(database)
-    texts = odd_texts(often(60, less=20), 4)
-    with closing(index.vocabulary(database, found)) as analysing:
-        expected = by_text(analysing, texts, 5)
-        monkeypatch.setattr(analyzer, "_TEXTS", texts_at_once)
-        monkeypatch.setattr(analyzer, "_BYTES", size)
-        assert by_text(analysing, texts, 5) == expected
-
-
 def by_text(analysing: analyzer.Vocabulary, texts: list[str], limit: int | None) -> list[list[int]]:
     starts, terms = analysing.analyse(pa.array(texts), limit=limit)
     assert (starts.dtype, terms.dtype) == (np.int64, np.int32)
@@ -457,20 +355,6 @@ def stems(words: set[str], stemmer: str) -> dict[str, str]:
     database = extension.stemming()
     with database.registered(given=pa.table({"word": sorted(words)})):
         return dict(database.rows("SELECT word, stem(word, $s) FROM given", {"s": stemmer}))
-
-
-def test_analysing_takes_nulls_no_texts_and_chunks(odd: dp.Corpus) -> None:
-    database = of(odd)
-    index.refresh(database)
-    (found,) = index.stored(database)
-    with closing(index.vocabulary(database, found)) as analysing:
-        starts, terms = analysing.analyse(pa.array([], pa.string()))
-        assert (starts.tolist(), terms.tolist()) == ([0], [])
-        chunked = pa.chunked_array([["fox", None], ["", "title fox"]])
-        starts, terms = analysing.analyse(chunked)
-        assert starts.tolist() == [0, 1, 1, 1, 3]
-        large = analysing.analyse(chunked.cast(pa.large_string()))
-        assert [part.tolist() for part in large] == [starts.tolist(), terms.tolist()]
 
 
 # ---- wrong arguments
@@ -493,22 +377,6 @@ def test_analysing_takes_nulls_no_texts_and_chunks(odd: dp.Corpus) -> None:
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(RecipeError, match=re.escape(message)):
         Terms(**settings)
-
-
-def test_settings_survive_plain_values() -> None:
-    for terms in SETTINGS:
-        assert Terms.from_dict(terms.to_dict()) == terms
-    assert Terms(stop_words=["b", "a", "b"]) == Terms(stop_words=("a", "b"))
-    assert Counter(map(hash, SETTINGS)).most_common(1)[0][1] == 1
-    with pytest.raises(RecipeError, match=r"no setting 'stopwords' \(did you mean 'stop_words'"):
-        Terms.from_dict({"stopwords": []})
-
-
-def test_what_does_not_work_is_not_kept(tmp_path: Path) -> None:
-    database = of(small(tmp_path / "c.duckdb"))
-    with pytest.raises(RecipeError, match=r"ignore='\(\(' is no regular expression"):
-        index.refresh(database, terms=Terms(ignore="(("))
-    assert index.terms_of(database, "a") == Terms()
 
 
 def test_sources_and_splits_that_are_not_there_are_refused(tmp_path: Path) -> None:

@@ -102,15 +102,6 @@ def test_scores_are_those_of_match_bm25_and_equals_come_by_id(
         assert all(row["text"] == texts[row["record_id"], row["section"]] for row in found)
 
 
-def test_fewer_rows_are_the_first_of_more(corpus: dp.Corpus) -> None:
-    asked = "title 3 fox"  # many titles are the same, so many scores are
-    everything = search(of(corpus), asked, 1000).to_pylist()
-    scores = [row["score"] for row in everything]
-    assert len(set(scores)) < len(scores) / 3
-    for k in (1, 2, 17, 60, 5, len(everything) + 1)[:: often(1, less=2)]:
-        assert search(of(corpus), asked, k).to_pylist() == everything[:k]
-
-
 def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
     asked = "fox running title the 42 日本語"
     expected = search(of(corpus), asked, 1000)
@@ -193,25 +184,7 @@ def test_rows_have_the_same_types_with_and_without_hits(corpus: dp.Corpus) -> No
     assert set(found["role"].to_pylist()) <= {"anchor", "context"}
 
 
-def test_a_term_of_one_source_only_is_found_there(copy: dp.Corpus) -> None:
-    ingest(copy, ["a zzyzx here"], "third")
-    (row,) = search(of(copy), "Zzyzx 🦊").to_pylist()
-    assert (row["record_id"], row["source"], row["snippet"]) == ("third/0", "third", "a zzyzx here")
-
-
-def test_a_long_text_may_be_asked_for(corpus: dp.Corpus) -> None:
-    words = " ".join(f"word{i}" for i in range(20_000))
-    (best, *_) = search(of(corpus), f"{words} nationality").to_pylist()
-    assert "national" in best["text"]  # their stems are the same
-
-
 # ---- wrong arguments, and indexes that do not fit
-
-
-@pytest.mark.parametrize("k", [0, -1, True, 1.5, None, "3"])
-def test_k_is_a_positive_integer(corpus: dp.Corpus, k: Any) -> None:
-    with pytest.raises(SamplerError, match="k="):
-        search(of(corpus), "fox", k)
 
 
 def test_wrong_arguments_are_refused_with_what_is_near(corpus: dp.Corpus, tmp_path: Path) -> None:
@@ -362,16 +335,6 @@ def test_words_in_sql_are_those_of_an_index(path: Path) -> None:
     got = [(i, word) for i, row in enumerate(found.to_pylist()) for word in row["words"]]
     expected = zip(read.text.tolist(), read.key.tolist(), strict=True)
     assert got == [(text, terms[key]) for text, key in expected]
-
-
-def test_the_macros_are_documented(path: Path) -> None:
-    with dp.Corpus(path, read_only=True) as opened:
-        rows = opened.sql(
-            "SELECT function_name, comment FROM duckdb_functions() "
-            "WHERE function_name IN ('words', 'search_terms', 'ranked_sections')"
-        ).to_pylist()
-    assert len(rows) == 3
-    assert all(row["comment"] for row in rows)
 
 
 # ---- the command line

@@ -9,13 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import THOROUGH, often, some
-from mined_corpora import guarded_corpus
+from effort import often, some
 from prebuilt import copied, toy_corpus
 from programs import python, ran
 
@@ -23,17 +21,6 @@ import duckplets as dp
 from duckplets.artifacts.folder import files_of
 from duckplets.ingest.chunks import fingerprint
 from duckplets.serving import snapshot
-from duckplets.testing import assert_resumes_everywhere
-
-RUNS: list[dict[str, Any]] = [
-    {},
-    {"kind": "pairs", "negatives": 2},
-    {"kind": "texts", "recipes": [dp.TextRecipe("all", dp.any_section(), per="chunk")]},
-    {"no_duplicates": "negatives", "batch_size": 4},
-    {"columns": ["anchor", "anchor_record_id", "negative_window", "weight", "positive_start"]},
-    {"split": "test", "negatives": 3, "seed": 5},
-    {"recipes": [dp.TripletRecipe("own", dp.role("anchor"), dp.any_section(), dp.any_section())]},
-]
 
 
 def served(corpus: dp.Corpus, steps: int = 4, **arguments: Any) -> pa.Table:
@@ -44,55 +31,6 @@ def served(corpus: dp.Corpus, steps: int = 4, **arguments: Any) -> pa.Table:
 def prepare(corpus: dp.Corpus) -> None:
     """Lay down texts and chunks alone: the pools of a run are added when it is opened."""
     snapshot.prepare(corpus.database, corpus.version, fingerprint(corpus.database))
-
-
-@pytest.mark.parametrize("run", some(RUNS, less=2), ids=lambda run: " ".join(run) or "default")
-def test_samples_do_not_depend_on_where_they_are_served_from(
-    tmp_path: Path, run: dict[str, Any]
-) -> None:
-    path = tmp_path / "c.duckdb"
-    copied(path, odd_corpus, 80, 1, sources=2)
-    with dp.Corpus(path, read_only=True) as corpus:
-        held = served(corpus, **run)
-        report = corpus.prepare()
-        assert report.splits == ("train", "validation", "test")
-        for _ in range(2):  # the second takes the pools that the first one kept
-            assert served(corpus, **run).equals(held)
-
-
-def test_texts_are_those_of_the_corpus(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 80, 1, sources=2) as corpus:
-        chunks = corpus.sql(
-            "SELECT chunk_key, substring(text, start + 1, length) AS text FROM chunks "
-            "JOIN sections USING (section_key) ORDER BY chunk_key"
-        )
-        keys = chunks["chunk_key"].to_numpy()
-        held = snapshot.Served(None, []).texts(
-            corpus.database, "chunks", fingerprint(corpus.database)
-        )
-        prepare(corpus)
-        mapped = snapshot.mapped_texts(corpus.database, corpus.version)
-        for texts in (held, mapped):
-            assert (
-                texts.spans(keys).take(np.arange(len(keys))).equals(chunks["text"].combine_chunks())
-            )
-
-
-def test_mined_negatives_and_prefixes_too(tmp_path: Path) -> None:
-    by = dp.bm25(top_k=4, sampling="random")
-    recipe = dp.TripletRecipe("mined", *[dp.role("anchor"), *[dp.role("context")] * 2], by=by)
-    with guarded_corpus(tmp_path / "c.duckdb", often(60, less=40), 3) as corpus:
-        corpus.add_recipe(recipe)
-        where: Any = {} if THOROUGH else {"split": "train"}
-        corpus.mine(progress=False, **where)
-        for source in ("s0", "s1"):
-            corpus.set_prefix(
-                source, dp.Prefix(0.5, [[dp.Field("from", "here"), dp.Field("n", "ö")]])
-            )
-        scored = ["anchor", "negative", "negative_by", "negative_score", "anchor_prefix"]
-        held = [served(corpus, columns=columns) for columns in (None, scored)]
-        prepare(corpus)
-        assert [served(corpus, columns=columns) for columns in (None, scored)] == held
 
 
 def read(corpus: dp.Corpus, columns: list[str]) -> pa.Table:
@@ -118,26 +56,6 @@ def test_records_are_read_the_same(tmp_path: Path, columns: list[str]) -> None:
         prepare(corpus)
         assert len(snapshot.SnapshotManifest.read(snapshot.folder_of(path)).segments["chunks"]) == 2
         assert read(corpus, columns).equals(longer)
-
-
-def test_what_an_earlier_version_has_made_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
-        with monkeypatch.context() as patched:
-            patched.setattr(snapshot, "_FORMAT", snapshot._FORMAT - 1)
-            prepare(corpus)
-        assert corpus.status()["snapshot"] is None
-        expected = served(corpus)
-        prepare(corpus)
-        assert corpus.status()["snapshot"]["current"] is True
-        assert served(corpus).equals(expected)
-
-
-def test_resuming_from_a_snapshot(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
-        prepare(corpus)
-        assert_resumes_everywhere(corpus.sampler(batch_size=8, epochs=2))
 
 
 def more(corpus: dp.Corpus, name: str, count: int, seed: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckplets as dp
-from duckplets.artifacts.arrays import ArrayFile, ArrayWriter, Bundle, write_bundle
 from duckplets.serving.texts import ChunkTexts, Segment, TextBytes, TextSpans, byte_spans
 
 TEXTS = st.lists(st.text(max_size=12), min_size=1, max_size=8)
@@ -79,79 +77,3 @@ def test_nothing_outside_the_data_is_read(start: int, length: int) -> None:
 
 
 # ---- files of arrays
-
-
-@dataclass(frozen=True)
-class Inner:
-    values: np.ndarray
-    name: str
-
-
-@dataclass(frozen=True)
-class Outer:
-    number: int
-    inner: Inner | None
-    other: Inner | None
-    flags: np.ndarray
-
-
-ARRAYS = [
-    np.zeros(0, np.int64),
-    np.arange(5),
-    np.arange(1, 5),
-    np.full(7, 3, np.uint64),
-    np.array([2**63 + 1, 5], np.uint64),
-    np.array([True, False, True]),
-    np.ones(9, bool),
-    np.array([0.1, np.pi]),
-    np.array([7], np.int32),
-    np.arange(100_000) * 3,
-    np.arange(3, dtype=np.int32),
-    np.array([0, 2, 1, 3]),
-]
-
-
-def test_what_is_kept_comes_back_as_it_was(tmp_path: Path) -> None:
-    objects = {
-        f"{a}-{b}": Outer(a, Inner(one, "ünï"), None if b % 2 else Inner(other, ""), one > 1)
-        for a, one in enumerate(ARRAYS)
-        for b, other in enumerate(ARRAYS)
-    }
-    told = write_bundle(tmp_path, objects)
-    bundle = Bundle(tmp_path, told)
-    assert set(bundle.keys) == objects.keys()
-    for key, expected in objects.items():
-        found = bundle.get(key, Outer)
-        assert (found.number, found.other is None) == (expected.number, expected.other is None)
-        for one, other in ((found.inner, expected.inner), (found.other, expected.other)):
-            if one is not None and other is not None:
-                assert one.name == other.name
-                assert one.values.dtype == other.values.dtype
-                assert one.values.tolist() == other.values.tolist()
-        assert found.flags.tolist() == expected.flags.tolist()
-    # Equal arrays lie there once.
-    assert told["arrays"]["size"] < 2 * sum(array.nbytes for array in ARRAYS)
-
-
-def test_a_file_of_arrays_is_one_of_numpy_and_is_filled_in_any_order(tmp_path: Path) -> None:
-    with ArrayWriter(tmp_path, "texts") as writer:
-        (one, first), (other, second) = writer.reserve("<i4", 3), writer.reserve("<f8", 2)
-        begin = writer.append(b"abc")
-        second[:], first[:] = [0.5, 0.25], [1, 2, 3]
-        added = writer.add(np.array([7, 9]))
-        entry = writer.finish()
-    with ArrayWriter(tmp_path, "texts") as writer:
-        writer.append(b"left")
-    file = ArrayFile(tmp_path, entry)
-    assert [path.name for path in tmp_path.iterdir()] == [entry.name]
-    assert [file.array(told).tolist() for told in (one, other, added)] == [
-        [1, 2, 3],
-        [0.5, 0.25],
-        [7, 9],
-    ]
-    assert file.buffer[begin : begin + 3].to_pybytes() == b"abc"
-    whole = np.load(tmp_path / entry.name, mmap_mode="r")
-    assert whole.tobytes() == file.buffer.to_pybytes()[128:]
-    for told in (["<i8", 0, 1], ["<i8", 129, 1], ["<i8", 128, 1 << 40], ["|O", 128, 1]):
-        with pytest.raises(dp.DamagedFileError):
-            file.array(told)

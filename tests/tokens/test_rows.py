@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from duckplets.errors import DamagedFileError
-from duckplets.order.permute import key, ranks
 from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.rows import Gathered, PackedRows, SingleRows, TextSpan
 
@@ -88,21 +87,6 @@ def test_single_rows_are_a_text_each(lengths: list[int], width: int) -> None:
     assert (rows.cut, rows.tokens) == (sum(n > width for n in lengths), sum(map(len, cut)))
 
 
-@pytest.mark.parametrize("end", [None, END, OTHER])
-@pytest.mark.parametrize("seed", range(3))
-def test_an_epoch_has_every_token_once_and_wastes_little(seed: int, end: int | None) -> None:
-    lengths = np.random.default_rng(seed).integers(1, 400, 3_000).tolist()
-    rows = PackedRows(texts_of(lengths), 512, end, END, PAD)
-    order = ranks(key(seed), len(rows), 0, len(rows))[0]
-    gathered = rows.take(order)
-    served = gathered.ids[np.arange(512) < gathered.lengths[:, None]]
-    kept = np.sort(served[served >= 10])
-    assert len(kept) == sum(lengths)
-    assert (np.diff(kept) > 0).all()
-    assert (served < 10).sum() == (0 if end is None else len(lengths))
-    assert 1 - len(served) / gathered.ids.size < 0.01
-
-
 BROKEN = [[70, 20, 40, 60], [0, 20, 40, -1], [60, 40, 20, 0]]
 
 
@@ -115,17 +99,3 @@ def test_offsets_that_lead_nowhere_are_damage(broken: list[int], end: int | None
         PackedRows(texts, 7, end, END, PAD).take(np.arange(9))
     with pytest.raises(DamagedFileError, match="lead nowhere"):
         SingleRows(texts, 7, PAD).take(np.arange(3))
-
-
-def test_any_offsets_lead_no_further_than_the_file() -> None:
-    generator = np.random.default_rng(5)
-    refused = 0
-    for _ in range(300):
-        texts = texts_of([19, 19, 19])
-        texts.file.offsets[:] = generator.integers(-80, 140, 4)
-        for rows in (PackedRows(texts, 7, None, END, PAD), PackedRows(texts, 7, END, END, PAD)):
-            try:
-                assert rows.take(np.arange(len(rows))).ids.shape == (len(rows), 7)
-            except DamagedFileError:
-                refused += 1
-    assert refused > 400

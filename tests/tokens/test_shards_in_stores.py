@@ -17,7 +17,6 @@ from object_server import Proxy, Request, client, point_to
 from programs import python
 
 import duckplets as dp
-from duckplets.base import object_store as stores
 from duckplets.tokens import shards
 from duckplets.tokens.locations import status
 
@@ -193,24 +192,6 @@ def test_a_killed_upload_is_taken_back_by_the_next_export(
     sharded(made)
     assert not uploads()
     assert dp.verify(OUT).ok
-
-
-def test_a_large_file_goes_up_in_parts_and_a_failure_takes_them_back(
-    proxy: Proxy, made: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(stores, "_PART", 5 << 20)
-    file = tmp_path / "large"
-    file.write_bytes(os.urandom(11 << 20))
-    to = stores.Store(BUCKET, dp.ShardError)
-    proxy.fault = lambda request: "503" if "partNumber=3" in request.path else None
-    with pytest.raises(dp.ShardError, match="cannot answer now"):
-        to.put(file, "large")
-    assert not uploads()
-    assert "large" not in keys()
-    proxy.fault = lambda request: None
-    to.put(file, "large")
-    assert proxy.asked("PUT", "partNumber=3")
-    assert content("large") == file.read_bytes()
 
 
 def test_what_is_wrong_in_a_store_is_found(proxy: Proxy, made: Path, tmp_path: Path) -> None:

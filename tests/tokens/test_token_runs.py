@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from math import ceil, log2
@@ -13,13 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from corpora import counts_of
-from effort import THOROUGH
 from token_shards import EOS, OTHER, PAD, laid_out, lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.runs import state
-from duckplets.tokens.mixtures import write_mixtures
 
 TEXTS = {
     "alpha": numbered(lengths_of(420, 1)),
@@ -37,7 +33,6 @@ HOWS: dict[str, dict[str, Any]] = {
     "buckets": {"by_bucket": True},
     "packed buckets": {"by_bucket": True, "pack": True},
 }
-EACH_HOW = pytest.mark.parametrize("how", HOWS.values(), ids=HOWS)
 COMMON: dict[str, Any] = {"seq_length": 24, "seed": 5, "mixture": MIXTURE}
 
 Plain = dict[str, Any]
@@ -62,15 +57,6 @@ def plain(batch: dp.TokenBatch) -> Plain:
 
 def all_of(batches: Iterable[dp.TokenBatch]) -> list[Plain]:
     return [plain(batch) for batch in batches]
-
-
-def together(ranks: Iterable[Plain]) -> Plain:
-    """Return the batch of all ranks."""
-    found: Plain = defaultdict(list)
-    for rank in ranks:
-        for name, values in rank.items():
-            found[name] += values
-    return dict(found)
 
 
 # ---- rows
@@ -165,44 +151,6 @@ def test_sources_are_dealt_within_the_bound_at_every_prefix(folder: Path) -> Non
         assert off.max() < ceil(log2(3)) + 1
 
 
-@EACH_HOW
-def test_ranks_and_workers_serve_one_stream(shards: dp.TokenShards, how: Plain) -> None:
-    alone = all_of(shards.sampler(**COMMON, **how, batch_size=8, steps=30))
-    assert len(alone) == 30
-    for size in (2, 4):
-        ranks = [
-            all_of(
-                shards.sampler(
-                    **COMMON, **how, batch_size=8 // size, steps=30, rank=rank, world_size=size
-                )
-            )
-            for rank in range(size)
-        ]
-        assert [together(batch) for batch in zip(*ranks, strict=True)] == alone
-    turns = [shards.sampler(**COMMON, **how, batch_size=8, steps=30) for _ in range(3)]
-    for number, run in enumerate(turns):
-        run.stride(number, 3)
-    taken = [all_of(run) for run in turns]
-    assert [taken[step % 3][step // 3] for step in range(30)] == alone
-
-
-@EACH_HOW
-def test_any_batch_of_any_time(shards: dp.TokenShards, how: Plain) -> None:
-    run = shards.sampler(**COMMON, **how, batch_size=8)
-    alone = all_of(islice(run, 40))
-    assert all_of(run.batch_at(step) for step in (39, 0, 17)) == [alone[s] for s in (39, 0, 17)]
-    assert run.position == 320
-    far = run.batch_at(10**9)
-    assert far["input_ids"].shape[0] == 8
-    run.move(0)
-    assert all_of(run.peek(40)) == alone
-    served = run.served(0, 320)
-    assert served["source"].to_pylist() == list(chain(*(batch["source"] for batch in alone)))
-    assert served["row"].to_pylist() == list(chain(*(batch["row"] for batch in alone)))
-    buckets = served["bucket"].to_pylist()
-    assert buckets == list(chain(*(batch.get("bucket", [None] * 8) for batch in alone)))
-
-
 @pytest.mark.parametrize("pack", [True, False])
 def test_source_bucket_and_row_name_one_row(shards: dp.TokenShards, pack: bool) -> None:
     run = shards.sampler(pack=pack, by_bucket=True, seq_length=24, batch_size=8, epochs=2)
@@ -229,28 +177,6 @@ def test_record_ids_are_those_of_the_texts_of_a_row(shards: dp.TokenShards) -> N
 
 
 # ---- state
-
-
-@EACH_HOW
-def test_a_run_goes_on_with_other_ranks(shards: dp.TokenShards, how: Plain, tmp_path: Path) -> None:
-    path = tmp_path / "s.duckdb"
-    unbroken = shards.sampler(**COMMON, **how, batch_size=8, steps=40)
-    alone = all_of(islice(unbroken, 12))
-    unbroken.set_weights({"charlie": 3})
-    alone += all_of(unbroken)
-    run = shards.sampler(**COMMON, **how, batch_size=8, steps=40, state=path)
-    found = all_of(islice(run, 12))
-    run.set_weights({"charlie": 3})
-    found += all_of(islice(run, 3))
-    run.save()
-    for size, taken in ((4, 5), (2, 7), (1, 13)) if THOROUGH else ((2, 5), (1, 20)):
-        resumed = [shards.resume(state=path, world_size=size, rank=rank) for rank in range(size)]
-        batches = zip(*(all_of(islice(r, taken)) for r in resumed), strict=True)
-        found += [together(batch) for batch in batches]
-        assert len({json.dumps(r.state_dict()) for r in resumed}) == 1
-        resumed[0].save()
-    assert found == alone
-    assert counts_of(shards.resume(state=path)) == counts_of(unbroken)
 
 
 def test_a_run_is_saved_beside_the_folder_and_found_by_its_path(shards: dp.TokenShards) -> None:
@@ -366,11 +292,3 @@ def test_loss_by_source_and_phases(shards: dp.TokenShards) -> None:
     assert run.position == 2 * run.epoch_length
     with pytest.raises(dp.SamplerError, match="serves tokens"):
         run.hf_batch_sampler()
-
-
-def test_the_mixture_of_the_folder_is_taken(shards: dp.TokenShards, folder: Path) -> None:
-    write_mixtures(folder, shards.manifest, MIXTURE)
-    arguments = {**COMMON, "batch_size": 8, "steps": 30}
-    expected = all_of(shards.sampler(**arguments))
-    found = all_of(shards.sampler(**{**arguments, "mixture": folder / "mixtures.json"}))
-    assert found == expected

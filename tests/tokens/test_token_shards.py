@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +26,10 @@ from corpora import WORDS
 from effort import THOROUGH, often
 
 import duckplets as dp
-from duckplets.tokens import uploader
-from duckplets.tokens.documents import read_document, write_document
+from duckplets.tokens.documents import read_document
 from duckplets.tokens.locations import status
-from duckplets.tokens.manifest import MANIFEST, ShardManifest, buckets_of, shard_path
+from duckplets.tokens.manifest import ShardManifest, buckets_of, shard_path
 from duckplets.tokens.texts import plain
-from duckplets.tokens.write import _cuts
 
 tokenizers = pytest.importorskip("tokenizers")
 
@@ -203,20 +200,6 @@ def test_shards_have_their_size_and_a_small_tail_joins(folder: Path) -> None:
         assert len(of) == 1 or of[-1].tokens * 4 >= size / 4
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_cuts_hold_for_any_lengths(seed: int) -> None:
-    draw = np.random.default_rng(seed)
-    lengths = draw.integers(1, 60, draw.integers(1, 200))
-    size = int(draw.integers(1, 800))
-    cuts = _cuts(np.cumsum(lengths), size)
-    assert [low for low, _ in cuts] == [0, *(high for _, high in cuts[:-1])]
-    assert cuts[-1][1] == len(lengths)
-    for low, high in cuts[:-1]:
-        assert lengths[low : high - 1].sum() < size <= lengths[low:high].sum()
-    low, high = cuts[-1]
-    assert len(cuts) == 1 or lengths[low:high].sum() * 4 >= size
-
-
 def test_buckets_count_from_zero_and_hold_their_upper_boundary() -> None:
     assert buckets_of([1, 16, 17, 32, 33, 64, 65, 9999], BUCKETS).tolist() == [
         *(0, 0, 1, 1, 2, 2, 3, 3)
@@ -346,22 +329,6 @@ def test_a_killed_export_goes_on(
     assert not list(out.rglob(".*"))
 
 
-def test_nothing_is_left_of_workers_that_were_killed(
-    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write, out = uploader.write_shard, tmp_path / "out"
-
-    def killed_before(folder: Path, spool: Any, shard: Any, form: Any) -> Any:
-        half = (folder / shard.path).with_name(".shard_b0_s0.99-1.new.parquet")
-        half.parent.mkdir(parents=True, exist_ok=True)
-        half.write_bytes(b"PAR1")
-        return write(folder, spool, shard, form)
-
-    monkeypatch.setattr(uploader, "write_shard", killed_before)
-    assert shards(out, home=corpus_file.parent).made
-    assert not list(out.rglob(".*"))
-
-
 def test_a_run_that_fails_in_the_midst_goes_on_with_the_next_shard(
     folder: Path, corpus_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,55 +404,7 @@ def test_an_interrupted_export_leaves_a_folder_that_goes_on(
     assert not list(out.rglob(".*"))
 
 
-def test_what_killed_exports_left_is_removed_whoever_has_their_numbers(
-    corpus_file: Path, tmp_path: Path
-) -> None:
-    dead, alive = 1 << 22, os.getpid()  # as in a container, where numbers come again
-    for number in (dead, alive):
-        (tmp_path / f".export_state.{number}-140.new.json").touch()
-    how = {"home": corpus_file.parent, "sources": ["odd_.._names"]}
-    assert shards(tmp_path, **how).made
-    one = tmp_path / ShardManifest.read(tmp_path).shards[0].path
-    one.unlink()
-    (tmp_path / ".spool").mkdir()
-    for left in (one.with_name(f".{one.stem}.{alive}-7.new.parquet"), tmp_path / ".spool" / "x"):
-        left.touch()
-    assert shards(tmp_path, **how).made == 1
-    assert dp.verify(tmp_path).ok
-    assert not list(tmp_path.rglob(".*"))
-
-
 # ---- more than columns hold
-
-
-def test_a_text_that_no_column_can_hold_is_refused_before_it_is_read(
-    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from duckplets.tokens import shards as room
-
-    monkeypatch.setattr(room, "_MOST_TEXT", 500)
-    with pytest.raises(dp.ShardError, match=r"'odd_\.\._names' has a text of more than 500 bytes"):
-        shards(tmp_path / "large", home=corpus_file.parent, sources=["odd_.._names"])
-
-
-def test_what_arrow_cannot_lay_in_columns_is_an_error_of_ours(
-    corpus_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from duckplets.tokens import uploader
-
-    def overflowing(*_: object) -> None:
-        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
-
-    how = {"home": corpus_file.parent, "sources": ["odd_.._names"]}
-    with monkeypatch.context() as patch:
-        patch.setattr(uploader, "write_shard", overflowing)
-        with pytest.raises(dp.ShardError, match=r"offset overflow.*give a smaller row_group_size"):
-            shards(tmp_path / "out", **how)
-    (part,) = (tmp_path / "out" / ".spool").iterdir()
-    part.write_bytes(b"damaged")
-    with pytest.raises(dp.ShardError, match="give overwrite=True"):
-        shards(tmp_path / "out", **how)
-    assert shards(tmp_path / "out", **how, overwrite=True).made
 
 
 # ---- whose folder it is
@@ -565,24 +484,6 @@ def test_verify_finds_what_is_wrong(copied: Path) -> None:
     }
 
 
-def test_verify_knows_the_manifest_of_another_run(copied: Path, corpus_file: Path) -> None:
-    manifest = ShardManifest.read(copied)
-    replace(manifest, fingerprint="0" * 64).write(copied)
-    assert dp.verify(copied).problems == [(MANIFEST, "of another run")]
-    text = (copied / MANIFEST).read_text().replace('"records": ', '"records": 1', 1)
-    (copied / MANIFEST).write_text(text)
-    with pytest.raises(dp.DamagedFileError, match="its digest is another"):
-        dp.verify(copied)
-    told = json.loads(text)
-    del told["digest"]
-    told["shards"][0]["path"] = "../../outside.parquet"
-    write_document(copied / MANIFEST, told.pop("kind"), told)
-    with pytest.raises(dp.DamagedFileError, match="lies elsewhere"):
-        dp.verify(copied)
-    with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
-        dp.verify(corpus_file.parent)
-
-
 HIDDEN = [".net", "..0", ".", "..", "a."]
 
 
@@ -657,19 +558,6 @@ def test_the_same_command_mends_what_verify_calls_wrong(
     assert dp.verify(out).ok
     assert digests(out) == digests(small)
     assert shards(out, **how).made == 0
-
-
-def test_both_notes_of_an_export_damaged_need_overwrite(
-    small: Path, corpus_file: Path, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(small, tmp_path / "out"))
-    how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
-    _cut_short(out / "manifest.json")
-    _cut_short(out / "export_state.json")
-    with pytest.raises(dp.DamagedFileError, match="overwrite=True"):
-        shards(out, **how)
-    shards(out, **how, overwrite=True)
-    assert digests(out) == digests(small)
 
 
 # ---- mixtures

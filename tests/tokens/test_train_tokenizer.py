@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -130,26 +128,6 @@ def test_the_texts_it_was_trained_on_and_those_held_out_are_written_where_asked_
     with pytest.raises(dp.ShardError, match=r"another val\.txt"):
         trained(corpus_file, theirs, **how, texts=True)
     assert (theirs / "val.txt").read_text() == "mine"
-
-
-def test_threads_give_the_same_tokenizer(corpus_file: Path, report: dp.TokenizerReport) -> None:
-    code = (
-        "import sys, duckplets as dp\n"
-        "with dp.Corpus(sys.argv[1], read_only=True) as corpus:\n"
-        "    print(dp.train_tokenizer(corpus, sys.argv[2], vocab_size=330, sources=['words'])"
-        ".fingerprint)"
-    )
-    out = corpus_file.parent / "threads"
-    found = subprocess.run(
-        [sys.executable, "-c", code, corpus_file, out],
-        env=os.environ | {"RAYON_NUM_THREADS": "8"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=200,
-    )
-    assert found.stdout.strip() == report.fingerprint
-    assert (out / FILES[0]).read_bytes() == report.path.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ import pytest
 import test_kills
 from commands import cli, error, ok, usage
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import often, some
+from effort import often
 from hashed import DIMENSION, Embedder, check_whole, hashed, kept, reasons, texts_of
 from prebuilt import toy_corpus
 from programs import python
@@ -29,7 +29,6 @@ from test_kills import Child, tell
 
 import duckplets as dp
 from duckplets.vectors import embed as embedding
-from duckplets.vectors.encoders import Calls, Encoder
 from duckplets.vectors.store import VectorStore
 
 KILLS = often(50, less=1)
@@ -76,32 +75,12 @@ def test_every_text_has_its_own_vector_and_is_embedded_once(corpus: dp.Corpus) -
     assert not third.calls
 
 
-def test_a_batch_has_texts_of_about_one_length_the_longest_first(corpus: dp.Corpus) -> None:
-    embedder = Embedder()
-    corpus.embed(embedder, batch_size=32, progress=False)
-    blocks = [[len(text) for text in call] for call in embedder.calls[1:3]]
-    assert all(lengths == sorted(lengths, reverse=True) for lengths in blocks)
-
-
 @pytest.mark.parametrize("split", ["train", "validation"])
 def test_the_texts_of_one_split(corpus: dp.Corpus, split: str) -> None:
     rows = corpus.sql(f"SELECT DISTINCT text FROM chunk_texts WHERE split = '{split}'")
     embedder = Embedder()
     corpus.embed(embedder, split=split, progress=False)
     assert sorted(embedder.texts) == sorted(rows["text"].to_pylist())
-
-
-def test_any_prefix_of_the_order_has_its_share_of_each_split() -> None:
-    for seed in range(often(200, less=20)):
-        draw = np.random.default_rng(seed)
-        count = int(draw.integers(0, 400))
-        splits = draw.choice(4, count, p=draw.dirichlet([0.5] * 4))
-        order = embedding.work_order(splits)
-        assert sorted(order) == list(range(count))
-        for split in range(4):
-            of = splits[order] == split
-            share = np.arange(1, count + 1) * of.sum() / max(count, 1)
-            assert (np.abs(np.cumsum(of) - share) <= 4).all(), seed
 
 
 def test_what_is_kept_after_any_block_has_its_share_of_each_split(
@@ -211,35 +190,6 @@ def test_texts_that_fail_cost_no_other(toy: dp.Corpus) -> None:
     check_whole(toy)
 
 
-@pytest.mark.parametrize("function", FAILING)
-def test_the_texts_that_fail_are_found_whatever_the_batch(
-    function: Callable[[list[str]], Any],
-) -> None:
-    draw = random.Random(3)
-    for size in (1, 2, 3, 17, 256):
-        texts = [f"text {n}" for n in range(size)]
-        for at in draw.sample(range(size), min(size, 3)):
-            texts[at] = function.__name__
-        calls: list[int] = []
-
-        def counted(texts: list[str], _: str | None, calls: list[int] = calls) -> Any:
-            calls.append(len(texts))
-            return failing(texts)
-
-        encoder = Encoder(call=counted, made_by={})
-        found = Calls(encoder, dtype="float32", dimension=DIMENSION, retries=1).embed(texts, None)
-        bad = {row for row, text in enumerate(texts) if text == function.__name__}
-        bad |= {
-            r for r in range(size) if function is not_finite and texts[r].endswith("0") and calls
-        }
-        good = sorted({*range(size)} - found.failed.keys())
-        assert bad >= found.failed.keys() >= {r for r in bad if texts[r] in BY_NAME}
-        assert found.rows.tolist() == good
-        assert np.array_equal(found.vectors, hashed(texts[row] for row in good))
-        assert {*found.failed.values()} <= {FAILING[function]}
-        assert len(calls) <= 4 + 20 * len(bad)
-
-
 def test_a_call_that_fails_is_made_again(toy: dp.Corpus) -> None:
     calls = []
 
@@ -294,16 +244,6 @@ def test_one_vector_for_any_batch_is_refused(toy: dp.Corpus) -> None:
             toy.embed(returned, "pooled", batch_size=8, made_by="pooled", progress=False)
         assert calls == [8, 2, 1, 1]
         assert not VectorStore(toy.path).path.exists()
-
-
-def test_a_function_that_always_fails_leaves_no_set(toy: dp.Corpus) -> None:
-    def broken(texts: list[str]) -> Any:
-        raise ValueError("no network")
-
-    with pytest.raises(dp.VectorError, match=r"ValueError: no network.*0 texts embedded"):
-        toy.embed(broken, progress=False)
-    assert not VectorStore(toy.path).path.exists()
-    assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
 
 
 # ---- what a set is made by
@@ -503,32 +443,6 @@ def test_the_command(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ok("embed", path, "hashed:hashed", "--batch-size", "50") == ""
     with dp.Corpus(path, read_only=True) as corpus:
         check_whole(corpus)
-
-
-def test_order_and_blocks_hold_for_many_sizes() -> None:
-    """Whatever the lengths and sizes, every text is in one batch of one prompt."""
-    for seed in some(range(40), less=8):
-        draw = np.random.default_rng(seed)
-        count, size = int(draw.integers(1, 300)), int(draw.integers(1, 40))
-        work = embedding.EmbedQueue(
-            hashes=np.arange(count, dtype=np.uint64),
-            keys=np.arange(count),
-            characters=draw.integers(0, 1 << 24, count),
-            prompts=draw.integers(0, 3, count),
-            told=("a", "b", ""),
-            texts=count,
-            prompted=0,
-        )
-        seen: list[int] = []
-        while len(seen) < count:
-            block = work.block(len(seen), int(draw.integers(1, 100)))
-            characters = work.characters[block]
-            assert characters[:-1].sum() <= 1 << 26
-            for batch in work.batches(block, size):
-                assert 0 < len(batch) <= size
-                assert len({*work.prompts[block][batch].tolist()}) == 1
-                seen += (block.start + batch).tolist()
-        assert sorted(seen) == list(range(count)), seed
 
 
 if __name__ == "__main__":

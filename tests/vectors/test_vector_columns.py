@@ -95,23 +95,6 @@ def test_windows_of_a_section_have_vectors_of_their_own(tmp_path: Path) -> None:
         assert len(rows) == sum(len(found) for found in of_section.values())
 
 
-def test_ranks_share_a_batch_and_its_vectors(tmp_path: Path) -> None:
-    with made(tmp_path / "c.duckdb") as corpus:
-        filled(corpus)
-        columns = ["anchor", "anchor_vector", "negative_vector"]
-        whole = corpus.sampler(columns=columns, batch_size=8, steps=5)
-        expected = [batch.to_pylist() for batch in whole]
-        for size in (2, 4):
-            ranks = [
-                corpus.sampler(
-                    columns=columns, batch_size=8 // size, steps=5, rank=rank, world_size=size
-                )
-                for rank in range(size)
-            ]
-            for step in zip(expected, *ranks, strict=True):
-                assert [row for batch in step[1:] for row in batch.to_pylist()] == step[0]
-
-
 def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
     with made(tmp_path / "c.duckdb") as corpus:
         filled(corpus)
@@ -222,25 +205,6 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path)
         assert served <= set(there)
         anchors = {text for batch in batches for text in batch["anchor"]}
         assert len(anchors) > 50
-
-
-@pytest.mark.parametrize("records", some(range(2, 61), less=6))
-def test_few_texts_are_left_out_as_many_are(tmp_path: Path, records: int) -> None:
-    """Joins of few texts hand lists of hashes to Arrow, which takes none of 2^63 or more."""
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        rows = [{"q": f"question {i}", "a": f"answer {i}"} for i in range(records)]
-        source = dp.MemorySource(rows, anchor="q", positive="a")
-        corpus.ingest(source, name="s", progress=False)
-        corpus.split(1, 0, 0)
-        texts = sorted(set(texts_of(corpus).values()))
-        store = VectorStore(corpus.path)
-        of = store.begin("default", DIMENSION, "float32", {})
-        store.append(of, np.array([hashed(t) for t in texts], np.uint64), vectors(texts))
-        columns = ["anchor", "anchor_vector"]
-        with corpus.sampler(columns=columns, vectors="drop", epochs=1, batch_size=4) as sampler:
-            assert sampler.notes == []
-            anchors = {text for batch in sampler for text in batch["anchor"]}
-        assert len(anchors) >= records
 
 
 def test_a_column_says_which_vectors(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""What every run promises, over every kind of run there is: one table of kinds, one of promises."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from corpora import counts_of
+from effort import THOROUGH
+from frozen_runs import RUNS, Opened, opener
+from prebuilt import copied
+
+import duckplets as dp
+from duckplets.testing import assert_resumes_everywhere
+
+pytestmark = pytest.mark.usefixtures("pools_once")
+
+STEPS, TOTAL = 6, 12
+NAMES = [
+    *("negatives_4", "phases", "ramp", "no_duplicates", "other_negatives", "odd_chunks"),
+    *("half_bm25", "labelled", "ready_negatives", "messages", "prefixes", "vectors"),
+    *("pairs", "texts", "tokens_packed", "tokens_by_bucket"),
+]
+EVERY = pytest.mark.parametrize("name", [n for n in RUNS if n in NAMES or THOROUGH])
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Opened]:
+    with ExitStack() as stack:
+        yield opener(tmp_path_factory.mktemp("kinds"), stack)
+
+
+def run_of(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the corpus of a kind of run, and its arguments."""
+    run: dict[str, Any] = {"prefetch": 0, **RUNS[name], "batch_size": TOTAL}
+    for ranks in ("rank", "world_size"):
+        run.pop(ranks, None)
+    if run.get("of") == "tokens":
+        run["seq_length"] = 24
+    if vectors := run.pop("more", None):
+        run["columns"] = ["anchor", "source", "recipe", *vectors]
+    return run.pop("of", "toy"), run
+
+
+def tables(sampler: Any, steps: int) -> list[pa.Table]:
+    return [batch.table.combine_chunks() for batch in islice(sampler, steps)]
+
+
+@EVERY
+def test_batches_are_those_of_the_step_whatever_ranks_and_saves_led_to_it(
+    name: str, opened: Opened, tmp_path: Path
+) -> None:
+    corpus, run = run_of(name)
+    of, state = opened(corpus), tmp_path / "s.duckdb"
+
+    def sampler(ranks: int = 1, rank: int = 0, **how: Any) -> Any:
+        size = {"batch_size": TOTAL // ranks, "world_size": ranks, "rank": rank, "state": state}
+        return of.sampler(**{**run, **size, **how})
+
+    whole = sampler(prefetch=2)
+    batches = tables(whole, STEPS)
+    assert len({str(table.to_pydict()) for table in batches}) == STEPS
+    assert_resumes_everywhere(sampler(), 4)
+    for world in (2, 3):
+        ranks = [sampler(world, rank) for rank in range(world)]
+        for table in batches:
+            parts = pa.concat_tables(next(rank).table for rank in ranks)
+            assert parts.combine_chunks().equals(table), world
+        assert all(rank.state_dict() == ranks[0].state_dict() for rank in ranks)
+        assert all(counts_of(rank) == counts_of(whole) for rank in ranks)
+    ranks[1].save()
+    following = tables(whole, 2)
+    others = [of.resume(state=state, rank=rank, world_size=4) for rank in range(4)]
+    for table in following:
+        parts = pa.concat_tables(next(rank).table for rank in others)
+        assert parts.combine_chunks().equals(table)
+    assert counts_of(others[3]) == counts_of(whole)
+
+
+@EVERY
+def test_what_is_planned_served_counted_and_forecast_is_what_is_taken(
+    name: str, opened: Opened
+) -> None:
+    corpus, run = run_of(name)
+    sampler = opened(corpus).sampler(**run)
+    end = STEPS * TOTAL
+    plan, forecast = sampler.plan(STEPS), sampler.forecast(STEPS).table.to_pylist()
+    taken = [row for table in tables(sampler, STEPS) for row in table.to_pylist()]
+    served = sampler.served(0, end)
+    assert served.equals(plan)
+    assert sampler.served(5, end - 9).equals(served.slice(5, end - 14))
+    rows = served.to_pylist()
+    same = {"source", "recipe", "label", "row", "bucket"} & rows[0].keys() & taken[0].keys()
+    assert [[row[n] for n in same] for row in rows] == [[row[n] for n in same] for row in taken]
+    assert [row["step"] for row in rows] == [position // TOTAL for position in range(end)]
+    counted = Counter(row["source"] for row in rows)
+    metrics = sampler.metrics()
+    assert {n: metrics[f"data/{n}/samples"] for n in counted} == counted
+    due = Counter(row.get("displaced") or row["source"] for row in rows)
+    expected = Counter[str]()
+    for row in forecast:
+        expected[row["source"]] += row["samples"]
+    assert +expected == due
+    sampler.close()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "tokens" not in n and n != "vectors"])
+def test_a_snapshot_serves_the_same(name: str, tmp_path: Path) -> None:
+    from frozen_runs import CORPORA
+
+    corpus, run = run_of(name)
+    copied(tmp_path / "c.duckdb", CORPORA[corpus])
+    with dp.Corpus(tmp_path / "c.duckdb", read_only=True) as of:
+
+        def served() -> list[pa.Table]:
+            with of.sampler(**run) as sampler:
+                return tables(sampler, 3)
+
+        expected = served()
+        of.prepare(progress=False)
+        for _ in range(2):  # the second takes the pools that the first one kept
+            assert served() == expected
