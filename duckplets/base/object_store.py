@@ -1,13 +1,14 @@
-"""Reach objects in a store by their addresses, ``s3://bucket/key``: list, read, put, remove.
+"""Know the addresses of objects in stores; reach those of S3: list, read, put, remove.
 
     address ─listing→ StoredObject: key, size, ETag ─ranges, If-Match→ file ─parts→ object
 
-The decision that matters: it is done through boto3. PyArrow's ``S3FileSystem`` (26.0) gives no ETag
+S3 is reached through boto3, after trials of others. PyArrow's ``S3FileSystem`` (26.0) gives no ETag
 in a listing and finishes the upload of a writer that an exception leaves, so half an object appears
-under its name; obstore (0.12) reads no profile files, asks the metadata service although
-``AWS_EC2_METADATA_DISABLED`` is set, and neither can find the uploads that a killed process has
-left. boto3 takes credentials, region, endpoint and attempts from ``AWS_*`` variables and profile
-files as every tool of the store does; nothing of them is taken, kept or shown here.
+under its name; obstore (0.12) reads no profile files and asks the metadata service although
+``AWS_EC2_METADATA_DISABLED`` is set; s3fs (2026.9) reads a whole object without ``If-Match``, has
+no uploads of a prefix, and holds botocore back. boto3 takes credentials, region, endpoint and
+attempts from ``AWS_*`` variables and profile files as every tool of the store does; nothing of them
+is taken, kept or shown here.
 
 Requests and bodies that break off are repeated by boto3. No error of its is passed on: they hold
 requests.
@@ -30,15 +31,14 @@ from urllib.parse import urlsplit
 from duckplets.base.sanitize import shown, without_secrets
 from duckplets.errors import DuckpletsError, ExtensionError
 
-_SCHEME = "s3://"
-_ADDRESS = re.compile(r"s3://([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])(?:/(.*))?", re.DOTALL)
-_SIGNED = re.compile(r"(?i)[?&](x-amz-|awsaccesskeyid=|signature=|expires=)")
+_ADDRESS = re.compile(r"(s3|gs|az|abfs)://([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])(?:/(.*))?", re.DOTALL)
+_SIGNED = re.compile(r"(?i)[?&](x-amz-|x-goog-|awsaccesskeyid=|signature=|expires=|sig=)")
 
 _RANGE = 64 << 20  # bytes of one request
 _ATTEMPTS = 5  # where AWS_RETRY_MODE does not say otherwise
 _PART = 16 << 20  # bytes of a part of an upload, of which four are under way at once
 
-_CHANGED = "it has changed since it was listed, and is read only as it was then"
+CHANGED = "it has changed since it was listed, and is read only as it was then"
 _MISSING = ("NoSuchKey", "NotFound", "404")
 _ELSEWHERE = (
     *("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "301"),
@@ -62,25 +62,27 @@ class StoredObject:
         bucket: That it is in.
         path: Its key.
         size: In bytes.
-        checksum: Its ETag, which another content does not have.
+        checksum: Its ETag or generation, which another content does not have.
+        scheme: Of its address.
     """
 
     bucket: str
     path: str
     size: int
     checksum: str
+    scheme: str = "s3"
 
     def __str__(self) -> str:
-        return f"{_SCHEME}{self.bucket}/{self.path}"
+        return f"{self.scheme}://{self.bucket}/{self.path}"
 
 
 def is_address(given: object) -> bool:
     """Return whether something is the address of an object, a folder or a glob in a store."""
-    return isinstance(given, str) and given.startswith(_SCHEME)
+    return isinstance(given, str) and given.startswith(("s3://", "gs://", "az://", "abfs://"))
 
 
-def address_of(given: str, error: type[DuckpletsError]) -> tuple[str, str]:
-    """Return the bucket and the key, glob or prefix of an address.
+def address_of(given: str, error: type[DuckpletsError]) -> tuple[str, str, str]:
+    """Return the scheme, the bucket and the key, glob or prefix of an address.
 
     Raises:
         DuckpletsError: Of the given type: it is none, or has a password or a signature in it.
@@ -89,12 +91,12 @@ def address_of(given: str, error: type[DuckpletsError]) -> tuple[str, str]:
     if bare != given:
         raise error(
             f"{shown(bare)}: an address has no user, password or signature in it; credentials come "
-            f"from AWS_* variables or a profile"
+            f"from AWS_* variables or a profile (for gs:// and az:// from what their tools use)"
         )
     found = _ADDRESS.fullmatch(given)
     if found is None:
-        raise error(f"{shown(given)} is no address; write s3://bucket/key")
-    return found[1], found[2] or ""
+        raise error(f"{shown(given)} is no address; write s3://bucket/key, or gs:// or az:// so")
+    return found[1], found[2], found[3] or ""
 
 
 @cache  # it takes 0.2 s to make one, and one that is dropped leaves sockets open
@@ -257,7 +259,7 @@ class Store:
         error = getattr(error, "last_exception", error)
         answer = getattr(error, "response", None)
         why, passes = self._unasked(error) if answer is None else self._refusal(answer)
-        told = f"{_SCHEME}{self.bucket}/{shown(key)}: {why}"
+        told = f"s3://{self.bucket}/{shown(key)}: {why}"
         return (self._passing if passes else self._error)(told), passes
 
     def _refusal(self, answer: Mapping[str, Any]) -> tuple[str, bool]:
@@ -267,7 +269,7 @@ class Store:
         status = int(facts.get("HTTPStatusCode", 0))
         said = f"{shown(code, 80)}, status {status}"
         if status in (412, 416):
-            return _CHANGED, False
+            return CHANGED, False
         if code == "NoSuchBucket":
             return f"there is no bucket {self.bucket!r}; check its name and AWS_ENDPOINT_URL", False
         if code in _MISSING:
@@ -290,7 +292,7 @@ class Store:
             ways = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
             return f"there are no credentials for it: {ways}", False
         if "S3DownloadFailedError" in names:
-            return _CHANGED, False
+            return CHANGED, False
         if "FlexibleChecksumError" in names:
             return "what arrived is not what was stored, by its checksum", False
         if not names & _OF_NETWORKS:

@@ -33,9 +33,9 @@ def ingest(
         list[str] | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Files, globs, text files or folders of them, s3://bucket/key (also a glob, or a "
-            "folder ending with /), hf://org/name/config/split with its keys, data-set files "
-            "(.yaml, .toml), or - for JSON lines on stdin.",
+            help="Files, globs, text files or folders of them, s3://bucket/key, gs:// or az:// so "
+            "(also a glob, or a folder ending with /), hf://org/name/config/split with its keys, "
+            "data-set files (.yaml, .toml), or - for JSON lines on stdin.",
         ),
     ] = None,
     license: Annotated[  # noqa: A002 - it is the option's name

@@ -56,7 +56,8 @@ def ingest(
 
     Args:
         source: What to read: a path as the command line takes it (a file, whose suffix
-            says its format, a folder of text, a glob, ``s3://bucket/key``, an ``hf://`` line),
+            says its format, a folder of text, a glob, ``s3://bucket/key``, ``gs://`` or ``az://``
+            so, an ``hf://`` line),
             data with ``__arrow_c_stream__`` (a frame of polars or pandas, an Arrow table or
             reader, a relation of DuckDB), one of the sources of this package, or any object with a
             ``name`` and ``batches(cursor)``.

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.object_store import Store, StoredObject, address_of
-from duckplets.errors import PassingError, SourceError
+from duckplets.base.object_store import StoredObject, address_of
+from duckplets.errors import SourceError
 from duckplets.sources.arrivals import arrivals
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import known_fields, require_texts, resolve
 from duckplets.sources.paths import Paths, default_name, files, unreadable, uri
+from duckplets.sources.remote.stores import store_of
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import RowBlock, Rows, Stoppable
 
@@ -31,7 +32,8 @@ class Files(Mapped):
     """The arguments common to sources of files with columns, and how they are opened in turn."""
 
     path: Paths
-    """File (also .gz and .zst), glob, or list of them; ``s3://bucket/key``, or a folder there."""
+    """File (also .gz and .zst), glob, or list of them; ``s3://bucket/key``, ``gs://`` or ``az://``
+    so, or a folder there."""
     in_pieces: bool = field(default=False, kw_only=True)
     """Whether records are stored in pieces as they come, so that an ingest that stops half-way
     goes on at the row it stopped at, if the files are the same."""
@@ -161,9 +163,9 @@ class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
             here = [each for each in found if isinstance(each, Path)]
             self._files: Iterator[tuple[Path | StoredObject, Path]] = zip(here, here, strict=True)
             return
-        if len(objects) < len(found) or len({each.bucket for each in objects}) > 1:
+        if len(objects) < len(found) or len({(each.scheme, each.bucket) for each in objects}) > 1:
             raise SourceError(f"{uri(paths)}: give files of one bucket, or of this machine alone")
-        store = Store(objects[0].bucket, SourceError, PassingError)
+        store = store_of(objects[0].scheme, objects[0].bucket)
         self.stop = store.stop.set
         self._files = arrivals(objects, store.fetch, store.stop)
 

@@ -10,7 +10,6 @@ import codecs
 import glob
 import io
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,9 +19,10 @@ from typing import Any, BinaryIO, TextIO, TypeVar, cast
 
 import pyarrow as pa
 
-from duckplets.base.object_store import Store, StoredObject, address_of, is_address
+from duckplets.base.object_store import StoredObject, is_address
 from duckplets.base.sanitize import shown
-from duckplets.errors import DuckpletsError, PassingError, SourceError
+from duckplets.errors import DuckpletsError, SourceError
+from duckplets.sources.remote.stores import objects_at
 from duckplets.sources.rows import MAX_BYTES
 
 Given = str | os.PathLike[str] | StoredObject
@@ -37,9 +37,6 @@ _CUT = "Truncated compressed stream"
 _STEP = 4096  # bytes of a file that may be cut short
 _MOST_FILES = 1_024  # that are read at once
 AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
-
-_WILD = re.compile(r"(\*\*/|\*\*|\*|\?|\[[^\]/\\]+\])")
-_HIDDEN = re.compile(r"/[._]")
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
@@ -116,7 +113,7 @@ def default_name(paths: Paths) -> str:
 
 def _name_of_address(address: str, *, alone: bool) -> str:
     """Return the stem of an object, else the name of its folder or bucket."""
-    path = PurePosixPath(address.removeprefix("s3://"))
+    path = PurePosixPath(address.partition("://")[2])
     if alone and not glob.has_magic(address) and not address.endswith("/") and len(path.parts) > 1:
         return (path.with_suffix("") if path.suffix in COMPRESSED else path).stem
     folder = path if address.endswith("/") else path.parent
@@ -298,7 +295,7 @@ def _matching(path: Given) -> Sequence[Path | StoredObject]:
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise SourceError(f"{path!r} is not a path")
     if is_address(path):
-        return _objects(str(path))
+        return objects_at(str(path))
     plain = Path(path).expanduser()
     try:
         if plain.exists():
@@ -315,43 +312,6 @@ def _matching(path: Given) -> Sequence[Path | StoredObject]:
     for file in matched:
         _refuse_other_encodings(file)
     return matched
-
-
-def _objects(address: str) -> list[StoredObject]:
-    """Return the objects at an address: one, those that a glob matches, or all of a folder.
-
-    Of a folder those are left out that no reader takes for data: whose names, or the names of
-    folders in it, begin with a point or an underscore.
-    """
-    bucket, key = address_of(address, SourceError)
-    first = _WILD.search(key)
-    is_one = not first and key != "" and not key.endswith("/")
-    listed = Store(bucket, SourceError, PassingError).listed(
-        key[: first.start()] if first else key, 1 if is_one else None
-    )
-    if first:
-        fits = re.compile(_expression(key), re.DOTALL)
-        found = [each for each in listed if fits.fullmatch(each.path)]
-        what = "matches no object"
-    elif not is_one:
-        found = [each for each in listed if not _HIDDEN.search(f"/{each.path[len(key) :]}")]
-        what = "is a folder without objects"
-    else:
-        found = [each for each in listed if each.path == key]
-        what = "does not exist; the address of a folder ends with /"
-    if not found:
-        raise SourceError(f"{shown(address)} {what}")
-    return found
-
-
-def _expression(glob: str) -> str:
-    """Return a regular expression for a glob: ``**`` any folders, ``*`` and ``?`` in a name."""
-    wild = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = _WILD.split(glob)  # what is wild is at odd places
-    return "".join(
-        wild.get(part) or f"[{part[1:-1].replace('!', '^', 1)}]" if i % 2 else re.escape(part)
-        for i, part in enumerate(parts)
-    )
 
 
 def _refuse_other_encodings(path: Path) -> None:

@@ -53,7 +53,9 @@ class Objects:
     """
 
     def __init__(self, address: str, documents: Path) -> None:
-        bucket, key = address_of(address, ShardError)
+        scheme, bucket, key = address_of(address, ShardError)
+        if scheme != "s3":
+            raise ShardError(f"{address}: shards go to a folder or to s3://bucket/prefix")
         self._prefix = f"{key.rstrip('/')}/" if key.strip("/") else ""
         self.address = f"s3://{bucket}/{self._prefix}".rstrip("/")
         self.store, self.documents = Store(bucket, ShardError), documents

@@ -17,14 +17,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from duckplets.base.sanitize import listed
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.remote.card import Card, CardConfig
 from duckplets.sources.remote.download import HubFile
 from duckplets.sources.remote.grammar import HubUri
+from duckplets.sources.remote.stores import matching
 
 # Suffixes by the form that reads them, the best first: of several copies of the same data in one
 # repository only the first form is read.
@@ -47,8 +45,6 @@ _GENERIC = re.compile(r"(shard|part|data|file|chunk)?[-_.]?\d*")
 _COUNTED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?.*")
 _COMPRESSED = (".gz", ".zst")
 _SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
-_GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|\{[^}]+\}")
-_WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,30 +218,11 @@ def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
 
 
 def _matching(uri: HubUri, glob: str, files: list[HubFile]) -> list[HubFile]:
-    """Return the files that a pattern means, or that lie in the folder it names.
-
-    By RE2, whose time is that of the length of a path: a card may hold any pattern.
-    """
+    """Return the files that a pattern means, or that lie in the folder it names."""
     folder = glob.rstrip("/") + "/"
     try:
-        fits = pc.match_substring_regex(pa.array([f.path for f in files], pa.string()), _re2(glob))
-    except (pa.ArrowException, UnicodeError) as error:
+        fits = matching(glob, [file.path for file in files])
+    except SourceError as error:
         raise SourceError(f"{uri}: its card lists {glob!r}, which is no pattern") from error
-    pairs = zip(files, fits.to_pylist(), strict=True)
+    pairs = zip(files, fits, strict=True)
     return [file for file, fit in pairs if fit or file.path.startswith(folder)]
-
-
-def _re2(glob: str) -> str:
-    """Return the expression for a glob: ``**`` any folders, ``*`` and ``?`` within a name."""
-    made, end = "", 0
-    for found in _GLOB.finditer(glob):
-        made += re.escape(glob[end : found.start()])
-        end, part = found.end(), found[0]
-        inner = part[1:-1]
-        if part[0] == "[":
-            made += "[" + inner.replace("\\", "\\\\").replace("!", "^", 1) + "]"
-        elif part[0] == "{":
-            made += "(?:" + "|".join(map(re.escape, inner.split(","))) + ")"
-        else:
-            made += _WILD[part]
-    return rf"(?s)\A(?:{made}{re.escape(glob[end:])})\z"

@@ -1,0 +1,237 @@
+"""Reach the objects of any store by their addresses: list them, and bring one to a file.
+
+    s3://bucket/key               boto3, each range asked for with the ETag of the listing
+    gs://bucket/key  az://box/key  gcsfs and adlfs, filesystems of fsspec
+
+An object is brought as its listing had it. Google's store is asked for the generation that was
+listed; the others are compared with their listing again when the bytes are here, and one that is
+another is refused. Credentials are those that the tools of each store use.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.object_store import CHANGED, Store, StoredObject, address_of
+from duckplets.base.sanitize import shown
+from duckplets.errors import DuckpletsError, ExtensionError, PassingError, SourceError
+
+_RANGE = 64 << 20  # bytes of one request
+_DENIED = (401, 403)
+_OF_NETWORKS = {"AzureError", "ClientError", "TransportError"}  # of packages imported when asked
+_GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|\{[^}]+\}")
+_WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+_HIDDEN = re.compile(r"/[._]")
+
+
+class ObjectStore(Protocol):
+    """One bucket: what ``Store`` is for S3."""
+
+    stop: threading.Event
+
+    def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
+        """Return the objects whose keys begin so, by key; with ``most`` that of the key alone."""
+
+    def fetch(self, found: StoredObject, file: Path) -> None:
+        """Bring an object whole to a file, as it was listed."""
+
+
+class _Kind(NamedTuple):
+    """How fsspec reaches a kind of store.
+
+    ``tag`` names what ``info`` has of an object that another content does not have, ``pin`` the
+    argument that asks for it, ``ways`` what gives credentials.
+    """
+
+    package: str
+    extra: str
+    module: str
+    name: str
+    tag: str
+    pin: str | None
+    variables: tuple[str, ...]
+    ways: str
+
+
+_AZURE = _Kind(
+    *("adlfs", "az", "adlfs", "AzureBlobFileSystem", "etag", None, ("AZURE_",)),
+    "set AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME with a key or a login",
+)
+_KINDS = {
+    "gs": _Kind(
+        *("gcsfs", "gs", "gcsfs.core", "GCSFileSystem", "generation", "generation"),
+        ("GOOGLE_", "STORAGE_", "CLOUDSDK_"),
+        "set GOOGLE_APPLICATION_CREDENTIALS, or call gcloud auth application-default login",
+    ),
+    "az": _AZURE,
+    "abfs": _AZURE,
+}
+
+
+def store_of(scheme: str, bucket: str) -> ObjectStore:
+    """Return the store of an address.
+
+    Raises:
+        ExtensionError: The package that reaches it is missing.
+    """
+    if scheme in _KINDS:
+        return _FsspecStore(scheme, bucket)
+    return Store(bucket, SourceError, PassingError)
+
+
+def objects_at(address: str) -> list[StoredObject]:
+    """Return the objects at an address: one, those that a glob matches, or all of a folder.
+
+    Of a folder those are left out that no reader takes for data: whose names, or the names of
+    folders in it, begin with a point or an underscore.
+    """
+    scheme, bucket, key = address_of(address, SourceError)
+    first = _GLOB.search(key)
+    is_one = not first and key != "" and not key.endswith("/")
+    listed = store_of(scheme, bucket).listed(
+        key[: first.start()] if first else key, 1 if is_one else None
+    )
+    if first:
+        fits = matching(key, [each.path for each in listed])
+        found = [each for each, fit in zip(listed, fits, strict=True) if fit]
+        what = "matches no object"
+    elif not is_one:
+        found = [each for each in listed if not _HIDDEN.search(f"/{each.path[len(key) :]}")]
+        what = "is a folder without objects"
+    else:
+        found = [each for each in listed if each.path == key]
+        what = "does not exist; the address of a folder ends with /"
+    if not found:
+        raise SourceError(f"{shown(address)} {what}")
+    return found
+
+
+def matching(glob: str, paths: Sequence[str]) -> list[bool]:
+    """Return which paths a glob means: ``**`` any folders, ``*`` and ``?`` within a name.
+
+    By RE2, whose time is that of the length of a path: whoever writes a card may write any glob.
+
+    Raises:
+        SourceError: It is none.
+    """
+    made, end = "", 0
+    for found in _GLOB.finditer(glob):
+        made += re.escape(glob[end : found.start()])
+        end, part = found.end(), found[0]
+        inner = part[1:-1]
+        if part[0] == "[":
+            made += "[" + inner.replace("\\", "\\\\").replace("!", "^", 1) + "]"
+        elif part[0] == "{":
+            made += "(?:" + "|".join(map(re.escape, inner.split(","))) + ")"
+        else:
+            made += _WILD[part]
+    expression = rf"(?s)\A(?:{made}{re.escape(glob[end:])})\z"
+    try:
+        fits = pc.match_substring_regex(pa.array(paths, pa.string()), expression)
+    except (pa.ArrowException, UnicodeError) as error:
+        raise SourceError(f"{glob!r} is no pattern of paths") from error
+    return list(fits.to_pylist())
+
+
+@cache
+def _filesystem(process: int, scheme: str, said: tuple[tuple[str, str], ...]) -> Any:
+    """Return what asks stores of a kind, of this process, as the environment has it."""
+    kind = _KINDS[scheme]
+    try:
+        made = getattr(import_module(kind.module), kind.name)
+    except ModuleNotFoundError as missing:
+        raise ExtensionError(
+            f"{scheme}:// needs the package {kind.package!r}: pip install 'duckplets[{kind.extra}]'"
+        ) from missing
+    return made(use_listings_cache=False, skip_instance_cache=True)
+
+
+class _FsspecStore:
+    """One bucket of a store that fsspec reaches."""
+
+    def __init__(self, scheme: str, bucket: str) -> None:
+        self._scheme, self._bucket, self._kind = scheme, bucket, _KINDS[scheme]
+        self.stop = threading.Event()
+        said = (each for each in os.environ.items() if each[0].startswith(self._kind.variables))
+        with self._asking(""):
+            self._files = _filesystem(os.getpid(), scheme, tuple(sorted(said)))
+
+    def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
+        """Return the objects whose keys begin so, by key; with ``most`` that of the key alone."""
+        with self._asking(prefix):
+            if most is not None:
+                try:
+                    found = [self._info(prefix)]
+                except FileNotFoundError:
+                    return []
+            else:
+                folder = prefix.rpartition("/")[0]
+                place = f"{self._bucket}/{folder}" if folder else self._bucket
+                found = list(self._files.find(place, detail=True).values())
+        made = (self._object(info) for info in found if info["type"] == "file")
+        return sorted((o for o in made if o.path.startswith(prefix)), key=lambda o: o.path)
+
+    def fetch(self, found: StoredObject, file: Path) -> None:
+        """Bring an object whole to a file, as it was listed; ``stop`` ends it."""
+        name, pin = f"{self._bucket}/{found.path}", self._kind.pin
+        asked = {} if pin is None else {pin: found.checksum}
+        with self._asking(found.path), file.open("wb") as out:
+            for start in range(0, found.size, _RANGE):
+                end = min(start + _RANGE, found.size)
+                out.write(self._files.cat_file(name, start=start, end=end, **asked))
+                if self.stop.is_set():
+                    raise PassingError(f"{found}: reading it was broken off")
+            now = self._object(self._info(found.path))
+        if now != found:
+            raise SourceError(f"{found}: {CHANGED}")
+        if file.stat().st_size != found.size:
+            raise PassingError(f"{found}: reading it was broken off")
+
+    def _info(self, key: str) -> dict[str, Any]:
+        return dict(self._files.info(f"{self._bucket}/{key}"))
+
+    def _object(self, info: dict[str, Any]) -> StoredObject:
+        key = str(info["name"]).removeprefix(f"{self._bucket}/")
+        tag = str(info[self._kind.tag])
+        return StoredObject(self._bucket, key, int(info["size"]), tag, self._scheme)
+
+    @contextmanager
+    def _asking(self, key: str) -> Iterator[None]:
+        """Turn what a filesystem raises into an error of ours; its own may hold requests."""
+        try:
+            yield
+        except DuckpletsError:
+            raise
+        except Exception as error:
+            why, passes = self._refusal(error)
+            told = f"{self._scheme}://{self._bucket}/{shown(key)}: {why}"
+            raise (PassingError if passes else SourceError)(told) from None
+
+    def _refusal(self, error: Exception) -> tuple[str, bool]:
+        """Return why there is no answer, and whether another time there may be one."""
+        names = [kind.__name__ for kind in type(error).__mro__]
+        code = str(getattr(error, "status_code", None) or getattr(error, "code", None))
+        status = int(code) if code.isdigit() else 0
+        if isinstance(error, FileNotFoundError) or status == 404:
+            return "there is no such object or bucket (any more)", False
+        if isinstance(error, PermissionError) or status in _DENIED:
+            return f"the credentials have no right to that; {self._kind.ways}", False
+        if isinstance(error, ValueError) or "GoogleAuthError" in names:
+            return f"there are no credentials for it: {self._kind.ways}", False
+        if status == 429 or status >= 500:
+            return f"the store cannot answer now (status {status}); the same again goes on", True
+        if status:
+            return f"the store refuses that ({names[0]}, status {status})", False
+        passes = isinstance(error, OSError) or bool(_OF_NETWORKS.intersection(names))
+        return f"the store cannot be reached ({names[0]}); check the network", passes

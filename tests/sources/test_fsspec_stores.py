@@ -1,0 +1,276 @@
+"""Sources in the stores of Google and Azure, by fsspec: the records of local files, and no other.
+
+Google's is an emulator from PyPI. Azure's is Azurite, a program of npm: where ``azurite-blob`` is
+not to be found its tests are skipped, and those of all stores are tried on fsspec's memory instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import duckplets as dp
+from duckplets.base.object_store import StoredObject
+from duckplets.db.database import Database
+from duckplets.sources import Mark
+from duckplets.sources.remote import stores
+
+fsspec = pytest.importorskip("fsspec")
+
+COLUMNS = {"id": "id", "anchor": "title", "positive": "body"}
+SECRET = "c2VjcmV0IG9mIHRoZSB0ZXN0cw=="
+ACCOUNT = f"AccountName=tests;AccountKey={SECRET}"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Tagged(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]
+    """Files in memory with an ETag each."""
+
+    def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        found = super().info(path, **kwargs)
+        name = str(found["name"]).lstrip("/")
+        return {**found, "name": name, "etag": str(found.get("created"))}
+
+    def find(self, path: str, **kwargs: Any) -> dict[str, Any]:
+        return {name.lstrip("/"): self.info(name) for name in super().find(path)}
+
+
+@pytest.fixture(scope="module")
+def google() -> Iterator[dict[str, str]]:
+    emulator = pytest.importorskip("gcp_storage_emulator.server")
+    pytest.importorskip("gcsfs")
+    logging.getLogger("gcp_storage_emulator").setLevel(logging.ERROR)
+    port = free_port()
+    server = emulator.create_server("127.0.0.1", port, in_memory=True, default_bucket="texts")
+    server.start()
+    yield {"STORAGE_EMULATOR_HOST": f"http://127.0.0.1:{port}", "NO_GCE_CHECK": "true"}
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    pytest.importorskip("adlfs")
+    program = shutil.which("azurite-blob") or pytest.skip("there is no azurite-blob")
+    port = free_port()
+    process = subprocess.Popen(
+        [
+            program,
+            *["--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--blobPort"],
+            str(port),
+        ],
+        cwd=tmp_path_factory.mktemp("azurite"),
+        env={
+            "PATH": str(Path(program).parent) + ":/usr/bin:/bin",
+            "AZURITE_ACCOUNTS": f"tests:{SECRET}",
+        },
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        for _ in range(200):
+            with socket.socket() as found:
+                if found.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.1)
+        endpoint = f"BlobEndpoint=http://127.0.0.1:{port}/tests"
+        yield {
+            "AZURE_STORAGE_CONNECTION_STRING": f"DefaultEndpointsProtocol=http;{ACCOUNT};{endpoint}"
+        }
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(params=["gs", "az", "memory"])
+def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """The address of a bucket with files that lie under the test's folder too."""
+    scheme = {"memory": "abfs"}.get(request.param, request.param)
+    monkeypatch.setenv("DUCKPLETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    if request.param == "memory":
+        kind = stores._KINDS["abfs"]._replace(module=__name__, name="Tagged")
+        monkeypatch.setitem(stores._KINDS, "abfs", kind)
+        monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+    else:
+        server = request.getfixturevalue({"gs": "google", "az": "azure"}[request.param])
+        for name, value in server.items():
+            monkeypatch.setenv(name, value)
+    files = filesystem(scheme)
+    if request.param != "gs" and not files.exists("texts"):
+        files.mkdir("texts")
+    for name, content in contents(tmp_path).items():
+        put(scheme, name, content)
+    return f"{scheme}://texts"
+
+
+def filesystem(scheme: str) -> Any:
+    return stores.store_of(scheme, "texts")._files  # type: ignore[attr-defined]
+
+
+def put(scheme: str, key: str, content: bytes) -> None:
+    files = filesystem(scheme)
+    more = {"overwrite": True} if scheme == "az" else {}
+    files.pipe_file(f"texts/{key}", content, **more)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Write the same rows in several formats; return what is in the files."""
+    for part in range(2):
+        rows = [
+            {"id": n, "title": f"title {n}", "body": f"body {n}" * 99} for n in (part, part + 2)
+        ]
+        listed = "".join(f"{r['id']},{r['title']},{r['body']}\n" for r in rows)
+        for name in ("parquet", "csv/deep"):
+            (folder / "files" / name).mkdir(parents=True, exist_ok=True)
+        pa.parquet.write_table(pa.Table.from_pylist(rows), folder / f"files/parquet/{part}.parquet")
+        (folder / f"files/csv/deep/{part}.csv").write_text(f"id,title,body\n{listed}")
+    (folder / "files/csv/_notes.csv").write_text("not data")
+    each = (file for file in (folder / "files").rglob("*") if file.is_file())
+    return {file.relative_to(folder / "files").as_posix(): file.read_bytes() for file in each}
+
+
+def records(source: Any) -> list[dict[str, Any]]:
+    with closing(Database.reader()) as reader:
+        batches = [each for each in source.open(reader).batches if not isinstance(each, Mark)]
+    return [row | {"file": None} for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda root: dp.ParquetSource(f"{root}/parquet/*.parquet", **COLUMNS),
+        lambda root: dp.CsvSource([f"{root}/csv/deep/0.csv", f"{root}/csv/deep/1.csv"], **COLUMNS),
+        lambda root: dp.CsvSource(f"{root}/csv/**/[0-9].csv", **COLUMNS),
+    ],
+)
+def test_objects_give_the_records_of_files(
+    make: Callable[[str], Any], root: str, tmp_path: Path
+) -> None:
+    found = records(make(root))
+    assert found == records(make(str(tmp_path / "files")))
+    assert len(found) == 4
+    assert len(records(dp.CsvSource(f"{root}/csv/", **COLUMNS))) == 4  # but for what is hidden
+
+
+def test_an_object_that_changes_before_or_while_it_is_read_is_refused(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = root.partition(":")[0]
+    store = stores.store_of(scheme, "texts")
+    (found,) = store.listed("csv/deep/0.csv", 1)
+    store.fetch(found, tmp_path / "here")
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "files/csv/deep/0.csv").read_bytes()
+    put(scheme, found.path, b"x" * found.size)
+    with pytest.raises(dp.SourceError, match=r"csv/deep/0\.csv: (it has changed|there is no such)"):
+        store.fetch(found, tmp_path / "here")
+    monkeypatch.setattr(stores, "_RANGE", 50)
+    (found,) = store.listed("csv/deep/1.csv", 1)
+    whole, left = store._files.cat_file, [3]  # type: ignore[attr-defined]
+
+    def changing(*args: Any, **kwargs: Any) -> Any:
+        left[0] -= 1
+        if left[0] == 0:
+            put(scheme, found.path, b"y" * found.size)
+        return whole(*args, **kwargs)
+
+    monkeypatch.setattr(store._files, "cat_file", changing)  # type: ignore[attr-defined]
+    with pytest.raises(dp.SourceError, match=r"csv/deep/1\.csv: (it has changed|there is no such)"):
+        store.fetch(found, tmp_path / "here")
+
+
+def test_what_is_not_there_is_one_error_that_names_it(root: str) -> None:
+    for address, said in {
+        f"{root}/none.csv": "does not exist; the address of a folder ends with /",
+        f"{root}/*.zip.csv": "matches no object",
+        f"{root}/empty/": "is a folder without objects",
+        f"{root.rpartition('/')[0]}/nowhere/a.csv": "does not exist",
+    }.items():
+        with pytest.raises(dp.SourceError) as caught:
+            records(dp.CsvSource(address, **COLUMNS))
+        assert address in str(caught.value)
+        assert said in str(caught.value)
+
+
+class Failing:
+    """A filesystem that fails in one way."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def info(self, *_: Any, **__: Any) -> Any:
+        raise self.error
+
+    find = cat_file = info
+
+
+class HttpError(Exception):
+    """Of a status, as the errors of gcsfs are."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"https://example.org/?sig={SECRET}")
+        self.code = code
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "passes"),
+    [
+        (PermissionError(SECRET), "have no right to that; set AZURE_STORAGE", False),
+        (HttpError(403), "have no right to that", False),
+        (HttpError(503), "cannot answer now (status 503)", True),
+        (HttpError(400), "refuses that (HttpError, status 400)", False),
+        (FileNotFoundError(SECRET), "no such object or bucket", False),
+        (ValueError(SECRET), "there are no credentials for it: set AZURE_STORAGE", False),
+        (ConnectionError(SECRET), "cannot be reached (ConnectionError)", True),
+    ],
+)
+def test_what_a_store_answers_is_told_without_secrets(
+    error: Exception, said: str, passes: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(stores, "_filesystem", lambda *_: Failing(error))
+    found = StoredObject("texts", "a.csv", 9, "1", "az")
+    with pytest.raises(dp.SourceError) as caught:
+        stores.store_of("az", "texts").fetch(found, tmp_path / "here")
+    assert said in str(caught.value)
+    assert str(caught.value).startswith("az://texts/a.csv: ")
+    assert SECRET not in str(caught.value)
+    assert isinstance(caught.value, dp.PassingError) == passes
+
+
+@pytest.mark.parametrize(("scheme", "extra"), [("gs", "gs"), ("az", "az"), ("abfs", "az")])
+def test_a_package_that_is_missing_is_named_with_its_extra(
+    scheme: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores._filesystem.cache_clear()
+    for package in ("gcsfs", "gcsfs.core", "adlfs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(dp.ExtensionError, match=rf"pip install 'duckplets\[{extra}\]'"):
+        dp.CsvSource(f"{scheme}://texts/a.csv", **COLUMNS).settings()
+
+
+@pytest.mark.parametrize("address", ["az://texts/a.csv?sv=1&sig=abc", "gs://key:abc@texts/a.csv"])
+def test_addresses_with_secrets_are_refused_and_not_shown(address: str) -> None:
+    with pytest.raises(dp.SourceError, match="no user, password or signature") as caught:
+        dp.CsvSource(address, **COLUMNS)
+    assert "abc" not in str(caught.value)
+
+
+def test_token_shards_are_not_looked_for_there(tmp_path: Path) -> None:
+    with pytest.raises(dp.ShardError, match=r"shards go to a folder or to s3://bucket/prefix"):
+        dp.TokenShards("gs://texts/shards", cache=tmp_path)
