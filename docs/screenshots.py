@@ -31,7 +31,7 @@ PATIENCE = 60  # seconds that the browser may take for an answer
 
 # Name: page, light or dark, width, height, and the heading that is on top.
 PICTURES = {
-    "report-wordnet-light": ("wordnet", "light", 1200, 900, "Corpus"),
+    "report-wordnet-light": ("wordnet", "light", 1200, 900, "Overview"),
     "report-wordnet-narrow": ("wordnet", "dark", 420, 900, "Samples of same_domain"),
     "report-run-dark": ("run", "dark", 1200, 900, "Mixture"),
     "report-mined-light": ("run", "light", 1200, 900, "Samples of hard"),

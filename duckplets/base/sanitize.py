@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import date, datetime
 from html import escape
 from itertools import islice
 from typing import Any
@@ -56,6 +57,31 @@ def size(number: int) -> str:
         if number >= unit:
             return f"{number / unit:,.1f} {name}"
     return str(number) if number == 0 else counted(number, "byte")
+
+
+def tallied(counts: Mapping[str, int]) -> str:
+    """Return counts by reason in one line, the largest first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return listed((f"{count:,} {reason}" for reason, count in ordered), len(ordered))
+
+
+def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return rows under the names of their columns as lines, numbers to the right."""
+    values = [list(row) for row in rows]
+    cells = [list(columns), *([_cell(value) for value in row] for row in values)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [
+        bool(values) and all(row[i] is None or _is_number(row[i]) for row in values)
+        for i in range(len(columns))
+    ]
+    lines = []
+    for row in cells:
+        aligned = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, right, strict=True)
+        )
+        lines.append("  ".join(aligned).rstrip())
+    return lines
 
 
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -127,6 +153,22 @@ def _words(value: object) -> str:
     if value is None or isinstance(value, bool | str):
         return "" if value is None else str(value)
     return f"{value:,}" if isinstance(value, int) else shown(value)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, int) and _is_number(value):
+        return f"{value:,}"
+    if isinstance(value, date):  # datetimes are dates
+        value = (
+            value.isoformat(" ", "seconds") if isinstance(value, datetime) else value.isoformat()
+        )
+    return shown(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _in_html(value: object) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duckplets.base.sanitize import counted
-from duckplets.cli import output
 from duckplets.cli.app import CORPUS, existing, say
 from duckplets.cli.options import NORMALISE
 from duckplets.cli.verbs import optional, options_of, with_options
@@ -59,6 +58,7 @@ def chunk(
         duckplets chunk faq.duckdb --denoise --max-digit-ratio 0.25
     """
     from duckplets.corpus.corpus import Corpus
+    from duckplets.corpus.status_text import settings
     from duckplets.text.chunking import Chunking
 
     cleaners = cleaners_of(denoise, max_digit_ratio, normalise, tables=not keep_tables)
@@ -72,7 +72,7 @@ def chunk(
         sections = opened.chunk(chunking)
     same = "these are the settings it has already"
     say(f"cut {counted(sections, 'section')} again" if sections else same)
-    say(f"chunks: {output.settings(chunking.fingerprint())}")
+    say(f"chunks: {settings(chunking.fingerprint())}")
 
 
 def cleaners_of(

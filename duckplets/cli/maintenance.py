@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.sanitize import counted, listed, shown, size
+from duckplets.base.sanitize import counted, listed, shown
 from duckplets.cli import completion, output
 from duckplets.cli.app import CORPUS, JSON, existing, say, tell
 from duckplets.cli.options import STATE, command
@@ -46,7 +46,7 @@ def status(corpus: CORPUS, json: JSON = False) -> None:
     if json:
         output.print_document(found)
     else:
-        _show_status(found)
+        tell(*str(found).split("\n"))
 
 
 def capacity(corpus: CORPUS, json: JSON = False) -> None:
@@ -97,9 +97,10 @@ def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
     Example:
         duckplets cursor list faq.duckdb
     """
+    from duckplets.corpus.status_text import cursor_lines
     from duckplets.runs.state import cursors
 
-    output.show_cursors(cursors(_state_path(corpus, state)))
+    tell(*cursor_lines(cursors(_state_path(corpus, state))))
 
 
 def reset(
@@ -198,6 +199,7 @@ def prepare(corpus: CORPUS, **given: Any) -> None:
         duckplets prepare faq.duckdb --clean
     """
     from duckplets.corpus.corpus import Corpus
+    from duckplets.corpus.status_text import fit
 
     with Corpus(existing(corpus), read_only=True) as opened:
         report = opened.prepare(**given)
@@ -205,7 +207,7 @@ def prepare(corpus: CORPUS, **given: Any) -> None:
     say(
         f"{report.folder}: version {report.version}, {report.sections:,} sections, "
         f"{report.chunks:,} chunks, {report.bytes:,} bytes, in {report.seconds:g} s",
-        output.fit(report.bytes, report.memory_available, report.reads_per_s),
+        fit(report.bytes, report.memory_available, report.reads_per_s),
         f"default pools kept of: {kept}",
         *(f"no pools of {split}: {why}" for split, why in report.left_out.items()),
     )
@@ -248,52 +250,6 @@ def _confirm(question: str, *, yes: bool) -> None:
 
 def _can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
-
-
-def _show_status(found: dict[str, Any]) -> None:
-    splits, chunking = found["splits"], found["chunking"]
-    tell(f"corpus    {found['path']}, version {found['version']}")
-    tell(f"splits    {output.settings(splits) if splits else 'none yet; run: duckplets split …'}")
-    tell(f"chunks    {output.settings(chunking)}")
-    sizes = {name: size(of) for name, of in found["bytes"].items()}
-    parts = ", ".join(f"{name} {sizes[name]}" for name in ("indexes", "negatives"))
-    tell(f"size      {sizes['corpus']} ({parts})")
-    if (left := found["in_place"])["files"]:
-        tell(f"in place  texts in {counted(left['files'], 'file')} of {size(left['bytes'])}")
-        say(*left["changed"])
-    if any(found["cleaned"].values()):
-        tell(f"cleaned   {output.counts(found['cleaned'])}")
-    if kept := found["snapshot"]:
-        tell(f"snapshot  {output.snapshot(kept)}")
-    for of in found["vectors"]:
-        tell(f"vectors   {output.vectors(of)}")
-    tell(f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}")
-    weighed = any(source["weight"] is not None for source in found["sources"])
-    counts = ("name", "kind", "trust", *(["weight"] if weighed else []))
-    counts += ("records", "sections", "chunks", "tokens")
-    output.show_columns(counts, found["sources"], title="sources")
-    if found["unfinished"]:
-        kept = ("source", "uri", "rows", "saved_at")
-        output.show_columns(kept, found["unfinished"], title="unfinished ingests")
-    if splits:
-        output.show_columns(
-            ("source", "split", "records"), found["records"], title="records by split"
-        )
-        for split, of_split in found["shared_anchors"].items():
-            tell(output.shared_anchors(split, of_split["anchors"], of_split["shared"]))
-        rows = (
-            (p["source"], p["split"], p["recipe"], p["anchors"], output.counts(p["left_out"]))
-            for p in found["pools"]
-            if p["anchors"] or p["left_out"]
-        )
-        output.show_table(("source", "split", "recipe", "anchors", "left out"), rows, title="pools")
-        if found["mining"]:
-            mined = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
-            output.show_columns(mined, found["mining"], title="mined negatives")
-    if found["runs"]:
-        output.show_cursors(found["runs"], title="saved runs")
-    else:
-        tell("", "no saved run")
 
 
 def _whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

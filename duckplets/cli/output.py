@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from datetime import date, datetime
+from datetime import date
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from duckplets.base.atomic import aside_of, sweep
-from duckplets.base.sanitize import counted, harmless_json, shown, size
+from duckplets.base.sanitize import counted, harmless_json, shown, tallied, text_table
 from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jsonl", ".parquet")
 
-_READS_A_TRIPLET = 3.5  # pages of three texts of some hundred bytes, which may lie on two
-_CELL = 200  # characters of a table's cell
 _ROWS = 4096  # turned into Python values at once
 _ROW_GROUP = 16_384
 
@@ -48,55 +46,15 @@ Write = Callable[["pa.Table"], None]
 # -- tables -----------------------------------------------------------------------------------
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str = "") -> None:
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print rows under the names of their columns, numbers to the right."""
-    values = [list(row) for row in rows]
-    cells = [list(columns), *([_cell(value) for value in row] for row in values)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    right = [
-        bool(values) and all(_is_number(row[i]) or row[i] is None for row in values)
-        for i in range(len(columns))
-    ]
-    if title:
-        tell("", title)
-    for row in cells:
-        line = (
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, right, strict=True)
-        )
-        print("  ".join(line).rstrip())  # of cells that are harmless
+    for line in text_table(columns, rows):
+        print(line)  # of cells that are harmless
 
 
-def show_columns(
-    columns: Sequence[str], rows: Iterable[Mapping[str, Any]], *, title: str = ""
-) -> None:
+def show_columns(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Print some columns of rows that are mappings."""
-    show_table(columns, ([row[column] for column in columns] for row in rows), title=title)
-
-
-def show_cursors(rows: Sequence[Mapping[str, Any]], *, title: str = "") -> None:
-    """Print where saved runs stand."""
-    columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
-    joined = (
-        [f"{later['version']} from step {later['step']:,}" for later in row["later_versions"]]
-        for row in rows
-    )
-    told = (
-        {**row, "corpus_version": ", ".join([str(row["corpus_version"]), *more])}
-        for row, more in zip(rows, joined, strict=True)
-    )
-    show_columns(columns, told, title=title)
-
-
-def counts(found: Mapping[str, int]) -> str:
-    """Return counts by reason in one cell, the largest first."""
-    ordered = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count:,} {reason}" for reason, count in ordered)
-
-
-def settings(values: Mapping[str, Any]) -> str:
-    """Return settings in one line, those that are None left out."""
-    return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    show_table(columns, ([row[column] for column in columns] for row in rows))
 
 
 def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
@@ -108,7 +66,7 @@ def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) ->
         rows = []
         for name, r in reports:
             joined = {"joined a family of several splits": r.spanning} if r.spanning else {}
-            reasons = counts(r.reasons | r.dropped_sections | joined) or "-"
+            reasons = tallied(r.reasons | r.dropped_sections | joined) or "-"
             rows.append((name, *(getattr(r, column) for column in columns), reasons))
         show_table(("source", *columns, "reasons"), rows)
 
@@ -138,6 +96,8 @@ def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
 
 def show_split(report: SplitReport, keep_together: str) -> None:
     """Print how many records each split has, and say what several of them share."""
+    from duckplets.corpus.status_text import shared_anchors
+
     show_table(("split", "records"), report.items())
     say(report.shares)
     for name, anchors in report.anchors.items():
@@ -146,28 +106,6 @@ def show_split(report: SplitReport, keep_together: str) -> None:
         say("to keep equal texts together: duckplets split … --keep-together text --reassign")
     if report.spanning:
         say(f"{counted(report.spanning, 'family', 'families')} with records in more than one split")
-
-
-def shared_anchors(split: str, anchors: int, shared: int) -> str:
-    """Return how many anchors of a split train has as well, in words."""
-    share = f" ({100 * shared / anchors:.1f} %)" if shared else ""
-    return f"{split}: {shared:,} of {anchors:,} anchors are anchors of train too{share}"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    if isinstance(value, datetime):
-        return value.isoformat(" ", "seconds")
-    if isinstance(value, date):
-        return value.isoformat()
-    return shown(value, _CELL)
 
 
 # -- JSON -------------------------------------------------------------------------------------
@@ -325,37 +263,3 @@ def _parquet(path: Path) -> Iterator[Write]:
         finally:
             if writer is not None:
                 writer.close()
-
-
-def snapshot(found: Mapping[str, Any]) -> str:
-    """Return in words what is known of a snapshot."""
-    if "damaged" in found:
-        return f"damaged: {found['damaged']}"
-    how = "" if found["current"] else ", behind the corpus: the next run of a large one adds to it"
-    told = fit(found["bytes"], found["memory_available"], found["reads_per_s"])
-    return f"{found['folder']}, version {found['version']}, {size(found['bytes'])}{how}; {told}"
-
-
-def fit(needed: int, room: int | None, reads_per_s: int | None) -> str:
-    """Return in words whether a snapshot fits into memory, and what is to be expected if not."""
-    if room is None:
-        return "whether it fits into memory is not known here"
-    if needed <= room:
-        return f"it fits into the {size(room)} of memory that are available"
-    told = f"it does not fit into the {size(room)} of memory that are available"
-    if reads_per_s is None:
-        return f"{told}, and this system cannot be asked to read ahead: triplets will be slow"
-    rate = reads_per_s / _READS_A_TRIPLET
-    return (
-        f"{told}: texts are read ahead, {reads_per_s:,} a second from this disk, which is about "
-        f"{rate:,.0f} triplets"
-    )
-
-
-def vectors(found: Mapping[str, Any]) -> str:
-    """Return in words what is known of a set of vectors."""
-    if "damaged" in found:
-        return str(found["damaged"])
-    failed = f", {found['failures']:,} texts failed" if found["failures"] else ""
-    what = f"{found['vectors']:,} of {found['dimension']} dimensions, {found['dtype']}"
-    return f"{found['name']}: {what}, commit {found['commit']}{failed}"

@@ -36,7 +36,12 @@ _WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
 
 
 class Status(ShownDict):
-    """The state of a corpus, as plain values by name."""
+    """The state of a corpus, as plain values by name; ``print`` shows it as text."""
+
+    def __str__(self) -> str:
+        from duckplets.corpus.status_text import status_text
+
+        return status_text(self)
 
 
 def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Status:

@@ -25,12 +25,15 @@ from duckplets.corpus import status
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.bm25 import Bm25
 from duckplets.report import drawn, tables
+from duckplets.report.overview import Findings, overview
 from duckplets.report.rendering import read, rendered, script_json, words
 from duckplets.report.tables import Section, Table, asked
 from duckplets.runs import state
 from duckplets.runs.state import not_of_saving
-from duckplets.serving.snapshot import overview
+from duckplets.serving import snapshot as snapshots
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
@@ -83,10 +86,11 @@ def report(
 ) -> ReportPage:
     """Make a page to look at: an HTML file that needs no network; a notebook shows it.
 
-    Of sources, splits and lengths; recipes with samples; mined negatives; the mixture over
-    steps, and what was served of it; gates with examples; samples to leaf through. Every
-    table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half a
-    million records pools are left out until ``status`` has counted them, and samples until
+    It begins with an overview: sizes, shares, and what needs attention, each with the command
+    that helps. Then come sources, splits and lengths; recipes with samples; mined negatives; the
+    mixture over steps, and what was served of it; gates with examples; samples to leaf through.
+    Every table comes with the SQL that made it. Nothing is saved. Of a corpus of more than half
+    a million records pools are left out until ``status`` has counted them, and samples until
     ``prepare`` has made a snapshot, which the page says.
 
     Args:
@@ -151,7 +155,7 @@ def _sections(
             mixing.notes.extend(sampler.describe().splitlines())
     mixing.tables.extend(saved)
     leaf.tables.append(_records(database))
-    return [
+    sections = [
         tables.corpus(database, found),
         recipes,
         tables.mined(database, found),
@@ -159,6 +163,13 @@ def _sections(
         tables.gates(database, _CUT),
         leaf,
     ]
+    for section in sections:
+        section.tables.sort(key=lambda table: table.plot is None)  # pictures first
+    by_title = {table.title: table for section in sections for table in section.tables}
+    visits = by_title[drawn.VISITS].rows if drawn.VISITS in by_title else []
+    own = [r.name for r in recipe_store.stored(database) if isinstance(getattr(r, "by", 0), Bm25)]
+    findings = Findings(path=corpus.path, status=found, tables=by_title, visits=visits, own=own)
+    return [overview(findings), *sections]
 
 
 @contextmanager
@@ -171,7 +182,7 @@ def _opened(
     is_large: bool,
 ) -> Iterator[Sampler | str]:
     """Yield the run to draw from, or why there is none."""
-    snapshot = overview(database, current_version(database)) or {}
+    snapshot = snapshots.overview(database, current_version(database)) or {}
     served = bool(snapshot.get("current"))
     if is_large and not served:
         yield f"No samples were drawn: run duckplets prepare {shown(corpus.path)} first."

@@ -25,11 +25,16 @@ _EACH = 5  # samples of a recipe
 _LEAFED = 100  # samples to leaf through
 _LOOKED = 2_048  # samples among which those of rare recipes are looked for
 _RECIPES = 24  # that samples are shown of
-_BARS = 12
+_BARS = 8  # as many as there are colours
 _POINTS = 200  # of the line of a source
+_AROUND = 80  # characters before and after a window
 _MESSAGES = 12  # of a conversation
 _DETAILS = ("record_id", "section", "kind", "window", "start", "length")
+_FORECAST = "corpus.sampler(…).forecast().table"
 _BASICS = ("position", "recipe", "source")
+
+VISITS = "Visits per anchor"
+"""Title of the table of streams with how often each anchor is visited."""
 
 
 def columns_of(kind: str, negatives: int) -> list[str]:
@@ -81,7 +86,7 @@ def _cards(
 ) -> Table:
     wanted = [text for row in rows for text in _wanted(row, slots)]
     numbered = [{"number": number} | text for number, text in enumerate(wanted)]
-    lengths = {"cut": cut, "around": cut // 4}
+    lengths = {"cut": cut, "around": _AROUND}
     given: dict[str, int | str] = {"asked": json.dumps(numbered), "version": version, **lengths}
     return asked(database, title, "report/drawn/texts", given, form="cards", most=len(wanted))
 
@@ -125,21 +130,20 @@ def mixture(sampler: Sampler) -> list[Table]:
     forecast = sampler.forecast()
     batch = sampler.settings.global_batch
     total = sum(forecast.table["samples"].to_pylist())
-    call = "corpus.sampler(…).forecast().table"
     whole = told(
         "Shares of the sources",
         forecast.table.column_names,
         [list(row.values()) for row in forecast.table.to_pylist()],
-        call,
+        _FORECAST,
         of="python",
         note=forecast.title,
         plot=stacked_shares(forecast, steps=-(-total // batch)),
     )
     taken = [_taken(sampler)] if sampler.position else []
-    return [whole, _visits(forecast.table.to_pylist(), call), *taken]
+    return [whole, _visits(forecast.table.to_pylist()), *taken]
 
 
-def _visits(rows: Sequence[dict[str, Any]], call: str) -> Table:
+def _visits(rows: Sequence[dict[str, Any]]) -> Table:
     """Return how often each recipe of a source visits an anchor, over all steps."""
     found: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
@@ -150,16 +154,16 @@ def _visits(rows: Sequence[dict[str, Any]], call: str) -> Table:
             of[place] += row[name]
     few = sorted(found.items(), key=lambda item: -item[1][3])[:_BARS]
     return told(
-        "Visits an anchor",
+        VISITS,
         ("source", "recipe", "anchors", "samples", "tokens", "visits", "negatives"),
         [[*names, *of] for names, of in sorted(found.items())],
-        call,
+        _FORECAST,
         of="python",
         plot=bars(
-            "Visits an anchor",
-            [f"{source}, {recipe}" for (source, recipe), _ in few],
-            {"visits": [of[3] for _, of in few]},
-            x="source and recipe",
+            VISITS,
+            [""],
+            {f"{recipe} of {source}": [of[3]] for (source, recipe), of in few},
+            x="recipe",
             y="visits",
         ),
     )
@@ -234,7 +238,7 @@ def _losses(opened: Database, run: str) -> Iterator[Table]:
     if last is None:
         return
     given = {"run": run, "apart": 1 + last // _POINTS}
-    found = asked(opened, f"Losses of {run}", "report/runs/losses", given, most=_POINTS * 8)
+    found = asked(opened, f"Loss of run {run}", "report/runs/losses", given, most=_POINTS * 8)
     series: dict[str, list[tuple[float, float]]] = {}
     for row in found.records():
         series.setdefault(row["source"], []).append((row["from_step"], row["loss"]))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import shown
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from duckplets.runs.forecast import Forecast
 
-WIDTH, HEIGHT = 640, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 12, 28, 44
+WIDTH, HEIGHT = 480, 230  # so small that it can be read on a telephone
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 24, 28, 44
 _COLOURS = 8
-_LABELS = 12  # beside each other below the plot
 _CHARACTER = 8  # the room that one of a label takes
 _OTHERS = "all others"
 _LEAST = 1e-9  # between the ends of a scale
@@ -101,7 +100,8 @@ def bars(
         for i, (label, value) in enumerate(zip(labels, values, strict=True))
         if value
     ]
-    every = -(-len(labels) // _LABELS)
+    longest = max((len(shown(label, 80)) for label in labels), default=0)
+    every = min(max(1, ceil(_CHARACTER * longest / group)), len(labels))
     room = int(every * group / _CHARACTER)
     along = [
         (round(_LEFT + (i + 0.5) * group, 1), _short(labels[i], room))
@@ -109,6 +109,36 @@ def bars(
     ]
     return Plot(
         title=title, x=x, y=y, series=_named(series), shapes=shapes, along=along, up=height.ticks()
+    )
+
+
+def stacked_bars(title: str, labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> Plot:
+    """Draw a lying bar for each label, of the shares that each series has of it.
+
+    Of more series than there are colours the last ones are drawn as one.
+    """
+    names = list(series)
+    few = names if len(names) <= _COLOURS else names[: _COLOURS - 1]
+    shares = {name: list(series[name]) for name in few}
+    if len(few) < len(names):
+        rest = [series[name] for name in names[len(few) :]]
+        shares[_OTHERS] = [sum(values) for values in zip(*rest, strict=True)]
+    wide, room = _Scale(0, 1), (HEIGHT - _TOP - _BOTTOM) / max(len(labels), 1)
+    shapes, ends = [], [0.0] * len(labels)
+    for number, (name, values) in enumerate(shares.items()):
+        for i, (label, value) in enumerate(zip(labels, values, strict=True)):
+            left, ends[i] = wide.along(ends[i]), min(ends[i] + value, 1.0)
+            top, right = _TOP + (i + 0.15) * room, wide.along(ends[i])
+            path = f"M{left} {top:.1f}H{right}v{0.7 * room:.1f}H{left}Z"
+            shapes.append(Shape(number, f"{name}, {label}: {100 * value:.3g} %", path))
+    return Plot(
+        title=title,
+        x="share",
+        y="",
+        series=_named(shares),
+        shapes=[shape for shape in shapes if not shape.title.endswith(": 0 %")],
+        along=[(wide.along(part / 4), f"{25 * part} %") for part in range(5)],
+        up=[(round(_TOP + (i + 0.5) * room, 1), label) for i, label in enumerate(labels)],
     )
 
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _FOLDER = Path(__file__).parent
-_CUT = 2_000  # characters of a text that are shown
+_CUT = 2_000  # characters of a text that are on the page
+_HEAD, _LINES = 160, 4  # characters and lines of it that are seen before a click
 _IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
@@ -53,6 +54,16 @@ def words(value: Any) -> str:
     return harmless(str(value), _CUT)
 
 
+def parted(text: str) -> tuple[str, str]:
+    """Return the first lines of a text that is shown, and the rest of it."""
+    head = "\n".join(text.split("\n")[:_LINES])[:_HEAD]
+    if len(text) - len(head) <= _HEAD // 4 and text.count("\n") <= _LINES:
+        return text, ""
+    if len(head) == _HEAD and " " in head[_HEAD // 2 :]:
+        head = head[: head.rindex(" ")]
+    return head, text[len(head) :]
+
+
 def _whole(text: str) -> str:
     """Return a text of several lines uncut, in which controls are visible."""
     return harmless(text, None)
@@ -73,5 +84,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"words": words, "whole": _whole}
+    made.filters |= {"words": words, "whole": _whole, "parted": parted}
     return made

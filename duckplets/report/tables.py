@@ -43,7 +43,8 @@ class Table:
         of: What the statement is run in: the corpus, the state file, or Python.
         note: What is to be known of them.
         plot: The same as a drawing.
-        form: ``cards`` for samples side by side, a row for each text of a sample.
+        form: ``cards`` for samples side by side, a row for each text of a sample; ``sizes`` for
+            figures with their names, ``commands`` for sentences with a command each.
     """
 
     title: str
@@ -54,7 +55,7 @@ class Table:
     of: Literal["corpus", "state", "python"] = "corpus"
     note: str = ""
     plot: Plot | None = None
-    form: Literal["table", "cards"] = "table"
+    form: Literal["table", "cards", "sizes", "commands"] = "table"
 
     def records(self) -> list[dict[str, Any]]:
         """Return the rows by the names of their columns."""
@@ -156,14 +157,14 @@ def corpus(database: Database, found: Status | None) -> Section:
         database: The corpus.
         found: Its status; None where that would read all records of a large one.
     """
-    lengths = asked(database, "Lengths of sections in tokens", "report/stored/lengths")
+    lengths = asked(database, "Section lengths in tokens", "report/stored/lengths")
     tables = [_sources(database, found), _splits(database, found)]
     tables.append(asked(database, "Sections by split and role", "report/stored/roles"))
     tables += _by(lengths, "source", _length_bars)
     if found is not None and found["splits"]:
         tables.append(_shared(found))
     tables.append(asked(database, "Rows left out, by reason", "report/stored/left_out"))
-    tables.append(asked(database, "Rows set aside", "report/stored/quarantined"))
+    tables.append(asked(database, "Quarantined rows", "report/stored/quarantined"))
     tables.append(asked(database, "Versions", "report/stored/versions"))
     return Section(name="corpus", title="Corpus", tables=tables)
 
@@ -188,7 +189,7 @@ def _splits(database: Database, found: Status | None) -> Table:
 def _shared(found: Status) -> Table:
     rows = [[split, of["anchors"], of["shared"]] for split, of in found["shared_anchors"].items()]
     return told(
-        "Equal texts across splits",
+        "Anchors shared across splits",
         ("split", "anchors", "shared"),
         rows,
         query("ingest/splits/shared_anchors"),
@@ -197,7 +198,7 @@ def _shared(found: Status) -> Table:
 
 
 def _length_bars(name: str, rows: list[dict[str, Any]]) -> Plot:
-    return _powers(f"Lengths of {name}", rows, x="tokens", y="sections")
+    return _powers(f"Section lengths of {name}", rows, x="tokens", y="sections")
 
 
 def _powers(title: str, rows: list[dict[str, Any]], *, x: str, y: str) -> Plot:
@@ -290,7 +291,7 @@ def mined(database: Database, found: Status | None) -> Section:
         return section
     section.tables.append(minings)
     section.tables.append(asked(database, "Anchors by outcome", "report/mined/outcomes"))
-    section.tables.append(asked(database, "Documents by guard", "report/mined/guards"))
+    section.tables.append(asked(database, "Candidates by guard", "report/mined/guards"))
     for row in minings.records()[:_DRAWN]:
         section.tables.extend(_mining(database, row))
     if minings.total > _DRAWN:
@@ -302,7 +303,7 @@ def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
     name = f"{row['recipe']}, {row['source']}, {row['split']}"
     every = 1 + row["negatives"] // _READ
     given = {"mining": row["mining"], "every": every}
-    scores = asked(database, f"Scores: {name}", "report/mined/scores", given)
+    scores = asked(database, f"Scores of mined negatives: {name}", "report/mined/scores", given)
     ranks = asked(
         database, f"Rank of the positive: {name}", "report/mined/ranks", {"mining": row["mining"]}
     )
@@ -325,7 +326,7 @@ def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
 
 def gates(database: Database, cut: int) -> Section:
     """Tell what became of rows in gates, with examples and what was measured."""
-    section = Section(name="gates", title="Gates of quality")
+    section = Section(name="gates", title="Quality gates")
     intakes = asked(database, "Intakes", "report/gates/intakes")
     outcomes = asked(database, "Rows by outcome, gate and rule", "report/gates/outcomes")
     if not outcomes.rows:
@@ -333,7 +334,7 @@ def gates(database: Database, cut: int) -> Section:
         return section
     rows = sum(row["rows"] for row in outcomes.records())
     every = 1 + rows // _READ
-    metrics = asked(database, "What was measured", "report/gates/metrics", {"every": every})
+    metrics = asked(database, "Metrics", "report/gates/metrics", {"every": every})
     examples = asked(database, "Examples", "report/gates/examples", {"each": 3, "cut": cut})
     texts = pa.array([row[-1] or "" for row in examples.rows], pa.string())
     clean = redacted(database, texts, _PERSONAL).to_pylist()

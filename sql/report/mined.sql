@@ -51,6 +51,7 @@ FROM (
         AND minings.superseded_at IS NULL
         AND sources.removed_version IS NULL
 ) AS reports, unnest(map_entries(counts)) AS entries (entry)
+WHERE entry.value > 0
 ORDER BY recipe, source, split, became
 
 -- name: scores

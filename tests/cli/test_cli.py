@@ -478,6 +478,7 @@ def test_status_for_people_and_for_programs(toy: str) -> None:
     found = json.loads(ok("status", toy, "--json"))
     with dp.Corpus(toy, read_only=True) as corpus:
         expected = corpus.status()
+    assert text == f"{expected}\n"
     assert found == json.loads(json.dumps(expected, default=lambda value: value.isoformat()))
     assert sum(row["records"] for row in found["records"]) == 120
 

@@ -49,6 +49,10 @@ def test_a_hostile_page_is_quiet_and_its_script_works(tmp_path: Path) -> None:
                 assert harmless(hostile) in text
             wider = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert browser.evaluate(wider) <= 0
+            tall = "Math.max(...[...document.querySelectorAll('.card')].map(c => c.offsetHeight))"
+            assert browser.evaluate(tall) < 900
+            scrolls = "items => items.filter(i => i.scrollWidth > i.clientWidth).length"
+            assert browser.evaluate(f"({scrolls})([...document.querySelectorAll('.plot')])") == 0
             colour = browser.evaluate("getComputedStyle(document.body).backgroundColor")
             assert colour == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 24, 27)"}[scheme]
         # What tries to be a script later on is refused by the policy, which says so.
@@ -81,8 +85,8 @@ def test_searching_sorting_leafing_and_printing(tmp_path: Path) -> None:
             " i.dispatchEvent(new Event('input')); }"
         )
         assert browser.evaluate(shown) == 1
-        head = "document.querySelector('#corpus .table:nth-of-type(2) th:last-of-type')"
-        column = "[...document.querySelectorAll('#corpus .table:nth-of-type(2) td:last-child')]"
+        head = "document.querySelector('#corpus [data-table=\"2\"] th:last-of-type')"
+        column = "[...document.querySelectorAll('#corpus [data-table=\"2\"] td:last-child')]"
         for click in ("ascending", "descending"):
             browser.evaluate(f"{head}.querySelector('button').click()")
             assert browser.evaluate(f"{head}.getAttribute('aria-sort')") == click

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ _TAGS = {
     *("html", "head", "meta", "title", "link", "style", "body", "a", "header", "h1", "bdi", "nav"),
     *("ul", "li", "main", "section", "h2", "h3", "h4", "h5", "div", "table", "thead", "tbody"),
     *("tr", "th", "td", "details", "summary", "pre", "code", "figure", "figcaption", "svg"),
-    *("path", "text", "p", "article", "span", "mark", "footer", "script"),
+    *("path", "text", "p", "article", "span", "mark", "footer", "script", "dl", "dt", "dd"),
 }
 
 
@@ -172,7 +173,7 @@ def test_figures_are_those_of_other_ways(page: dp.ReportPage, path: Path) -> Non
         found = corpus.status()
         records = {row[0]: row[4] for row in table(page, "Sources")["rows"]}
         assert records == {row["name"]: row["records"] for row in found["sources"]}
-        lengths = [one for one in tables(page) if one["title"].startswith("Lengths of")]
+        lengths = [one for one in tables(page) if one["title"].startswith("Section lengths")]
         of_lengths: Counter[str] = Counter()
         for source, _, _, sections, tokens in (row for one in lengths for row in one["rows"]):
             of_lengths[source] += sections
@@ -219,6 +220,71 @@ def test_samples_are_those_that_the_run_serves_next(page: dp.ReportPage, path: P
         assert len(found) == 5
 
 
+# ---- the overview
+
+
+def attention(page: dp.ReportPage) -> dict[str, str]:
+    """What needs attention, by the command that helps."""
+    return {command: what for what, command in table(page, "Needs attention")["rows"]}
+
+
+def test_the_overview_tells_sizes_shares_and_what_needs_attention(
+    page: dp.ReportPage, path: Path
+) -> None:
+    first = page.data["sections"][0]
+    assert [one["title"] for one in first["tables"]] == [
+        *("Size", "Share of each source", "Needs attention")
+    ]
+    with dp.Corpus(path, read_only=True) as corpus:
+        status = corpus.status()
+    sizes = dict(table(page, "Size")["rows"])
+    assert sizes["records"] == sum(row["records"] for row in status["sources"])
+    assert sizes["records"] == sizes["in train"] + sizes["in validation"] + sizes["in test"]
+    shares = table(page, "Share of each source")
+    assert shares["columns"] == ["source", "records", "tokens", "samples"]
+    for column in (1, 2, 3):
+        assert sum(row[column] for row in shares["rows"]) == pytest.approx(1)
+    found = attention(page)
+    name = str(path)
+    assert "hard are stale or missing" in found[f"duckplets mine {name} hard"]
+    assert "of easy got fewer" in found[f"duckplets mine {name} easy --when-short random"]
+    assert f"duckplets recipe show {name} hard" in found
+    assert "left out, by reason" in found[f"duckplets quality {name}"]
+    assert f"duckplets ingest {name} FILE … --on-error quarantine" in found
+    again = f"duckplets split {name} --keep-together text --reassign"
+    shared = {split: of["shared"] for split, of in status["shared_anchors"].items() if of["shared"]}
+    assert all(f"{n} of {split}" in found[again] for split, n in shared.items())
+
+
+def test_the_commands_of_the_overview_help(path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "told.duckdb"
+    copy.write_bytes(path.read_bytes())
+    with dp.Corpus(copy, read_only=True) as corpus:
+        before = attention(corpus.report())
+    for command in before:
+        if "…" not in command:
+            ok(*shlex.split(command)[1:])
+    ok("mine", copy)  # of the records as they are split now
+    with dp.Corpus(copy, read_only=True) as corpus:
+        after = attention(corpus.report())
+    assert {command.split()[1] for command in after} == {"quality", "ingest", "recipe"}
+
+
+def test_streams_that_are_visited_far_more_often_are_told_of(tmp_path: Path) -> None:
+    with empty_corpus(tmp_path / "two.duckdb") as corpus:
+        for name, count in (("few", 4), ("many", 200)):
+            rows = [{"q": f"{name} question {i}", "a": f"answer {i}"} for i in range(count)]
+            source = dp.MemorySource(rows, anchor="q", positive="a")
+            corpus.ingest(source, name=name, progress=False)
+        assert "Records are not split" in attention(corpus.report())[
+            f"duckplets split {corpus.path}"
+        ]  # fmt: skip
+        corpus.split(1, 0, 0)
+        assert attention(corpus.report()) == {}
+        (what,) = attention(corpus.report(mixture={"few": 1, "many": 1})).values()
+        assert "of few is visited up to 50 times as often" in what
+
+
 # ---- the page
 
 
@@ -226,7 +292,8 @@ def test_the_page_shows_its_data(page: dp.ReportPage) -> None:
     parsed = Parsed(page.html)
     data, _ = parsed.scripts
     assert json.loads(data) == page.data
-    shown = [one for one in tables(page) if one["rows"] and not one["title"].startswith("Samples")]
+    without = ("Samples", "Size", "Needs attention")
+    shown = [one for one in tables(page) if one["rows"] and not one["title"].startswith(without)]
     assert len(parsed.tables) == len(shown)
     for found, one in zip(parsed.tables, shown, strict=True):
         head = [column.replace("_", " ") for column in one["columns"]]

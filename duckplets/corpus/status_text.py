@@ -1,0 +1,119 @@
+"""Write the state of a corpus as text: what ``print`` and the command ``status`` show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from duckplets.base.sanitize import MESSAGE, counted, listed, shown, size, tallied, text_table
+
+_READS_A_TRIPLET = 3.5  # pages of three texts of some hundred bytes, which may lie on two
+_SIZES = ("records", "sections", "chunks", "tokens")
+_UNFINISHED = ("source", "uri", "rows", "saved_at")
+_MINED = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
+
+
+def status_text(found: Mapping[str, Any]) -> str:
+    """Return what ``Corpus.status`` found as lines and tables."""
+    return "\n".join(shown(line, MESSAGE) for line in (*_head(found), *_tables(found)))
+
+
+def _head(found: Mapping[str, Any]) -> Iterator[str]:
+    splits, sizes = found["splits"], {name: size(of) for name, of in found["bytes"].items()}
+    parts = ", ".join(f"{name} {sizes[name]}" for name in ("indexes", "negatives"))
+    yield f"corpus    {found['path']}, version {found['version']}"
+    yield f"splits    {settings(splits) if splits else 'none yet; run: duckplets split …'}"
+    yield f"chunks    {settings(found['chunking'])}"
+    yield f"size      {sizes['corpus']} ({parts})"
+    if (left := found["in_place"])["files"]:
+        yield f"in place  texts in {counted(left['files'], 'file')} of {size(left['bytes'])}"
+        yield from (f"changed   {change}" for change in left["changed"])
+    if any(found["cleaned"].values()):
+        yield f"cleaned   {tallied(found['cleaned'])}"
+    if kept := found["snapshot"]:
+        yield f"snapshot  {_snapshot(kept)}"
+    for of in found["vectors"]:
+        yield f"vectors   {_vectors(of)}"
+    yield f"recipes   {listed(found['recipes']) or 'none stored; the defaults of each source'}"
+
+
+def _tables(found: Mapping[str, Any]) -> Iterator[str]:
+    weighed = any(source["weight"] is not None for source in found["sources"])
+    columns = ["name", "kind", "trust", *(["weight"] if weighed else [])]
+    yield from _table("sources", [*columns, *_SIZES], found["sources"])
+    if found["unfinished"]:
+        yield from _table("unfinished ingests", _UNFINISHED, found["unfinished"])
+    if found["splits"]:
+        yield from _table("records by split", ("source", "split", "records"), found["records"])
+        for split, of_split in found["shared_anchors"].items():
+            yield shared_anchors(split, of_split["anchors"], of_split["shared"])
+        pools = (
+            pool | {"left out": tallied(pool["left_out"])}
+            for pool in found["pools"]
+            if pool["anchors"] or pool["left_out"]
+        )
+        yield from _table("pools", ("source", "split", "recipe", "anchors", "left out"), pools)
+        if found["mining"]:
+            yield from _table("mined negatives", _MINED, found["mining"])
+    if found["runs"]:
+        yield from ("", "saved runs", *cursor_lines(found["runs"]))
+    else:
+        yield from ("", "no saved run")
+
+
+def _table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    yield from ("", title, *text_table(columns, ([row[name] for name in columns] for row in rows)))
+
+
+def cursor_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return where saved runs stand, as the lines of a table."""
+    columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
+    told = []
+    for row in rows:
+        later = (f"{more['version']} from step {more['step']:,}" for more in row["later_versions"])
+        versions = ", ".join([str(row["corpus_version"]), *later])
+        told.append([{**row, "corpus_version": versions}[name] for name in columns])
+    return text_table(columns, told)
+
+
+def shared_anchors(split: str, anchors: int, shared: int) -> str:
+    """Return how many anchors of a split train has as well, in words."""
+    share = f" ({100 * shared / anchors:.1f} %)" if shared else ""
+    return f"{split}: {shared:,} of {anchors:,} anchors are anchors of train too{share}"
+
+
+def settings(values: Mapping[str, Any]) -> str:
+    """Return settings in one line, those that are None left out."""
+    return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+
+
+def fit(needed: int, room: int | None, reads_per_s: int | None) -> str:
+    """Return in words whether a snapshot fits into memory, and what is to be expected if not."""
+    if room is None:
+        return "whether it fits into memory is not known here"
+    if needed <= room:
+        return f"it fits into the {size(room)} of memory that are available"
+    told = f"it does not fit into the {size(room)} of memory that are available"
+    if reads_per_s is None:
+        return f"{told}, and this system cannot be asked to read ahead: triplets will be slow"
+    rate = reads_per_s / _READS_A_TRIPLET
+    return (
+        f"{told}: texts are read ahead, {reads_per_s:,} a second from this disk, which is about "
+        f"{rate:,.0f} triplets"
+    )
+
+
+def _snapshot(found: Mapping[str, Any]) -> str:
+    if "damaged" in found:
+        return f"damaged: {found['damaged']}"
+    how = "" if found["current"] else ", behind the corpus: the next run of a large one adds to it"
+    told = fit(found["bytes"], found["memory_available"], found["reads_per_s"])
+    return f"{found['folder']}, version {found['version']}, {size(found['bytes'])}{how}; {told}"
+
+
+def _vectors(found: Mapping[str, Any]) -> str:
+    if "damaged" in found:
+        return str(found["damaged"])
+    failed = f", {found['failures']:,} texts failed" if found["failures"] else ""
+    what = f"{found['vectors']:,} of {found['dimension']} dimensions, {found['dtype']}"
+    return f"{found['name']}: {what}, commit {found['commit']}{failed}"

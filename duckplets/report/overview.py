@@ -1,0 +1,192 @@
+"""Open the page with what a colleague would ask first: how large, of what, and what is wrong."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duckplets.base.sanitize import counted, listed, size, tallied
+from duckplets.report.plots import stacked_bars
+from duckplets.report.tables import Section, Table, told
+
+if TYPE_CHECKING:
+    from duckplets.corpus.status import Status
+
+_OFTEN = 10  # times as often as others: visits from there on are told of
+_NAMED = 5  # of several things, in a sentence
+_UNFILLED = ("short", "none")  # what becomes of anchors with fewer negatives than asked for
+_COUNTS = ("records", "sections", "chunks", "tokens")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Findings:
+    """What the sections of a page have found, from which its overview is made.
+
+    Attributes:
+        path: The corpus.
+        status: Its status, or None where that would read all records of a large one.
+        tables: All tables of the page, by title.
+        visits: Source, recipe, anchors, samples, tokens and visits of each stream of the run.
+        own: Names of the recipes that say themselves how they are mined.
+    """
+
+    path: Path
+    status: Status | None
+    tables: Mapping[str, Table]
+    visits: Sequence[Sequence[Any]]
+    own: Collection[str]
+
+    def records(self, title: str) -> list[dict[str, Any]]:
+        """Return the rows of a table, none where the page has no such table."""
+        return self.tables[title].records() if title in self.tables else []
+
+
+def overview(found: Findings) -> Section:
+    """Return the section with sizes, shares, and what needs attention."""
+    sources = found.records("Sources")
+    by_split: dict[str, int] = {}
+    for row in found.records("Records by split"):
+        by_split[row["split"]] = by_split.get(row["split"], 0) + row["records"]
+    sizes = {"sources": len(sources)}
+    sizes |= {name: sum(source[name] for source in sources) for name in _COUNTS}
+    sizes |= {f"in {name}" if name else "in no split": n for name, n in by_split.items()}
+    on_disk = [["on disk", size(found.path.stat().st_size)]]
+    status = "corpus.status()"
+    tables = [
+        told("Size", ("what", "how_much"), [*map(list, sizes.items()), *on_disk], status,
+             of="python", form="sizes"),
+        _shares(sources, found.visits),
+        told("Needs attention", ("what", "command"), list(_attention(found)), status,
+             of="python", form="commands"),
+    ]  # fmt: skip
+    return Section(name="overview", title="Overview", tables=tables)
+
+
+def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) -> Table:
+    """Return what share of the records, the tokens and the samples each source has."""
+    samples: dict[str, int] = {}
+    for source, _, _, drawn, *_ in visits:
+        samples[source] = samples.get(source, 0) + drawn
+    of_all = {
+        "records": {row["name"]: row["records"] for row in sources},
+        "tokens": {row["name"]: row["tokens"] for row in sources},
+        "samples": samples,
+    }
+    names = [row["name"] for row in sorted(sources, key=lambda row: -row["records"])]
+    shares = {
+        what: [counts.get(name, 0) / max(sum(counts.values()), 1) for name in names]
+        for what, counts in of_all.items()
+        if sum(counts.values())
+    }
+    rows = [list(row) for row in zip(names, *shares.values(), strict=True)]
+    title = "Share of each source"
+    of_source = {name: list(row) for name, *row in rows}
+    plot = stacked_bars(title, list(shares), of_source) if shares and len(rows) > 1 else None
+    call = "corpus.status(), corpus.sampler(…).forecast().table"
+    return told(title, ("source", *shares), rows, call, of="python", plot=plot)
+
+
+# -- what needs attention -------------------------------------------------------------------------
+
+
+def _attention(found: Findings) -> Iterator[list[str]]:
+    """Yield what is likely not meant, each with the command that helps."""
+    corpus = shlex.quote(str(found.path))
+    if found.status is None:
+        what = "Pools and equal anchors of this large corpus are not counted yet."
+        yield [what, f"duckplets status {corpus}"]
+    else:
+        yield from _of_status(found.status, corpus)
+    yield from _left_short(found, corpus)
+    yield from _visited(found.visits, corpus)
+    yield from _left_out(found, corpus)
+
+
+def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
+    if not status["splits"]:
+        what = "Records are not split, so nothing can be drawn."
+        yield [what, f"duckplets split {corpus}"]
+    for kept in status["unfinished"]:
+        what = (
+            f"The ingest of {kept['source']} was interrupted; {counted(kept['rows'], 'row')} are "
+            f"kept. Repeat its command to go on, or discard them."
+        )
+        yield [what, f"duckplets remove {corpus} {shlex.quote(kept['source'])}"]
+    stale: dict[str, list[dict[str, Any]]] = {}
+    for mining in status["mining"]:
+        if mining["stale"]:
+            stale.setdefault(mining["recipe"], []).append(mining)
+    for recipe, minings in stale.items():
+        where = listed((f"{m['source']}, {m['split']}" for m in minings), _NAMED)
+        what = f"Mined negatives of {recipe} are stale or missing ({where}): {minings[0]['stale']}."
+        yield [what, f"duckplets mine {corpus} {shlex.quote(recipe)}"]
+    shared = [
+        f"{of['shared']:,} of {split} ({100 * of['shared'] / of['anchors']:.1f} %)"
+        for split, of in status["shared_anchors"].items()
+        if of["shared"]
+    ]
+    if shared:
+        what = f"Anchors of other splits are anchors of train too: {listed(shared)}."
+        yield [what, f"duckplets split {corpus} --keep-together text --reassign"]
+    if changed := status["in_place"]["changed"]:
+        yield [f"Texts left in their files cannot be read: {listed(changed, _NAMED)}.",
+               f"duckplets doctor {corpus}"]  # fmt: skip
+    if "damaged" in (status["snapshot"] or {}):
+        yield ["The snapshot is damaged.", f"duckplets prepare {corpus}"]
+
+
+def _left_short(found: Findings, corpus: str) -> Iterator[list[str]]:
+    anchors: dict[str, list[int]] = {}
+    for row in found.records("Anchors by outcome"):
+        of = anchors.setdefault(row["recipe"], [0, 0])
+        of[0] += row["anchors"]
+        of[1] += row["anchors"] if row["outcome"] in _UNFILLED else 0
+    for recipe, (every, short) in anchors.items():
+        if short:
+            what = (
+                f"{short:,} of {counted(every, 'anchor')} of {recipe} got fewer mined negatives "
+                f"than were asked for."
+            )
+            name = shlex.quote(recipe)
+            if recipe in found.own:
+                yield [f"{what} Its by says how many.", f"duckplets recipe show {corpus} {name}"]
+            else:
+                yield [what, f"duckplets mine {corpus} {name} --when-short random"]
+
+
+def _visited(visits: Sequence[Sequence[Any]], corpus: str) -> Iterator[list[str]]:
+    rates = {(source, recipe): row[3] for source, recipe, *row in visits if row[3] > 0}
+    if not rates:
+        return
+    least = min(rates, key=lambda stream: rates[stream])
+    often = [stream for stream, rate in rates.items() if rate > _OFTEN * rates[least]]
+    if often:
+        times = max(rates.values()) / rates[least]
+        names = listed((f"{recipe} of {source}" for source, recipe in often), _NAMED)
+        what = (
+            f"Each anchor of {names} is visited up to {times:,.0f} times as often as one of "
+            f"{least[1]} of {least[0]}."
+        )
+        yield [what, f"duckplets forecast {corpus} --mixture proportional"]
+
+
+def _left_out(found: Findings, corpus: str) -> Iterator[list[str]]:
+    by_source: dict[str, dict[str, int]] = {}
+    for row in found.records("Rows left out, by reason"):
+        if row["what"] == "row":
+            reasons = by_source.setdefault(row["source"], {})
+            reasons[row["reason"]] = reasons.get(row["reason"], 0) + row["rows"]
+    aside = {row["source"] for row in found.records("Quarantined rows")}
+    judged = {row["source"] for row in found.records("Rows by outcome, gate and rule")}
+    for source, reasons in by_source.items():
+        rows = counted(sum(reasons.values()), "row")
+        what = f"{rows} of {source} left out, by reason: {tallied(reasons)}."
+        if source in aside:
+            yield [what, f"duckdb -readonly {corpus} 'FROM quarantine'"]
+        elif source in judged:
+            yield [what, f"duckplets quality {corpus}"]
+        else:
+            yield [what, f"duckplets ingest {corpus} FILE … --on-error quarantine"]
