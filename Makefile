@@ -47,9 +47,12 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The reference, in site/, and the README's file map.
-docs: $(READY)
-	$(BIN)/python docs/generate.py
+# All pages and the reference, in site/, and the map of folders in docs/design.md. What builds them
+# lies beside the environment.
+DOCS := $(VENV)/docs
+docs: $(DOCS)/.ready
+	$(BIN)/python docs/file_map.py
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(DOCS) PATH="$(BIN):$$PATH" $(BIN)/python -m mkdocs build --quiet
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/run.py > benchmarks/results.json
@@ -72,6 +75,11 @@ $(READY): pyproject.toml requirements.lock
 
 $(NEWER)/.ready: $(READY)
 	$(BIN)/python -m pip install --quiet --no-deps --target $(NEWER) duckdb==2.0.0
+	touch $@
+
+$(DOCS)/.ready: $(READY) requirements-docs.lock
+	rm -rf $(DOCS)
+	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --target $(DOCS) -r requirements-docs.lock
 	touch $@
 
 # PyTorch comes from wherever pip finds this version, so there is no hash for it. It is installed

@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md and the tables of docs/scale.md, so that no figure is typed by hand.
+"""Writes docs/benchmarks.md, and the tables of docs/scale.md and README.md, so that no figure is typed by hand.
 
 python benchmarks/run.py > benchmarks/results.json
 python benchmarks/mining.py > benchmarks/mining.json
@@ -266,5 +266,5 @@ def _per_cpu(found: dict[str, float]) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
-    scale = scale_report.PAGE
-    scale.write_text(scale_report.page(scale.read_text(encoding="utf-8")), encoding="utf-8")
+    for filled in (scale_report.PAGE, HERE.parent / "README.md"):
+        filled.write_text(scale_report.page(filled.read_text(encoding="utf-8")), encoding="utf-8")

@@ -367,10 +367,40 @@ def rates(model: Model) -> str:
     )
 
 
+def speed(_: Model) -> str:
+    """Return the table of the README: what serving.json has of ours and of peers."""
+    run = found("serving")
+
+    def row(title: str, name: str) -> list[str]:
+        each = run[name]
+        return [
+            title,
+            f"{each['per_s']:,.0f}",
+            f"{each['per_cpu_s']:,.0f}",
+            f"{each['anonymous_mb']:,.0f} MB",
+        ]
+
+    rows = table(
+        ("triplets", "a second", "a second of processor time", "private memory"),
+        row("**duckplets**", "lists_256"),
+        row("duckplets, no text twice in a batch", "no_duplicates"),
+        row("duckplets, mined negatives", "mined"),
+        row(f"`datasets` {run['datasets']}, random rows of its mapped file", "datasets_random"),
+        row(f"Grain {run['grain']}, from Python lists in memory", "grain_256"),
+    )
+    far = run["open_far"]
+    return (
+        f"{rows}\n\nBatches of 256 as Python lists, a title, its body and another body of about "
+        f"100 words, {run['records']:,} records, two shared cores, all in one run. A process "
+        f"that resumes a run at position 10^9 has its first batch after {far['cpu_s']:.1f} s of "
+        "processor time, imports included."
+    )
+
+
 BLOCKS: dict[str, Callable[[Model], str]] = {
     f.__name__: f
     for f in (
         *(measured, fifty, sizes, hours, workers, moves, memory, machine, larger, simulation),
-        *(verbs, rates),
+        *(verbs, rates, speed),
     )
 }

@@ -125,7 +125,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.vectors.add import AddedVectors as AddedVectors
     from duckplets.vectors.embed import EmbedReport as EmbedReport
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "base.documents": "DocumentLimits",

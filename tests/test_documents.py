@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
 import runpy
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -28,6 +28,7 @@ import duckplets as dp
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+WITH_TORCH_PAGES = {"training.md"}  # tests/adapters runs these
 # tests/adapters runs these
 WITH_TORCH = {
     *("checkpoints", "distillation", "finetune", "pretraining", "rerank", "similarity"),
@@ -41,8 +42,8 @@ BLOCK = re.compile(r"(<!-- not run: .+? -->\n)?^```(\w*)\n(.*?)^```$", re.DOTALL
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
-def load_generator() -> ModuleType:
-    spec = spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def load_file_map() -> ModuleType:
+    spec = spec_from_file_location("file_map", ROOT / "docs" / "file_map.py")
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -110,56 +111,54 @@ def hub() -> Iterator[Hub]:
         yield hub
 
 
-def test_the_blocks_of_the_readme_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, surroundings: dict[str, str], hub: Hub
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Return the blocks of a page that are to be run: their language and their text."""
+    found = BLOCK.findall(page.read_text(encoding="utf-8"))
+    assert {language for reason, language, _ in found if not reason} <= {"python", "sh", ""}
+    return [(language, code) for reason, language, code in found if language and not reason]
+
+
+RUN = [page for page in PAGES if page.name not in WITH_TORCH_PAGES and blocks(page)]
+
+
+def test_pages_have_blocks() -> None:
+    guide = "README first-steps sources recipes hard-negatives mixtures quality tokens inside"
+    assert {page.stem for page in RUN} >= set(guide.split())
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_the_blocks_of_a_page_run(
+    page: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    surroundings: dict[str, str],
+    hub: Hub,
 ) -> None:
     folder = tmp_path / "checkout"
     folder.mkdir()
     for name in ("examples", "docs"):
-        shutil.copytree(ROOT / name, folder / name)
+        (folder / name).symlink_to(ROOT / name)
     monkeypatch.chdir(folder)
     point_to(hub, monkeypatch, tmp_path / "cache")
-    found = []
-    for reason, language, code in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8")):
+    names = {"__name__": "__main__"}
+    for language, code in blocks(page):
         if language == "python":
-            exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
-        elif language == "sh" and not reason:
+            exec(compile(code, page.name, "exec"), names)
+        else:
             commands(code, surroundings)
-        elif language == "sh":
+    for name in ("examples", "docs"):
+        assert not list((ROOT / name).glob("**/*.duckdb")), "a page leaves nothing in the checkout"
+
+
+def test_blocks_that_are_not_run_install_or_need_a_cluster() -> None:
+    for page in PAGES:
+        for reason, _, code in BLOCK.findall(page.read_text(encoding="utf-8")):
             lines = [line.split("#")[0].strip() for line in code.splitlines()]
-            assert all(line.startswith(("make ", "pip install ")) for line in lines)
-        else:
-            assert not language, f"a block of {language}: run it here"
-        found += [language] if not reason else []
-    assert found.count("python") >= 2
-    assert found.count("sh") >= 2
-
-
-@pytest.mark.parametrize(
-    ("page", "made"),
-    [
-        ("report.md", {"library.html", "python.html"}),
-        ("from-the-crate.md", {"library.duckdb", "triplets.jsonl"}),
-    ],
-)
-def test_the_blocks_of_a_page_run(
-    page: str,
-    made: set[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    surroundings: dict[str, str],
-) -> None:
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.chdir(tmp_path)
-    blocks = BLOCK.findall((ROOT / "docs" / page).read_text(encoding="utf-8"))
-    for _, language, code in blocks:
-        if language == "sh":
-            commands(code, surroundings)
-        else:
-            assert language == "python"
-            exec(compile(code, page, "exec"), {"__name__": "__main__"})
-    assert made <= {file.name for file in tmp_path.iterdir()}
-    assert len(blocks) == 2
+            assert (
+                not reason
+                or all(line.startswith(("make ", "pip install ")) for line in lines)
+                or "cluster" in code
+            ), page
 
 
 def test_a_command_that_fails_is_noticed(surroundings: dict[str, str]) -> None:
@@ -230,18 +229,34 @@ def test_the_examples_data_has_anchors_in_all_splits(tmp_path: Path) -> None:
 # ---- pages
 
 
-def test_reference_pages_are_built_and_the_file_map_is_up_to_date(
-    tmp_path: Path, golden: Golden
-) -> None:
-    generator = load_generator()
-    generator.build(tmp_path)
-    interface = (tmp_path / "interface.md").read_text(encoding="utf-8")
-    for name in dp.__all__:
-        assert name in interface, name
-    commands = (tmp_path / "cli.md").read_text(encoding="utf-8")
-    assert "## `duckplets ingest`" in commands
-    assert "## `duckplets recipe add`" in commands
-    golden("../../README.md", generator.readme())
+def test_the_map_of_folders_is_up_to_date(golden: Golden) -> None:
+    golden("../../docs/design.md", load_file_map().page())
+
+
+def test_every_public_name_is_in_the_reference_with_all_its_arguments() -> None:
+    pages = "".join(page.read_text("utf-8") for page in ROOT.glob("docs/reference/*.md"))
+    listed = set(re.findall(r"^::: duckplets\.(\w+)$", pages, re.MULTILINE))
+    assert listed - {"errors", "testing"} == {n for n in dp.__all__ if not n.endswith("Error")}
+    for name in listed - {"errors", "testing"}:
+        value = getattr(dp, name)
+        public = [getattr(value, key) for key in vars(value) if not key.startswith("_")]
+        for call in [value, *public] if inspect.isclass(value) else [value]:
+            if not (inspect.isfunction(call) or inspect.ismethod(call) or inspect.isclass(call)):
+                continue
+            text = inspect.getdoc(call) or ""
+            assert text, f"{name}: {call}"
+            given = [
+                parameter.name
+                for parameter in inspect.signature(call).parameters.values()
+                if parameter.name != "self"
+                and parameter.annotation not in ("Corpus", "CorpusFile", "Sampler")
+            ]
+            if "Args:" in text:
+                for argument in given:
+                    assert re.search(rf"^    \*{{0,2}}{argument}\b.*:", text, re.M), (
+                        call,
+                        argument,
+                    )
 
 
 def headings(page: Path) -> set[str]:
@@ -258,6 +273,8 @@ def test_links_lead_somewhere(page: Path) -> None:
             continue
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
+        if path.startswith("reference/"):
+            anchor = ""  # headings of the reference are made from the code
         assert target.exists(), link
         assert not anchor or anchor in headings(target), link
 
@@ -283,3 +300,4 @@ def test_the_changelog_knows_this_version() -> None:
     assert re.search(rf"^## {re.escape(dp.__version__)}\b", text, re.MULTILINE)
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'\nversion = "{dp.__version__}"\n' in project
+    assert f"\nversion: {dp.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")

@@ -103,17 +103,19 @@ def test_a_killed_training_goes_on_with_the_same_input_ids(tmp_path: Path) -> No
     assert "the input ids of steps 3 to 5 are those of the unbroken run: True" in printed
 
 
-def test_the_blocks_of_the_trainers_page_run(
+@pytest.mark.filterwarnings("ignore")  # of the trainers' own
+def test_the_blocks_of_the_training_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "examples").symlink_to(EXAMPLES)
     monkeypatch.chdir(tmp_path)
-    text = (EXAMPLES.parent / "docs" / "trainers.md").read_text(encoding="utf-8")
+    text = (EXAMPLES.parent / "docs" / "training.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert blocks
+    names = {"__name__": "__main__"}
     for language, code in blocks:
         assert language == "python"
-        exec(compile(code, "trainers.md", "exec"), {"__name__": "__main__"})
+        exec(compile(code, "training.md", "exec"), names)
 
 
 def test_killed_pretraining_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
