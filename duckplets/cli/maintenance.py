@@ -23,13 +23,20 @@ if TYPE_CHECKING:
 FILE = Annotated[
     Path, typer.Argument(metavar="FILE", help="A corpus file, or a state file kept elsewhere.")
 ]
+POOLS = Annotated[
+    bool | None,
+    typer.Option(
+        "--pools/--no-pools", help="Count pools and shared anchors.", show_default="of a small one"
+    ),
+]
 
 
-def status(corpus: CORPUS, json: JSON = False) -> None:
+def status(corpus: CORPUS, pools: POOLS = None, json: JSON = False) -> None:
     """Show what is in a corpus: sources, splits, pools, runs.
 
     Pools come with what they leave out and why, mined negatives with why they are stale. What
-    large pools have is counted once a version and kept in the corpus, if nobody else has it open.
+    large pools have is counted once a version and kept in the corpus, if nobody else has it open;
+    of more than 500,000 records when --pools asks for it.
 
     Example:
         duckplets status faq.duckdb
@@ -38,7 +45,7 @@ def status(corpus: CORPUS, json: JSON = False) -> None:
 
     counts: dict[str, Any] = {}
     with Corpus(corpus, read_only=True) as opened:
-        found = opened.status(counts=counts)
+        found = opened.status(pools=pools, counts=counts)
     if counts:
         # Others may have it open, or it may not be written: then they are counted again.
         with suppress(DuckpletsError), Corpus(corpus) as opened:

@@ -125,15 +125,21 @@ def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = No
     return corpus.database.read(query, params)
 
 
-def status(corpus: CorpusFile, /, *, counts: dict[str, Counts] | None = None) -> dict[str, Any]:
+def status(
+    corpus: CorpusFile, /, *, pools: bool | None = None, counts: dict[str, Counts] | None = None
+) -> dict[str, Any]:
     """Return versions, counts by source and split, pools with what they leave out, runs.
 
+    ``uncounted`` names what is not counted: pools and shared anchors of a large corpus, once a
+    version, until somebody asks for them.
+
     Args:
+        pools: Whether to count these; by default of a corpus of at most 500,000 records.
         counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
             kept at once, where the corpus may be written.
     """
     new: dict[str, Counts] = {} if counts is None else counts
-    found = counting.status(corpus.database, corpus.state_path(), new)
+    found = counting.status(corpus.database, corpus.state_path(), new, pools=pools)
     if new and counts is None and not corpus.read_only:
         keep_counts(corpus, new)
     return found

@@ -33,6 +33,7 @@ _CAPACITY = pa.schema(
 )
 _COUNTED = ("records", "sections", "chunks", "tokens")
 _WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
+_LARGE = 500_000  # records: counting the pools of more takes many seconds
 
 
 class Status(ShownDict):
@@ -44,7 +45,9 @@ class Status(ShownDict):
         return status_text(self)
 
 
-def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Status:
+def status(
+    database: Database, state_path: Path, new: dict[str, Counts], *, pools: bool | None = None
+) -> Status:
     """Return the state of a corpus as plain values; see ``Corpus.status``.
 
     ``new`` takes the counts that are worth keeping and are not kept yet.
@@ -54,6 +57,10 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
     can_count = current is not None and not in_place["changed"]  # else pools cannot be read
     kept = _kept(database) if current else {}
     sources, by_split = _counted(database, kept, new if current else {})
+    if pools is None:
+        pools = sum(source["records"] for source in sources) <= _LARGE
+    uncounted: list[str] = []
+    wanted = (kept, new, None if pools else uncounted)
     found = {
         "path": str(database.path),
         "version": records.current_version(database),
@@ -65,9 +72,10 @@ def status(database: Database, state_path: Path, new: dict[str, Counts]) -> Stat
         "sources": sources,
         "unfinished": checkpoint.overview(database),
         "records": by_split,
-        "shared_anchors": _shared_anchors(database, kept, new) if can_count else {},
+        "shared_anchors": _shared_anchors(database, *wanted) if can_count else {},
         "recipes": [recipe.name for recipe in recipe_store.stored(database)],
-        "pools": _pools(database, kept, new) if can_count else [],
+        "pools": _pools(database, *wanted) if can_count else [],
+        "uncounted": uncounted,
         "mining": _mining(database, [row["name"] for row in sources]) if current else [],
         "snapshot": _snapshot(database),
         "vectors": _vectors(Path(str(database.path))),
@@ -154,24 +162,39 @@ def _counted(
     version, made = records.current_version(database), _made(database)
     content = _hash("sources and splits", version, made)
     if content not in kept:
-        sources = database.table("corpus/status/sources").to_pylist()
-        by_split = database.table("corpus/status/splits").to_pylist()
-        found: Counts = {}
-        found |= {json.dumps([s["name"], what]): int(s[what]) for s in sources for what in _COUNTED}
-        found |= {json.dumps([r["source"], None, r["split"]]): int(r["records"]) for r in by_split}
-        if sum(source["records"] for source in sources) >= _WORTH_KEEPING:
-            new[content] = found
-        return sources, by_split
-    sources = database.table("corpus/status/known_sources").to_pylist()
+        kept[content] = {json.dumps(of): n for of, n in _of_sources(database).items()}
+        if sum(kept[content].values()) >= _WORTH_KEEPING:
+            new[content] = kept[content]
     of = {tuple(json.loads(words)): n for words, n in kept[content].items() if words is not None}
+    sources = database.table("corpus/status/known_sources").to_pylist()
     counted = [s | {what: of.get((s["name"], what), 0) for what in _COUNTED} for s in sources]
-    names = [source["name"] for source in sources]
     return counted, [
-        {"source": name, "split": split, "records": of[name, None, split]}
-        for name in names
-        for split in splits.SPLITS
-        if (name, None, split) in of
+        {"source": source["name"], "split": split, "records": of[source["name"], split]}
+        for source in sources
+        for split in (*splits.SPLITS, None)
+        if of.get((source["name"], split))
     ]
+
+
+def _of_sources(database: Database) -> dict[tuple[str, str | None], int]:
+    """Return how many there are of what in each source, and of its records in each split."""
+    spans = database.table("corpus/status/spans").to_pylist()
+    others = {span["source"] for span in spans}
+    tables = []
+    for span in spans:  # where all between two keys are of a source, no join tells which are
+        if span["high"] - span["low"] + 1 == span["records"] >= _WORTH_KEEPING:
+            asked = {name: span[name] for name in ("source", "low", "high")}
+            tables.append(database.table("corpus/status/within", asked))
+            others.remove(span["source"])
+    if others:
+        with database.registered(wanted=pa.table({"source": sorted(others)})):
+            tables.append(database.table("corpus/status/of_sources"))
+    found = {(row["source"], row["what"]): row["number"] for t in tables for row in t.to_pylist()}
+    for span in spans:
+        source = span["source"]
+        of_splits = sum(found.get((source, split), 0) for split in splits.SPLITS)
+        found |= {(source, "records"): span["records"], (source, None): span["records"] - of_splits}
+    return found
 
 
 def _made(database: Database) -> str:
@@ -184,10 +207,16 @@ def _content_of_shared(version: int) -> str:
 
 
 def _shared_anchors(
-    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+    database: Database,
+    kept: dict[str, Counts],
+    new: dict[str, Counts],
+    uncounted: list[str] | None,
 ) -> dict[str, dict[str, int]]:
     content = _content_of_shared(records.current_version(database))
     if content not in kept:
+        if uncounted is not None:
+            uncounted.append("shared_anchors")
+            return {}
         kept[content] = {None: 0}
         for split, (anchors, shared) in splits.shared_anchors(database).items():
             kept[content] |= {split: anchors, f"{split} and train": shared}
@@ -221,18 +250,11 @@ def pools_of(database: Database) -> list[CompiledPool]:
     return pools
 
 
-def is_kept(database: Database) -> bool:
-    """Whether all that ``status`` counts by reading all records is kept already."""
-    if splits.current_splits(database) is None:
-        return True
-    kept, made = _kept(database), _made(database)
-    version = records.current_version(database)
-    told = {_hash("sources and splits", version, made), _content_of_shared(version)}
-    return kept.keys() >= told | {_content(pool, made) for pool in pools_of(database)}
-
-
 def _pools(
-    database: Database, kept: dict[str, Counts], new: dict[str, Counts]
+    database: Database,
+    kept: dict[str, Counts],
+    new: dict[str, Counts],
+    uncounted: list[str] | None,
 ) -> list[dict[str, Any]]:
     """Count, for every source, split and recipe, the anchors and what is left out, by reason.
 
@@ -241,6 +263,9 @@ def _pools(
     """
     pools, made = pools_of(database), _made(database)
     contents = [_content(pool, made) for pool in pools]
+    if uncounted is not None and not kept.keys() >= set(contents):
+        uncounted.append("pools")
+        return []
     fresh: dict[str, Counts] = {}
     for split in splits.SPLITS:
         missing = {

@@ -53,6 +53,8 @@ def _tables(found: Mapping[str, Any]) -> Iterator[str]:
             if pool["anchors"] or pool["left_out"]
         )
         yield from _table("pools", ("source", "split", "recipe", "anchors", "left out"), pools)
+        if found["uncounted"]:
+            yield "not counted, for there are many records: give --pools, or pools=True, once"
         if found["mining"]:
             yield from _table("mined negatives", _MINED, found["mining"])
     if found["runs"]:

@@ -133,12 +133,13 @@ def _sections(
     path = state.state_path(corpus.path)
     saved, notes = drawn.saved(database, path, run)
     is_large = database.run("report/records")[0][0] > _LARGE
-    found: Status | None = None
+    whole = status.status(database, path, {})
+    found: Status | None = whole
     uncounted = []
-    if not is_large or status.is_kept(database):
-        found = status.status(database, path, {})
-    else:
-        uncounted = [f"Pools are not counted yet: run duckplets status {shown(corpus.path)} once."]
+    if whole["uncounted"]:
+        found = None
+        command = f"duckplets status {shown(corpus.path)} --pools"
+        uncounted = [f"Pools are not counted yet: run {command} once."]
     recipes = Section(name="recipes", title="Recipes", notes=[*uncounted])
     mixing = Section(name="mixture", title="Mixture", notes=notes)
     leaf = Section(name="samples", title="Samples")

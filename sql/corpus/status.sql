@@ -20,6 +20,72 @@ FROM sources
 WHERE removed_version IS NULL
 ORDER BY name
 
+-- name: spans
+-- How many live records each source has, and the span of their keys.
+-- Rows: one a source that has any, unordered.
+SELECT
+    sources.name AS source,
+    count(*) AS records,
+    min(records.record_key) AS low,
+    max(records.record_key) AS high
+FROM records
+JOIN sources ON sources.source_id = records.source_id
+WHERE records.removed_version IS NULL AND sources.removed_version IS NULL
+GROUP BY sources.name
+
+-- name: within
+-- What the records of a span of keys have, which are all of one source: sections, tokens, chunks,
+-- and of each split how many are in it.
+-- Parameters: $source, $low, $high.
+-- Rows: one each, unordered.
+SELECT $source AS source, 'sections' AS what, count(*) AS number
+FROM stored_sections
+WHERE record_key BETWEEN $low AND $high
+UNION ALL
+SELECT $source, 'tokens', coalesce(sum(token_count), 0)::BIGINT
+FROM stored_sections
+WHERE record_key BETWEEN $low AND $high
+UNION ALL
+SELECT $source, 'chunks', count(*)
+FROM chunks
+WHERE record_key BETWEEN $low AND $high
+UNION ALL
+SELECT $source, split, count(*)
+FROM splits
+WHERE record_key BETWEEN $low AND $high
+GROUP BY split
+
+-- name: of_sources
+-- The same of the live records of any sources (Arrow wanted: source).
+-- Rows: one a source and what it has, unordered.
+WITH live AS (
+    SELECT records.record_key, sources.name AS source
+    FROM records
+    JOIN sources ON sources.source_id = records.source_id
+    JOIN wanted ON wanted.source = sources.name
+    WHERE records.removed_version IS NULL AND sources.removed_version IS NULL
+)
+
+SELECT live.source, 'sections' AS what, count(*) AS number
+FROM stored_sections
+JOIN live ON live.record_key = stored_sections.record_key
+GROUP BY live.source
+UNION ALL
+SELECT live.source, 'tokens', sum(stored_sections.token_count)::BIGINT
+FROM stored_sections
+JOIN live ON live.record_key = stored_sections.record_key
+GROUP BY live.source
+UNION ALL
+SELECT live.source, 'chunks', count(*)
+FROM chunks
+JOIN live ON live.record_key = chunks.record_key
+GROUP BY live.source
+UNION ALL
+SELECT live.source, splits.split, count(*)
+FROM splits
+JOIN live ON live.record_key = splits.record_key
+GROUP BY live.source, splits.split
+
 -- name: splits
 -- Records by source and split.
 -- Rows: by source, splits in their usual order.

@@ -1,15 +1,21 @@
 -- name: cleaned
 -- What preprocessors did to the records of the newest version.
 -- Rows: one.
+WITH left_of_them AS (
+    SELECT section_key, record_key, position
+    FROM stored_sections
+    WHERE record_key IN (SELECT record_key FROM section_originals)
+)
+
 SELECT
     count(*) FILTER (WHERE sections.section_key IS NOT NULL) AS changed,
     count(*) FILTER (WHERE sections.section_key IS NULL) AS dropped,
     count(DISTINCT section_originals.record_key) FILTER (
-        WHERE section_originals.record_key NOT IN (SELECT record_key FROM stored_sections)
+        WHERE section_originals.record_key NOT IN (SELECT record_key FROM left_of_them)
     ) AS emptied
 FROM section_originals
 JOIN records ON records.record_key = section_originals.record_key
-LEFT JOIN stored_sections AS sections
+LEFT JOIN left_of_them AS sections
     ON sections.record_key = section_originals.record_key
     AND sections.position = section_originals.position
 WHERE records.removed_version IS NULL

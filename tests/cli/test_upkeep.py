@@ -162,6 +162,25 @@ def test_what_pools_have_is_counted_once_a_version(
         assert told(len(found["pools"])) == found  # type: ignore[arg-type]
 
 
+def test_the_pools_of_many_records_are_counted_when_somebody_asks(
+    toy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = json.loads(ok("status", toy, "--json"))
+    assert whole["uncounted"] == []
+    monkeypatch.setattr(corpus_status, "_LARGE", 20)
+    for worth in (20_000, 1):  # sources are counted by joins, and by spans of keys
+        monkeypatch.setattr(corpus_status, "_WORTH_KEEPING", worth)
+        found = json.loads(ok("status", toy, "--json"))
+        assert found["uncounted"] == ["shared_anchors", "pools"]
+        for name in ("sources", "records"):
+            assert found[name] == whole[name]
+    assert "give --pools" in ok("status", toy)
+    assert json.loads(ok("status", toy, "--json", "--pools"))["pools"] == whole["pools"]
+    found = json.loads(ok("status", toy, "--json"))  # they are kept
+    assert not found["uncounted"]
+    assert found["pools"] == whole["pools"]
+
+
 def test_show_shows_records_and_samples(toy: str) -> None:
     rows = lines(ok("show", toy, "other", "--limit", "3", "--json"))
     assert [row["record_id"] for row in rows] == [f"other/r{i}" for i in (0, 0, 1, 1, 2, 2)]
