@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.arrays import Words
 from duckplets.base.sanitize import counted, shown, without_secrets
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
@@ -86,6 +87,7 @@ class QualityGates(Gates):
         self._accepted = self._bytes = self._own_bytes = 0
         self._last_row = self._digest = self._passed = 0
         self._is_known = self._is_checked = False
+        self._texts: KnownTexts | None = None  # where copies are looked for
         self._cursor: Any = None
 
     # -- what was there before ------------------------------------------------------------------
@@ -163,6 +165,7 @@ class QualityGates(Gates):
         self._of = of
         if self.quality is not None and self.quality.duplicates:
             hash_what_is_there(of.database)
+            self._texts = KnownTexts(of.database, of.source_id)
         self._noting = Noting.begun(of, self._begun()) if of.is_anew else Noting.gone_on(of)
         if not of.is_anew:
             state = self._noting.state
@@ -247,6 +250,8 @@ class QualityGates(Gates):
         found = found.first(end)
         keep = self.quality is not None and self.quality.keep_rejected
         self._noting.note(batch, ids, digests, sizes[:end], found, record_key, keep=keep)
+        if self._texts is not None:
+            self._texts.add(digests.filter(pa.array(found.outcome == "accepted")))
         self._count(batch, found.outcome, sizes[:end])
         return batch.set_column(batch.schema.names.index("skip"), "skip", found.reasons())
 
@@ -265,15 +270,13 @@ class QualityGates(Gates):
         looked = np.flatnonzero((outcome == "accepted") | (outcome == "rejected"))
         if not len(looked):
             return
-        database, unpublished = self._of.database, UNPUBLISHED
-        places = pa.array(looked)
-        incoming = pa.table({"record_id": ids.take(places), "digest": digests.take(places)})
-        of_intake = {"unpublished": unpublished, "source_id": self._of.source_id}
-        with database.registered(incoming=incoming):
-            known_ids = database.table("quality/intake/known_ids", {"unpublished": unpublished})
-            known = database.table("quality/intake/known_digests", of_intake)
-        shared = _shared(incoming["record_id"], known_ids["record_id"])
-        shared |= _shared(incoming["digest"], known["digest"])
+        database, places = self._of.database, pa.array(looked)
+        ids_of, digests_of = ids.take(places), digests.take(places)
+        with database.registered(incoming=pa.table({"record_id": ids_of})):
+            known_ids = database.table("quality/intake/known_ids", {"unpublished": UNPUBLISHED})
+        known_texts = self._texts.among(digests_of) if self._texts else digests_of.slice(0, 0)
+        shared = _shared(ids_of, known_ids["record_id"].combine_chunks())
+        shared |= _shared(digests_of, known_texts)
         at = looked[shared]
         these = pa.array(at)
         rows = zip(
@@ -285,8 +288,7 @@ class QualityGates(Gates):
             strict=True,
         )
         held = zip(*(known_ids[name].to_pylist() for name in known_ids.column_names), strict=True)
-        texts = self.quality is not None and self.quality.duplicates
-        held_texts = known["digest"].to_pylist()
+        held_texts, texts = known_texts.to_pylist(), self._texts is not None
         found = settle(map(Candidate._make, rows), dict(held), held_texts, texts=texts)
         for place, why in found.items():
             # Another text under a known id is an error unless it is to be skipped; ingest says it.
@@ -360,8 +362,49 @@ class QualityGates(Gates):
         }
 
 
-def _shared(values: pa.ChunkedArray, known: pa.ChunkedArray) -> Any:
+class KnownTexts:
+    """Tells which texts a corpus has: asks it only for those whose hashes begin as one there.
+
+    How these begin, 8 bytes a record, is held in sorted runs, each twice as long as the next one.
+    """
+
+    def __init__(self, database: Database, source_id: int) -> None:
+        self._database = database
+        self._of_intake = {"unpublished": UNPUBLISHED, "source_id": source_id}
+        self._runs: list[Words] = [
+            np.sort(database.table("quality/intake/starts")["start"].to_numpy())
+        ]
+
+    def among(self, digests: pa.Array) -> pa.Array:
+        """Return those of some hashes that are of a text that is there."""
+        starts = _starts(digests)
+        is_like = np.zeros(len(starts), bool)
+        for run in filter(len, self._runs):
+            is_like |= run[np.minimum(np.searchsorted(run, starts), len(run) - 1)] == starts
+        if not is_like.any():
+            return digests.slice(0, 0)
+        asked = pa.table({"digest": digests, "start": starts}).filter(pa.array(is_like))
+        with self._database.registered(incoming=asked):
+            found = self._database.table("quality/intake/known_digests", self._of_intake)
+        return found["digest"].combine_chunks()
+
+    def add(self, digests: pa.Array) -> None:
+        """Add hashes of texts that are stored."""
+        self._runs.append(np.sort(_starts(digests)))
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            last = self._runs.pop()
+            self._runs[-1] = np.sort(np.concatenate([self._runs[-1], last]))
+
+
+def _starts(digests: pa.Array) -> Words:
+    """Return how hashes begin, as ``record_hashes`` has it."""
+    whole = np.frombuffer(b"".join(digests.to_pylist()), ">u8")
+    starts: Words = whole[::4].astype(np.uint64)
+    return starts
+
+
+def _shared(values: pa.Array, known: pa.Array) -> Any:
     """Return which values come twice, or are known."""
-    codes = values.combine_chunks().dictionary_encode().indices.to_numpy()
+    codes = values.dictionary_encode().indices.to_numpy()
     again = np.bincount(codes)[codes] > 1
-    return again | pc.is_in(values, known.combine_chunks()).to_numpy()
+    return again | pc.is_in(values, known).to_numpy(zero_copy_only=False)
