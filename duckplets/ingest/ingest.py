@@ -79,8 +79,9 @@ def ingest_all(
     beside = Path(f"{os.path.realpath(str(database.path))}.parts")
     sweep(beside)
     folder = aside_of(beside)
+    beside_each_other = max(1, min(readers, len(several)))
     each = [
-        Reading(prepared, work.engine, chunking, folder / str(number), retries)
+        Reading(prepared, work.engine, chunking, folder / str(number), retries, beside_each_other)
         for number, prepared in enumerate(several)
     ]
     try:  # no with: Ctrl-C while they begin has to end them as well

@@ -48,7 +48,7 @@ from duckplets.sources.rows import cursor_of
 from duckplets.text.chunking import Chunking
 
 _MOST_WAITING = 256  # batches and marks of a source
-_BYTES_WAITING = 32 << 20  # of batches of a source; a further one is not begun then
+_BYTES_WAITING = 32 << 20  # of all sources; of its share a source begins no further batch then
 _PATIENCE = 10.0  # seconds for a source's code to come to an end
 
 _IDLE = (
@@ -70,6 +70,7 @@ class Reading:
         chunking: Of the corpus.
         folder: Where rows that workers have read wait, with a name of the source's own.
         retries: How often it is read again without one more row.
+        readers: How many sources are read at the same time.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class Reading:
         chunking: Chunking,
         folder: Path,
         retries: int,
+        readers: int,
     ) -> None:
         self.prepared, self._engine = prepared, engine
         self._transform: Transform | None = None
@@ -102,7 +104,7 @@ class Reading:
             repeat(partial(next, self._source)),
             f"duckplets-ahead-{prepared.name}",
             most=_MOST_WAITING,
-            most_bytes=_BYTES_WAITING,
+            most_bytes=_BYTES_WAITING // readers,
             weigh=lambda item: item.nbytes if isinstance(item, pa.RecordBatch) else 0,
             stop=self._again.stop,
             finish=self._source.close,

@@ -48,7 +48,7 @@ from duckplets.tokens.rows import (
 )
 from duckplets.tokens.sampler import TokenSampler, new_settings, overridden, rows_of
 from duckplets.tokens.settings import ShardSettings
-from duckplets.tokens.shards import shard_by
+from duckplets.tokens.shards import MEMORY, shard_by
 
 log = logging.getLogger("duckplets")
 
@@ -373,6 +373,7 @@ def token_sampler(
     with (
         alone(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)),
         working(None, None, "records") as work,
+        corpus.database.frugal(MEMORY),
     ):
         # A run compares what it reads.
         shard_by(corpus, folder, file, ShardSettings(split=split), work, compare=False)

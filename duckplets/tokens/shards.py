@@ -68,6 +68,7 @@ _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
 _PART = 32 << 20, 1 << 17  # bytes of text and records of a part of the spool
 _SAVES = 1.0  # seconds between two notes of what is done: at most that much is done again
 _THREADS = 2  # that compare files
+MEMORY = "300MB"  # of statements, which read each record once
 _MOST_TEXT = (1 << 31) - 1  # bytes: ends of strings are int32
 
 
@@ -179,7 +180,7 @@ def shard(
         row_group_size=row_group_size,
         offsets=offsets,
     )
-    with working(engine, progress, "records") as work:
+    with working(engine, progress, "records") as work, corpus.database.frugal(MEMORY):
         return shard_by(
             corpus, out, tokenizer, settings, work, mixture=mixture, overwrite=overwrite
         )

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Integers, Integers32
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import ShardError, SourceError, nearest
@@ -49,8 +49,8 @@ class Places:
 
     keys: Integers
     sizes: Integers
-    sources: Integers
-    splits: Integers
+    sources: Integers32
+    splits: Integers32
 
 
 class SplitTexts:
@@ -106,8 +106,8 @@ class SplitTexts:
         return Places(
             found["record_key"].to_numpy(),
             found["size"].to_numpy(),
-            found["source_id"].to_numpy().astype(np.int64),
-            found["split"].to_numpy().astype(np.int64),
+            found["source_id"].to_numpy(),
+            found["split"].to_numpy(),
         )
 
     def first(self) -> list[str]:

@@ -12,7 +12,7 @@ SELECT
     records.record_key,
     sizes.size,
     records.source_id,
-    (list_position($splits::VARCHAR[], splits.split) - 1)::TINYINT AS split
+    (list_position($splits::VARCHAR[], splits.split) - 1)::INTEGER AS split
 FROM records
 JOIN sources ON sources.source_id = records.source_id
 JOIN splits ON splits.record_key = records.record_key

@@ -238,7 +238,7 @@ def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch: pytest.Monke
     texts = [
         "\n".join(draw.choices(parts, k=draw.choice([3, 80]))) for _ in range(often(99, less=30))
     ]
-    texts += ["\n" + texts[1] + "\n", "\n\n" + texts[1] + "\n\n", "one line " * 80]
+    texts += ["\n" + texts[1] + "\n", "\n\n" + texts[1] + "\n\n", "one line " * 80, "a" * 300]
     table = pa.table({"row": np.arange(len(texts)), "text": texts})
     monkeypatch.setattr("duckplets.quality.measure._SAMPLE", 40)
     whole = measure(Database.reader(), table, Quality(language=None)).to_pydict()
