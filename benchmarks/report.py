@@ -43,54 +43,28 @@ TITLES = {
     "ingest_csv": "ingest from CSV, with ids, splits and chunks",
     "ingest_ten_sources": "ingest of ten sources, a tenth of the text each",
     "second_ingest": "a second ingest of 10,000 rows",
-    "first_batch": "first batch of a cold process, imports included",
-    "resumed_batch": "first batch of a run resumed at position 10 million",
-    "sample_256": "triplets as lists, batches of 256",
-    "sample_32": "triplets as lists, batches of 32",
-    "sample_small_memory": 'the same at `memory_limit="500MB"`, batches of 256',
-    "sample_no_duplicates": "the same with `no_duplicates`, batches of 256",
-    "sample_ten_sources": "the same text as ten sources, weights changing every 500 steps",
-    "sample_one_of_eight": "what one of eight ranks takes, batches of 256 a rank",
-    "relative_costs": "",
-    "grain_256": "Grain 0.2.18, batches of 256",
-    "grain_32": "Grain 0.2.18, batches of 32",
+    "save": "a save of a run at position 10^7 (median of 20)",
     "ten_million_anchors": "the order over ten million anchors, made and asked for a block",
-    "index_order": "",
     "read_256": "whole records in shuffled order, `Corpus.read`, batches of 256",
+    "index_order": "",
     "grain_index_order": "",
 }
 SIZES = (1_000_000, 100, 3, 2, 1)
 
 TEXT = """# Benchmarks
 
-One run of `make bench` (`benchmarks/run.py`), {records:,} records made by `benchmarks/text.py`: a
-title of about 8 and a body of about 100 words, Zipf-distributed, from a fixed seed. Python
-{python}, DuckDB {duckdb}, {cpus} cores shared with other work (load {load_before:.1f} before the
-run), so compare the ratios. This page is written by `benchmarks/report.py` from
-`benchmarks/results.json`; each row is a process of its own, and its memory is that process's peak.
+Every table is written from a JSON file in `benchmarks/` that a script of the same name printed, by
+`benchmarks/report.py`. All of it was measured on a machine of two cores that others use too, so
+compare the ratios of one run. A run that names no date was made with an earlier commit. Texts are made by `benchmarks/text.py`: a title of about 8 and a body
+of about 100 words, Zipf-distributed, from a fixed seed.
+
+## Ingest and orders
+
+`benchmarks/run.py`{date}, {records:,} records, Python {python}, DuckDB {duckdb}, {cpus} cores
+(load {load_before:.1f} before it). Each row is a process of its own, and its memory is that
+process's peak.
 
 {table}
-
-A state save, in the same process as the first batch: {save_ms:.0f} ms (median of 20).
-
-## Beside Grain
-
-The same task in the same run: title, body of the row, body of a random other row, as a dict of
-lists. Grain draws from Python lists in memory (`MapDataset.range(n).seed().shuffle().repeat()
-.random_map().batch()`, no read threads: its fastest setting here); duckplets reads the texts from
-the DuckDB file, checks every negative, and weighs and labels each sample. duckplets gives
-**{ratio_256:.1f} times** Grain's triplets at batches of 256 and **{ratio_32:.1f} times** at 32. The
-aim was eight times, and it is not reached. What limits it: gathering a triplet's texts and making
-Python strings of them takes about a quarter of the processor time, on one core because Python holds
-its lock; nearly all of the rest is DuckDB's scan and join of a block's texts, which uses the other
-core. Grain's rate in this task is also well above the 30,000 triplets/s that were measured for a
-pipeline which draws two random numbers a triplet.
-
-The first batch was to come within 2 s. Of its time about 0.3 s are imports and opening, 1.3 s
-reading the pools of the two default recipes (800,000 anchors each) and 0.3 s the first block, which
-touches a good part of a file that is not in DuckDB's memory yet.
-
-## Orders
 
 Index samplers with shuffle, in the same run: keys of `IndexSampler.keys` (arrays of 65,536), and
 elements taken one by one. A `RecordMetadata` makes its random generator when it is asked for; Grain
@@ -98,27 +72,9 @@ makes all of them. A shard is one of eight.
 
 {orders}
 
-Ten sources with phases cost {ten:.0f} % more processor time than one (the aim was 10 at most), and
-`no_duplicates` {distinct:.0f} % more (15): medians of nine turns of 512 batches each in one
-process, for on this machine the rates above differ more than that from run to run. The order over
-ten million anchors takes {made:.3f} s to make and to ask for a first block of 65,536 positions, and
-{far:.3f} s for a block at position 10^12: nothing of it grows with the anchors, the epochs or the
-position. Opening a run over a corpus also reads its pools, and that does grow: 1.3 s for the two
-pools of 800,000 anchors of this corpus.
-
-## Notes
-
-- A block of 65,536 positions is fetched by one statement over the sections alone. Joined with
-  chunks and records as well, it took 1.6 times the processor time.
-- A block's texts are not sorted but gathered batch by batch: sorting took a third of the time.
-- Text is stored uncompressed, which makes that statement two to four times faster than with
-  DuckDB's string compression and the file about 1.9 times as large ([design](design.md)).
-- A scattered read costs a scan of the text column, whatever the block's size. On a corpus much
-  larger than memory each block therefore reads the whole column from disk; larger blocks would
-  help, an order that follows the storage would cure it. Neither is done.
-- What a run keeps in memory besides blocks is about 36 bytes a chunk and 37 bytes for every
-  window a recipe's slots can draw, so it grows with the corpus (not with its text, the position
-  or the number of epochs).
+The order over ten million anchors takes {made:.3f} s to make and to ask for a first block of 65,536
+positions, and {far:.3f} s for a block at position 10^12: nothing of it grows with the anchors, the
+epochs or the position.
 """
 
 
@@ -206,27 +162,16 @@ def serving_section() -> str:
 
 def main_section(results: dict[str, Any]) -> str:
     """Return the part for the output of ``run.py``."""
-    rows = [
-        "| measurement | result | per second of processor time | peak memory |",
-        "|---|---|---|---|",
-    ]
+    rows = ["| measurement | result | peak memory |", "|---|---|---|"]
     for name, title in TITLES.items():
-        found = results[name]
-        if not title:
-            continue
-        rows.append(
-            f"| {title} | {_result(found)} | {_per_cpu(found)} | {found['peak_mb']:,.0f} MB |"
-        )
-    rate = {n: results[n]["per_s"] for n in ("sample_256", "sample_32", "grain_256", "grain_32")}
+        if title and name in results:
+            found = results[name]
+            rows.append(f"| {title} | {_result(found)} | {found['peak_mb']:,.0f} MB |")
+    date = f", {results['date']}" if "date" in results else ""
     return TEXT.format(
-        **results,
+        **results | {"date": date},
         table="\n".join(rows),
-        save_ms=results["first_batch"]["save_ms"],
-        ratio_256=rate["sample_256"] / rate["grain_256"],
-        ratio_32=rate["sample_32"] / rate["grain_32"],
         orders=_orders(results["index_order"], results["grain_index_order"]),
-        ten=100 * (results["relative_costs"]["ten_sources"] - 1),
-        distinct=100 * (results["relative_costs"]["no_duplicates"] - 1),
         made=results["ten_million_anchors"]["seconds"],
         far=results["ten_million_anchors"]["far_seconds"],
     )
@@ -251,17 +196,10 @@ def _orders(ours: dict[str, float], grain: dict[str, float]) -> str:
 
 
 def _result(found: dict[str, float]) -> str:
-    if "per_s" in found:
-        return f"{found['per_s']:,.0f} triplets/s"
-    if "reads_per_s" in found:
-        return f"{found['reads_per_s']:,.0f} records/s"
-    if "records_per_s" in found:
-        return f"{found['records_per_s']:,.0f} records/s"
-    return f"{found['seconds']:.2f} s"
-
-
-def _per_cpu(found: dict[str, float]) -> str:
-    return f"{found['per_cpu_s']:,.0f} triplets" if "per_cpu_s" in found else ""
+    for name, unit in (("reads_per_s", "records/s"), ("records_per_s", "records/s")):
+        if name in found:
+            return f"{found[name]:,.0f} {unit}"
+    return f"{found['save_ms']:.0f} ms" if "save_ms" in found else f"{found['seconds']:.2f} s"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measures ingest, sampling, first batches, saves and memory, beside Grain in the same run.
+"""Measures ingest, saves, orders and whole records, beside Grain in the same run.
 
     python benchmarks/run.py [--records 1000000] [--folder FOLDER] [--only NAME …]
 
@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import index_order
-import serving_peers
 
 SECONDS = 6.0  # of measuring, after a warm-up
 
@@ -64,48 +63,19 @@ def second_ingest(folder: Path, records: int) -> dict[str, float]:
     return {"seconds": time.perf_counter() - started}
 
 
-def first_batch(folder: Path, records: int) -> dict[str, float]:
-    started = time.perf_counter()
+def save(folder: Path, records: int) -> dict[str, float]:
+    """A save of a run at position ten million."""
     import duckplets as dp
 
     with dp.Corpus(folder / "parquet.duckdb", read_only=True) as corpus:
         sampler = corpus.sampler(batch_size=256)
-        next(sampler).to_pydict()
-        seconds = time.perf_counter() - started
-        for _ in range(10**7 // 256):
-            sampler.move(sampler.position + 256)
+        sampler.move(10**7)
         saved = []
         for _ in range(20):
             before = time.perf_counter()
             sampler.save()
             saved.append(time.perf_counter() - before)
-    return {"seconds": seconds, "save_ms": 1000 * sorted(saved)[10]}
-
-
-def resumed_batch(folder: Path, records: int) -> dict[str, float]:
-    started = time.perf_counter()
-    import duckplets as dp
-
-    with dp.resume(folder / "parquet.duckdb") as sampler:
-        next(sampler).to_pydict()
-        seconds = time.perf_counter() - started
-        return {"seconds": seconds, "position": sampler.position}
-
-
-def sample_256(folder: Path, records: int) -> dict[str, float]:
-    return _sample(folder, 256)
-
-
-def sample_32(folder: Path, records: int) -> dict[str, float]:
-    return _sample(folder, 32)
-
-
-def sample_small_memory(folder: Path, records: int) -> dict[str, float]:
-    return _sample(folder, 256, memory_limit="500MB")
-
-
-def sample_no_duplicates(folder: Path, records: int) -> dict[str, float]:
-    return _sample(folder, 256, no_duplicates=True)
+    return {"save_ms": 1000 * sorted(saved)[10]}
 
 
 def ingest_ten_sources(folder: Path, records: int) -> dict[str, float]:
@@ -129,97 +99,6 @@ def ingest_ten_sources(folder: Path, records: int) -> dict[str, float]:
     return {"records_per_s": records / (time.perf_counter() - started)}
 
 
-def changing_mixture() -> Any:
-    """Ten weights that change every 500 steps."""
-    import duckplets as dp
-
-    weights = {f"s{i}": 1.0 + i for i in range(10)}
-    phases = [
-        dp.Phase(step, {f"s{step // 500 % 10}": 20.0}, lr_scale=0.5)
-        for step in range(500, 50_000, 500)
-    ]
-    return dp.Mixture(weights, temperature=1.5, phases=phases)
-
-
-def sample_ten_sources(folder: Path, records: int) -> dict[str, float]:
-    import duckplets as dp
-
-    with dp.Corpus(folder / "ten.duckdb", read_only=True) as corpus:
-        sampler = corpus.sampler(batch_size=256, mixture=changing_mixture())
-        return _rate(lambda: next(sampler).to_pydict(), 256)
-
-
-def relative_costs(folder: Path, records: int) -> dict[str, float]:
-    """Processor time of a batch against that of a plain one, by turns in one process."""
-    import duckplets as dp
-
-    with (
-        dp.Corpus(folder / "parquet.duckdb", read_only=True) as one,
-        dp.Corpus(folder / "ten.duckdb", read_only=True) as ten,
-    ):
-        samplers = {
-            "plain": one.sampler(batch_size=256, prefetch=0),
-            "ten_sources": ten.sampler(batch_size=256, prefetch=0, mixture=changing_mixture()),
-            "no_duplicates": one.sampler(batch_size=256, prefetch=0, no_duplicates=True),
-        }
-        spent: dict[str, list[float]] = {name: [] for name in samplers}
-        rounds, batches = (9, 512) if SECONDS > 1 else (1, 8)
-        for sampler in samplers.values():
-            for _ in range(batches):
-                next(sampler)
-        for _ in range(rounds):
-            for name, sampler in samplers.items():
-                before = time.process_time()
-                for _ in range(batches):
-                    next(sampler).to_pydict()
-                spent[name].append(time.process_time() - before)
-    median = {name: sorted(times)[len(times) // 2] for name, times in spent.items()}
-    return {
-        "ten_sources": median["ten_sources"] / median["plain"],
-        "no_duplicates": median["no_duplicates"] / median["plain"],
-    }
-
-
-def sample_one_of_eight(folder: Path, records: int) -> dict[str, float]:
-    """What rank 1 of 8 takes: it plans all positions, and fetches its own."""
-    return _sample(folder, 256, rank=1, world_size=8)
-
-
-def _sample(
-    folder: Path, size: int, memory_limit: str | None = None, **more: Any
-) -> dict[str, float]:
-    import duckplets as dp
-
-    path = folder / "parquet.duckdb"
-    with dp.Corpus(path, read_only=True, memory_limit=memory_limit) as corpus:
-        sampler = corpus.sampler(batch_size=size, **more)
-        return _rate(lambda: next(sampler).to_pydict(), size)
-
-
-def grain_256(folder: Path, records: int) -> dict[str, float]:
-    return _grain(folder, records, 256)
-
-
-def grain_32(folder: Path, records: int) -> dict[str, float]:
-    return _grain(folder, records, 32)
-
-
-def _grain(folder: Path, records: int, size: int) -> dict[str, float]:
-    batches = serving_peers.grain(folder / f"{records}.parquet", size)
-    return _rate(lambda: next(batches), size)
-
-
-def _rate(take: Callable[[], Any], size: int) -> dict[str, float]:
-    for _ in range(max(1, 200_000 // size)):
-        take()
-    count, cpu, started = 0, time.process_time(), time.perf_counter()
-    while time.perf_counter() - started < SECONDS:
-        take()
-        count += size
-    seconds = time.perf_counter() - started
-    return {"per_s": count / seconds, "per_cpu_s": count / (time.process_time() - cpu)}
-
-
 def read_256(folder: Path, records: int) -> dict[str, float]:
     """Records read by a shuffled order, 256 a batch, as dicts of lists."""
     import duckplets as dp
@@ -227,7 +106,12 @@ def read_256(folder: Path, records: int) -> dict[str, float]:
     with dp.Corpus(folder / "parquet.duckdb", read_only=True) as corpus:
         order = dp.IndexSampler(records, shuffle=True, seed=42)
         batches = corpus.read(order, batch_size=256, columns=["record_id", "text"])
-        return {"reads_per_s": _rate(lambda: next(batches).to_pydict(), 256)["per_s"]}
+        for _ in range(1_000):
+            next(batches)
+        count, started = 0, time.perf_counter()
+        while time.perf_counter() - started < SECONDS:
+            count += len(next(batches).to_pydict()["text"])
+        return {"reads_per_s": count / (time.perf_counter() - started)}
 
 
 def ten_million_anchors(folder: Path, records: int) -> dict[str, float]:
@@ -263,11 +147,7 @@ def ten_million_anchors(folder: Path, records: int) -> dict[str, float]:
 MEASUREMENTS: dict[str, Callable[[Path, int], dict[str, float]]] = {
     f.__name__: f
     for f in (
-        *(ingest_parquet, ingest_csv, ingest_ten_sources, second_ingest),
-        *(first_batch, resumed_batch),
-        *(sample_256, sample_32, sample_small_memory, sample_no_duplicates),
-        *(sample_ten_sources, sample_one_of_eight, relative_costs),
-        *(grain_256, grain_32),
+        *(ingest_parquet, ingest_csv, ingest_ten_sources, second_ingest, save),
         *(ten_million_anchors, index_order.index_order, read_256),
         index_order.grain_index_order,
     )
@@ -292,6 +172,7 @@ def _all(names: list[str], folder: Path, records: int) -> dict[str, Any]:
     write(folder, records)
     (folder / "parquet.state.duckdb").unlink(missing_ok=True)
     results: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
         "records": records,
         "python": platform.python_version(),
         "duckdb": duckdb.__version__,

@@ -31,7 +31,6 @@ import serving_memory
 import serving_opening
 import serving_peers as peers
 import serving_snapshots
-from run import changing_mixture
 
 SECONDS = 6.0  # of measuring a rate, after a third of that
 UNCOUNTED = 0.3  # instead, in the first round
@@ -94,7 +93,7 @@ def no_duplicates(folder: Path, records: int) -> Found:
 
 def ten_sources(folder: Path, records: int) -> Found:
     path = corpora.prepared(corpora.ten(folder, records))
-    return _ours(path, 256, mixture=changing_mixture())
+    return _ours(path, 256, mixture=corpora.changing_mixture())
 
 
 def mined(folder: Path, records: int) -> Found:
@@ -250,6 +249,7 @@ def _round(names: list[str], arguments: argparse.Namespace, seconds: float) -> d
 
 def _all(names: list[str], arguments: argparse.Namespace) -> dict[str, Any]:
     results: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
         "records": arguments.records,
         "seconds": arguments.seconds,
         "python": platform.python_version(),

@@ -165,3 +165,15 @@ def _divided(corpus: Any, sources: int) -> None:
         "UPDATE records SET source_id = 1 + (record_key - 1) // $each",
         {"each": OF_A_SOURCE},
     )
+
+
+def changing_mixture() -> Any:
+    """Ten weights that change every 500 steps."""
+    import duckplets as dp
+
+    weights = {f"s{i}": 1.0 + i for i in range(10)}
+    phases = [
+        dp.Phase(step, {f"s{step // 500 % 10}": 20.0}, lr_scale=0.5)
+        for step in range(500, 50_000, 500)
+    ]
+    return dp.Mixture(weights, temperature=1.5, phases=phases)

@@ -98,8 +98,8 @@ OTHERS = {"allowed_mb": "1.2 × the text, 80 bytes a chunk and 12 a candidate"}
 TEXT = """
 ## Serving
 
-One run of `benchmarks/serving.py` (load {load_before:.1f} before it), {records:,} records, duckplets
-from a snapshot. Each measurement is a process of its own; all were taken in turns, {count} times
+One run of `benchmarks/serving.py`{date} (load {load_before:.1f} before it), {records:,} records,
+duckplets from a snapshot. Each measurement is a process of its own; all were taken in turns, {count} times
 round, and figures are the medians. Rates are over {seconds:g} s after a warm-up. A triplet of
 duckplets is consumed as `batch["anchor"]`, `["positive"]` and `["negative"]`; it comes from the
 train split, and those of the others from all records. Grain draws from Python lists in memory,
@@ -161,6 +161,7 @@ def _section(
     there = {name for name in TITLES if isinstance(results.get(name), dict)}
     parts = [
         TEXT.format(
+            date=f", {results['date']}" if "date" in results else "",
             **{n: results[n] for n in ("load_before", "records", "seconds", "buffer")},
             count=len(results["rounds"]),
             rates=_rates(results, there),

@@ -10,7 +10,7 @@ import pytest
 from benchmark_scripts import FOLDER, load
 from effort import THOROUGH, often
 
-SAMPLE = ["ingest_parquet", "first_batch", "resumed_batch"]  # unless in full
+SAMPLE = ["ingest_parquet", "save"]  # unless in full
 
 
 def test_the_page_is_written_from_the_results() -> None:

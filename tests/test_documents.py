@@ -279,6 +279,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in headings(target), link
 
 
+def test_modules_that_the_design_names_are_there() -> None:
+    text = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
+    asides = re.findall(r"\(([^()]*\*[^()]*)\)", text)
+    named = re.findall(r"\*([a-z_]+(?:/[a-z_]+)*)\*", " ".join(asides))
+    assert len(named) > 50
+    for name in named:
+        assert (ROOT / "duckplets" / name).is_dir() or (ROOT / f"duckplets/{name}.py").exists(), (
+            name
+        )
+
+
 def test_what_sources_say_of_pages_is_there() -> None:
     files = [file for kind in ("py", "sql") for file in ROOT.glob(f"[a-z]*/**/*.{kind}")]
     for file in (file for file in files if file != Path(__file__)):
