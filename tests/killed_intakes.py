@@ -99,7 +99,7 @@ def assert_kills_change_nothing(
         assert marks > 2
         fresh()
         deaths = [(marks // 2, 0)]  # for one, surely in the midst of it, with something committed
-        for _ in range(often(50, less=1)):
+        for _ in range(often(15, less=1)):
             deaths.append((draw.randrange(marks), int(draw.uniform(1, 1000 * took / marks))))
         for number, death in enumerate(deaths):
             child = run(job, path, *death)

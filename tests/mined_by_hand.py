@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from mined_corpora import add_mining
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.ingest.chunks import content_of
-from duckplets.mining import store as mining_store
 
 RECIPE = dp.TripletRecipe(
     "title_body", dp.role("anchor"), dp.role("context"), dp.role("context"), by="bm25"
@@ -102,7 +100,7 @@ def mine_by_hand(
         found = sections(corpus, name, split)
         anchors = [s for s in found if s["role"] == role]
         documents = [s for s in found if s["role"] == "context"] or found
-        key = _add_mining(corpus, recipe, name, split, len(anchors))
+        key = add_mining(corpus, recipe, name, split, len(anchors))
         draw = random.Random(f"{name} {split}")
         mined: list[dict[str, Any]] = []
         negatives: list[dict[str, Any]] = []
@@ -140,40 +138,6 @@ def mine_by_hand(
         _append(corpus, "mined_negatives", negatives)
         total += len(anchors)
     return total
-
-
-def _add_mining(
-    corpus: dp.Corpus, recipe: dp.TripletRecipe, source: str, split: str, anchors: int
-) -> int:
-    database = corpus.database
-    key = database.rows("SELECT coalesce(max(mining_key), 0) + 1 FROM minings")[0][0]
-    database.rows(
-        """
-        UPDATE minings SET superseded_at = now()::TIMESTAMP FROM sources
-        WHERE minings.source_id = sources.source_id AND sources.name = $source
-            AND split = $split AND recipe = $recipe
-        """,
-        {"source": source, "split": split, "recipe": recipe.name},
-    )
-    database.rows(
-        """
-        INSERT INTO minings
-        SELECT $key, $recipe, source_id, $split, 'bm25', $definition, '{}', $content, $version,
-            $anchors, now()::TIMESTAMP, now()::TIMESTAMP, NULL, 'by hand', NULL
-        FROM sources WHERE name = $source AND removed_version IS NULL
-        """,
-        {
-            "key": key,
-            "recipe": recipe.name,
-            "source": source,
-            "split": split,
-            "definition": json.dumps(mining_store.definition_of(recipe)),
-            "content": content_of(database, source, split, corpus.version),
-            "version": corpus.version,
-            "anchors": anchors,
-        },
-    )
-    return int(key)
 
 
 def _append(corpus: dp.Corpus, table: str, rows: list[dict[str, Any]]) -> None:

@@ -242,6 +242,45 @@ CASES: dict[str, dict[str, Any]] = {
 Rows = dict[int, list[tuple[int, float | None]]]  # anchor section → negative section, score
 
 
+def add_mining(
+    corpus: dp.Corpus,
+    recipe: dp.TripletRecipe,
+    source: str,
+    split: str,
+    anchors: int,
+    *,
+    method: str = "bm25",
+    settings: str = "{}",
+    digest: str = "by hand",
+) -> int:
+    """Store that a recipe was mined, in place of what there was; returns its number."""
+    database, where = corpus.database, {"recipe": recipe.name, "source": source, "split": split}
+    key = int(database.rows("SELECT coalesce(max(mining_key), 0) + 1 FROM minings")[0][0])
+    database.rows(
+        "UPDATE minings SET superseded_at = TIMESTAMP '2024-01-02' FROM sources WHERE "
+        "sources.source_id = minings.source_id AND recipe = $recipe AND split = $split "
+        "AND sources.name = $source AND superseded_at IS NULL",
+        where,
+    )
+    database.rows(
+        "INSERT INTO minings SELECT $key, $recipe, source_id, $split, $method, $definition, "
+        "$settings, $content, $version, $anchors, TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-01', "
+        "NULL, $digest, NULL FROM sources WHERE name = $source AND removed_version IS NULL",
+        where
+        | {
+            "key": key,
+            "method": method,
+            "definition": json.dumps(definition_of(recipe)),
+            "settings": settings,
+            "content": content_of(database, source, split, corpus.version),
+            "version": corpus.version,
+            "anchors": anchors,
+            "digest": f"digest of {key} {digest}",
+        },
+    )
+    return key
+
+
 def write_mining(
     corpus: dp.Corpus,
     recipe: dp.TripletRecipe,
@@ -256,32 +295,11 @@ def write_mining(
 ) -> int:
     """Store candidates as a finished mining; returns its number."""
     database = corpus.database
-    version = corpus.version
-    latest = database.rows("SELECT coalesce(max(mining_key), 0) + 1 FROM minings")[0][0]
     settings = settings or (recipe.by if isinstance(recipe.by, Bm25) else Bm25())
     plain = json.dumps({"bm25": to_plain(settings, defaults=False), "terms": {}})
-    where = {"recipe": recipe.name, "source": source, "split": split}
-    database.rows(
-        "UPDATE minings SET superseded_at = TIMESTAMP '2024-01-02' FROM sources WHERE "
-        "sources.source_id = minings.source_id AND recipe = $recipe AND split = $split "
-        "AND sources.name = $source AND superseded_at IS NULL",
-        where,
-    )
-    database.rows(
-        "INSERT INTO minings SELECT $key, $recipe, source_id, $split, $method, $definition, "
-        "$settings, $content, $version, $anchors, TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-01', "
-        "NULL, $digest, NULL FROM sources WHERE name = $source",
-        where
-        | {
-            "key": latest,
-            "method": method,
-            "definition": json.dumps(definition_of(recipe)),
-            "settings": plain,
-            "content": content_of(database, source, split, version),
-            "version": version,
-            "anchors": len(rows),
-            "digest": f"digest of {latest} {zlib.crc32(repr(rows).encode())}",
-        },
+    digest = str(zlib.crc32(repr(rows).encode()))
+    latest = add_mining(
+        corpus, recipe, source, split, len(rows), method=method, settings=plain, digest=digest
     )
     flat = [(a, i + 1, n, s) for a, of in rows.items() for i, (n, s) in enumerate(of)]
     if shuffled:
@@ -304,7 +322,7 @@ def write_mining(
             f"INSERT INTO mined_anchors SELECT {latest}, section, kept, outcome, 0, NULL, NULL "
             "FROM mined_of"
         )
-    return int(latest)
+    return latest
 
 
 def hash_texts(corpus: dp.Corpus, *, share: int = 1) -> None:

@@ -13,11 +13,11 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from peers import peer
 from prebuilt import copied
 
 import duckplets as dp
-from duckplets.db.fts import stemming
+from duckplets.search.analyzer_settings import Terms
 
 ODD = [
     "日本語 テスト",
@@ -126,39 +126,6 @@ def sections(corpus: dp.Corpus) -> list[Section]:
     return [Section(*row.values()) for row in rows.to_pylist()]
 
 
-class MatchBm25:
-    """The extension's own index over some sections, for one query at a time."""
-
-    def __init__(self, documents: list[Section], *, stemmer: str = "porter") -> None:
-        self.database = stemming()
-        self._sections = {section.key: section for section in documents}
-        table = pa.table(
-            {
-                "key": pa.array([s.key for s in documents], pa.int64()),
-                "text": pa.array([s.text for s in documents], pa.string()),
-            }
-        )
-        with self.database.registered(given=table):
-            self.database.rows("CREATE TABLE documents AS FROM given")
-        self.database.rows(
-            f"PRAGMA create_fts_index('documents', 'key', 'text', stemmer='{stemmer}', "
-            r"stopwords='none', ignore='[^\p{L}\p{N}]+')"
-        )
-
-    def scores(self, text: str) -> dict[int, float]:
-        """Return the score of every document that shares a term."""
-        return dict(
-            self.database.rows(
-                "SELECT key, score FROM (SELECT key, fts_main_documents.match_bm25(key, $text) "
-                "AS score FROM documents) WHERE score IS NOT NULL",
-                {"text": text},
-            )
-        )
-
-    def close(self) -> None:
-        self.database.close()
-
-
 Allowed = Callable[[Section, Section], bool]
 
 
@@ -212,8 +179,9 @@ class Oracle:
             mined[anchor].append((negative, score))
         compared = 0
         anchors = random.Random(0).sample(self.anchors, min(sample, len(self.anchors)))
-        with closing(MatchBm25(self.documents)) as index:
-            by_key = {s.key: s for s in self.documents}
+        by_key = {s.key: s for s in self.documents}
+        index = peer({s.key: s.text for s in self.documents}, Terms())
+        with closing(index.database):
             for anchor in anchors:
                 scores = index.scores(anchor.text)
                 ranked = sorted(

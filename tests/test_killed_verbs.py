@@ -30,7 +30,7 @@ from test_kills import Child, sound, tell
 import duckplets as dp
 from duckplets.corpus.corpus import Corpus
 
-ROUNDS = often(300, less=1)
+ROUNDS = often(60, less=1)
 ROWS = 20
 MINED = dp.TripletRecipe(
     "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(top_k=4)

@@ -34,7 +34,7 @@ from duckplets.pools.compile import compile_pool
 from duckplets.runs import state
 from duckplets.sources import MemorySource, row_batches
 
-ROUNDS = often(50, less=2)
+ROUNDS = often(20, less=2)
 RECORDS = often(1_500, less=300)  # an ingest: of two sections, in three batches
 BATCH = 16  # samples a step
 CHUNKING = dp.Chunking(max_tokens=12, overlap=(2,), summary_tokens=6)

@@ -244,36 +244,6 @@ def put(shards: Path, told: dict[str, Any]) -> None:
         client().put_object(Bucket="evil", Key=f"x/{name}", Body=body)
 
 
-@pytest.mark.parametrize("address", ["s3://evil/..", "s3://evil/.", "s3://evil/x/" + "n" * 300])
-def test_an_address_of_any_name_has_its_mirror_in_the_cache(
-    shards: Path,
-    object_store: Proxy,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    address: str,
-) -> None:
-    pytest.importorskip("boto3")
-    point_to_store(monkeypatch, object_store.behind, tmp_path)
-    client().create_bucket(Bucket="evil")
-    for file in (path for path in shards.rglob("*") if path.is_file()):
-        key = f"{address.removeprefix('s3://evil/')}/{file.relative_to(shards).as_posix()}"
-        client().put_object(Bucket="evil", Key=key, Body=file.read_bytes())
-    cache = tmp_path / "cache"
-    with watched(tmp_path, cache), dp.TokenShards(address, cache=cache) as opened:
-        assert opened.path.parent.parent == cache
-    shutil.rmtree(opened.path / "train")
-    (tmp_path / "outside").mkdir()
-    (opened.path / "train").symlink_to(tmp_path / "outside")
-    with (
-        watched(tmp_path, cache),
-        pytest.raises(dp.ShardError, match=r"leads out of .* through a link"),
-    ):
-        dp.TokenShards(address, cache=cache)
-    (tmp_path / "file").touch()
-    with pytest.raises(dp.ShardError, match="cannot be brought there"):
-        dp.TokenShards(address, cache=tmp_path / "file")
-
-
 # ---- what an export notes of itself
 
 

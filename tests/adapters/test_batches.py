@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -97,27 +96,6 @@ def test_a_worker_uses_it_as_the_dict_that_it_will_be(way: str) -> None:
     assert seen(WAYS[way](HandedOver(batch()))) == EXPECTED  # type: ignore[arg-type]
 
 
-def test_it_is_a_dict_where_it_arrives() -> None:
-    found = arrived()
-    assert isinstance(found, dict)
-    assert len(found) == len(COLUMNS) + 1
-    assert list(found) == list(found.keys()) == [*COLUMNS, "step"]
-    assert "anchor" in found
-    assert "other" not in found
-    assert found.get("other", 3) == 3
-    with pytest.raises(KeyError, match="other"):
-        found["other"]
-    assert "'anchor': ['a', " in repr(found)
-    assert found["anchor"] is found["anchor"]
-    del found["weight"], found["tokens"], found["swapped"]
-    left = arrived()
-    del left["weight"], left["tokens"], left["swapped"]
-    assert found == left == {name: EXPECTED[name] for name in left}
-    assert found != {**left, "step": 6}
-    found["anchor"] = [1]
-    assert pickle.loads(pickle.dumps(found))["anchor"] == [1]
-
-
 def test_what_a_worker_changes_arrives() -> None:
     given = HandedOver(batch())
     given["ids"] = [1, 2, 3]
@@ -127,20 +105,6 @@ def test_what_a_worker_changes_arrives() -> None:
     assert found["ids"] == [1, 2, 3]
     assert "weight" not in found
     assert found["anchor"] == COLUMNS["anchor"]
-
-
-@pytest.mark.parametrize(("low", "high"), [(0, 0), (0, 1), (1, 3), (3, 3)])
-def test_exactly_the_rows_of_a_batch_are_handed_over(low: int, high: int) -> None:
-    found = arrived(low=low, high=high)
-    assert found["anchor"] == COLUMNS["anchor"][low:high]
-    assert found["tokens"].tolist() == EXPECTED["tokens"][low:high]
-    assert len(found["weight"]) == high - low
-    found["tokens"].add_(1)  # its memory is its own
-
-
-def test_torch_goes_through_no_strings_of_workers() -> None:
-    given = HandedOver(batch())
-    assert default_convert(given) is given
 
 
 def test_tensors_are_pinned_and_texts_stay(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,14 +125,6 @@ def test_a_collate_function_of_workers_has_columns(corpus_path: Path, alone: Bat
     batches = loader(dataset, 1, collate_fn=with_lengths)
     expected = [{**b, "lengths": [len(text) for text in b["anchor"]]} for b in alone[:2]]
     assert plain(batches) == expected
-
-
-@pytest.mark.parametrize("workers", [0, 1])
-def test_batches_are_dicts_for_any_number_of_workers(corpus_path: Path, workers: int) -> None:
-    dataset = SamplerDataset(corpus_path, batch_size=16, seed=7)
-    for found in islice(loader(dataset, workers), 2):
-        assert type(found) is WholeBatch
-    assert type(next(iter(dataset))) is WholeBatch
 
 
 def test_a_text_that_is_none_is_named_where_it_arrives() -> None:

@@ -52,23 +52,10 @@ def test_an_endless_run_does_not_end(corpus_path: Path, alone: Batches, workers:
     assert [batch["step"] for batch in batches] == list(range(len(alone) + 3))
 
 
-@pytest.mark.parametrize("steps", some([2, 0, 1, 4], less=1))
-def test_fewer_batches_than_workers(corpus_path: Path, alone: Batches, steps: int) -> None:
-    dataset = SamplerDataset(corpus_path, **COMMON, steps=steps)
-    assert plain(loader(dataset, 3)) == alone[:steps]
-
-
 @pytest.mark.parametrize("workers", [0, often(2, less=1)])
 def test_each_iteration_begins_anew(corpus_path: Path, alone: Batches, workers: int) -> None:
     batches = loader(SamplerDataset(corpus_path, **COMMON, epochs=4), workers)
     assert plain(islice(batches, 5)) == alone[:5]
-    assert plain(batches) == alone
-    assert plain(batches) == alone
-
-
-def test_persistent_workers_begin_anew(corpus_path: Path, alone: Batches) -> None:
-    dataset = SamplerDataset(corpus_path, **COMMON, epochs=4)
-    batches = loader(dataset, 2, persistent_workers=True)
     assert plain(batches) == alone
     assert plain(batches) == alone
 
@@ -120,17 +107,6 @@ def test_workers_that_inherit_a_sampler_say_so_at_once(
         assert sampler.batch_at(0).table.equals(first.table)
 
 
-def test_workers_read_a_corpus_that_they_inherit(corpus_path: Path) -> None:
-    with dp.Corpus(corpus_path, read_only=True) as corpus:
-
-        class Counted:
-            def __iter__(self) -> Any:
-                yield corpus.count()
-
-        batches = torch.utils.data.DataLoader(Inherited(Counted()), batch_size=None, num_workers=2)
-        assert list(batches) == [corpus.count()] * 2
-
-
 def test_numbers_are_tensors_and_all_else_lists(corpus_path: Path) -> None:
     columns = [
         "anchor",
@@ -177,14 +153,6 @@ def test_all_kinds(corpus_path: Path, kind: str) -> None:
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         expected = [{**b.to_pydict(), "step": b.step} for b in corpus.sampler(kind, steps=3)]
     assert plain(loader(SamplerDataset(corpus_path, kind, steps=3), often(2, less=1))) == expected
-
-
-def test_length(corpus_path: Path, alone: Batches) -> None:
-    dataset = SamplerDataset(corpus_path, **COMMON, epochs=4)
-    assert len(dataset) == len(loader(dataset, 2)) == len(alone) == len(list(dataset))
-    with pytest.raises(TypeError, match=r"endless run has no length; .*steps="):
-        len(SamplerDataset(corpus_path))
-    assert SamplerDataset(corpus_path)
 
 
 # ---- ranks
@@ -325,19 +293,6 @@ def test_metrics_are_those_of_one_process(corpus_path: Path, workers: int) -> No
         with pytest.raises(dp.SamplerError, match="give the step"):
             dataset.metrics()
     pickle.loads(pickle.dumps(dataset))
-
-
-def test_metrics_go_on_from_a_loaded_state(corpus_path: Path) -> None:
-    dataset = SamplerDataset(corpus_path, **COMMON)
-    with dp.Corpus(corpus_path, read_only=True) as corpus:
-        sampler = corpus.sampler(**COMMON)
-        for _ in range(5):
-            next(sampler)
-        dataset.load_state_dict(sampler.state_dict())
-        assert dataset.metrics(5) == counts_of(sampler)
-        assert [batch["step"] for batch in islice(loader(dataset, 1), 2)] == [5, 6]
-        next(sampler), next(sampler)
-        assert dataset.metrics(7) == counts_of(sampler)
 
 
 def test_losses_are_averaged_by_source(corpus_path: Path) -> None:

@@ -41,11 +41,3 @@ def test_losses_are_saved_by_the_process_that_trains(
     with dp.resume(corpus_path, state=state) as sampler:
         rows = [tuple(row.values()) for row in sampler.losses().to_pylist()]
         assert rows == [*sorted(told), (8, name, 9.0)]
-
-
-def test_losses_of_no_source_or_step_are_refused(corpus_path: Path) -> None:
-    dataset = SamplerDataset(corpus_path, batch_size=16)
-    with pytest.raises(dp.SamplerError, match="no source 'nothing'"):
-        dataset.report_loss({"nothing": 1.0}, step=0)
-    with pytest.raises(dp.SamplerError, match="step=-1"):
-        dataset.report_loss({}, step=-1)

@@ -65,13 +65,6 @@ def test_without_a_step_workers_make_it_an_error(corpus_path: Path, alone: Batch
     assert dataset.state_dict()["position"] == 80
 
 
-def test_without_workers_it_is_exact_after_every_batch(corpus_path: Path, alone: Batches) -> None:
-    dataset = fresh(corpus_path)
-    for count, _ in enumerate(loader(dataset), 1):
-        assert dataset.state_dict() == dataset.state_dict(step=count)
-    assert count == len(alone)
-
-
 @pytest.mark.parametrize("workers", [0, often(2, less=1)])
 def test_a_loaded_state_is_for_one_iteration(
     corpus_path: Path, alone: Batches, workers: int
@@ -95,32 +88,6 @@ def test_workers_that_cannot_know_of_a_loaded_state_say_so(corpus_path: Path) ->
 
 
 # ---- with samplers and saved runs
-
-
-def test_states_go_from_datasets_to_samplers_and_back(corpus_path: Path, alone: Batches) -> None:
-    with dp.Corpus(corpus_path, read_only=True) as corpus:
-        sampler = corpus.sampler(**COMMON, epochs=4)
-        sampler.load_state_dict(fresh(corpus_path).state_dict(step=11))
-        assert sampler.step == 11
-        next(sampler)
-        state = sampler.state_dict()
-    dataset = fresh(corpus_path)
-    dataset.load_state_dict(state)
-    assert anchors(loader(dataset, 2)) == anchors(alone[12:])
-
-
-def test_a_step_of_a_run_between_steps_is_the_one_it_took(corpus_path: Path) -> None:
-    with dp.Corpus(corpus_path, read_only=True) as corpus:
-        sampler = corpus.sampler(**COMMON)
-        sampler.set_epoch(1)
-        state = sampler.state_dict()
-        assert state["position"] % 16
-        expected = [batch["anchor"] for batch in islice(sampler, 6)]
-    dataset = SamplerDataset(corpus_path, **COMMON)
-    dataset.load_state_dict(state)
-    taken = list(islice(loader(dataset, 2), 3))
-    dataset.load_state_dict(dataset.state_dict(step=taken[-1]["step"] + 1))
-    assert anchors(taken) + anchors(islice(loader(dataset, 2), 3)) == expected
 
 
 def test_another_world_size_goes_on(corpus_path: Path, alone: Batches) -> None:
@@ -188,22 +155,3 @@ def test_a_stateful_loader_resumes_in_the_middle(
         resumed.load_state_dict(state)
         assert first + anchors(resumed) == anchors(alone), taken
     assert anchors(resumed) == anchors(alone)  # the next epoch is whole
-
-
-def test_a_stateful_loader_resumes_twice(corpus_path: Path, alone: Batches) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-    state, found = None, []
-    for taken in (5, 4, 90):
-        batches = stateful(fresh(corpus_path), batch_size=None, num_workers=2)
-        if state is not None:
-            batches.load_state_dict(state)
-        found += anchors(islice(batches, taken))
-        state = batches.state_dict()
-    assert found == anchors(alone)
-
-
-def test_the_state_of_one_worker_is_not_that_of_another(corpus_path: Path) -> None:
-    dataset = fresh(corpus_path)
-    dataset.load_state_dict({**dataset.state_dict(step=3), "worker": [1, 3]})
-    with pytest.raises(dp.StateMismatchError, match="worker 1 of 3, not of 0 of 1"):
-        next(iter(dataset))

@@ -174,17 +174,6 @@ def test_trainers_take_every_shape(
         )
 
 
-def test_both_suffixes_load_alike(corpus: dp.Corpus, tmp_path: Path) -> None:
-    for shape in ("triplet", "n-tuple", "labeled-pair", "labeled-list"):
-        options = {"format": "sentence-transformers", "shape": shape, "scores": True}
-        one, other = (
-            loaded(exported(corpus, tmp_path / f"{shape}{suffix}", **options))
-            for suffix in (".parquet", ".jsonl")
-        )
-        assert one.features == other.features
-        assert one.to_list() == other.to_list()
-
-
 # ---- BEIR
 
 UNCLOSED = pytest.mark.filterwarnings(
@@ -203,22 +192,6 @@ def test_the_loader_of_beir_reads_what_is_in_the_tables(corpus: dp.Corpus, tmp_p
     for a in anchors:
         for id_, text in a.positives:
             assert documents[id_] == {"title": "", "text": text}
-
-
-@UNCLOSED
-def test_a_perfect_ranking_is_scored_as_one(corpus: dp.Corpus, tmp_path: Path) -> None:
-    loader = pytest.importorskip("beir.datasets.data_loader")
-    pytest.importorskip("pytrec_eval")
-    evaluation = importlib.import_module("beir.retrieval.evaluation")
-    folder = exported(corpus, tmp_path / "set", format="beir", split="train")
-    documents, _, relevant = loader.GenericDataLoader(str(folder)).load(split="train")
-    ranked = {
-        query: {id_: 1.0 if id_ in found else 0.1 for id_ in documents}
-        for query, found in relevant.items()
-    }
-    # By default it drops hits with the id of the query: a title's body must not be one.
-    scores = evaluation.EvaluateRetrieval.evaluate(relevant, ranked, [3])
-    assert [list(kind.values()) for kind in scores[:3]] == [[1.0], [1.0], [1.0]]
 
 
 # ---- FlagEmbedding

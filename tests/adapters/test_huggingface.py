@@ -66,13 +66,6 @@ def test_features_are_what_a_trainer_takes_in_its_order(
     assert list(islice(stream, 48)) == stored.to_list()
 
 
-def test_without_texts_there_is_nothing_to_give(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(columns=["weight"])
-    for give in (sampler.to_hf, lambda: sampler.to_hf_dataset(1)):
-        with pytest.raises(dp.SamplerError, match="no texts: columns= has weight; add anchor"):
-            give()
-
-
 # ---- streams
 
 
@@ -112,12 +105,6 @@ def test_a_stream_stays_in_its_process(corpus: dp.Corpus, start: str) -> None:
     assert_refused(loader, dp.SamplerError, "dataloader_num_workers=0")
 
 
-def test_one_rank_of_several_is_refused(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(batch_size=8, seed=7, rank=1, world_size=2)
-    with pytest.raises(dp.SamplerError, match=r"rank 1 of 2.*world_size=1"):
-        sampler.to_hf()
-
-
 # ---- stored
 
 
@@ -131,19 +118,6 @@ def test_a_stored_stretch_leaves_the_sampler_as_it_was(
     assert sampler.to_hf_dataset(1000).to_list() == rows[16:]
     assert sampler.state_dict() == before
     assert next(sampler).step == 1
-
-
-def test_a_stored_stretch_begins_anywhere_but_at_the_end(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(**COMMON, steps=40)
-    with pytest.raises(dp.SamplerError, match=r"steps=0: give an integer from 1"):
-        sampler.to_hf_dataset(0)
-    sampler.set_epoch(1)
-    stored = sampler.to_hf_dataset(2).to_list()
-    taken = [row for _ in range(2) for row in next(sampler).to_pylist()]
-    assert stored == [{name: row[name] for name in stored[0]} for row in taken]
-    sampler.move(640)
-    with pytest.raises(dp.SamplerError, match="no batch left"):
-        sampler.to_hf_dataset(5)
 
 
 # ---- rows of tokens

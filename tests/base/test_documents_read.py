@@ -12,9 +12,7 @@ from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.base.documents import Form, Unreadable, parse
-from duckplets.base.settings import misfit
 from duckplets.errors import SamplerError
-from duckplets.sources.remote.card import parse_card
 
 # Form, text, what is said, of files as small as they may be.
 TOO_MUCH: dict[str, tuple[Form, str, str]] = {
@@ -91,13 +89,6 @@ def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
         dp.load_data_sets("a\0b.yaml")
 
 
-def test_a_card_has_limits_too() -> None:
-    with pytest.raises(dp.SourceError, match=r"hf://o/n: .*broken YAML: it has an alias"):
-        parse_card("---\na: &a [x]\nb: *a\n---\n", "hf://o/n")
-    with pytest.raises(dp.SourceError, match=r"does not end within 4,194,304 bytes"):
-        parse_card("---\na: b\n", "hf://o/n", whole=False)
-
-
 # -- names ----------------------------------------------------------------------------------------
 
 
@@ -160,25 +151,3 @@ def test_of_many_mistakes_ten_are_said_and_the_count(tmp_path: Path) -> None:
 
 
 # -- shapes ---------------------------------------------------------------------------------------
-
-SHAPE = {"a": str, "b?": [range(3)], "c?": {str: (float, None)}, "d?": bool, "e?": object}
-
-
-@pytest.mark.parametrize(
-    ("value", "wrong"),
-    [
-        ({"a": "x"}, ""),
-        ({"a": "x", "b": [0, 2], "c": {"p": 1, "q": None}, "d": True, "e": [{}], "f": 1}, ""),
-        ({"a": 1}, "it['a'] is 1, not text"),
-        ({"b": []}, "it has no 'a'"),
-        ([], "it is [], not a table"),
-        ({"a": "x", "b": {}}, "it['b'] is {}, not a list"),
-        ({"a": "x", "b": [0, 3]}, "it['b'][1] is 3, not an integer from 0 to 2"),
-        ({"a": "x", "b": [True]}, "it['b'][0] is True, not an integer from 0 to 2"),
-        ({"a": "x", "c": {"p": "1"}}, "it['c']['p'] is '1', not a finite number or None"),
-        ({"a": "x", "c": {"p": False}}, "it['c']['p'] is False, not a finite number or None"),
-        ({"a": "x", "d": 1}, "it['d'] is 1, not True or False"),
-    ],
-)
-def test_what_does_not_fit_a_shape_is_said(value: Any, wrong: str) -> None:
-    assert misfit(value, SHAPE) == wrong

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,6 @@ import pytest
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.base.deadline import deadline
 
 SLOW = "levenshtein(anchor.text[:100], negative.text[:100]) > 600"
 
@@ -60,33 +57,3 @@ def test_a_timeout_is_a_number_of_seconds(seconds: Any, tmp_path: Path) -> None:
     with pytest.raises(dp.QueryError, match="statement_timeout="):
         dp.Corpus(tmp_path / "a.duckdb", statement_timeout=seconds)
     assert not list(tmp_path.iterdir())
-
-
-def test_deadlines_pass_in_their_order_and_only_those_that_are_over() -> None:
-    stopped: list[str] = []
-    both = threading.Event()
-
-    def stop(name: str) -> Callable[[], None]:
-        return lambda: (stopped.append(name), len({*stopped}) == 2 and both.set())[0]
-
-    with deadline(60, stop("late")) as late, deadline(None, stop("never")) as never:
-        with deadline(0.02, stop("second")) as second, deadline(0.01, stop("first")) as first:
-            assert both.wait(30)
-        before = len(stopped)
-        time.sleep(0.1)
-        assert len(stopped) == before  # what has ended is left alone
-    assert stopped.index("first") < stopped.index("second")
-    assert {"late", "never"}.isdisjoint(stopped)
-    assert [d.is_set() for d in (first, second, late, never)] == [True, True, False, False]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_process_has_deadlines_of_its_own() -> None:
-    with deadline(60, lambda: None):
-        child = os.fork()
-        if child == 0:
-            rung = threading.Event()
-            with deadline(0.01, rung.set):
-                os._exit(0 if rung.wait(30) else 1)
-        assert os.waitpid(child, 0)[1] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -131,28 +130,6 @@ def test_a_wheel_for_another_duckdb_is_not_taken(
         extension.stemming()
 
 
-def test_a_broken_file_in_the_wheel_is_a_reason_like_any_other(
-    tmp_path: Path, install: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "it's" / "extensions" / f"v{engine_version()}"
-    folder.mkdir(parents=True)
-    (folder / "fts.duckdb_extension").write_bytes(b"no extension")
-    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path / "it's")])
-    monkeypatch.setattr(extension, "find_spec", lambda name: spec)
-    with pytest.raises(ExtensionError, match=r"the wheel duckdb-extension-fts: .*no route to host"):
-        extension.stemming()
-
-
-def test_a_wheel_in_a_folder_with_odd_characters_loads(
-    tmp_path: Path, install: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "it's; a 'folder'" / "fts.duckdb_extension"
-    file.parent.mkdir()
-    file.write_bytes(WHEEL.read_bytes())
-    monkeypatch.setattr(extension, "_wheel_file", lambda: file)
-    assert stems(extension.stemming())
-
-
 # ---- who needs it
 
 
@@ -194,13 +171,3 @@ def test_doctor_says_which_way_and_downloads_nothing(
     assert ("from the wheel" in line) == wheel
     assert ("not installed; " in line and "duckplets[fts]" in line) != wheel
     assert not install
-
-
-def test_doctor_knows_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    def installed(known: Callable[[str], bool]) -> list[str]:
-        monkeypatch.setattr(doctor, "_installed", lambda name: "1" if known(name) else None)
-        return [c.what for c in doctor.environment() if c.what.startswith("duckdb-extension-fts ")]
-
-    assert installed(lambda name: True) == ["duckdb-extension-fts 1"]
-    (missing,) = installed(lambda name: name == "duckdb")
-    assert "pip install 'duckplets[fts]'" in missing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 import shutil
 from collections import defaultdict
@@ -272,24 +271,6 @@ def test_a_file_that_is_not_there_is_a_file_not_found_error(tmp_path: Path) -> N
         assert isinstance(raised.value, dp.MissingFileError)
         assert isinstance(raised.value, MigrationError)
         assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
-def test_a_file_one_may_not_read_is_refused(path: Path) -> None:
-    migrate.create(path, "corpus")
-    path.chmod(0)
-    with pytest.raises(MigrationError, match=path.name):
-        Database.open(path)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["faq", "main.duckdb", "internal.duckdb", "fäq ünïcode 🦆.duckdb", 'it\'s "quoted"; --.duckdb'],
-)
-def test_any_file_name_serves(name: str, tmp_path: Path) -> None:
-    migrate.create(tmp_path / name, "corpus")
-    checked(tmp_path / name, "corpus")
-    assert list(contents(tmp_path)) == [name]
 
 
 # ---- other processes

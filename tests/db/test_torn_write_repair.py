@@ -136,28 +136,6 @@ def test_what_no_kill_explains_is_damaged(commit: Commit, tmp_path: Path, left: 
     assert path.read_bytes() == found
 
 
-def test_where_nothing_may_be_written_the_message_says_what_to_do(
-    commit: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "c.duckdb"
-    found = commit.ended_at(0, path)
-
-    def opened(self: Path, mode: str = "r", *, real: Any = Path.open) -> Any:
-        if "+" in mode:
-            raise PermissionError
-        return real(self, mode)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", opened)
-        with pytest.raises(dp.DamagedFileError, match="open the file once where it may be written"):
-            dp.Corpus(path, read_only=True)
-        [check] = doctor.corpus(path)
-        assert "Nothing is lost" in check.what
-        assert not check.ok
-    assert path.read_bytes() == found
-    assert stored(path, read_only=True) == commit.stored
-
-
 def test_a_file_that_somebody_has_is_left_alone(
     commit: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import time
 from pathlib import Path
@@ -62,12 +61,6 @@ def environment(job: Any, name: str) -> str | None:
 def called(function: Any, number: int) -> Any:
     """Call what was sent."""
     return function(number)
-
-
-def limited(job: int, number: int) -> int:
-    """Let this process write no file larger than that."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (job, resource.RLIM_INFINITY))
-    return number
 
 
 def broken(job: str, number: int) -> int:

@@ -73,7 +73,7 @@ SAME: dict[str, Work] = {
     ("count", "seed", "by"),
     some(
         [(40, 1, "processes"), (3, 2, "processes"), (2000, 3, "processes"), (40, 4, "cluster")],
-        less=2,
+        less=1,
     ),
 )
 def test_tables_are_the_same(
@@ -139,12 +139,12 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(not THOROUGH, reason="takes a minute: DUCKPLETS_THOROUGH=1")
-@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_workers_killed_all_the_time_change_nothing(
     workers: int, tmp_path: Path, tokenizer: Path
 ) -> None:
     found = []
-    count = 20_000
+    count = 5_000
     for engine in (None, workers):
         folder = tmp_path / ("alone" if engine is None else "engine")
         folder.mkdir()

@@ -17,7 +17,7 @@ import pytest
 from effort import THOROUGH, often
 from prebuilt import prebuilt
 from programs import python
-from worker_processes import kill, wait_for_end, watched, workers_of
+from worker_processes import wait_for_end, workers_of
 
 import duckplets as dp
 from duckplets.engine import dask, opened
@@ -72,17 +72,6 @@ def test_what_an_engine_is(cluster: Any) -> None:
     with opened(cluster) as found:
         assert isinstance(found, DaskEngine)
         assert found.workers == 2
-
-
-def test_processes_have_the_variables_of_this_one_and_one_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("RAYON_NUM_THREADS", raising=False)
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    wanted = {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "3", "HOME": os.environ.get("HOME")}
-    with opened("local:1") as engine:
-        found = engine.map(parts_of_tests.environment, None, (Part(n, n) for n in wanted))
-        assert list(found) == list(wanted.values())
 
 
 @pytest.mark.parametrize(
@@ -265,23 +254,10 @@ def test_functions_of_a_script_go_with_the_work(processes: LocalEngine) -> None:
         assert list(processes.map(parts_of_tests.called, function, parts(3))) == [0, 3, 6]
 
 
-def test_processes_that_are_killed_as_they_begin_cost_time_only() -> None:
-    seen: set[int] = set()
-
-    def look(pids: set[int]) -> None:
-        for pid in pids - seen:
-            if len(seen) < often(12, less=4):
-                seen.add(pid)
-                kill(pid)
-
-    with opened("local:2") as engine, watched(look, every=0.005):
-        assert engine is not None
-        found = list(engine.map(parts_of_tests.waited, {"modulus": 3}, parts(12)))
-    assert found == [2 * n for n in range(12)]
-    assert len(seen) == often(12, less=4)
-
-
-def test_work_too_small_for_processes_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_work_too_small_for_processes_is_said(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_processes, "_WORTH", 600.0)  # seconds: on a busy machine all takes long
     with opened("local:1") as engine:
         assert engine is not None
         list(engine.map(parts_of_tests.waited, {}, parts(2)))

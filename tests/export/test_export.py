@@ -297,16 +297,6 @@ def test_beir_judges_the_positives_of_every_anchor(corpus: dp.Corpus, tmp_path: 
     assert report.left_out == {}
 
 
-def test_beir_needs_no_mining_and_is_of_the_test_split(tmp_path: Path) -> None:
-    with odd_text_corpus(tmp_path / "c.duckdb", 60) as corpus:
-        report = written(corpus, tmp_path / "out", format="beir")
-        titles = {s["text"] for n in ("one", "two") for s in sections(corpus, n, "test")}
-    assert report.files[1] == "qrels/test.tsv"
-    queries = json_rows(tmp_path / "out/queries.jsonl")
-    assert {query["text"] for query in queries} <= titles
-    assert queries
-
-
 def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path: Path) -> None:
     records = [
         {"id": f"r{i}", "title": "which?" if i % 3 else f"title {i}", "body": f"answer {i}"}
@@ -327,45 +317,7 @@ def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path: Path) ->
     assert report.rows == 60
 
 
-def test_a_query_may_be_a_document_of_its_own(tmp_path: Path) -> None:
-    recipe = replace(RECIPE, negative=dp.any_section(), by="random")
-    with odd_text_corpus(tmp_path / "c.duckdb") as corpus:
-        written(corpus, tmp_path / "out", format="beir", split="train", recipe=recipe)
-    documents, queries = (json_rows(tmp_path / f"out/{n}.jsonl") for n in ("corpus", "queries"))
-    texts = {document["_id"]: document["text"] for document in documents}
-    assert len(texts) == len(documents)
-    # Evaluators drop what has the id of the query: that is the very same section.
-    assert all(texts[query["_id"]] == query["text"] for query in queries)
-
-
-def test_ids_that_break_a_table_are_refused(tmp_path: Path) -> None:
-    records = [{"id": f"r\r{i}", "title": f"t {i}", "body": f"b {i}"} for i in range(9)]
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        source = dp.MemorySource(records, id="id", anchor="title", positive="body")
-        corpus.ingest(source, name="odd", progress=False)
-        corpus.split(0, 0, 1)
-        with pytest.raises(dp.SamplerError, match=r"record 'odd/r\\r0'.*control characters"):
-            written(corpus, tmp_path / "out", format="beir")
-    assert [p.name for p in tmp_path.iterdir()] == ["c.duckdb"]
-
-
 # ---- where positives come from
-
-
-def test_a_positive_may_be_the_anchor_itself(tmp_path: Path) -> None:
-    itself = dp.TripletRecipe(
-        "simcse",
-        *(dp.role("context") for _ in range(3)),
-        by="bm25",
-        allow_same_anchor_positive=True,
-    )
-    with odd_text_corpus(tmp_path / "c.duckdb", sources=("one",)) as corpus:
-        mine_by_hand(corpus, itself, role="context", lucky=True)
-        written(corpus, tmp_path / "o.jsonl", format="flagembedding", recipe=itself)
-        texts = [s["text"] for s in sections(corpus, "one", "train") if s["role"] == "context"]
-    rows = json_rows(tmp_path / "o.jsonl")
-    assert [row["query"] for row in rows] == texts
-    assert all(row["pos"] == [row["query"]] for row in rows)
 
 
 # ---- the same bytes, whatever happens to be the case
@@ -445,34 +397,6 @@ def test_short_anchors_are_filled_up_at_random_and_marked(
         corpus, out, format="tevatron", negatives=negatives, when_short="random", overwrite=True
     )
     assert (again, json_rows(out / "train.jsonl")) == (report, rows)
-
-
-def test_tuples_of_short_anchors_are_filled_up_or_dropped(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
-    rows = {}
-    for when_short, negatives in ((None, 5), ("drop", 5), ("random", 6)):
-        file = tmp_path / f"{when_short}.parquet"
-        shape: dict[str, Any] = {"format": ST, "shape": "n-tuple", "when_short": when_short}
-        written(corpus, file, negatives=negatives, **shape)
-        rows[when_short] = pq.read_table(file)
-    assert rows[None] == rows["drop"]
-    assert rows["random"].num_rows > rows["drop"].num_rows
-    assert rows["random"].column_names == [
-        "anchor",
-        "positive",
-        *(f"negative_{n}" for n in range(1, 7)),
-    ]
-
-
-def test_dropping_short_anchors_counts_them(corpus: dp.Corpus, tmp_path: Path) -> None:
-    every = [a for a in expected(corpus) if a.positives and a.negatives and a.outcome != "dropped"]
-    full = [a for a in every if len(a.negatives) >= 5]
-    report = written(
-        corpus, tmp_path / "out.jsonl", format="flagembedding", negatives=5, when_short="drop"
-    )
-    assert report.anchors == len(full) < len(every)
-    assert report.left_out["too few negatives"] == len(every) - len(full)
 
 
 @pytest.mark.parametrize(

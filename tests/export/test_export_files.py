@@ -214,22 +214,6 @@ def test_recipes_sources_and_splits_are_checked(corpus: dp.Corpus, tmp_path: Pat
     )
 
 
-def test_where_there_are_several_recipes_it_says_which_it_took(
-    own: dp.Corpus, tmp_path: Path
-) -> None:
-    other = replace(RECIPE, name="another", sources=("one",))
-    own.add_recipe(RECIPE)
-    own.add_recipe(other)
-    report = written(own, tmp_path / "a", format="beir", split="train")
-    assert (report.recipe, report.others) == ("another", ["title_body"])
-    mine_by_hand(own, RECIPE)
-    report = written(own, tmp_path / "b", format="beir", split="train")
-    assert (report.recipe, report.others) == ("title_body", [])
-    mine_by_hand(own, other, sources=("one",))
-    report = written(own, tmp_path / "o.jsonl", format="flagembedding")
-    assert (report.recipe, report.others) == ("title_body", ["another"]), "it has more anchors"
-
-
 def test_nothing_to_write_is_an_error_with_the_counts(own: dp.Corpus, tmp_path: Path) -> None:
     mine_by_hand(own, outcomes=("none", "dropped", "dropped"))
     with pytest.raises(
@@ -267,16 +251,6 @@ def test_stale_minings_are_exported_only_when_told(own: dp.Corpus, tmp_path: Pat
         written(own, tmp_path / "c.jsonl", format="flagembedding", recipe=other, source="one")
     written(own, tmp_path / "c.jsonl", format="flagembedding", recipe=other, allow_stale=True)
     assert (tmp_path / "c.jsonl").read_bytes() == (tmp_path / "a.jsonl").read_bytes()
-
-
-def test_only_sources_that_were_mined_are_exported_and_named(
-    own: dp.Corpus, tmp_path: Path
-) -> None:
-    mine_by_hand(own, sources=("two",))
-    report = written(own, tmp_path / "a.jsonl", format="flagembedding", recipe=RECIPE)
-    assert report.sources == ["two"]
-    with pytest.raises(dp.StateMismatchError, match="source 'one', split 'train': no negatives"):
-        written(own, tmp_path / "b.jsonl", format="flagembedding", recipe=RECIPE, source="one")
 
 
 # ---- the command line

@@ -12,8 +12,6 @@ import pytest
 from effort import often, some
 from questions import (
     AMONG_ANCHORS,
-    ANCHOR,
-    CONTEXT,
     OTHER_TOPIC,
     RECIPE,
     SAME_TOPIC,
@@ -142,33 +140,6 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path: Path) -> None:
         )
         texts = [f"{kind} {j}" for j in (6, 4, 1) for kind in ("answer", "another answer")]
         assert found["negative"].to_pylist() == texts
-
-
-def test_rows_can_be_limited_to_a_source_and_a_split(corpus: dp.Corpus) -> None:
-    rows = random_rows(corpus, 3, often(3000, less=600))
-    whole = corpus.add_negatives(rows, name=RECIPE)
-    assert [(pair.source, pair.split) for pair in whole.pairs] == [
-        ("one", "test"),
-        ("one", "train"),
-        ("two", "test"),
-        ("two", "train"),
-    ]
-    part = corpus.add_negatives(rows, name=RECIPE, source="two", split="train")
-    assert part.pairs[0].counts == whole.pairs[3].counts
-    assert len(part.pairs) == 1
-    assert sum(part.counts.values()) == len(rows)
-    limited = dp.TripletRecipe(
-        "limited", ANCHOR, CONTEXT, CONTEXT, by="bm25", sources=("one", "three")
-    )
-    report = corpus.add_negatives(rows, name=limited)
-    assert [(pair.source, pair.split) for pair in report.pairs] == [
-        ("one", "test"),
-        ("one", "train"),
-    ]
-    with pytest.raises(dp.RecipeError, match=r"no source 'on' \(did you mean 'one'\?\)"):
-        corpus.add_negatives(rows, name=RECIPE, source="on")
-    with pytest.raises(dp.SplitError):
-        corpus.add_negatives(rows, name=RECIPE, split="tests")
 
 
 def failing(rows: Rows) -> Iterator[dict[str, Any]]:

@@ -178,22 +178,6 @@ def test_an_interrupted_mining_goes_on(
             assert sum(pair.outcomes.values()) == pair.anchors
 
 
-def test_other_settings_begin_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guards, "BLOCK_ANCHORS", 16)
-
-    def stop(now: int, _: int | None) -> None:
-        raise KeyboardInterrupt
-
-    with odd_corpus(tmp_path / "c.duckdb", often(100, less=40), 4) as corpus:
-        with pytest.raises(KeyboardInterrupt):
-            corpus.mine(recipe(), progress=stop, split="train")
-        (pair,) = corpus.mine(recipe(), top_k=3, split="train").pairs
-        assert pair.resumed == 0
-        assert corpus.sql("SELECT max(rank) AS r FROM mined_negatives")["r"][0].as_py() == 3
-        keys = corpus.sql("SELECT DISTINCT mining_key AS k FROM mined_anchors")["k"].to_pylist()
-        assert keys == [pair.mining]
-
-
 # ---- stale
 
 
@@ -300,20 +284,6 @@ def test_random_fills_are_legal_and_without_a_score(tmp_path: Path) -> None:
             assert pair not in seen
             seen.add(pair)
             assert oracle.legal(everything[pair[0]], everything[pair[1]])
-
-
-def test_mining_a_recipe_by_name_with_settings(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 60, 5) as corpus:
-        report = corpus.mine("anchor_context", split="train", top_k=2)
-        assert [p.recipe for p in report.pairs] == ["anchor_context"]
-        assert all("got fewer than 2 negatives" in note for note in report.notes)
-        again = corpus.mine("anchor_context", split="train")
-        assert (again.pairs, again.notes) == ((), ())
-        assert len(corpus.mine("anchor_context", split="train", top_k=3).pairs) == 1
-        fixed = recipe(by=dp.bm25(top_k=4))
-        assert corpus.mine(fixed, split="train").candidates > 0
-        with pytest.raises(RecipeError, match=r"says itself how it is mined.*top_k"):
-            corpus.mine(fixed, top_k=5)
 
 
 def test_mistakes_say_what_to_do(tmp_path: Path) -> None:

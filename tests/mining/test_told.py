@@ -189,25 +189,3 @@ def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus: dp.Corpus) ->
         assert report.unranked == report.pairs[0].unranked > 0
         assert f"the positive of {report.unranked} of {report.anchors} anchors" in unranked
         assert "a margin means nothing there" in unranked
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"top_k": 99}, True),
-        ({"top_k": 99, "range_max": 3}, True),
-        ({"top_k": 99, "when_short": "random"}, False),
-        ({"top_k": 99, "when_short": "keep"}, False),
-        ({"top_k": 1}, False),
-    ],
-)
-def test_anchors_left_short_are_counted_with_the_way_out(
-    corpus: dp.Corpus, settings: dict[str, Any], said: bool
-) -> None:
-    report = corpus.mine(source="chores", split="train", **settings, progress=False)
-    told = (
-        f"recipe 'anchor_context': {report.short} of {report.anchors} anchors got fewer than "
-        f"{dp.bm25(**settings).wanted} negatives (candidates ran out); when_short='random' fills "
-        f"the rest",
-    )
-    assert report.notes == (told if said else ())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -152,29 +151,6 @@ def test_weights_keep_the_ratios_they_were_written_in(
     found = exact_weights(weights)
     assert found == integers
     assert all(type(w) is int for w in found)
-
-
-@pytest.mark.parametrize(
-    "weights",
-    [
-        [1e-300, 1],
-        [1e300, 1],
-        [5e-324, 1.7e308, 1],
-        [0.1 + 0.2, 0.3],
-        [1, 2**60],
-        [2**60 + 1, 2**60],
-        [1 / 3] * 7 + [1e-17, 0],
-        [1e-300] * 50 + [1],
-    ],
-)
-def test_extreme_ratios_are_rounded_but_nothing_vanishes(weights: list[float]) -> None:
-    found = exact_weights(weights)
-    assert sum(found) <= 2**44
-    total = sum(Fraction(w) for w in weights)
-    for weight, integer in zip(weights, found, strict=True):
-        assert (integer > 0) == (weight > 0)
-        moved = abs(Fraction(integer, sum(found)) - Fraction(weight) / total) * 10**12
-        assert moved < 0.1 * len(weights)  # samples, at position 10^12
 
 
 # ---- golden files: the first thousand of each

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from duckplets.base.arrays import Integers
@@ -21,43 +20,6 @@ def epoch(stream: int, n: int, e: int = 0) -> Integers:
 
 
 # ---- from one item to the next
-
-
-def neighbours(items: Integers) -> dict[str, float]:
-    """What is seen of an order from one item to the next, each expected to be near 0."""
-    n = len(items)
-    pairs = items[: n // 2 * 2].reshape(-1, 2)
-    xors = len(np.unique(pairs[:, 0] ^ pairs[:, 1]))
-    # n/2 draws from n-1 values: how many different ones to expect, where n is a power of two.
-    expected = (n - 1) * -math.expm1(-(n / 2) / (n - 1))
-    return {
-        "xors": xors / expected - 1 if n.bit_count() == 1 else 0.0,
-        "correlation": float(np.corrcoef(items[:-1], items[1:])[0, 1]),
-        "difference": float(np.abs(np.diff(items)).mean()) * 3 / (n + 1) - 1,
-    }
-
-
-def counted(items: Integers) -> npt.NDArray[np.float64]:
-    """Count what a batch or a model could notice of an order.
-
-    How many different values neighbours give when combined bit by bit, pair after pair; how far
-    neighbours lie apart, how often the second is greater, how much they are correlated, how evenly
-    their differences are spread, how often they are 8 or fewer apart, or 1; and pairs of one
-    document in a batch of 256, with 8 chunks a document.
-    """
-    n, steps = len(items), np.diff(items)
-    pairs = items[: n // 2 * 2].reshape(-1, 2)
-    seen = np.zeros(1 << (n - 1).bit_length(), dtype=bool)
-    seen[pairs[:, 0] ^ pairs[:, 1]] = True
-    bins = np.bincount(steps % n * 64 // n, minlength=64)
-    documents = np.sort(items[: n // 256 * 256].reshape(-1, 256) // 8, axis=1)
-    same = sum((documents[:, d:] == documents[:, :-d]).sum() for d in range(1, 8))
-    found = [
-        *(seen.sum(), np.abs(steps).mean(), (steps > 0).sum()),
-        *(np.corrcoef(items[:-1], items[1:])[0, 1], chi_square(bins), same),
-        *((np.abs(steps) <= 8).sum(), (np.abs(steps) == 1).sum()),
-    ]
-    return np.array(found, dtype=np.float64)
 
 
 # ---- what a Feistel network of few rounds would show

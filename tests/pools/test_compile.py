@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from corpora import odd_corpus, samples
@@ -150,12 +150,6 @@ def test_runnable_text_is_the_statement(name: str, corpus: dp.Corpus) -> None:
     assert keys == sorted(keys)
 
 
-def test_compiling_is_pure() -> None:
-    arguments: dict[str, Any] = {"source": "a", "split": "test", "version": 1}
-    first = [compile_pool(r, **arguments).sql() for r in RECIPES.values()]
-    assert first == [compile_pool(r, **arguments).sql() for r in reversed(RECIPES.values())][::-1]
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -187,11 +181,6 @@ def test_a_corpus_is_sealed(statement: str, corpus: dp.Corpus) -> None:
 def test_sql_reads_only(statement: str, corpus: dp.Corpus) -> None:
     with pytest.raises(dp.QueryError):
         corpus.sql(statement)
-
-
-def test_sql_returns_arrow(corpus: dp.Corpus) -> None:
-    rows = corpus.sql("SELECT count(*) AS n FROM records WHERE record_id <> $x", {"x": "a/1"})
-    assert rows["n"].to_pylist() == [40]
 
 
 def test_a_strategy_that_compares_too_much_is_refused(

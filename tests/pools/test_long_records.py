@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-import duckplets as dp
 from duckplets.pools.arrays import Rows, anchors_of, positives_of
 
 
@@ -38,23 +35,3 @@ def test_positives_that_are_left_are_those_of_another_text(seed: int) -> None:
             assert positives.counts[unit] - positives.banned.counts[chunk] == len(legal)
             skipped = positives.banned.skipped(at, left)
         np.testing.assert_array_equal(positives.starts[unit] + left + skipped, legal)
-
-
-def test_one_text_in_very_many_windows_costs_what_they_cost(tmp_path: Path) -> None:
-    windows = 20_000
-    with dp.Corpus(tmp_path / "long.duckdb") as corpus:
-        corpus.chunk(dp.Chunking(max_tokens=1, overlap=0, summary_tokens=0))
-        records = [{"t": "a " * windows + "b"}, {"t": "c"}]
-        corpus.ingest(dp.MemorySource(records, context="t"), name="s")
-        corpus.split(1, 0, 0)
-        anything = dp.any_section()
-        recipe = dp.TripletRecipe("windows", anything, anything, anything)
-        sampler = corpus.sampler(recipes=[recipe], batch_size=64)
-        pool = sampler._reader.planner.streams[0].pool
-        assert pool.positives is not None
-        assert pool.positives.banned is not None
-        assert len(pool.positives.banned.passed) == windows + 1
-        for _ in range(4):
-            batch = next(sampler)
-            pairs = zip(batch["anchor"], batch["positive"], strict=True)
-            assert {frozenset(pair) for pair in pairs} == {frozenset("ab")}

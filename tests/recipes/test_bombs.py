@@ -191,10 +191,6 @@ def test_a_bomb_is_refused_before_anything_runs(bomb: str) -> None:
         pair_condition(bomb.replace("text", "anchor.text").replace("heading", "negative.heading"))
 
 
-def test_there_are_bombs_enough() -> None:
-    assert len({*REFUSED}) + len(ACCEPTED) >= 80
-
-
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="nothing tells the peak here")
 @pytest.mark.parametrize("condition", some(ACCEPTED, less=1))
 def test_what_is_accepted_keeps_within_memory_and_time(condition: str, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import pytest
 from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import said
 
 from duckplets.errors import RecipeError
 from duckplets.recipes.bm25 import Bm25
@@ -43,32 +41,6 @@ def triplet(name: str = "pairs", **changes: Any) -> TripletRecipe:
 
 def slot(plain: Any) -> Any:
     return from_dict({"kind": "text", "name": "a", "selector": plain})
-
-
-def test_what_the_user_writes_cannot_change_and_has_the_published_shape() -> None:
-    recipe = TripletRecipe("a", ANCHOR, CONTEXT, CONTEXT)
-    assert (recipe.strategy, recipe.by, recipe.weight, recipe.per) == (
-        "other_record", None, 1.0, "record",
-    )  # fmt: skip
-    assert (recipe.instruction, recipe.sources) == (None, None)
-    assert recipe.allow_same_anchor_positive is False
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        recipe.weight = 2.0  # type: ignore[misc]
-    with pytest.raises(TypeError):
-        TripletRecipe("a", ANCHOR, CONTEXT, CONTEXT, "other_record")  # type: ignore[call-arg]
-    with pytest.raises(TypeError):
-        TextRecipe("a", ANCHOR, 1.0)  # type: ignore[call-arg]
-    assert not hasattr(recipe, "__dict__")
-
-
-def test_selectors_are_values() -> None:
-    assert role("context", where="position > 0") == role("context", "position > 0")
-    assert {role("anchor"), role("anchor"), position(0), near_date(-3), any_section()} == {
-        Selector(role="anchor"),
-        Selector(position=0),
-        Selector(near_date=-3),
-        Selector(any_section=True),
-    }
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
@@ -213,12 +185,6 @@ def test_default_recipes_are_those_of_the_specification() -> None:
     )
 
 
-def test_the_long_section_recipe_takes_windows_of_one_role() -> None:
-    windows = role("context", where="kind = 'window'")
-    expected = TripletRecipe("long_section", windows, windows, windows, weight=1.0, share="anchors")
-    assert long_section_recipe("context") == expected
-
-
 LONG = role("context", where="kind = 'window'")
 REJECTED = triplet(strategy="same_record", negative=role("rejected"))
 # The triplet recipes of a source, and the selectors of its texts.
@@ -256,23 +222,6 @@ def test_one_text_recipe_comes_from_the_triplet_recipes_of_a_source(case: str) -
     made = derived_text_recipe(recipes)
     assert made == TextRecipe("texts", selector, per="chunk")
     assert from_dict(json.loads(json.dumps(to_dict(made)))) == made
-
-
-def test_an_instruction_goes_with_texts_where_all_recipes_have_it() -> None:
-    one, same, other = (triplet(n, instruction=i) for n, i in (("a", "x"), ("b", "x"), ("c", "y")))
-    found = [derived_text_recipe(r).instruction for r in ([one], [one, same], [one, other])]
-    assert found == ["x", "x", None]
-    never = dataclasses.replace(other, weight=0)
-    assert derived_text_recipe([one, never]).instruction == "x"
-    assert (derived_text_recipe([never]).weight, derived_text_recipe([one]).weight) == (0, 1)
-
-
-def test_texts_of_documents_are_not_their_titles() -> None:
-    recipes = default_recipes("documents")
-    assert recipes == default_recipes("roles")
-    assert derived_text_recipe(recipes, titles=False).selector == CONTEXT
-    titles = triplet(positive=ANCHOR, negative=ANCHOR, allow_same_anchor_positive=True)
-    assert derived_text_recipe([titles], titles=False).selector == ANCHOR
 
 
 WHERE = st.sampled_from([None, "position > 0", "meta['lang'] = 'en' and text like '%ü;--%'"])
@@ -325,7 +274,7 @@ RECIPE = st.one_of(
 )
 
 
-@settings(max_examples=often(150, less=30), deadline=None)
+@settings(max_examples=often(150, less=10), deadline=None)
 @given(RECIPE)
 def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
     plain = json.loads(json.dumps(to_dict(recipe)))
@@ -350,23 +299,6 @@ def test_how_a_negative_is_chosen_is_a_word_or_a_table(by: Any, written: Any, mi
     assert hash(recipe) == hash(from_dict(to_dict(recipe)))
 
 
-def test_random_in_a_file_that_somebody_wrote_is_a_choice(tmp_path: Path) -> None:
-    table = 'anchor = "role:anchor"\npositive = "role:context"\nnegative = "role:context"\n'
-    file = tmp_path / "recipes.toml"
-    file.write_text(
-        f'[[triplet]]\nname = "open"\n{table}[[triplet]]\nname = "random"\nby = "random"\n{table}'
-    )
-    assert [recipe.by for recipe in load_recipes(file) if isinstance(recipe, TripletRecipe)] == [
-        None, "random",
-    ]  # fmt: skip
-    for by in (None, "random", "bm25", Bm25(top_k=3)):
-        plain = to_dict(triplet(by=by))
-        del plain["kind"]
-        json_file = tmp_path / "recipes.json"
-        json_file.write_text(json.dumps({"triplet": [plain]}))
-        assert load_recipes(json_file) == [triplet(by=by)]
-
-
 def test_ready_negatives_are_the_negatives_of_three_samples_in_four() -> None:
     ready, others = default_recipes("ready")
     assert (ready.name, ready.strategy, ready.when_short) == (
@@ -374,28 +306,6 @@ def test_ready_negatives_are_the_negatives_of_three_samples_in_four() -> None:
     )  # fmt: skip
     assert (ready.anchor, ready.positive, ready.negative) == (ANCHOR, CONTEXT, role("rejected"))
     assert (ready.weight, others.weight, others.name) == (0.75, 0.25, "anchor_context")
-
-
-def test_the_dict_of_a_recipe_reads_like_a_file() -> None:
-    recipe = triplet(
-        positive=near_date(-7, where="trust > 0"),
-        strategy=sql("negative.source = anchor.source"),
-        sources=("faq",),
-    )
-    assert to_dict(recipe) == {
-        "kind": "triplet",
-        "name": "pairs",
-        "anchor": {"role": "anchor"},
-        "positive": {"near_date": -7, "where": "trust > 0"},
-        "negative": {"role": "context"},
-        "strategy": {"sql": "negative.source = anchor.source"},
-        "negatives_from": "source",
-        "when_short": "drop",
-        "weight": 1.0,
-        "allow_same_anchor_positive": False,
-        "per": "record",
-        "sources": ["faq"],
-    }
 
 
 @pytest.mark.parametrize(
@@ -461,15 +371,6 @@ GOOD = to_dict(triplet("good"))
 def test_a_wrong_dict_is_refused_by_name(changes: dict[Any, Any], why: str) -> None:
     with pytest.raises(RecipeError, match=f"(?s){why}"):
         from_dict({**GOOD, **changes})
-
-
-def test_a_missing_key_is_named() -> None:
-    with pytest.raises(RecipeError, match="'good': negative is missing"):
-        from_dict({key: value for key, value in GOOD.items() if key != "negative"})
-    with pytest.raises(RecipeError, match="name is missing"):
-        from_dict({"kind": "text"})
-    with pytest.raises(RecipeError, match="table of keys"):
-        from_dict(["triplet"])  # type: ignore[arg-type]
 
 
 TOML = """
@@ -575,12 +476,3 @@ def test_a_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
         load_recipes(tmp_path / "none.toml")
     with pytest.raises(RecipeError, match="cannot be read"):
         load_recipes(tmp_path)
-
-
-def test_recipes_load_neither_sqlglot_nor_duckdb() -> None:
-    code = (
-        "import sys, duckplets.recipes.recipes, duckplets.recipes.files as f\n"
-        "f.from_dict({'kind': 'text', 'name': 'a', 'selector': 'any_section'})\n"
-        "print(sorted({'sqlglot', 'duckdb'} & set(sys.modules)))"
-    )
-    assert said("-c", code).strip() == "[]"

@@ -84,17 +84,6 @@ def test_the_weights_of_the_documents() -> None:
 SOME = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 40), min_size=1)
 
 
-def test_adding_indexes_keeps_entries_and_names() -> None:
-    first, second = DataIndex({"a": 2, "b": 1}), DataIndex({"c": 1, "a": 1})
-    added = first + second
-    assert entries(added) == [("a", 0), ("a", 1), ("b", 0), ("c", 0), ("a", 0)]
-    assert added.names == ("a", "b", "c")
-    assert added.counts() == {"a": 3, "b": 1, "c": 1}
-    assert first == DataIndex({"a": 2, "b": 1}), "neither has changed"
-    assert added != second + first
-    assert DataIndex({}) + first == first
-
-
 # -- selecting ----------------------------------------------------------------------------------
 
 

@@ -19,7 +19,6 @@ from duckplets.records import index_controls as index_controls
 from duckplets.records.data_sets import DataSet, load_data_sets
 from duckplets.records.index_controls import IndexControls
 from duckplets.sources.formats.text_file import TextLinesSource
-from duckplets.sources.remote.hub import HubSource
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -105,25 +104,6 @@ def test_a_file_in_the_documented_form_becomes_sources_and_an_index(folder: Path
         )
 
 
-def test_toml_says_the_same_as_yaml(folder: Path) -> None:
-    toml = """
-    [faq]
-    file_name = "alpaca.json"
-    converter = "alpaca"
-    size = 10
-    [titles]
-    file_name = "lines.jsonl"
-    anchor = "title"
-    positive = ["body"]
-    weight = 2.0
-    streaming = true
-    split = "train"
-    [chat]
-    file_name = "chat.jsonl"
-    """
-    assert loaded(folder, toml, "data.toml") == loaded(folder, SEED)
-
-
 def test_every_form_of_file_is_read(folder: Path) -> None:
     (folder / "zipped.jsonl.gz").write_bytes(gzip.compress((folder / "lines.jsonl").read_bytes()))
     files = {
@@ -146,49 +126,6 @@ def test_every_form_of_file_is_read(folder: Path) -> None:
         stored(corpus, loaded(folder, text))
         found = {row["name"]: row["records"] for row in corpus.sources().to_pylist()}
         assert list(found.values()) == list(files.values())
-
-
-def test_a_folder_or_a_glob_is_all_its_files_in_order(folder: Path) -> None:
-    for place in ("parts", "mixed", "none"):
-        (folder / place).mkdir()
-    for i in range(3):
-        (folder / "parts" / f"{2 - i}.jsonl").write_text(json.dumps({"text": f"{2 - i}"}))
-    (folder / "parts" / ".hidden.csv").write_text("x")
-    (folder / "parts" / "README.md").write_text("x")
-    (inside,) = loaded(folder, "a: {file_name: parts, text: text}")
-    (matched,) = loaded(folder, "a: {file_name: 'parts/*.jsonl', text: text}")
-    names = ["0.jsonl", "1.jsonl", "2.jsonl"]
-    assert [f.name for f in inside.files] == [f.name for f in matched.files] == names
-    odd = folder / "data [old]"
-    odd.mkdir()
-    (odd / "0.jsonl").write_text(json.dumps({"text": "0"}))
-    (listed,) = loaded(odd, "a: {file_name: '*.jsonl', text: text}")
-    assert [f.name for f in listed.files] == ["0.jsonl"]
-    (folder / "mixed" / "a.csv").write_text("x")
-    (folder / "mixed" / "a.json").write_text("x")
-    with pytest.raises(SourceError, match=r"several forms \(csv, json\)"):
-        loaded(folder, "a: {file_name: mixed, text: text}")
-    with pytest.raises(SourceError, match="holds no file of a known form"):
-        loaded(folder, "a: {file_name: none, text: text}")
-
-
-def test_data_sets_of_the_hub(folder: Path) -> None:
-    text = """
-    faq: {hf_hub_url: org/faq, split: train, anchor: question, positive: answer, trust: 0.9}
-    wiki: {hf_hub_url: "hf://org/wiki/en", text: body, streaming: false}
-    chat: {hf_hub_url: org/chat/default, split: test, size: 5}
-    """
-    faq, wiki, chat = loaded(folder, text)
-    assert [d.hub for d in (faq, wiki, chat)] == [
-        "hf://org/faq/default/train",
-        "hf://org/wiki/en",
-        "hf://org/chat/default/test",
-    ]
-    made = faq.source()
-    assert isinstance(made, HubSource)
-    assert (made.uri, made.default_name(), made.trust) == (faq.hub, "faq", 0.9)
-    assert not wiki.source().in_pieces
-    assert chat.mapping == {"converter": "openai"}
 
 
 # -- what is wrong ---------------------------------------------------------------------------------
@@ -293,38 +230,6 @@ def test_all_problems_of_a_file_are_said_at_once(folder: Path) -> None:
         "weight",
     ]
     assert "data set 'a/b': name: give up to 200 printable characters without '/'" in lines[-1]
-
-
-FILES: dict[str, tuple[str, str]] = {
-    "empty.yaml": ("", "lists no data sets; write the name of each"),
-    "list.yaml": ("- faq", "lists no data sets"),
-    "scalar.yaml": ("faq: alpaca.json", "its keys and values are wanted, such as file_name"),
-    "broken.yaml": ("faq:\n  size: [1", r"is not YAML: line \d: "),
-    "twice.yaml": ("faq: {size: 1, size: 2}", "line 1: 'size' comes twice"),
-    "names.yaml": ("faq: {text: a}\nfaq: {text: b}", "line 2: 'faq' comes twice"),
-    "object.yaml": ("faq: !!python/object:os.system {}", "is not YAML"),
-    "listed.yaml": ("? [a]\n: {text: b}", "is not YAML"),
-    "broken.toml": ("[faq", "is not TOML"),
-    "twice.toml": ("[faq]\nsize = 1\nsize = 2", "is not TOML"),
-}
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_that_lists_nothing_is_refused(name: str, tmp_path: Path) -> None:
-    text, message = FILES[name]
-    with pytest.raises(SourceError, match=message) as caught:
-        loaded(tmp_path, text, name)
-    assert name in str(caught.value)
-
-
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"gone.yaml: there is no such file"):
-        load_data_sets(tmp_path / "gone.yaml")
-    with pytest.raises(SourceError, match="cannot be read"):
-        load_data_sets(tmp_path)
-    (tmp_path / "latin.yaml").write_bytes(b"fa\xe9: {}")
-    with pytest.raises(SourceError, match="is not UTF-8: byte 2"):
-        load_data_sets(tmp_path / "latin.yaml")
 
 
 # -- lines of text ---------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import duckplets as dp
-from duckplets.errors import SourceError
 from duckplets.records.data_sets import load_data_sets
 
 
@@ -72,22 +71,3 @@ def test_a_mapping_says_the_same_as_a_file(folder: Path, monkeypatch: pytest.Mon
             "chat": 1,
         }
         assert corpus.data_index().counts() == {"faq": 10, "titles": 20, "chat": 1}
-
-
-def test_what_is_wrong_with_a_mapping_is_said_at_once(folder: Path) -> None:
-    tables: Any = {"a": {"file_name": "none.csv", "size": -1}, "b": 3, 4: {"sise": 1}}
-    with pytest.raises(SourceError) as caught:
-        load_data_sets(tables, folder=folder)
-    lines = str(caught.value).splitlines()
-    assert [line.split(": ")[0] for line in lines] == [
-        *("data set 'a'", "data set 'a'", "data set 'b'", "data set 4", "data set 4", "data set 4")
-    ]
-    refused: list[tuple[Any, dict[str, Any], str]] = [
-        ({}, {}, "no data sets are given"),
-        (7, {}, "path=7: give the path of a file of data sets, or a mapping"),
-        ({"a": {"file_name": "x"}}, {"folder": 3}, "folder='3'"),
-        ("data.yaml", {"folder": "."}, "folder='.': paths in a file are relative to that file"),
-    ]
-    for given, more, message in refused:
-        with pytest.raises(SourceError, match=message):
-            load_data_sets(given, **more)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
-import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -66,15 +64,6 @@ def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle: bool) 
             assert len(set(keys)) == len(keys) == each * count
             if not shuffle:
                 assert sorted(keys) == list(range(each * count))
-
-
-def test_an_order_that_is_not_shuffled_counts_up() -> None:
-    assert [m.record_key for m in dp.IndexSampler(3, num_epochs=2)] == [0, 1, 2, 0, 1, 2]
-    assert [m.record_key for m in dp.SequentialSampler(4)] == [0, 1, 2, 3]
-    shard = dp.SequentialSampler(7, dp.ShardOptions(1, 3))
-    assert [(m.index, m.record_key) for m in shard] == [(1, 1), (4, 4)]
-    shard = dp.SequentialSampler(8, dp.ShardOptions(2, 3, drop_remainder=True))
-    assert [(m.index, m.record_key) for m in shard] == [(2, 2), (5, 5)]
 
 
 # ---- the shuffle
@@ -157,19 +146,6 @@ def test_our_samplers_are_orders() -> None:
     assert isinstance(dp.SequentialSampler(3), dp.IndexOrder)
     assert isinstance(Own(), dp.IndexOrder)
     assert not isinstance([1, 2], dp.IndexOrder)
-
-
-@pytest.mark.parametrize(
-    "again", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))]
-)
-def test_a_copy_goes_on_where_the_sampler_is(again: Callable[[Any], Any]) -> None:
-    sampler = dp.IndexSampler(300, dp.ShardOptions(1, 2), True, 4, 9)
-    for _ in range(100):
-        next(sampler)
-    other = again(sampler)
-    assert [next(other) for _ in range(50)] == [next(sampler) for _ in range(50)]
-    assert list(other) == list(sampler)
-    assert other[17] == sampler[17]
 
 
 # ---- generators

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import often, some
+from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -98,10 +96,6 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(reading, "_LARGEST_BLOCK", 30)
 
 
-def threads() -> set[str]:
-    return {t.name for t in threading.enumerate() if t.name.startswith("duckplets-read")}
-
-
 # ---- what is read
 
 
@@ -163,21 +157,6 @@ def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> No
         )
 
 
-def test_a_corpus_without_splits_has_none(tmp_path: Path) -> None:
-    with dp.Corpus(tmp_path / "a.duckdb") as corpus:
-        assert count(corpus) == 0
-        assert rows(corpus, []) == []
-        source = dp.MemorySource([{"id": "1", "text": "one"}], id="id", text="text")
-        corpus.ingest(source, name="s", progress=False)
-        assert [row["split"] for row in rows(corpus, [0, 0])] == [None, None]
-        for refused in (
-            lambda: count(corpus, split="train"),
-            lambda: read(corpus, [0], split="test"),
-        ):
-            with pytest.raises(dp.SplitError, match="no splits yet"):
-                refused()
-
-
 def test_what_is_ingested_or_removed_meanwhile_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,15 +190,6 @@ class Own:
     def __next__(self) -> dp.RecordMetadata:
         self.taken += 1
         return dp.RecordMetadata(self.taken - 1, 3 * (self.taken - 1) % self.records)
-
-
-def test_a_sampler_is_read_from_its_first_element_or_from_any(corpus: dp.Corpus) -> None:
-    sampler = dp.IndexSampler(50, shuffle=True, num_epochs=2, seed=2)
-    for _ in range(30):
-        next(sampler)
-    whole = rows(corpus, sampler)
-    assert len(whole) == 100
-    assert rows(corpus, sampler.elements(33)) == whole[33:]
 
 
 def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
@@ -258,32 +228,6 @@ def test_blocks_have_no_more_than_their_bytes(
 
 
 # ---- errors
-
-
-BAD_PLACES = list(itertools.product([1, 4, 50], [0, 1, 13, 64, 99]))
-
-
-@pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize(("batch_size", "bad"), BAD_PLACES[:: often(1, less=2)])
-def test_an_error_comes_after_the_batches_before_it(
-    corpus: dp.Corpus, bad: int, batch_size: int
-) -> None:
-    def failing() -> Iterator[int]:
-        yield from range(bad)
-        raise OSError("the disk of the order is full")
-
-    orders = [
-        ([*range(bad), -1], dp.SamplerError, f"element {bad} of the order names record -1"),
-        (failing(), OSError, "the disk of the order is full"),
-    ]
-    for order, kind, said in orders:
-        batches = read(corpus, order, batch_size=batch_size)
-        for first in range(0, bad - batch_size + 1, batch_size):
-            assert next(batches)["record_key"] == list(range(first, first + batch_size))
-        with pytest.raises(kind, match=said):
-            next(batches)
-        assert next(batches, None) is None
-        assert not threads()
 
 
 @pytest.mark.parametrize(
@@ -350,35 +294,3 @@ def test_a_mistake_is_named_at_once(
 
 
 # ---- the end
-
-
-def test_no_thread_is_left_behind(corpus: dp.Corpus) -> None:
-    n = count(corpus)
-    assert not threads()
-    unused = read(corpus, Own(n))
-    assert not threads()
-    del unused
-    for _ in read(corpus, Own(n)):
-        assert len(threads()) == 1
-        break
-    gc.collect()
-    assert not threads()
-    batches = read(corpus, dp.IndexSampler(n))
-    next(batches)
-    assert len(threads()) == 1
-    batches.close()  # type: ignore[attr-defined]
-    assert not threads()
-    with pytest.raises(dp.QueryError, match="closed"):
-        next(batches)
-    list(read(corpus, range(n)))
-    assert not threads()
-
-
-def test_many_processes_can_share_a_corpus_opened_to_read(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
-    path = tmp_path / "shared.duckdb"
-    with toy_corpus(path, 40) as own:
-        whole = rows(own, range(40))
-    with dp.Corpus(path, read_only=True) as one, dp.Corpus(path, read_only=True) as two:
-        assert rows(one, range(40)) == rows(two, range(40)) == whole

@@ -343,71 +343,7 @@ def _declare(corpus: dp.Corpus, **weights: float) -> None:
 # -- what finds no anchor --------------------------------------------------------------------------
 
 
-def test_all_that_is_empty_is_named_at_once(tmp_path: Path) -> None:
-    other = dp.TripletRecipe("topic", ANCHOR, dp.role("context", "date is null"), CONTEXT)
-    with three_sources(tmp_path / "c.duckdb", 5) as corpus:
-        with pytest.raises(dp.EmptyPoolError) as error:
-            corpus.sampler(recipes=[TITLE, other], split="test")
-        told = str(error.value)
-        for recipe in ("title", "topic"):
-            for name in NAMES:
-                what = f"recipe {recipe!r} finds no anchor in source {name!r}, split 'test'"
-                assert told.count(f"{what}: the split has no records") == 1
-        with pytest.raises(dp.EmptyPoolError, match="5 no positive") as error:
-            corpus.sampler(recipes=[TITLE, other], mixture=dp.Mixture({"c": 0}, omitted=1))
-        assert "'title'" not in str(error.value)
-        assert "source 'c'" not in str(error.value)
-        limited = replace(TITLE, sources=("a",))
-        with pytest.raises(dp.EmptyPoolError, match=r"'b' has no recipe.*'c' has no recipe"):
-            corpus.sampler(recipes=[limited], empty="error")
-        with pytest.raises(dp.SamplerError, match="empty='skp'"):
-            corpus.sampler(empty="skp")  # type: ignore[arg-type]
-
-
-def test_what_is_empty_may_be_left_out(tmp_path: Path) -> None:
-    law = dp.TripletRecipe("law", dp.role("anchor", "source = 'a'"), CONTEXT, CONTEXT)
-    limited = replace(TITLE, sources=("a", "b"))
-    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
-        arguments: dict[str, Any] = {"recipes": [limited, law], "columns": ["source", "recipe"]}
-        mixture = dp.Mixture({"a": 1, "b": 3}, phases=[dp.Phase(4, {"c": 9})])
-        sampler = corpus.sampler(**arguments, mixture=mixture, batch_size=40, empty="skip")
-        (note,) = sampler.notes
-        assert note.startswith("what has no anchor is left out: ")
-        for name in ("b", "c"):
-            assert f"recipe 'law' finds no anchor in source {name!r}" in note
-        assert sampler.mixture.declared(NAMES) == {"a": 1, "b": 3, "c": 0}
-        seen = drawn(sampler, 400, "source", "recipe")
-        assert seen == {("a", "title"): 50, ("a", "law"): 50, ("b", "title"): 300}
-        sampler.save()
-        following = next(sampler).to_pydict()
-        with corpus.resume() as resumed:
-            assert resumed.notes == []
-            assert next(resumed).to_pydict() == following
-            with pytest.raises(dp.EmptyPoolError, match="source 'c'"):
-                resumed.set_weights({"c": 1})
-        with pytest.raises(dp.EmptyPoolError, match="law"):
-            corpus.sampler(recipes=[replace(law, sources=("b",))], mixture={"b": 1}, empty="skip")
-
-
 # -- weights that are set at every step ------------------------------------------------------------
-
-
-def test_weights_of_every_step_are_in_the_file_and_read_again(tmp_path: Path) -> None:
-    steps = often(30, less=9)
-    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
-        sampler = corpus.sampler(batch_size=8, columns=["source", "anchor_record_id"])
-        sampler.save(tag="start")
-        batches = []
-        for step in range(steps):
-            assert sampler.set_weights({"a": step % 3, "b": step % 2}) == step
-            batches.append(next(sampler).to_pydict())
-        sampler.save(tag="end")
-        with corpus.resume(tag="start") as resumed:
-            assert [next(resumed).to_pydict() for _ in range(steps)] == batches
-            assert resumed.state_dict()["events"] == sampler.state_dict()["events"]
-        sampler.load_state_dict({**sampler.state_dict(), "position": 0})
-        with pytest.raises(dp.StateMismatchError, match=r"beyond step 0,.*'end'"):
-            sampler.set_weights({"a": 7})
 
 
 def test_setting_weights_waits_for_no_block(tmp_path: Path) -> None:
@@ -447,14 +383,3 @@ def test_drift_shows_the_values_that_differ(tmp_path: Path) -> None:
             corpus.resume(recipes=[replace(TITLE, name="x")])
         with pytest.raises(dp.StateMismatchError, match=r"mixture: weights \(saved: {'a': 2.0}, n"):
             corpus.sampler(recipes=[TITLE], mixture={"a": 3}).save()
-
-
-def test_a_copy_of_the_state_gets_its_folders(tmp_path: Path) -> None:
-    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
-        sampler = corpus.sampler(columns=["source"])
-        path = tmp_path / "a" / "b" / "copy.duckdb"
-        assert sampler.save(path=path) == path
-        assert next(corpus.resume(state=path)).to_pydict() == next(sampler).to_pydict()
-        inside = path / "c.duckdb"
-        with pytest.raises(dp.DuckpletsError, match=re.escape(f"{inside}: its folder cannot be")):
-            sampler.save(path=inside)

@@ -189,19 +189,6 @@ def test_a_saved_run_keeps_its_preset(path: Path, tmp_path: Path) -> None:
         dp.resume(path, state=state, preset="crate")
 
 
-def test_a_source_that_joins_comes_by_the_runs_preset(tmp_path: Path) -> None:
-    with library(tmp_path / "c.duckdb") as corpus:
-        mixture = dp.Mixture({"faq": 1}, omitted=1)
-        sampler = corpus.sampler(preset="crate", mixture=mixture, batch_size=8)
-        next(sampler)
-        sampler.save()
-        rows = [{"q": f"new question {i}", "a": f"new answer {i}"} for i in range(9)]
-        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="new", progress=False)
-        with corpus.resume(version="newest") as joined:
-            drawn = {(row["source"], row["recipe"]) for row in joined.forecast().table.to_pylist()}
-        assert {recipe for source, recipe in drawn if source == "new"} == ROLES.keys()
-
-
 @pytest.mark.parametrize("preset", ["crat", "", 3, True])
 def test_an_unknown_preset_is_refused_everywhere(corpus: dp.Corpus, preset: Any) -> None:
     for call in (
@@ -238,20 +225,3 @@ def test_every_command_takes_the_preset(path: Path, tmp_path: Path) -> None:
 
 
 # -- known by name ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["anchor_anchor", "anchor_anchor_other_date"])
-def test_what_only_the_preset_draws_is_known_by_name(
-    path: Path, corpus: dp.Corpus, name: str
-) -> None:
-    source = "faq" if name == "anchor_anchor" else "notes"
-    how: dict[str, Any] = {"recipes": [name], "mixture": dp.Mixture({source: 1}, omitted=0)}
-    assert {row["recipe"] for row in rows_of(corpus, 50, **how)} == {name}
-    assert corpus.pool(name, source=source).num_rows
-    assert corpus.recipe_sql(name, source)[0]
-    assert f'name = "{name}"' in ok("recipe", "show", path, name)
-    assert "WITH" in ok("sql", path, name, "--source", source)
-    weights = ",".join(f"{n}={int(n == source)}" for n in CRATE)
-    asked = (path, "--recipes", name, "--mixture", weights)
-    assert name in ok("forecast", *asked)
-    assert lines(ok("sample", *asked, "--batch-size", 4))[0]["recipe"] == name

@@ -93,7 +93,7 @@ def case(draw: random.Random, step: int, distinct: bool) -> tuple[dp.Mixture, dp
     return mixture(), mixture()
 
 
-@pytest.mark.parametrize("seed", range(often(60, less=1)))
+@pytest.mark.parametrize("seed", range(often(25, less=1)))
 def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
     corpus: dp.Corpus, path: Path, seed: int
 ) -> None:
@@ -182,21 +182,6 @@ def test_another_past_is_refused_with_both_values_phase_by_phase(corpus: dp.Corp
     # Equal samples are accepted, however they are written down.
     again = dp.Mixture({"a": 6, "b": 2, "c": 2}, phases=[dp.Phase(4, {"b": 4})])
     assert corpus.resume(mixture=again).changed_from == 36
-
-
-def test_with_no_duplicates_a_stretch_that_is_served_in_part_is_past(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(
-        no_duplicates=True, batch_size=2, mixture=dp.Mixture({"a": 2}, omitted=1), epochs=8
-    )
-    rows(sampler, 10)
-    sampler.save()
-    soon = dp.Mixture({"a": 2}, phases=[dp.Phase(12, {"a": 0})], omitted=1)
-    with pytest.raises(dp.StateMismatchError, match="would change samples from step 0, "):
-        corpus.resume(mixture=soon)
-    later = dp.Mixture({"a": 2}, phases=[dp.Phase(160, {"b": 0})], omitted=1)
-    edited = corpus.resume(mixture=later)
-    whole = corpus.sampler(no_duplicates=True, batch_size=2, mixture=later, epochs=8, run="w")
-    assert rows(edited, 200) == rows(whole, 210)[20:]
 
 
 def test_a_save_over_checkpoints_of_another_future_is_refused(
@@ -344,18 +329,6 @@ def test_numbers_near_powers_of_two_are_right_or_refused(corpus: dp.Corpus, kind
             sampler.load_state_dict(found)
             assert sampler.position == found["position"] == n
             assert batch is None or batch["position"][0] == n
-
-
-def test_arguments_of_a_sampler_have_bounds(corpus: dp.Corpus) -> None:
-    for name in ("batch_size", "negatives", "prefetch", "world_size", "rank", "seed"):
-        for number in (2**64, 2**70 + 1, 10**5000, -(2**70)):
-            with pytest.raises(dp.SamplerError, match=f"^{name}="):
-                corpus.sampler(**{name: number})
-    for name in ("steps", "epochs"):
-        with pytest.raises(dp.SamplerError, match=f"{name}=.*: (give|this run would end)"):
-            corpus.sampler(**{name: 2**53})
-    with pytest.raises(dp.SamplerError, match="a batch of all ranks has at most"):
-        corpus.sampler(batch_size=2**20, world_size=8)
 
 
 DAMAGED = [

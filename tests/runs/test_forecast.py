@@ -104,13 +104,6 @@ def test_by_default_it_goes_to_the_end(
     assert forecast(sampler, 10**6) == forecast(sampler, None)
 
 
-def test_an_endless_run_is_seen_for_an_epoch_of_its_last_phase(corpus: dp.Corpus) -> None:
-    mixture, _ = MIXTURES["phases"]
-    sampler = corpus.sampler(mixture=mixture, batch_size=8)
-    end = 31 * 8 + sampler.epoch_length
-    assert forecast(sampler, None) == counted(sampler, end, [0, 7, 31])
-
-
 def test_a_billion_samples_are_counted_not_drawn(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,31 +346,8 @@ def test_a_run_describes_itself(corpus: dp.Corpus, swap: bool) -> None:
     assert "swap" not in corpus.sampler("texts").describe()
 
 
-def test_it_describes_what_comes_from_where_it_stands(corpus: dp.Corpus) -> None:
-    mixture = dp.Mixture({"a": 1}, phases=[dp.Phase(3, {"b": 0, "c": 0})])
-    sampler = corpus.sampler(mixture=mixture, batch_size=8, preset="crate")
-    assert "other shares from step 3 on" in sampler.describe()
-    assert " 25 % " in sampler.describe()
-    for _ in range(3):
-        next(sampler)
-    assert "other shares" not in sampler.describe()
-    assert " 75 % " in sampler.describe()
-
-
 def test_steps_have_bounds(corpus: dp.Corpus) -> None:
     sampler = corpus.sampler()
     for steps in (-1, 2**62, 1.5, True):
         with pytest.raises(dp.SamplerError, match="steps"):
             sampler.forecast(steps)  # type: ignore[arg-type]
-
-
-def test_a_forecast_is_drawn_with_its_phases(tmp_path: Path) -> None:
-    phases = [dp.Phase(20, {"a": 0, "b": 1}), dp.Phase(40, {"a": 1, "b": 0})]
-    with toy_corpus(tmp_path / "toy.duckdb", 20, sources=("a", "b")) as corpus:
-        sampler = corpus.sampler(
-            mixture=dp.Mixture({"a": 3, "b": 1}, phases=phases, omitted=1), batch_size=8
-        )
-        drawn = sampler.forecast(60).plot()
-    assert sorted(drawn.series) == ["a", "b"]
-    assert [label for _, label in drawn.marks] == ["phase 1", "phase 2"]
-    assert "<svg" in drawn.svg()

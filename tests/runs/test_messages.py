@@ -122,15 +122,6 @@ def test_columns_of_messages(corpus: dp.Corpus) -> None:
         corpus.sampler("messages", columns=["message"])
 
 
-def test_without_pairs_there_are_no_rejected_messages(tmp_path: Path) -> None:
-    with make(tmp_path / "c.duckdb", {"chat": 30}) as corpus:
-        tell(corpus, "chat")
-        assert "rejected_messages" not in next(corpus.sampler("messages")).keys()  # noqa: SIM118
-        rows = next(corpus.sampler("messages", columns=["rejected_messages"]))
-        assert set(rows["rejected_messages"]) == {None}
-        assert rows.table["rejected_messages"].type == type_of(shape_of(corpus.database, 1))
-
-
 @pytest.mark.parametrize("size", [1, 7, 200])
 def test_every_conversation_comes_once_an_epoch(corpus: dp.Corpus, size: int) -> None:
     tell(corpus, "plain", every=3)
@@ -179,18 +170,6 @@ def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
         assert len(set(batch["messages_json"])) == 6
 
 
-def test_hugging_face_datasets_hold_them(corpus: dp.Corpus) -> None:
-    pytest.importorskip("datasets")
-    sampler = corpus.sampler("messages", batch_size=10)
-    expected = sampler.batch_at(0).to_pylist()
-    both = ("messages", "rejected_messages")
-    whole = sampler.to_hf_dataset(steps=1)
-    assert whole.column_names == list(both)
-    assert [dict(row) for row in whole] == [{n: row[n] for n in both} for row in expected]
-    rows = list(itertools.islice(sampler.to_hf(), 10))
-    assert rows == [{n: row[n] for n in both} for row in expected]
-
-
 # ---- faults
 
 
@@ -212,15 +191,6 @@ def test_a_corpus_without_conversations_says_so(tmp_path: Path) -> None:
         assert "no source has conversations to draw messages from; there are 'a', 'b'" in str(
             caught.value
         )
-
-
-def test_a_split_without_conversations_says_so(tmp_path: Path) -> None:
-    with make(tmp_path / "c.duckdb", {"a": 40}) as corpus:
-        tell(corpus, "a")
-        corpus.database.rows("UPDATE splits SET split = 'train'")
-        said = "source 'a' has no conversation in split 'test'"
-        with pytest.raises(dp.EmptyPoolError, match=said):
-            corpus.sampler("messages", split="test")
 
 
 @pytest.mark.parametrize(

@@ -69,23 +69,6 @@ def test_a_run_without_mined_negatives_is_refused(corpus: dp.Corpus) -> None:
             sampler_of(corpus, **more)
 
 
-def test_stale_negatives_are_refused_unless_allowed(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    before = sampler_of(corpus)
-    corpus.ingest(MORE, name="s0", progress=False)
-    corpus.split(0.6, 0.2, 0.2, seed=3)
-    with pytest.raises(dp.StateMismatchError, match=r"source 's0'.*stale.*records have changed"):
-        sampler_of(corpus)
-    after = sampler_of(corpus, allow_stale=True)
-    assert after.epoch_length > before.epoch_length
-    found = [row for table in tables(after, 60) for row in table.to_pylist()]
-    assert {row["negative_by"] for row in found} == {"bm25", "bm25_fallback"}
-    new = [row for row in found if row["anchor"].startswith("new ")]
-    assert {row["negative_by"] for row in new} == {"bm25_fallback"}
-    mine(corpus, 1)
-    sampler_of(corpus)
-
-
 def test_a_changed_recipe_makes_negatives_stale(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
     changed = dp.TripletRecipe("hard", **CASES["topic"]["recipe"], by="bm25")
@@ -182,31 +165,3 @@ def test_fallbacks_are_counted_over_saves(corpus: dp.Corpus) -> None:
     sampler.load_state_dict(older)
     assert sampler.metrics()["data/s0/fallbacks"] == expected
     assert "data/s0/fallbacks" not in corpus.sampler().metrics()
-
-
-def test_a_source_opened_later_needs_its_negatives_too(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    sampler = sampler_of(corpus)
-    with pytest.raises(dp.StateMismatchError, match=r"'s1'.*when run 'default' was opened"):
-        sampler.set_weights({"s1": 1})
-    mine(corpus, 2, source="s1")
-    sampler = sampler_of(corpus, columns=[*COLUMNS, "source"])
-    sampler.set_weights({"s1": 1})
-    assert set(next(sampler)["source"]) == {"s0", "s1"}
-
-
-def test_mined_and_random_recipes_do_not_touch_each_other(corpus: dp.Corpus) -> None:
-    plain = dp.TripletRecipe("plain", **CASES["plain"]["recipe"])
-    arguments: dict[str, Any] = {
-        "mixture": {"s0": 1}, "batch_size": 40, "columns": [*COLUMNS, "recipe"]
-    }  # fmt: skip
-    alone = corpus.sampler(recipes=[plain], **arguments)
-    mine(corpus, 1)
-    both = corpus.sampler(recipes=[plain, RECIPE], **arguments)
-    expected = [row for table in tables(alone, 3) for row in table.to_pylist()]
-    found = [row for table in tables(both, 9) for row in table.to_pylist()]
-    draws = [row for row in found if row["recipe"] == "plain"][:120]
-    slots = ("negative", "negative_by", "negative_score")
-    assert [[r[s] for s in slots] for r in draws] == [[r[s] for s in slots] for r in expected]
-    assert {row["negative_by"] for row in draws} == {"random"}
-    assert {row["negative_by"] for row in found} > {"random", "bm25"}

@@ -196,23 +196,6 @@ def test_each_transition_is_told_once(corpus: dp.Corpus, caplog: pytest.LogCaptu
     assert lines(caplog) == []
 
 
-def test_shares_are_told_with_a_transition(
-    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "duckplets")
-    phase = dp.Phase(2, {"a": 3, "b": 1, "c": 0})
-    sampler = corpus.sampler(mixture=dp.Mixture({}, omitted=1, phases=[phase]), **TEXTS)
-    taken(sampler, 3)
-    sampler.set_weights({"a": 0, "c": 0})
-    taken(sampler, 1)
-    state = sampler.state_dict()
-    sampler.load_state_dict(state)
-    assert [record.getMessage() for record in caplog.records] == [
-        "Phase transition at step 2: phase=1, lr_scale=1, shares: a 75 %, b 25 %",
-        "Resumed at step 4: phase=1, lr_scale=1, shares: b 100 %",
-    ]
-
-
 @pytest.mark.parametrize("stop", some([5, 0, 1, 4, 6, 12], less=2))
 def test_a_transition_is_told_once_across_a_resume(
     path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stop: int
@@ -258,16 +241,6 @@ def test_set_weights_is_in_force_from_the_next_step(corpus: dp.Corpus) -> None:
         assert all(Counter(b["source"])["c"] in (13, 14) for b in last)
         nothing_is_repeated_or_skipped([*before, *after, *last])
         assert [sampler.batch_at(t).to_pydict() for t in range(13)] == [*before, *after, *last]
-
-
-def test_set_weights_at_the_start_and_twice_at_one_step(corpus: dp.Corpus) -> None:
-    sampler = corpus.sampler(**TEXTS)
-    assert sampler.set_weights({"a": 0}) == 0
-    assert sampler.set_weights({"b": 0}) == 0
-    assert set(next(sampler)["source"]) == {"a", "c"}
-    assert sampler.set_weights({"b": 0}) == sampler.set_weights({"a": 0, "b": 0}) == 1
-    assert set(next(sampler)["source"]) == {"c"}
-    assert [e[0] for e in sampler.state_dict()["events"]] == [0, 1]
 
 
 def test_set_weights_in_the_middle_of_a_batch_holds_from_the_next_one(corpus: dp.Corpus) -> None:
@@ -370,28 +343,6 @@ def test_weights_set_after_a_save_are_not_known_to_a_resumed_run(own: dp.Corpus)
     assert [own.resume().batch_at(step).to_pydict() for step in range(2, 6)] == unset
 
 
-def test_a_checkpoint_with_other_weights_changes_nothing_of_a_later_save(own: dp.Corpus) -> None:
-    sampler = own.sampler(mixture=MIXTURES["phases"], **TEXTS)
-    taken(sampler, 5)
-    sampler.save(tag="early")
-    taken(sampler, 3)
-    sampler.set_weights({"a": 5})
-    taken(sampler, 6)
-    sampler.save()
-    expected = [sampler.batch_at(step).to_pydict() for step in range(20)]
-    other = own.resume(tag="early")
-    taken(other, 1)
-    other.set_weights({"c": 9})
-    taken(other, 1)
-    other.save(tag="other")
-    resumed = own.resume()
-    assert resumed.step == 14
-    assert [resumed.batch_at(step).to_pydict() for step in range(20)] == expected
-    with pytest.raises(dp.StateMismatchError, match="'other'"):
-        resumed.save()
-    assert [step for step, *_ in own.resume(tag="other").state_dict()["events"]] == [6]
-
-
 @pytest.mark.parametrize("seed", range(often(2, less=1)))
 def test_a_run_cut_anywhere_replays_what_it_was_told(own: dp.Corpus, seed: int) -> None:
     draw = random.Random(seed)
@@ -466,25 +417,6 @@ def test_going_back_and_telling_otherwise_is_another_run(own: dp.Corpus) -> None
         other.load_state_dict(before)
         assert other.set_weights({"b": 0}) == 1
         other.save()
-
-
-def test_a_later_event_is_forgotten_where_no_checkpoint_needs_it(own: dp.Corpus) -> None:
-    sampler = own.sampler(**TEXTS)
-    sampler.save(tag="start")
-    sampler.save()
-    taken(sampler, 3)
-    sampler.set_weights({"a": 0})
-    taken(sampler, 3)
-    sampler.save()
-    with own.resume(tag="start") as again:
-        assert again.state_dict()["events"] == [[3, {"a": 0.0}]]
-        next(again)
-        assert again.set_weights({"b": 0}) == 1
-        expected = taken(again, 5)
-        again.save()
-    with own.resume() as resumed:
-        assert resumed.state_dict()["events"] == [[1, {"b": 0.0}]]
-        assert [resumed.batch_at(t).to_pydict() for t in range(1, 6)] == expected
 
 
 # -- what happens to the corpus meanwhile -----------------------------------------------------

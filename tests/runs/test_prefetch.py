@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from corpora import odd_corpus
 from effort import some
 from prebuilt import toy_corpus
 
@@ -124,14 +123,3 @@ def test_waits_for_blocks_are_in_the_metrics(tmp_path: Path) -> None:
             for _ in range(5):
                 next(sampler)
             assert figures(sampler)[:2] == (0, 2)  # none is ever ready
-
-
-@pytest.mark.parametrize("prefetch", [0, 2])
-def test_errors_name_source_and_record(tmp_path: Path, prefetch: int) -> None:
-    columns = ["anchor", "anchor_record_id"]
-    with odd_corpus(tmp_path / "c.duckdb", 400, 1) as corpus:
-        sampler = corpus.sampler(prefetch=prefetch, batch_size=16, columns=columns)
-        next(sampler)
-        corpus.chunk(dp.Chunking(max_tokens=5, overlap=(0,)))
-        with pytest.raises(dp.StateMismatchError, match=r"source '.+: the \w+ of record '.+'"):
-            all(next(sampler) for _ in range(500))

@@ -122,22 +122,6 @@ def test_ranks_that_set_the_same_weights_stay_one_run(tmp_path: Path) -> None:
 # -- other numbers of ranks on the way --------------------------------------------------------
 
 
-def test_a_run_goes_on_in_the_middle_of_a_batch_with_other_ranks(corpus: dp.Corpus) -> None:
-    """The first position of an epoch may lie in one: batches go on from there."""
-    ranks = opened(corpus, 2, recipes=[PAIR])
-    for rank in ranks:
-        rank.set_epoch(1)
-    assert ranks[0].position % TOTAL
-    state = ranks[0].state_dict()
-    expected = [laid_end_to_end([next(rank) for rank in ranks]) for _ in range(6)]
-    for world_size in (1, 8):
-        others = opened(corpus, world_size, recipes=[PAIR])
-        for rank in others:
-            rank.load_state_dict(state)
-        for table in expected:
-            assert laid_end_to_end([next(rank) for rank in others]).equals(table)
-
-
 # -- what is refused --------------------------------------------------------------------------
 
 
@@ -273,7 +257,7 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(
 # -- what a rank does for it ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["triplets", "pairs", "negatives"])
+@pytest.mark.parametrize("name", some(["pairs", "triplets", "negatives"], less=1))
 def test_a_rank_plans_its_own_positions_only(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpora import odd_corpus, samples
+from corpora import counts_of, odd_corpus, samples
 from effort import some
 from prebuilt import kept, toy_corpus
 
@@ -364,33 +364,6 @@ def test_a_run_that_was_let_drift_can_be_saved(tmp_path: Path) -> None:
         sampler.save(path=tmp_path / "other.duckdb")
 
 
-def test_whichever_rank_saves_it_is_resumed_as_the_first(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 60) as corpus:
-        whole = corpus.sampler(batch_size=8)
-        last = corpus.sampler(batch_size=2, rank=3, world_size=4)
-        for sampler in (whole, last):
-            next(sampler)
-        last.save()
-        expected = next(whole)["anchor"]
-    with dp.resume(path) as first, dp.resume(path, rank=3) as fourth:
-        assert next(first)["anchor"] == expected[:2]
-        assert next(fourth)["anchor"] == expected[6:]
-
-
-def test_the_bounds_of_a_run_without_duplicates_stay(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 60) as corpus:
-        corpus.sampler(no_duplicates=True, batch_size=4, epochs=1).save()
-        corpus.sampler(run="free", batch_size=4, epochs=1).save()
-    with pytest.raises(dp.StateMismatchError, match=r"bounds \(saved: \[1, 'keep'\]"):
-        dp.resume(path, epochs=2)
-    dp.resume(path, steps=3).close()
-    dp.resume(path, epochs=2, allow_drift=("bounds",)).close()
-    with dp.resume(path, run="free", epochs=2, remainder="pad") as sampler:
-        assert next(sampler).keys()[-1] == "padded"
-
-
 def test_the_corpus_is_no_state_file(tmp_path: Path) -> None:
     path = tmp_path / "toy.duckdb"
     with toy_corpus(path, 60) as corpus, pytest.raises(dp.SamplerError, match="the corpus itself"):
@@ -427,3 +400,24 @@ def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
         pytest.raises(dp.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
     ):
         corpus.sql(query)
+
+
+def test_served_does_not_move_the_run(corpus: dp.Corpus) -> None:
+    sampler, other = corpus.sampler(batch_size=8), corpus.sampler(batch_size=8)
+    for _ in range(5):
+        assert next(sampler).table.equals(next(other).table)
+        sampler.served(3, 1000)
+        sampler.plan(20)
+    assert counts_of(sampler) == counts_of(other)
+
+
+def test_positions_that_are_none_are_refused(corpus: dp.Corpus) -> None:
+    sampler = corpus.sampler(epochs=1, batch_size=7)
+    end = sampler.epoch_length
+    assert sampler.plan(10**6).num_rows == end
+    for start, stop in [(-1, 5), (5, 4), (0, end + 1)]:
+        with pytest.raises(dp.SamplerError, match="from 0 to"):
+            sampler.served(start, stop)
+    for steps in (-1, 1.5, True):
+        with pytest.raises(dp.SamplerError, match="steps="):
+            sampler.plan(steps)  # type: ignore[arg-type]

@@ -247,23 +247,6 @@ def test_candidates_drawn_at_random_when_mined_count_as_fallbacks(
     assert {row["negative_rank"] for row in found} > {None, 1, 2, 3}
 
 
-def test_ranks_stay_those_of_the_table_where_candidates_are_gone(
-    corpora: dict[int, dp.Corpus],
-) -> None:
-    corpus = corpora[24]
-    rules = plain_rules(corpus, "plain")
-    recipe = recipe_of("plain", dp.bm25(sampling="top", top_k=9))
-    other = next(p.section for p in pieces_of(corpus) if p.source == "s1")
-    rows = {
-        a: [(other, 99.0), *((n, 1.0 + n / 3) for n, _ in of)]
-        for a, of in legal_rows(rules, 6).items()
-    }
-    found = drawn(sampled(corpus, recipe, rows), 300)
-    assert {row["negative_rank"] for row in found} == {2, None}
-    scores = {score for of in rows.values() for n, score in of[1:]}
-    assert {row["negative_score"] for row in found} - {None} <= scores
-
-
 def test_anchors_without_candidates_draw_at_random_and_say_so(
     corpora: dict[int, dp.Corpus],
 ) -> None:
@@ -303,13 +286,3 @@ def test_pairs_tell_where_their_negative_comes_from(
 
 
 CASES_RANDOM = dp.TripletRecipe("random", **CASES["any"]["recipe"])
-
-
-def test_texts_of_a_mined_recipe_need_no_mining(corpora: dict[int, dp.Corpus]) -> None:
-    recipe = recipe_of("plain", dp.bm25(top_k=77))
-    with pytest.raises(dp.StateMismatchError, match="mine"):
-        corpora[24].sampler(recipes=[recipe])
-    batch = next(corpora[24].sampler("texts", recipes=[recipe]))
-    assert set(batch["recipe"]) == {"texts"}
-    with pytest.raises(dp.SamplerError, match="texts have no 'negative_by'"):
-        corpora[24].sampler("texts", recipes=[recipe], columns=["negative_by"])

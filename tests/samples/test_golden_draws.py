@@ -44,8 +44,6 @@ TEMPERED = dp.Mixture({"alpha": 100, "bravo": 10}, temperature=3, omitted=1)
 RUNS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "mixture_phases": {"recipes": [TITLE, BODY], "mixture": PHASED},
-    "mixture_ramp": {"recipes": [TITLE], "mixture": RAMPED, "seed": 7},
-    "mixture_temperature": {"recipes": [TITLE], "mixture": TEMPERED, "swap": False},
     "weights_set": {
         "recipes": [TITLE],
         "mixture": dp.Mixture({}, omitted=1),
@@ -54,21 +52,10 @@ RUNS: dict[str, dict[str, Any]] = {
     "ranks": {"recipes": [TITLE, BODY], "mixture": PHASED, "batch_size": 8, "world_size": 3},
     "pairs": {"kind": "pairs", "recipes": [TITLE], "negatives": 2, "mixture": RAMPED},
     "texts": {"kind": "texts", "mixture": PHASED, "batch_size": 33},
-    "negatives_3": {"recipes": [BODY], "negatives": 3, "batch_size": 64, "seed": -1},
     "no_duplicates": {"recipes": [TITLE], "no_duplicates": True, "mixture": PHASED},
     "epochs_padded": {"recipes": [TITLE], "epochs": 3, "remainder": "pad", "batch_size": 100},
     "from_1000000000000": {"mixture": TEMPERED, "position": 10**12},
-    "odd_defaults": {"odd": True},
     "odd_chunks": {"odd": True, "recipes": [WINDOWS, TOPIC]},
-    "odd_texts": {
-        "odd": True,
-        "kind": "texts",
-        "recipes": [dp.TextRecipe("all", dp.any_section(), per="chunk")],
-    },
-    "plain": {"preset": None},
-    "plain_odd": {"preset": None, "odd": True},
-    "plain_pairs": {"preset": None, "kind": "pairs", "negatives": 2},
-    "plain_swapped": {"preset": None, "recipes": [TITLE], "swap": True},
 }
 
 

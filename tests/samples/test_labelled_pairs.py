@@ -226,14 +226,3 @@ def test_a_grade_is_a_positive_only_by_a_condition(tmp_path: Path) -> None:
             rows = [row for step in range(2) for row in sampler.batch_at(step).to_pylist()]
             found = {text for row in rows for text in (row["anchor"], row["positive"])}
             assert found == {f"graded {verb} {i}" for i in wanted for verb in ("asks", "says")}
-
-
-def test_only_what_was_judged_positive_is_relevant(tmp_path: Path) -> None:
-    recipe = dp.TripletRecipe("evaluation", ANCHOR, CONTEXT, CONTEXT)
-    with judged(tmp_path / "c.duckdb", binary=20) as corpus:
-        out = tmp_path / "beir"
-        corpus.export_negatives(out, format="beir", split="train", recipe=recipe, progress=False)
-    rows = (out / "qrels" / "train.tsv").read_text().splitlines()[1:]
-    numbers = [int(line.split("\t")[0].split("/")[1].split("#")[0]) for line in rows]
-    assert sorted(numbers) == list(range(1, 20, 2))
-    assert len((out / "corpus.jsonl").read_text().splitlines()) == 20

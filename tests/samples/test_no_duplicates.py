@@ -45,7 +45,7 @@ def has_repeats(rows: list[dict[str, Any]]) -> bool:
     return max(texts.values()) > 1
 
 
-SHARES = (0.01, 0.05, 0.3)
+SHARES = some((0.3, 0.01, 0.05), less=1)
 
 
 @pytest.fixture(scope="module")
@@ -134,9 +134,9 @@ def test_a_batch_of_more_than_there_are_texts_is_refused_with_the_largest_that_w
             with pytest.raises(dp.RecipeError, match="no_duplicates=True cannot") as refusal:
                 corpus.sampler(**shared, batch_size=size)
             assert largest(str(refusal.value)) == most
-        for size in {most, max(1, most - 1), 1}:
+        for size, steps in ((most, 66), (max(1, most - 1), 3), (1, 3)):
             sampler = corpus.sampler(**shared, batch_size=size)
-            assert not any(has_repeats(next(sampler).to_pylist()) for _ in range(70))
+            assert not any(has_repeats(next(sampler).to_pylist()) for _ in range(steps))
 
 
 def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(tmp_path: Path) -> None:
@@ -173,10 +173,10 @@ def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(tmp_path: P
 def test_a_source_of_few_texts_leaves_its_places_to_others(tmp_path: Path, weight: float) -> None:
     """Also where a block has fewer samples of these than its batches need."""
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        add(corpus, "many", 3000)
-        add(corpus, "few", 10)
+        add(corpus, "many", 700)
+        add(corpus, "few", 4)
         sampler = corpus.sampler(
-            recipes=[PLAIN], batch_size=32, no_duplicates=True, swap=False,
+            recipes=[PLAIN], batch_size=8, no_duplicates=True, swap=False,
             mixture={"few": weight, "many": 1},
         )  # fmt: skip
         rows = []
@@ -184,9 +184,9 @@ def test_a_source_of_few_texts_leaves_its_places_to_others(tmp_path: Path, weigh
             batch = next(sampler).to_pylist()
             assert not has_repeats(batch)
             rows += [row for row in batch if row["source"] == "many"]
-        assert len(rows) >= 22 * 64
+        assert len(rows) >= 6 * 64
         # Each of the block is served again and again, before any that comes after it.
-        assert len({row["anchor"] for row in rows}) >= (97 if weight < 1000 else 21 * 64)
+        assert len({row["anchor"] for row in rows}) >= (24 if weight < 1000 else 5 * 64)
         metrics = sampler.metrics()
-        assert metrics["data/few/displaced"] > 20 * 64
-        assert metrics["data/few/samples"] + metrics["data/many/samples"] == 2048
+        assert metrics["data/few/displaced"] > 5 * 64
+        assert metrics["data/few/samples"] + metrics["data/many/samples"] == 512

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -216,22 +215,6 @@ def legal_texts(records: Sequence[Any], anchor: str) -> set[str]:
     return set(rejected)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "rejected"), some([(2, 2), (2, 4), (3, 3), (3, 2), (4, 6)], less=2)
-)
-def test_every_chosen_reply_meets_every_rejected_one(
-    chosen: int, rejected: int, tmp_path: Path
-) -> None:
-    records = [
-        (["ask"], [f"good {i}" for i in range(chosen)], [f"bad {i}" for i in range(rejected)])
-    ]
-    with made(tmp_path / "pairs.duckdb", records) as corpus:
-        rows = drawn(corpus, rejected * rejected, batch_size=chosen * chosen)
-        times = Counter((row["positive"], row["negative"]) for row in rows)
-        assert len(times) == chosen * rejected
-        assert len(set(times.values())) == 1, "and as often as any other does"
-
-
 def test_samples_say_that_their_negative_is_of_the_same_record(tmp_path: Path) -> None:
     with made(tmp_path / "pairs.duckdb", some_records(60, 1)) as corpus:
         columns = ["recipe", "negative_by", "negative_score", "negative_rank"]
@@ -274,31 +257,6 @@ def test_only_their_role_and_their_position_find_rejected_replies(tmp_path: Path
         assert found(corpus, dp.position(2)) == {"bad"}
 
 
-def test_a_long_rejected_reply_brings_no_recipe_of_long_sections(tmp_path: Path) -> None:
-    long = [" ".join(f"{i}.{j}" for j in range(9)) for i in range(9)]
-    records = [([f"ask {i}"], [f"good {i}"], [long[i]]) for i in range(9)]
-    with made(tmp_path / "pairs.duckdb", records, max_tokens=3, overlap=(0,)) as corpus:
-        rows = drawn(corpus, 10, recipes=None)
-        assert {row["recipe"] for row in rows} == {"chosen_rejected", "anchor_context"}
-    turned = [(["ask"], [text], ["bad"]) for text in long]
-    with made(tmp_path / "turned.duckdb", turned, max_tokens=3, overlap=(0,)) as corpus:
-        assert "long_section" in {row["recipe"] for row in drawn(corpus, 10, recipes=None)}
-
-
-def test_reading_gives_rejected_replies_in_a_column_of_their_own(tmp_path: Path) -> None:
-    records = [(["ask"], ["good", "well"], ["bad", "worse"]), (["so"], ["yes"], [])]
-    with made(tmp_path / "pairs.duckdb", records) as corpus:
-        names = ["text", "context", "rejected"]
-        (batch,) = corpus.read(range(2), columns=names)
-        assert batch["text"] == ["ask\n\ngood\n\nwell", "so\n\nyes"]
-        assert batch["rejected"] == [["bad", "worse"], []]
-        assert batch["context"] == [["good", "well"], ["yes"]]
-        (alone,) = corpus.read(range(2), columns="rejected")
-        assert alone["rejected"] == [["bad", "worse"], []]
-        (text,) = corpus.read(range(2), columns="text")
-        assert text["text"] == batch["text"]
-
-
 # -- recipes --------------------------------------------------------------------------------------
 
 
@@ -336,27 +294,12 @@ def test_mining_for_them_is_refused(tmp_path: Path) -> None:
             corpus.mine("chosen_rejected")
 
 
-def test_no_anchor_with_enough_of_them_is_an_error_with_counts(tmp_path: Path) -> None:
-    records = [(["ask"], ["good"], ["bad"]), (["ask"], ["good"], ["good"]), (["a"], [], ["b"])]
-    with (
-        made(tmp_path / "pairs.duckdb", records) as corpus,
-        pytest.raises(dp.EmptyPoolError, match="2 no negative, 1 no positive"),
-    ):
-        corpus.sampler(recipes=[CHOSEN], negatives=2)
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
     records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}"]) for i in range(12)]
     with made(tmp_path_factory.mktemp("export") / "pairs.duckdb", records) as corpus:
         corpus.add_recipe(CHOSEN)
         yield corpus
-
-
-def test_an_evaluation_set_is_exported(exported: dp.Corpus, tmp_path: Path) -> None:
-    exported.export_negatives(tmp_path / "beir", format="beir", recipe=CHOSEN, split="train")
-    lines = (tmp_path / "beir" / "corpus.jsonl").read_text().splitlines()
-    assert {json.loads(line)["text"].split()[0] for line in lines} == {"bad", "good"}
 
 
 def test_the_draws_never_change(exported: dp.Corpus, golden: Golden) -> None:

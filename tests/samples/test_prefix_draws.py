@@ -132,16 +132,6 @@ def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) 
     assert agree(pairs, {"ac": 0.5, "ca": 0.5})
 
 
-def test_always_and_never(corpus: dp.Corpus) -> None:
-    for probability, presence in ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0)):
-        set_source(corpus, Prefix(probability, [[Field("k", "v", presence)]]))
-        sampler = corpus.sampler(
-            "texts", columns=["text_prefix"], mixture=dp.Mixture({"b": 0}, omitted=1)
-        )
-        lines = {line for b in itertools.islice(sampler, 20) for line in b["text_prefix"]}
-        assert lines == ({"meta: k=v"} if probability * presence else {None})
-
-
 # ---- a function of the position
 
 SHOWN = often(30, less=9)  # batches

@@ -67,15 +67,6 @@ def test_near_date_takes_the_nearest_other_record(tmp_path: Path, days: int) -> 
             assert row["negative_record_id"] == expected[row["anchor_record_id"]]
 
 
-def test_near_date_honours_its_condition(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 60, 2) as corpus:
-        law = dp.near_date(1, where="meta['topic'] = 'law'")
-        windows = [w for w in train(corpus) if w.role == "anchor" or w.topic == "law"]
-        expected = nearest(windows, 1, other_sources=True)
-        for row in draw(corpus, dp.TripletRecipe("near", ANCHOR, law, CONTEXT)):
-            assert row["positive_record_id"] == expected[row["anchor_record_id"]]
-
-
 def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path) -> None:
     records = [{"q": f"question {i % 12}", "a": f"answer {i}", "id": f"r{i}"} for i in range(100)]
     with dp.Corpus(tmp_path / "qa.duckdb") as corpus:

@@ -20,7 +20,7 @@ import duckplets as dp
 from duckplets.db import fts as extension
 from duckplets.db.database import Database
 from duckplets.engine.work import Work
-from duckplets.errors import ExtensionError, RecipeError, SamplerError, SplitError
+from duckplets.errors import RecipeError, SamplerError, SplitError
 from duckplets.search import analyzer, index
 from duckplets.search.analyzer_settings import Terms
 from duckplets.search.index import Index
@@ -228,58 +228,6 @@ def test_replaced_and_removed_records_leave_the_index(tmp_path: Path) -> None:
     assert "zzyzx" in terms
 
 
-def test_an_index_without_records_is_deleted(tmp_path: Path) -> None:
-    corpus = small(tmp_path / "c.duckdb")
-    database = of(corpus)
-    keys = {f.index_key for f in index.stored(database)}
-    kept = {pair: value for pair, value in everything(database).items() if pair[0] == "a"}
-    corpus.remove("b")
-    assert index.stale(database) == [("b", "train", "records have changed")]
-    assert [(r.documents, r.tokens, r.terms) for r in index.refresh(database)] == [(0, 0, 0)]
-    assert everything(database) == kept
-    for table in ("text_indexes", *TABLES):
-        left = {key for (key,) in database.rows(f"SELECT DISTINCT index_key FROM {table}")}
-        assert left == {f.index_key for f in index.stored(database)}
-    # A name that comes back is another source, and no number is used again.
-    ingest(corpus, named(30, 9), "b")
-    assert index.stale(database) == [("b", "train", "not built")]
-    index.refresh(database)
-    assert not keys & {f.index_key for f in index.stored(database) if f.source == "b"}
-
-
-def test_records_moved_between_splits_make_both_stale(tmp_path: Path) -> None:
-    corpus = small(tmp_path / "c.duckdb", 0.6)
-    database = of(corpus)
-    corpus.split(0.4, 0.3, 0.3, reassign=True)
-    reasons = {split: reason for _, split, reason in index.stale(database, source="a")}
-    assert reasons == {
-        "train": "records have changed",
-        "validation": "records have changed",
-        "test": "not built",
-    }
-
-
-def test_settings_are_kept_by_source_and_make_indexes_stale(tmp_path: Path) -> None:
-    corpus = small(tmp_path / "c.duckdb", 0.6)
-    database = of(corpus)
-    german = Terms(stemmer="german", stop_words=["der", "die"])
-    built = index.refresh(database, terms=german, source="a", split="train")
-    assert [(r.source, r.split, r.reason) for r in built] == [("a", "train", "other terms")]
-    assert index.stale(database, source="a") == [("a", "validation", "other terms")]
-    assert index.terms_of(database, "a") == german
-    assert index.terms_of(database, "b") == Terms()
-    index.refresh(database, source="a")
-    assert {f.terms for f in index.stored(database, source="a")} == {german}
-    assert index.refresh(database, terms=german, source="a") == []
-
-    plain = Terms(stemmer="none")
-    assert len(index.refresh(database, terms=plain, split="train")) == 2
-    ingest(corpus, named(20, 5), "c")  # a later source has them as well
-    index.refresh(database, source="c")
-    assert {f.terms for f in index.stored(database, split="train")} == {plain}
-    assert {f.terms for f in index.stored(database, source="c")} == {plain}
-
-
 # ---- interruptions
 
 
@@ -300,25 +248,6 @@ def test_an_interrupted_build_leaves_the_corpus_usable(
     index.refresh(database)
     assert {pair: everything(database)[pair] for pair in kept} == kept
     assert index.stale(database) == []
-
-
-def test_without_the_extension_what_is_there_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    corpus = small(tmp_path / "c.duckdb")
-    database = of(corpus)
-    before = everything(database)
-    ingest(corpus, named(10, 7), "a", on_conflict="replace")
-
-    def missing() -> Database:
-        raise ExtensionError("it is missing")
-
-    analyzer._instance.cache_clear()
-    monkeypatch.setattr(extension, "stemming", missing)
-    with pytest.raises(ExtensionError):
-        index.refresh(database)
-    assert everything(database) == before
-    assert index.refresh(database, terms=Terms(stemmer="none"))
 
 
 # ---- analysing

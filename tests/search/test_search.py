@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from commands import error, ok, usage
+from commands import error, ok
 from effort import often, some
 from peers import ODD_WORDS, odd_texts, peer
 from programs import ran, said
@@ -176,14 +176,6 @@ def test_any_text_may_be_asked_for(corpus: dp.Corpus, asked: str) -> None:
     assert found.num_rows == 0
 
 
-def test_rows_have_the_same_types_with_and_without_hits(corpus: dp.Corpus) -> None:
-    found, none = search(of(corpus), "fox"), search(of(corpus), "unheardof")
-    assert found.num_rows == 10
-    assert found.schema == none.schema
-    assert found.column_names == COLUMNS
-    assert set(found["role"].to_pylist()) <= {"anchor", "context"}
-
-
 # ---- wrong arguments, and indexes that do not fit
 
 
@@ -265,26 +257,6 @@ def snippets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return shown_of(texts, "fox", tmp_path_factory.mktemp("snippets"))
 
 
-@pytest.mark.parametrize("before", BEFORE)
-@pytest.mark.parametrize("after", AFTER)
-def test_a_snippet_finds_its_word_wherever_it_is(
-    before: int, after: int, snippets: dict[str, str]
-) -> None:
-    shown = snippets[f"{before}-{after}"]
-    assert "Foxes," in shown
-    assert shown.count("other") >= min(after, 20)
-    assert shown.startswith("… ") == (before > 3)
-    assert shown.endswith(" …") == (after > 30)
-    assert len(shown) <= 204
-    if (before > 3 and after == 0) or after > 3:
-        assert len(shown) > 180
-
-
-def test_a_word_longer_than_a_snippet_is_cut(tmp_path: Path) -> None:
-    long = "日本語" * 400
-    assert shown_of({"0": long}, long, tmp_path) == {"0": f"{long[:200]}…"}
-
-
 # ---- plain SQL
 
 DUCKDB = Path(sys.executable).with_name("duckdb")
@@ -325,18 +297,6 @@ def test_the_duckdb_cli_searches_a_source_or_a_split(path: Path) -> None:
     assert duckdb(path, "FROM search_terms(['fox'], source := 'nowhere')") == []
 
 
-def test_words_in_sql_are_those_of_an_index(path: Path) -> None:
-    texts = odd_texts(300, 5)
-    vocabulary = Vocabulary(Terms(stemmer="none"))
-    read = vocabulary.read(pa.array(texts)).known()
-    terms = vocabulary.terms(0, vocabulary.size).to_pylist()
-    with dp.Corpus(path, read_only=True) as opened:
-        found = opened.sql("SELECT words(unnest($texts)) AS words", {"texts": texts})
-    got = [(i, word) for i, row in enumerate(found.to_pylist()) for word in row["words"]]
-    expected = zip(read.text.tolist(), read.key.tolist(), strict=True)
-    assert got == [(text, terms[key]) for text, key in expected]
-
-
 # ---- the command line
 
 
@@ -355,35 +315,8 @@ def test_search_prints_a_table_or_json(path: Path) -> None:
     assert json.loads(ok("search", path, "unheardof", "--json")) == []
 
 
-def test_search_opens_for_writing_only_to_build(copy: dp.Corpus) -> None:
-    copy.close()
-    with dp.Corpus(copy.path, read_only=True):  # others may read meanwhile
-        ok("search", copy.path, "fox")
-    with dp.Corpus(copy.path) as opened:
-        ingest(opened, ["a fresh fox"], "third")
-    with dp.Corpus(copy.path, read_only=True):
-        assert "the index has to be built" in error("search", copy.path, "fox")
-        ok("search", copy.path, "fox", "--source", "left")
-    assert "third/0" in ok("search", copy.path, "fresh")
-
-
 def test_search_refuses_what_is_wrong(path: Path, tmp_path: Path) -> None:
     assert "k=0" in error("search", path, "fox", "--k", "0")
     assert "did you mean 'left'" in error("search", path, "fox", "--source", "lefd")
     assert "does not exist" in error("search", tmp_path / "none.duckdb", "fox")
     assert not (tmp_path / "none.duckdb").exists()
-
-
-def test_mining_keeps_settings_of_terms(copy: dp.Corpus, tmp_path: Path) -> None:
-    copy.close()
-    (tmp_path / "stop.txt").write_text("the\n\n fox \n", encoding="utf-8")
-    ok("mine", copy.path, "--source", "left", "--stop-words", tmp_path / "stop.txt")
-    with dp.Corpus(copy.path) as opened:
-        terms = index.terms_of(of(opened), "left")
-        assert terms == Terms(stop_words=["fox", "the"])
-    ok("search", copy.path, "der Fuchs", "--stemmer", "german", "--stop-words", "english")
-    with dp.Corpus(copy.path) as opened:
-        assert index.terms_of(of(opened), "right") == Terms(stemmer="german", stop_words="english")
-        assert not index.stale(of(opened))
-    assert "did you mean 'german'" in error("mine", copy.path, "--stemmer", "germn")
-    assert "--stop-words nowhere" in usage("mine", copy.path, "--stop-words", "nowhere")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from commands import cli
 from corpora import odd_corpus
@@ -120,74 +116,3 @@ def test_doctor_says_so_and_deleting_helps(prepared: Path) -> None:
 
 
 # ---- an array at a time
-
-
-def arrays(folder: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield of every array of a snapshot its file, its first byte and its bytes."""
-    manifest = snapshot.SnapshotManifest.read(folder)
-    assert manifest is not None
-    for segment in manifest.segments["chunks"]:
-        for kind, first, *count in (
-            *segment["of_chunks"].values(),
-            *segment["of_sections"].values(),
-        ):
-            if kind not in ("same", "counted", "dense"):
-                yield segment["file"]["name"], first, count[0] * np.dtype(kind).itemsize
-    for bundle in manifest.bundles:
-        for kind, *rest in arrays_in(json.loads((folder / bundle["index"]["name"]).read_bytes())):
-            if kind not in ("same", "counted"):
-                yield bundle["arrays"]["name"], rest[0], rest[1] * np.dtype(kind).itemsize
-
-
-def arrays_in(told: Any) -> Iterator[list[Any]]:
-    if isinstance(told, dict) and "array" in told:
-        yield told["array"]
-    elif isinstance(told, dict | list):
-        for inner in told.values() if isinstance(told, dict) else told:
-            yield from arrays_in(inner)
-
-
-DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "zeros": lambda data: bytes(len(data)),
-    "ones": lambda data: b"\xff" * len(data),
-    "flipped": lambda data: bytes(byte ^ 0x11 for byte in data),
-    "reversed": lambda data: data[::-1],
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_an_array_of_other_numbers_is_called_damage_or_serves(prepared: Path, damage: str) -> None:
-    """Also no warning of NumPy is printed: here they are errors."""
-    folder = snapshot.folder_of(prepared)
-    found = sorted(set(arrays(folder)))
-    assert len(found) > 15
-    seen = set()
-    for name, first, size in some(found, less=16 if damage == "zeros" else 6):
-        whole = (folder / name).read_bytes()
-        after = DAMAGES[damage](whole[first : first + size])
-        (folder / name).write_bytes(whole[:first] + after + whole[first + size :])
-        seen.add(outcome(prepared))
-        (folder / name).write_bytes(whole)
-    assert "refused" in seen
-    assert seen <= {"served", "refused"}
-
-
-@pytest.mark.parametrize("take", ["to_numpy", "to_pandas", "to_pydict", "to_pylist", "__repr__"])
-def test_texts_that_are_none_are_damage_however_they_are_asked_for(
-    prepared: Path, take: str
-) -> None:
-    if take == "to_pandas":
-        pytest.importorskip("pandas")
-    folder = snapshot.folder_of(prepared)
-    (segment,) = snapshot.SnapshotManifest.read(folder).segments["chunks"]
-    texts, (_, at, _) = folder / segment["file"]["name"], segment["of_sections"]["span"]
-    data = np.fromfile(texts, np.uint8)
-    data[data[at : at + 8].view(np.int64)[0] :] |= 0x80  # all letters, and no columns
-    data.tofile(texts)
-    with (
-        dp.Corpus(prepared, read_only=True) as corpus,
-        corpus.sampler(batch_size=16) as sampler,
-    ):
-        batch = next(sampler)
-        with pytest.raises(dp.DamagedFileError, match=rf"not UTF-8.*{folder.name}.*doctor"):
-            getattr(batch, take)()

@@ -11,136 +11,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.artifacts import read_ahead
-from duckplets.artifacts.arrays import ArrayFile, ArrayWriter
-from duckplets.artifacts.read_ahead import ReadAhead, is_cold
-from duckplets.base.prefetch import StoppedError
 
 pytestmark = pytest.mark.skipif(
     not read_ahead.CAN_ADVISE, reason="this system cannot be asked to read ahead"
 )
-BYTES = np.arange(300_000, dtype=np.uint32).astype(np.uint8)
-
-
-def written(folder: Path, data: np.ndarray = BYTES) -> tuple[ArrayFile, int]:
-    folder.mkdir(exist_ok=True)
-    with ArrayWriter(folder, "texts") as writer:
-        begin = writer.append(data.data)
-        entry = writer.finish()
-    return ArrayFile(folder, entry), begin
-
-
-@pytest.fixture(scope="session")
-def file(tmp_path_factory: pytest.TempPathFactory) -> tuple[ArrayFile, int]:
-    return written(tmp_path_factory.mktemp("read") / "ahead")
 
 
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have everything taken for cold: whether pages are there is the system's to say."""
     monkeypatch.setattr(read_ahead, "is_cold", lambda *_: True)
-
-
-SPANS = st.lists(
-    st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 20_000)), min_size=1, max_size=60
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(SPANS)
-def test_spans_are_the_bytes_of_the_file_in_the_order_asked_for(
-    file: tuple[ArrayFile, int], spans: list[tuple[int, int]]
-) -> None:
-    of, begin = file
-    starts = np.array([start for start, _ in spans], np.int64)
-    lengths = np.array([min(n, len(BYTES) - start) for start, n in spans], np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(read_ahead, "is_cold", lambda *_: True)
-        reads = ReadAhead()
-        found = reads.spans(of, begin + starts, lengths)
-        reads.touch(of, begin + starts, lengths)
-    assert found is not None
-    for start, size, place in zip(starts, lengths, found[1], strict=True):
-        assert bytes(found[0][place : place + size]) == bytes(BYTES[start : start + size])
-    assert (reads.reads, reads.bytes) == (2 * len(spans), 2 * lengths.sum())
-
-
-@settings(max_examples=60, deadline=None)
-@given(SPANS)
-def test_every_page_is_asked_for_once_and_before_it_is_read(
-    spans: list[tuple[int, int]],
-) -> None:
-    spans = sorted((start, max(1, size)) for start, size in spans)
-    starts, lengths = (np.array(column, np.int64) for column in zip(*spans, strict=True))
-    asked: set[int] = set()
-    for start, size, at, many in zip(
-        starts, lengths, *read_ahead._advised(starts, lengths), strict=True
-    ):
-        new = {*range(at // 4096, -(-(at + many) // 4096))} if many else set()
-        assert not new & (asked - {at // 4096})
-        asked |= new
-        assert {*range(start // 4096, (start + size - 1) // 4096 + 1)} <= asked
-    wanted = {p for s, n in spans for p in range(s // 4096, (s + n - 1) // 4096 + 1)}
-    assert asked == wanted, "no page is read that nobody wants"
-
-
-def test_the_kernel_says_what_is_in_memory(tmp_path: Path) -> None:
-    data = np.zeros(8 << 20, np.uint8)
-    of, begin = written(tmp_path / "folder", data)
-    starts = begin + np.arange(0, len(data) - 4096, 40_000)
-    lengths = np.full_like(starts, 600)
-    os.pread(of.descriptor, begin + len(data), 0)
-    assert not is_cold(of, starts, lengths)
-    assert ReadAhead().spans(of, starts, lengths) is None
-    os.sync()
-    os.posix_fadvise(of.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    if not is_cold(of, starts, lengths):
-        pytest.skip("this file system keeps all pages")
-    reads = ReadAhead()
-    reads.touch(of, starts, lengths)
-    assert reads.reads == len(starts)
-    assert not is_cold(of, starts, lengths), "what was touched is there"
-
-
-def test_where_the_kernel_does_not_say_reads_are_timed(
-    file: tuple[ArrayFile, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    of, begin = file
-    starts, lengths = begin + np.arange(0, 200_000, 1000), np.full(200, 100)
-    read, delay = os.preadv, [0.0]
-
-    def refusing(number: int, buffers: Any, at: int, flags: int = 0) -> int:
-        if flags:
-            raise OSError(95, "Operation not supported")
-        if delay[0]:
-            time.sleep(delay[0])
-        return read(number, buffers, at)
-
-    monkeypatch.setattr(os, "preadv", refusing)
-    assert not is_cold(of, starts, lengths)
-    delay[0] = 0.002
-    assert is_cold(of, starts, lengths)
-
-
-def test_an_error_of_the_disk_while_it_is_asked_is_a_damaged_file(
-    file: tuple[ArrayFile, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    of, begin = file
-    where = begin + np.array([0, 5]), np.array([5, 5])
-    monkeypatch.setattr(os, "preadv", failing(OSError(5, "Input/output error")))
-    for at_once in (read_ahead._AT_ONCE, None):  # and where the kernel does not say
-        monkeypatch.setattr(read_ahead, "_AT_ONCE", at_once)
-        with pytest.raises(dp.DamagedFileError, match="Input/output error"):
-            is_cold(of, *where)
 
 
 @pytest.mark.usefixtures("cold")
@@ -158,41 +45,11 @@ def test_what_lies_ready_is_bounded(snapshot_corpus: Path, prefetch: int) -> Non
         assert (1 << 20) // 8 < largest <= 1 << 20
 
 
-@pytest.mark.usefixtures("cold")
-@pytest.mark.parametrize("how", ["shorter", "unreadable"])
-def test_a_file_that_fails_meanwhile_is_damaged(
-    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    of, begin = written(tmp_path / "folder")
-    if how == "shorter":
-        os.truncate(of.path, begin + 100)
-    else:
-        monkeypatch.setattr(os, "preadv", failing(OSError(5, "Input/output error")))
-    what = {"shorter": "shorter than it was", "unreadable": "Input/output error"}[how]
-    with pytest.raises(dp.DamagedFileError, match=f"{of.path.name}: .*{what}"):
-        ReadAhead().spans(of, begin + np.array([0, 50_000]), np.array([100, 100]))
-
-
 def failing(error: Exception) -> Callable[..., int]:
     def fail(*_: object) -> int:
         raise error
 
     return fail
-
-
-@pytest.mark.usefixtures("cold")
-def test_a_read_that_nobody_wants_ends(file: tuple[ArrayFile, int]) -> None:
-    of, begin = file
-    asked = []
-
-    def is_stopped() -> bool:
-        asked.append(True)
-        return len(asked) > 2
-
-    starts = begin + np.arange(5000)
-    with pytest.raises(StoppedError):
-        ReadAhead().spans(of, starts, np.full(5000, 10), is_stopped)
-    assert len(asked) == 3
 
 
 # -- runs ------------------------------------------------------------------------------------------

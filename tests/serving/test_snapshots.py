@@ -168,20 +168,6 @@ def test_a_folder_that_cannot_be_written_is_named(
             corpus.prepare()
 
 
-def test_cleaning_takes_out_what_was_compacted(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 30, 2, sources=2) as corpus:
-        sections = corpus.prepare().sections
-        corpus.remove("odd1")
-        prepare(corpus)
-        corpus.compact()
-        expected = served(corpus)
-        assert corpus.prepare().sections == sections  # what is gone is no harm to a run
-        report = corpus.prepare(clean=True)
-        assert report.sections < sections
-        assert report.freed > 0
-        assert served(corpus).equals(expected)
-
-
 def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     with odd_corpus(path, 60, 2) as corpus:
@@ -299,7 +285,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 """
 
 
-@pytest.mark.parametrize("at", some([13, *range(50)], less=1))
+@pytest.mark.parametrize("at", some([13, *range(0, 50, 3)], less=1))
 def test_a_build_that_is_killed_leaves_a_whole_one_or_none(tmp_path: Path, at: int) -> None:
     path = tmp_path / "c.duckdb"
     with odd_corpus(path, often(60, less=40), 5) as corpus:
@@ -340,7 +326,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 """
 
 
-@pytest.mark.parametrize("room", some([4000, *range(0, 40_000, 800)], less=1))
+@pytest.mark.parametrize("room", some([4000, *range(0, 40_000, 2_500)], less=1))
 def test_a_full_disk_leaves_a_corpus_as_it_was(tmp_path: Path, room: int) -> None:
     path = tmp_path / "c.duckdb"
     copied(path, odd_corpus, 80, 1, sources=2)

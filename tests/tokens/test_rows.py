@@ -44,7 +44,7 @@ def begins(gathered: Gathered) -> list[list[int]]:
     return [gathered.columns[gathered.owners == row].tolist() for row in range(len(gathered.ids))]
 
 
-@settings(max_examples=often(150, less=50), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=often(150, less=15), suppress_health_check=[HealthCheck.too_slow])
 @given(LENGTHS, st.integers(1, 50), st.sampled_from([None, END, OTHER]), st.data())
 def test_packed_rows_are_the_texts_laid_end_to_end(
     lengths: list[int], width: int, end: int | None, data: st.DataObject
@@ -75,7 +75,7 @@ def test_packed_rows_are_the_texts_laid_end_to_end(
         assert [one, other] == [first + touched[0], first + touched[-1] + 1]
 
 
-@settings(max_examples=often(100, less=30), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=often(100, less=10), suppress_health_check=[HealthCheck.too_slow])
 @given(LENGTHS, st.integers(1, 40))
 def test_single_rows_are_a_text_each(lengths: list[int], width: int) -> None:
     texts = texts_of(lengths)

@@ -27,7 +27,7 @@ BUCKET = "tokens"
 OUT = f"s3://{BUCKET}/some/shards"
 SMALL: dict[str, Any] = {
     "buckets": (16, 32),
-    "shard_mb": 0.006,
+    "shard_mb": 0.01,
     "row_group_size": 50,
 }
 
@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("stores")
     rows = [
         {"id": n, "a": f"title {n}", "b": "word " * (n % 40) + str(n)}
-        for n in range(often(300, less=120))
+        for n in range(often(300, less=80))
     ]
     with dp.Corpus(home / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(rows, id="id", anchor="a", positive="b"), name="texts")
@@ -139,7 +139,7 @@ def test_the_manifest_comes_last_and_nothing_is_visible_half(
     wanted = of_folder(made / "shards")
     sharded(made)
     writes = len([each for each in proxy.seen if each.method in ("PUT", "POST")])
-    for at in sorted({1, 2, writes // 2, writes - 2, writes - 1})[-often(5, less=2) :]:
+    for at in sorted({1, 2, writes // 2, writes - 2, writes - 1})[-often(5, less=1) :]:
         empty()
         count = iter(range(10_000))
         proxy.fault = lambda request, at=at, count=count: (
@@ -236,7 +236,7 @@ def test_another_run_and_other_objects_are_refused(
         sharded(made)
     told = ok(
         *("shard", made / "c.duckdb", OUT, "--tokenizer", made / "tokenizer", "--overwrite"),
-        *("--buckets", "16,32", "--shard-mb", "0.006", "--row-group-size", "50"),
+        *("--buckets", "16,32", "--shard-mb", "0.01", "--row-group-size", "50"),
     )
     assert OUT in told
     assert of_store() == of_folder(made / "shards")

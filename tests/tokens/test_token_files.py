@@ -67,25 +67,6 @@ def test_it_is_made_once_and_then_without_the_shards(folder: Path) -> None:
         assert len(next(shards.sampler(seq_length=8))) == 8
 
 
-def test_it_is_made_anew_for_another_export(folder: Path) -> None:
-    before = opened(folder)
-    kept = before.tokens.copy()
-    shutil.rmtree(folder)
-    write_shards(folder, {"train": {"alpha": TEXTS["bravo"]}})
-    assert len(opened(folder).tokens) != len(kept)
-    assert (before.tokens == kept).all()  # who has it mapped goes on with it
-    assert left(folder) == {"out.tokens"}
-    assert not before.path.exists()
-
-
-def test_it_may_lie_elsewhere(folder: Path, tmp_path: Path) -> None:
-    cache = tmp_path / "some" / "cache"
-    with dp.TokenShards(folder, cache=cache) as shards:
-        next(shards.sampler(seq_length=8))
-    assert [path.suffix for path in cache.iterdir()] == [".tokens"]
-    assert left(folder) == {"some"}
-
-
 # ---- damage
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from token_shards import EOS, OTHER, PAD, laid_out, lengths_of, numbered, write_shards
+from token_shards import EOS, PAD, laid_out, lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.runs import state
@@ -108,15 +108,6 @@ def test_the_arrays_of_a_batch_tell_texts_apart(shards: dp.TokenShards) -> None:
         assert (ids[mask == 0] == PAD).all()
 
 
-def test_another_token_may_end_texts(shards: dp.TokenShards) -> None:
-    own, other = (
-        next(shards.sampler(**COMMON, pack=True, batch_size=64, eos=eos))["input_ids"]
-        for eos in ("</s>", "<end>")
-    )
-    assert (np.where(own == EOS, OTHER, own) == other).all()
-    assert next(shards.sampler(**COMMON, pack=True, eos="word"))["input_ids"].shape == (8, 24)
-
-
 def test_batches_of_a_bucket_are_as_wide_as_its_texts(shards: dp.TokenShards) -> None:
     run = shards.sampler(**COMMON, by_bucket=True, batch_size=4, epochs=1)
     widths = set()
@@ -126,14 +117,6 @@ def test_batches_of_a_bucket_are_as_wide_as_its_texts(shards: dp.TokenShards) ->
         assert (lengths > least).all()
         widths.add(width)
     assert widths == {8, 16, 24}
-
-
-def test_texts_that_are_cut_are_counted(
-    shards: dp.TokenShards, caplog: pytest.LogCaptureFixture
-) -> None:
-    next(shards.sampler(seq_length=24))
-    longer = sum(len(text) > 24 for text in TEXTS["alpha"])
-    assert f"source 'alpha': {longer} texts longer than a row are cut" in caplog.text
 
 
 # ---- order
@@ -279,16 +262,3 @@ def test_bounds_remainders_and_the_forecast(shards: dp.TokenShards) -> None:
         assert {name: metrics[f"data/{name}/samples"] for name in counts} == counts
         tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
         assert sum(metrics[f"data/{name}/tokens"] for name in counts) == tokens
-
-
-def test_loss_by_source_and_phases(shards: dp.TokenShards) -> None:
-    run = shards.sampler(**COMMON, batch_size=8)
-    batch = next(run)
-    assert set(run.loss_by_source(batch, np.ones(8))) == {f"loss/{s}" for s in batch["source"]}
-    assert run.lr_scale == 1
-    run.move(9 * 8)
-    assert (run.lr_scale, run.step, run.epoch) == (0.5, 9, 0)
-    run.set_epoch(2)
-    assert run.position == 2 * run.epoch_length
-    with pytest.raises(dp.SamplerError, match="serves tokens"):
-        run.hf_batch_sampler()

@@ -94,42 +94,6 @@ def test_it_is_trained_again_only_where_something_changed(
     assert trained(corpus_file, out, sources=["words"]).fingerprint == report.fingerprint
 
 
-def test_the_texts_it_was_trained_on_and_those_held_out_are_written_where_asked_for(
-    corpus_file: Path, report: dp.TokenizerReport, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    how: dict[str, Any] = {"sources": ["words"]}
-    assert trained(corpus_file, out, **how).trained
-    assert not (out / "train.txt").exists()
-    again = trained(corpus_file, out, **how, texts=True)  # without training it again
-    assert (again.trained, again.fingerprint) == (False, report.fingerprint)
-    train, held_out = ((out / name).read_text().splitlines() for name in ("train.txt", "val.txt"))
-    assert (len(train), len(held_out)) == (report.texts, report.held_out)
-    with dp.Corpus(corpus_file, read_only=True) as corpus:
-        query = "SELECT text FROM section_texts WHERE split = 'train' AND source = 'words'"
-        texts = corpus.sql(query)["text"].to_pylist()
-    assert sorted([*train, *held_out]) == sorted(" ".join(text.split()) for text in texts)
-    made = tokenizers.ByteLevelBPETokenizer()
-    special = ["<s>", "</s>", "<pad>", "<unk>", "<mask>"]
-    made.train([str(out / "train.txt")], vocab_size=330, special_tokens=special)
-    assert made.get_vocab_size() == report.vocab_size
-    whole = (out / "train.txt").read_bytes()
-    written = (out / "train.txt").stat().st_mtime_ns
-    assert not trained(corpus_file, out, **how, texts=True).trained
-    assert (out / "train.txt").stat().st_mtime_ns == written
-    (out / "train.txt").write_bytes(whole[:-3])
-    assert not trained(corpus_file, out, **how, texts=True).trained
-    assert (out / "train.txt").read_bytes() == whole
-    assert trained(corpus_file, out, **how, vocab_size=300).trained
-    assert not (out / "train.txt").exists()  # they were of another training
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    (theirs / "val.txt").write_text("mine")
-    with pytest.raises(dp.ShardError, match=r"another val\.txt"):
-        trained(corpus_file, theirs, **how, texts=True)
-    assert (theirs / "val.txt").read_text() == "mine"
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -159,19 +159,6 @@ def test_a_run_refuses_other_vectors(tmp_path: Path, harm: str) -> None:
             corpus.resume()
 
 
-def test_without_vector_columns_nothing_changes(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb") as corpus:
-        with corpus.sampler() as before:
-            fingerprint, first = before.settings.fingerprint(), next(before).to_pydict()
-        filled(corpus)
-        with pytest.raises(dp.SamplerError, match="vectors='drop': no column"):
-            corpus.sampler(vectors="drop")
-        with corpus.sampler() as after:
-            assert after.settings.fingerprint() == fingerprint
-            assert next(after).to_pydict() == first
-        assert "vectors" not in fingerprint
-
-
 # ---- what is missing
 
 

@@ -17,7 +17,6 @@ from hashed import DIMENSION, Embedder, hashed
 import duckplets as dp
 from duckplets.search.search import search
 from duckplets.vectors import knn
-from duckplets.vectors.store import VectorStore
 
 COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "snippet"]
 
@@ -155,31 +154,6 @@ def test_what_does_not_fit_is_named(corpus: dp.Corpus) -> None:
     for asked, options, message in cases:
         with pytest.raises(dp.DuckpletsError, match=message):
             corpus.search(asked, **options)
-
-
-def test_what_is_refused_is_refused_before_an_index_is_built(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 10, 1) as corpus:
-        corpus.embed(hashed, progress=False)
-        with pytest.raises(dp.VectorError, match=r"what made them \(--encoder hashed:hashed\)"):
-            corpus.search("a text", by=["bm25", "default"])
-        with pytest.raises(dp.VectorError, match="no vectors are named 'defualt'"):
-            corpus.search("a text", by=["bm25", "defualt"])
-        assert corpus.sql("SELECT count(*) AS n FROM text_indexes")["n"].to_pylist() == [0]
-        nameless = tmp_path / "d.duckdb"
-    with odd_corpus(nameless, 5, 1) as corpus:
-        corpus.embed(lambda texts: hashed(texts), progress=False)
-        with pytest.raises(dp.VectorError, match="what made them, or a vector"):
-            corpus.search("a text", by="default")
-
-
-def test_a_vector_file_that_was_moved_away(corpus: dp.Corpus) -> None:
-    file = VectorStore(corpus.path).path
-    moved = file.rename(file.with_suffix(".away"))
-    try:
-        with pytest.raises(dp.VectorError, match=r"does not exist.*moved away can be put back"):
-            corpus.search(np.ones(DIMENSION), by="default")
-    finally:
-        moved.rename(file)
 
 
 def test_the_command(path: Path) -> None:

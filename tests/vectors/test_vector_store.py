@@ -71,24 +71,6 @@ def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
         assert len(keys) > 90
 
 
-def test_a_section_is_named_by_record_and_role_only_where_it_is_one_chunk(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", MANY) as corpus:
-        rows = corpus.sql(
-            "SELECT record_id, role, position, text FROM sections JOIN records USING (record_key)"
-        ).to_pylist()
-        table: dict[str, Any] = {
-            name: [row[name] for row in rows] for name in ("record_id", "role", "position")
-        }
-        table["vector"] = vectors([row["text"] for row in rows])
-        assert corpus.add_vectors("default", table, progress=False).added == len(rows)
-        batch = next(corpus.sampler(columns=["anchor", "anchor_vector"]))
-        assert np.array_equal(batch.to_numpy("anchor_vector"), vectors(batch["anchor"]))
-    with made(tmp_path / "windows.duckdb") as corpus:
-        one = {"record_id": ["s/r4", "s/r9"], "role": ["context"] * 2, "vector": np.zeros((2, 3))}
-        with pytest.raises(dp.VectorError, match=r"row 1 .*'s/r9'.* chunks .*chunk_key"):
-            corpus.add_vectors("default", one, progress=False)
-
-
 MANY = often(200, less=30)  # records
 V = np.zeros((2, 3), np.float32)
 NAN = np.array([[0, 0, 0], [0, np.nan, 0]], np.float32)
@@ -143,18 +125,6 @@ def test_a_set_is_of_one_maker(tmp_path: Path) -> None:
 
 
 # ---- the file
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_the_file_has_floats_for_people(tmp_path: Path, dtype: str) -> None:
-    store = VectorStore(tmp_path / "c.duckdb")
-    of = store.begin("default", 5, dtype, {})
-    rows = np.array([[0, -0.0, 1.5, -65504, 6e-8], [1e-4, 3, -2.25, 0.1, 1 / 3]], of.numpy_type)
-    store.append(of, np.arange(2, dtype=np.uint64), rows)
-    with closing(Database.open(store.path, read_only=True)) as database:
-        found = database.arrow(f"FROM vectors_{of.set_id}")
-    assert found.schema.field("vector").type == pa.list_(pa.float32(), 5)
-    assert found["vector"].to_pylist() == rows.astype(np.float32).tolist()
 
 
 @pytest.mark.parametrize("held", [0, 1 << 30])
