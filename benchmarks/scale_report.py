@@ -235,11 +235,11 @@ def machine(model: Model) -> str:
     by_all = sum(c.seconds(fits) for c in model.shared()) / CORES
     taken = (by_all + sum(model.alone(fits))) / 3600
     return (
-        f"On a machine of {MEMORY_GB} GB and {CORES} cores that is up to about "
-        f"**{fits / 1e6:,.0f} million records** (extrapolated): so large is a corpus whose snapshot "
-        f"fills the memory. To take it in, judge and index it, mine by document shards, and make "
-        f"token shards and the snapshot is about {number(taken)} h (extrapolated). To make a snapshot in {MEMORY_GB} GB is "
-        f"possible up to about {makes / 1e6:,.0f} million records (extrapolated)."
+        f"On a machine of {MEMORY_GB} GB and {CORES} cores a snapshot of about "
+        f"**{fits / 1e6:,.0f} million records** just fits into memory (extrapolated). To ingest, "
+        f"judge and index them, mine by document shards, and make token shards and the snapshot "
+        f"takes about {number(taken)} h (extrapolated). A snapshot can be built in {MEMORY_GB} GB "
+        f"up to about {makes / 1e6:,.0f} million records (extrapolated)."
     )
 
 
