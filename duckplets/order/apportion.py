@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import accumulate
 from numbers import Rational
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from duckplets.base.arrays import Integers
 from duckplets.errors import MixtureError
-from duckplets.order.permute import key
-
-MAX_SPAN = 1 << 18  # positions planned at once
+from duckplets.order.permute import encoded, key
 
 _MAX_TOTAL = 1 << 44  # of integer weights
 _HALF = 18  # bits of an item's number that are multiplied at once
@@ -44,7 +43,13 @@ _LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all belo
 
 def exact(weight: float | Fraction) -> Fraction:
     """Return a weight exactly as it is written: 0.1 is 1/10."""
-    return Fraction(weight) if isinstance(weight, Rational) else Fraction(repr(float(weight)))
+    return Fraction(*_ratio(weight))
+
+
+def _ratio(weight: float | Fraction) -> tuple[int, int]:
+    if isinstance(weight, Rational):
+        return int(weight.numerator), int(weight.denominator)
+    return Decimal(repr(float(weight))).as_integer_ratio()
 
 
 def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
@@ -53,19 +58,24 @@ def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
     Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
     position 10^12 that moves a count by less than a tenth of a sample a leaf.
     """
-    return _integers(tuple(map(exact, weights)))
+    return _integers([*map(_ratio, weights)])
 
 
-@lru_cache(maxsize=256)
-def _integers(fractions: tuple[Fraction, ...]) -> tuple[int, ...]:
-    total, most = sum(fractions), _MAX_TOTAL - len(fractions)
-    common = math.lcm(*(fraction.denominator for fraction in fractions))
-    integers = [int(fraction * common) for fraction in fractions]
+def _integers(ratios: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    common = math.lcm(*(divisor for _, divisor in ratios))
+    integers = [number * (common // divisor) for number, divisor in ratios]
     divisor = math.gcd(*integers) or 1
     integers = [integer // divisor for integer in integers]
-    if sum(integers) > _MAX_TOTAL:
-        integers = [max(1, round(f / total * most)) if f else 0 for f in fractions]
+    total, most = sum(integers), _MAX_TOTAL - len(integers)
+    if total > _MAX_TOTAL:
+        integers = [max(1, _rounded(i * most, total)) if i else 0 for i in integers]
     return tuple(integers)
+
+
+def _rounded(number: int, divisor: int) -> int:
+    """Divide, and round to the nearest integer, of two to the even one."""
+    whole, rest = divmod(2 * number + divisor, 2 * divisor)
+    return whole - (rest == 0 and whole % 2)
 
 
 def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tuple[int, ...]:
@@ -75,21 +85,21 @@ def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tup
     is at most 2^44: a positive weight gets at least 1 of it (a sample in 17 million million),
     however small its share would be, and 0 stays 0.
     """
-    fractions = [exact(weight) for weight in weights]
-    heaviest = max(fractions, default=Fraction(0))
-    if not heaviest:
+    ratios = [*map(_ratio, weights)]
+    if not any(number for number, _ in ratios):
         raise MixtureError("every weight is 0; give at least one more than that")
     if temperature != 1:
-        divisor = Decimal(repr(float(temperature)))
-        fractions = [_tempered(f / heaviest, divisor) if f else f for f in fractions]
-    return _integers(tuple(fractions))
+        divisor, fractions = Decimal(repr(float(temperature))), [Fraction(*of) for of in ratios]
+        heaviest = max(fractions)
+        ratios = [_tempered(f / heaviest, divisor) if f else (0, 1) for f in fractions]
+    return _integers(ratios)
 
 
-def _tempered(ratio: Fraction, temperature: Decimal) -> Fraction:
+def _tempered(ratio: Fraction, temperature: Decimal) -> tuple[int, int]:
     """Return ``ratio ** (1 / temperature)`` for a ratio above 0 and up to 1."""
     decimal = _FINE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
     exponent = _FINE.divide(_FINE.ln(decimal), temperature)
-    return Fraction(_KEPT.plus(_FINE.exp(max(exponent, _LEAST_LOG))))
+    return _KEPT.plus(_FINE.exp(max(exponent, _LEAST_LOG))).as_integer_ratio()
 
 
 # -- constant shares --------------------------------------------------------------------------
@@ -113,9 +123,9 @@ class Apportionment:
     """
 
     def __init__(self, weights: Sequence[int], purpose: int) -> None:
-        self._weights = tuple(weights)  # of ``exact_weights``; a leaf of weight 0 gets nothing
-        leaves = tuple(i for i, w in enumerate(weights) if w > 0)
-        self._root = _root(self._weights, leaves, purpose)
+        self._weights, self._purpose = tuple(weights), purpose  # of ``exact_weights``
+        self._leaves = tuple(leaf for leaf, weight in enumerate(weights) if weight > 0)
+        self._sums = [0, *accumulate(weights[leaf] for leaf in self._leaves)]
 
     def deal(self, positions: Integers) -> Iterator[Share]:
         """Yield what each leaf gets of positions that ascend, with or without gaps.
@@ -124,8 +134,7 @@ class Apportionment:
         """
         if len(positions):
             first = int(positions[0])
-            offsets = np.arange(len(positions), dtype=np.int64)
-            yield from _descend(self._root, 0, first, positions - first, offsets)
+            yield from _descend(self._leaves, self._split, first, positions - first)
 
     def parts(self) -> list[float]:
         """Return the share of every leaf; together 1."""
@@ -134,65 +143,63 @@ class Apportionment:
 
     def counts(self, positions: int) -> list[int]:
         """Return how many of the first ``positions`` go to each leaf, in closed form."""
-        return _counts(self._root, 0, positions, len(self._weights))
+        return _counts(self._leaves, self._split, positions, len(self._weights))
+
+    def _split(self, low: int, middle: int, high: int) -> tuple[int, int, int]:
+        start, total = self._sums[low], self._sums[high] - self._sums[low]
+        phase = _phase(self._purpose, self._leaves[low:high]) * total >> 64
+        return self._sums[middle] - start, total, phase
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
-    """A split of leaves in two, or one leaf; by stair, of which constant shares have one."""
-
-    leaves: tuple[int, ...]
-    totals: Sequence[int] = ()
-    left_totals: Sequence[int] = ()  # parts of those
-    phases: Sequence[int] = ()
-    left: _Node | None = None
-    right: _Node | None = None
+@lru_cache(maxsize=1 << 14)
+def _phase(purpose: int, leaves: tuple[int, ...]) -> int:
+    return key(purpose, _phase_of(leaves))
 
 
-def _tree(weights: tuple[int, ...], leaves: tuple[int, ...], purpose: int) -> _Node:
-    if len(leaves) == 1:
-        return _Node(leaves)
-    half = len(leaves) // 2
-    lower, upper = leaves[:half], leaves[half:]
-    total, left_total = (sum(weights[i] for i in of) for of in (leaves, lower))
-    phase = key(purpose, "phase", *leaves) * total >> 64
-    left, right = _tree(weights, lower, purpose), _tree(weights, upper, purpose)
-    return _Node(leaves, [total], [left_total], [phase], left, right)
+@lru_cache(maxsize=1 << 14)
+def _phase_of(leaves: tuple[int, ...]) -> bytes:
+    return encoded("phase", *leaves)
 
 
-_root = lru_cache(maxsize=256)(_tree)
+# How a node, of the leaves numbered ``low … high-1``, is split at the middle one: what goes left of
+# how many items, and the phase.
+_Split: TypeAlias = Callable[[int, int, int], tuple[int, int, int]]
 
 
-def _counts(root: _Node, stair: int, items: int, leaves: int) -> list[int]:
-    """Return how many of the first ``items`` at a node go to each leaf."""
-    found = [0] * leaves
-    waiting = [(root, items)]
+def _counts(leaves: Sequence[int], split: _Split, items: int, size: int) -> list[int]:
+    """Return how many of the first so many items go to each of ``size`` leaves."""
+    found = [0] * size
+    waiting = [(0, len(leaves), items)]
     while waiting:
-        node, t = waiting.pop()
-        if node.left is None or node.right is None:
-            found[node.leaves[0]] = t
+        low, high, t = waiting.pop()
+        if high - low == 1:
+            found[leaves[low]] = t
             continue
-        left = (t * node.left_totals[stair] + node.phases[stair]) // node.totals[stair]
-        waiting += [(node.left, left), (node.right, t - left)]
+        middle = (low + high) // 2
+        by, total, phase = split(low, middle, high)
+        left = (t * by + phase) // total
+        waiting += [(low, middle, left), (middle, high, t - left)]
     return found
 
 
-def _descend(
-    node: _Node, stair: int, first: int, items: Integers, offsets: Integers
-) -> Iterator[Share]:
-    """Deal items of a node, counted from the first of them."""
-    if len(items) == 0:
-        return
-    if node.left is None or node.right is None:
-        yield Share(node.leaves[0], offsets, items + first)
-        return
-    total, by = node.totals[stair], node.left_totals[stair]
-    before, rest = divmod(first * by + node.phases[stair], total)
-    lefts, rests = _divided(items, by, rest, total)
-    is_left = rests >= total - by
-    yield from _descend(node.left, stair, before, lefts[is_left], offsets[is_left])
-    is_right, items = ~is_left, items - lefts
-    yield from _descend(node.right, stair, first - before, items[is_right], offsets[is_right])
+def _descend(leaves: Sequence[int], split: _Split, first: int, items: Integers) -> Iterator[Share]:
+    """Deal items that ascend, counted from the first of them."""
+    waiting = [(0, len(leaves), first, items, np.arange(len(items), dtype=np.int64))]
+    while waiting:
+        low, high, first, items, offsets = waiting.pop()
+        if len(items) == 0:
+            continue
+        if high - low == 1:
+            yield Share(leaves[low], offsets, items + first)
+            continue
+        middle = (low + high) // 2
+        by, total, phase = split(low, middle, high)
+        before, rest = divmod(first * by + phase, total)
+        lefts, rests = _divided(items, by, rest, total)
+        is_left = rests >= total - by
+        is_right, rights = ~is_left, items - lefts
+        waiting.append((middle, high, first - before, rights[is_right], offsets[is_right]))
+        waiting.append((low, middle, before, lefts[is_left], offsets[is_left]))
 
 
 def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers, Integers]:
@@ -225,8 +232,10 @@ class Stairs:
         self._shares = np.array(shares, dtype=object)
         self._edges = list(edges)
         self._before = np.zeros(self._shares.shape, dtype=object)  # of each leaf in earlier stairs
-        leaves = tuple(np.flatnonzero(self._shares.any(axis=0)).tolist())
-        self._root = self._carried(leaves, np.diff(np.array(edges, dtype=object)), purpose)
+        self._leaves = tuple(np.flatnonzero(self._shares.any(axis=0)).tolist())
+        self._splits: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+        items = np.diff(np.array(edges, dtype=object))
+        self._carry(0, len(self._leaves), items, purpose)
 
     def deal(self, items: Integers) -> Iterator[Share]:
         """Yield what each leaf gets of items that ascend, with or without gaps."""
@@ -236,16 +245,16 @@ class Stairs:
             begin, end = self._edges[stair], self._edges[stair + 1]
             high = int(np.searchsorted(items, end)) if stair + 2 < len(self._edges) else len(items)
             first, counts = int(items[low]), self._before[stair]
-            offsets = np.arange(low, high, dtype=np.int64)
-            own = items[low:high] - first
-            for share in _descend(self._root, stair, first - begin, own, offsets):
-                yield Share(share.leaf, share.offsets, share.indexes + counts[share.leaf])
+            split, own = partial(self._split, stair), items[low:high] - first
+            for share in _descend(self._leaves, split, first - begin, own):
+                yield Share(share.leaf, share.offsets + low, share.indexes + counts[share.leaf])
             low = high
 
     def counts(self, items: int) -> list[int]:
         """Return how many of the first ``items`` go to each leaf, in closed form."""
-        stair = self._stair(items)
-        own = _counts(self._root, stair, items - self._edges[stair], self._shares.shape[1])
+        stair, size = self._stair(items), self._shares.shape[1]
+        split = partial(self._split, stair)
+        own = _counts(self._leaves, split, items - self._edges[stair], size)
         return [a + b for a, b in zip(self._before[stair], own, strict=True)]
 
     def parts(self, weights: Sequence[float]) -> list[float]:
@@ -257,24 +266,28 @@ class Stairs:
     def _stair(self, item: int) -> int:
         return min(bisect_right(self._edges, item), len(self._edges) - 1) - 1
 
-    def _carried(self, leaves: tuple[int, ...], items: Any, purpose: int) -> _Node:
-        """Return the node of some leaves, to which so many items come in each stair.
+    def _split(self, stair: int, low: int, _: int, high: int) -> tuple[int, int, int]:
+        ratios, phases = self._splits[low, high]
+        return ratios[stair], _ONE, phases[stair]
+
+    def _carry(self, low: int, high: int, items: Any, purpose: int) -> None:
+        """Note the ratio and phase in every stair of a node, to which so many items come in each.
 
         Arrays are of Python integers; ratios in units of 2^-44.
         """
-        if len(leaves) == 1:
+        leaves = self._leaves[low:high]
+        if high - low == 1:
             self._before[1:, leaves[0]] = np.cumsum(items[:-1])
-            return _Node(leaves)
-        half = len(leaves) // 2
-        lower, both = (self._shares[:, of].sum(axis=1) for of in (leaves[:half], leaves))
-        ratios = lower * _ONE // both
+            return
+        middle = (low + high) // 2
+        left, both = (self._shares[:, of].sum(axis=1) for of in (leaves[: middle - low], leaves))
+        ratios = left * _ONE // both
         phase = key(purpose, "stairs", *leaves) * _ONE >> 64
         sums = np.concatenate([[phase], phase + np.cumsum(items * ratios)])
+        self._splits[low, high] = ratios.tolist(), (sums[:-1] & (_ONE - 1)).tolist()
         lefts = np.diff(sums >> _BITS)
-        left = self._carried(leaves[:half], lefts, purpose)
-        right = self._carried(leaves[half:], items - lefts, purpose)
-        phases = (sums[:-1] & (_ONE - 1)).tolist()
-        return _Node(leaves, [_ONE] * len(ratios), ratios.tolist(), phases, left, right)
+        self._carry(low, middle, lefts, purpose)
+        self._carry(middle, high, items - lefts, purpose)
 
 
 # -- batches of one bucket each ------------------------------------------------------------------

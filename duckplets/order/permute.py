@@ -36,13 +36,21 @@ _LOW = np.uint64(0xFFFFFFFF)
 # -- hashing ----------------------------------------------------------------------------------
 
 
-def key(*parts: str | int) -> int:
+def key(*parts: str | int | bytes) -> int:
     """Return a 64-bit key for a purpose, such as ``key(seed, source, recipe, "swap")``."""
-    digest = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        data = f"{type(part).__name__}:{part}".encode()
-        digest.update(len(data).to_bytes(8, "little") + data)
+    digest = hashlib.blake2b(encoded(*parts), digest_size=8)
     return int.from_bytes(digest.digest(), "little")
+
+
+def encoded(*parts: str | int | bytes) -> bytes:
+    """Return parts of keys as one of them, for who makes many keys that end alike."""
+    return b"".join([of if isinstance(of, bytes) else _encoded(of) for of in parts])
+
+
+@lru_cache(maxsize=1 << 13, typed=True)
+def _encoded(part: str | int) -> bytes:
+    data = f"{type(part).__name__}:{part}".encode()
+    return len(data).to_bytes(8, "little") + data
 
 
 def mix(words: Words) -> Words:

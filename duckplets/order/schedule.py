@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from duckplets.base.arrays import Integers
+from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Buckets, Share, Stairs, exact_shares
@@ -266,10 +267,12 @@ class Schedule:
     def _set_anew(self, events: Events) -> None:
         self._events: dict[int, Event] = {}  # by ascending steps
         self._brought: set[str] = set()  # names of the sources that they give a weight
-        for step in sorted(events):
-            self._set(step, events[step])
+        steps = sorted(events)
+        for step, after in zip(steps, [*steps[1:], MAX_POSITION], strict=False):
+            self._set(step, events[step], after)
 
-    def _set(self, step: int, event: Event) -> None:
+    def _set(self, step: int, event: Event, until: int = MAX_POSITION) -> None:
+        """Let weights set in at a step, and what is planned after it before another one."""
         step = checked("step", step, Step, MixtureError, "set_weights")
         changed = self.mixture.changed(self.sources, event.weights, "set_weights")
         count, temperature = len(self._events), event.temperature
@@ -283,7 +286,8 @@ class Schedule:
             temperature = self._events[next(reversed(self._events))].temperature
         self._events[step] = Event(dict(event.weights), temperature)
         self._brought = self._brought | positive([event.weights])
-        for change in [Change(step, changed), *(c for c in self._changes if c.step > step)]:
+        later = (change for change in self._changes if step < change.step <= until)
+        for change in (Change(step, changed), *later):
             self._append(change, temperature or self.mixture.temperature)
 
     def _append(self, change: Change, temperature: float) -> None:

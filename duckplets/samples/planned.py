@@ -94,8 +94,8 @@ def scattered(draws: Iterable[tuple[Integers, Draw]], size: int) -> dict[str, _A
                 continue
             if columns is not None and name not in found:
                 found[name] = np.zeros((len(columns), size), dtype)
-            for number, column in enumerate(columns or ()):
-                found[name][number, rows] = column
+            for row, column in zip(found.get(name, ()), columns or (), strict=False):
+                row[rows] = column
     return found
 
 
