@@ -2,12 +2,19 @@
 
 Chunks are indexed by ranges, so that a plan is arithmetic: about 37 bytes a chunk, no text.
 Where negatives are mined, 24 to 40 bytes a chunk come on top for the guards.
+
+The pool has made sure, in SQL, that every anchor has enough legal negatives; what is drawn for it,
+at random, mined or from its own record, is judged here, by the law of ``sql/pools/parts``. A
+negative is of another kin than the anchor, its text is none that the sample has, none of the
+anchor's record and, where negatives are mined, no known positive of the anchor's text; and the
+strategy lets the anchor's class draw it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -78,6 +85,43 @@ class Positives:
 
 
 @dataclass(frozen=True, slots=True)
+class NegativeRequests:
+    """Samples of a stream that want negatives: shape (samples,) each."""
+
+    index: Integers  # number of the sample in its stream
+    classes: Integers  # class of the anchor: row of ``Negatives.firsts``
+    records: Integers  # record key of the anchor
+    kins: Integers  # the anchor's record, or its family where negatives are mined
+    normalised_hashes: Words | None  # of the text of the anchor's section, where they are mined
+    hashes: tuple[Words, ...]  # text hashes of what the samples have already, a column a slot
+    anchor_at: Integers  # place of the anchor chunk in the pool
+    # How often the anchor came before; where negatives are mined, the section of that chunk.
+    visits: Integers
+    period: Integers  # visits after which an anchor's chunks and positives come again as they did
+    samplers: Integers  # number of the one, of the stream's, that each draws from
+
+    def part(self, rows: Integers | slice) -> NegativeRequests:
+        """Return some of the samples."""
+        normalised = self.normalised_hashes
+        return NegativeRequests(
+            self.index[rows],
+            self.classes[rows],
+            self.records[rows],
+            self.kins[rows],
+            None if normalised is None else normalised[rows],
+            tuple(column[rows] for column in self.hashes),
+            self.anchor_at[rows],
+            self.visits[rows],
+            self.period[rows],
+            self.samplers[rows],
+        )
+
+    def having(self, hashes: Words) -> NegativeRequests:
+        """Return the samples with one slot more."""
+        return replace(self, hashes=(*self.hashes, hashes))
+
+
+@dataclass(frozen=True)
 class Negatives:
     """The chunks negatives are drawn from, grouped by record, and the ranges of each class.
 
@@ -105,6 +149,41 @@ class Negatives:
         chunks = self.starts[self.lows + np.diff(self.sums)] - self.starts[self.lows]
         before = np.concatenate([[0], np.cumsum(chunks)])
         return np.asarray(before[self.firsts[1:]] - before[self.firsts[:-1]], np.int64)
+
+    def is_legal(self, at: Integers, kins: Integers, requests: NegativeRequests) -> Flags:
+        """Return which chunks, of some kins, may be negatives of samples by their text."""
+        hashes = self.hashes[at]
+        legal: Flags = kins != requests.kins
+        for other in requests.hashes:
+            legal &= hashes != other
+        legal &= ~_among(self.illegal, requests.records, hashes)
+        if requests.normalised_hashes is not None:
+            legal &= ~_among(self.known, requests.normalised_hashes, hashes)
+        return legal
+
+    def suits(self, at: Integers, classes: Integers) -> Flags:
+        """Return which chunks the strategy lets classes draw.
+
+        Candidates are judged by it too: the strategy may have changed since they were mined.
+        """
+        if self._ranges is None:
+            return np.ones(len(at), dtype=bool)
+        begins, ends = self._ranges
+        unit = np.searchsorted(self.starts, at, side="right") - 1
+        place = classes * len(self.kins) + unit
+        before = np.searchsorted(begins, place, side="right") - 1
+        suited: Flags = (before >= 0) & (place < ends[before])
+        return suited
+
+    @cached_property
+    def _ranges(self) -> tuple[Integers, Integers] | None:
+        """Units from and to which each class may draw, class after class; None for all of them."""
+        units, sizes = len(self.kins), np.diff(self.sums)
+        if len(self.lows) == 1 and int(sizes[0]) == units:
+            return None
+        classes = np.repeat(np.arange(len(self.firsts) - 1), np.diff(self.firsts))
+        lows = classes * units + self.lows
+        return lows, lows + sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,3 +336,45 @@ def _boundaries(*columns: Any, every: bool) -> Integers:
     for column in columns:
         new[1:] |= column[1:] != column[:-1]
     return np.append(np.flatnonzero(new), length).astype(np.int64)
+
+
+# -- which texts are no negatives ------------------------------------------------------------------
+
+
+def several_texts(anchors: Rows, positives: Rows) -> Words:
+    """Return ``Negatives.illegal`` of records with several anchors or positives.
+
+    A record with one of each needs no entry: a sample has both.
+    """
+    words = []
+    for rows in (anchors, positives):
+        records = rows["record_key"]
+        several = np.zeros(len(records), dtype=bool)
+        several[1:] = records[1:] == records[:-1]
+        several[:-1] |= several[1:]
+        words.append(pair_hashes(records[several], rows["text_hash"][several]))
+    return np.unique(np.concatenate(words))
+
+
+def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
+    """Return the negatives of records whose text no anchor or positive of their record has.
+
+    Of several with one text in one record the first stays.
+    """
+    mine, theirs, texts = (
+        pair_hashes(rows["record_key"], rows["text_hash"])
+        for rows in (anchors, positives, negatives)
+    )
+    first = np.zeros(len(texts), dtype=bool)
+    first[np.unique(texts, return_index=True)[1]] = True
+    return some_rows(negatives, first & ~np.isin(texts, np.concatenate([mine, theirs])))
+
+
+def _among(pairs: Words, owners: Integers | Words, hashes: Words) -> Flags:
+    """Return which (owner, text) are among sorted ones."""
+    if len(pairs) == 0:
+        return np.zeros(len(hashes), dtype=bool)
+    words = pair_hashes(owners, hashes)
+    near = np.minimum(np.searchsorted(pairs, words), len(pairs) - 1)
+    found: Flags = pairs[near] == words
+    return found

@@ -32,7 +32,6 @@ from duckplets.pools.compile import (
     facts_statement,
     stage,
 )
-from duckplets.pools.legality import several_texts, usable_of_own
 from duckplets.recipes.condition_rules import SHORT
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 
@@ -217,14 +216,14 @@ class PoolReader:
             )
         known = None
         if compiled.own_negatives:
-            listed = usable_of_own(rows, positives, listed)
+            listed = arrays.usable_of_own(rows, positives, listed)
             illegal = np.zeros(0, np.uint64)
         elif isinstance(compiled.recipe, TripletRecipe) and compiled.recipe.mined:
             texts = self._rows(compiled, "illegal_texts")
             words, is_known = arrays.pair_hashes(texts["owner"], texts["text_hash"]), texts["known"]
             illegal, known = np.unique(words[~is_known]), np.unique(words[is_known])
         else:
-            illegal = several_texts(rows, positives)
+            illegal = arrays.several_texts(rows, positives)
         return arrays.negatives_of(
             classes,
             listed,
@@ -251,7 +250,7 @@ class PoolReader:
             none,
             per=compiled.recipe.per,
             forbids=True,
-            illegal=several_texts(rows, positives),
+            illegal=arrays.several_texts(rows, positives),
         )
 
     def _refuse_unbounded(self, compiled: CompiledPool) -> None:

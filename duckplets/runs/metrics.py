@@ -285,7 +285,7 @@ def metrics(sampler: Sampler) -> dict[str, float]:
     planner, reader = sampler._planner, sampler._reader
     counts = reader.counter.at(sampler.position)
     samples, numbers = planner.schedule.samples(sampler.position), planner.schedule.numbers
-    telling = {stream.source for stream in planner.streams if stream.tells}
+    telling = {stream.source for stream in planner.streams if stream.has_fallbacks}
     found = Metrics()
     for name in sorted(planner.schedule.drawn):
         tokens, fallbacks, displaced = counts[numbers[name]]

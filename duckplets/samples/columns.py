@@ -300,11 +300,11 @@ _OF_NEGATIVES = {"by": _by, "score": _score, "rank": _rank}
 def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
     """Return how many negatives of each sample are fallbacks."""
     counts = np.zeros(len(plan), dtype=np.int64)
-    for told in () if plan.candidates is None else plan.candidates:
+    for origins in () if plan.candidates is None else plan.candidates:
         for number, stream in enumerate(streams):
-            if stream.tells:
+            if stream.has_fallbacks:
                 rows = np.flatnonzero(plan.streams == number)
-                counts[rows] += np.isin(told[rows], LACKING) | _is_filled(stream, told[rows])
+                counts[rows] += np.isin(origins[rows], LACKING) | _is_filled(stream, origins[rows])
     counts[without_negative(plan)] = 0
     return counts
 
@@ -313,16 +313,16 @@ def _mined(slot: int, of: Samples) -> Iterator[tuple[Integers, Candidates, Integ
     """Yield the samples with a mined negative by stream: which, its candidates and their number."""
     for number, stream in enumerate(of.streams):
         if stream.candidates is not None and of.plan.candidates is not None:
-            told = of.plan.candidates[slot]
-            rows = np.flatnonzero((of.plan.streams == number) & (told >= 0))
-            yield rows, stream.candidates, told[rows]
+            origins = of.plan.candidates[slot]
+            rows = np.flatnonzero((of.plan.streams == number) & (origins >= 0))
+            yield rows, stream.candidates, origins[rows]
 
 
-def _is_filled(stream: Stream, told: Integers) -> Flags:
+def _is_filled(stream: Stream, origins: Integers) -> Flags:
     """Return which negatives are candidates that were drawn at random when they were mined."""
-    found = told >= 0
+    found = origins >= 0
     if stream.candidates is not None:
-        found[found] = stream.candidates.is_filled(told[found])
+        found[found] = stream.candidates.is_filled(origins[found])
     return found
 
 
@@ -332,13 +332,13 @@ def _origins(slot: int, of: Samples) -> Integers:
     if plan.candidates is not None:
         for number, stream in enumerate(of.streams):
             rows = np.flatnonzero(plan.streams == number)
-            told, mined = plan.candidates[slot][rows], stream.candidates
+            origins, mined = plan.candidates[slot][rows], stream.candidates
             method = 0 if mined is None else _ORIGINS.index(mined.method)
             own = _GIVEN if stream.pool.compiled.fills_up else _ORIGINS.index("same_record")
-            by_told = {0: method, AT_RANDOM: method + 1, BY_CHANCE: 1, FROM_SPLIT: _OF_SPLIT}
-            by_told |= {OWN: own, FILLED: _FILLED}
-            table = np.array([by_told[-number] for number in range(len(by_told))])
-            codes[rows] = table[np.maximum(-told, 0)] + _is_filled(stream, told)
+            by_origin = {0: method, AT_RANDOM: method + 1, BY_CHANCE: 1, FROM_SPLIT: _OF_SPLIT}
+            by_origin |= {OWN: own, FILLED: _FILLED}
+            table = np.array([by_origin[-number] for number in range(len(by_origin))])
+            codes[rows] = table[np.maximum(-origins, 0)] + _is_filled(stream, origins)
     codes[without_negative(plan)] = 0
     return codes
 

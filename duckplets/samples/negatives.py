@@ -1,6 +1,6 @@
 """Draw the negatives of a stream: at random, from mined candidates, or of the anchor's record.
 
-Each draw is a chunk of the pool that ``pools.legality`` allows, and a hash of the sample's number
+Each draw is a chunk that the pool says is legal, and a hash of the sample's number
 or of how often its anchor came before; nothing is remembered.
 
 - At random: draws are repeated while illegal, and in the end a scan finds one: the pool has made
@@ -27,8 +27,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Integers, Words, ranges
 from duckplets.errors import EmptyPoolError
 from duckplets.order.permute import below, hashed
-from duckplets.pools.arrays import Negatives
-from duckplets.pools.legality import Legality, NegativeRequests
+from duckplets.pools.arrays import NegativeRequests, Negatives
 from duckplets.samples.candidates import Candidates
 
 # Where a negative is from, in place of the number of a candidate.
@@ -45,45 +44,28 @@ _TRIES = 8  # candidates for one slot
 
 
 @dataclass(frozen=True, slots=True)
-class Wanting:
-    """Samples of a stream with anchor and positive, which want negatives: shape (samples,) each."""
-
-    samples: NegativeRequests  # what the law looks at
-    anchor_at: Integers  # place of the anchor chunk in the pool
-    # How often the anchor came before; where negatives are mined, the section of that chunk.
-    visits: Integers
-    period: Integers  # visits after which an anchor's chunks and positives come again as they did
-    supply: Integers  # number of the stream's supply that each draws from
-
-    def part(self, rows: Integers) -> Wanting:
-        """Return some of the samples."""
-        columns = (self.anchor_at, self.visits, self.period, self.supply)
-        return Wanting(self.samples.part(rows), *(column[rows] for column in columns))
-
-
-@dataclass(frozen=True, slots=True)
 class FoundNegatives:
     """Negatives, one for every sample or several for one: their chunks, texts, and where from."""
 
     chunks: Integers
     hashes: Words
-    told: Integers
+    origins: Integers
 
     @classmethod
-    def at(cls, pool: Negatives, at: Integers, told: Integers | int) -> FoundNegatives:
+    def at(cls, pool: Negatives, at: Integers, origins: Integers | int) -> FoundNegatives:
         """Return the negatives at some places of a pool."""
-        where_from = np.broadcast_to(told, at.shape).astype(np.int64)
+        where_from = np.broadcast_to(origins, at.shape).astype(np.int64)
         return cls(pool.chunks[at], pool.hashes[at], where_from)
 
     def part(self, rows: Integers | Flags | slice) -> FoundNegatives:
         """Return some of them."""
-        return FoundNegatives(self.chunks[rows], self.hashes[rows], self.told[rows])
+        return FoundNegatives(self.chunks[rows], self.hashes[rows], self.origins[rows])
 
     def put(self, rows: Integers | Flags, others: FoundNegatives) -> None:
         """Put others in the place of some of them."""
         self.chunks[rows] = others.chunks
         self.hashes[rows] = others.hashes
-        self.told[rows] = others.told
+        self.origins[rows] = others.origins
 
 
 def blank(size: int) -> FoundNegatives:
@@ -94,29 +76,33 @@ def blank(size: int) -> FoundNegatives:
 
 
 @dataclass(frozen=True)
-class Supply(ABC):
+class NegativeSampler(ABC):
     """What negatives of a stream are drawn from."""
 
     slots: int  # negatives of a sample
 
-    def draw_all(self, wanting: Wanting) -> list[FoundNegatives]:
+    def draw_all(self, requests: NegativeRequests) -> list[FoundNegatives]:
         """Return a legal negative for every slot and sample, of different texts in a sample."""
-        draw, samples, found = self._drawing(wanting), wanting.samples, []
+        draw, found = self._drawing(requests), list[FoundNegatives]()
         for slot in range(self.slots):
-            found.append(draw(samples, slot))
-            samples = samples.having(found[-1].hashes)
+            found.append(draw(requests, slot))
+            requests = requests.having(found[-1].hashes)
         return found
 
     @abstractmethod
-    def _drawing(self, wanting: Wanting) -> Callable[[NegativeRequests, int], FoundNegatives]:
+    def _drawing(
+        self, requests: NegativeRequests
+    ) -> Callable[[NegativeRequests, int], FoundNegatives]:
         """Return what draws a negative for a slot of every sample."""
 
     @abstractmethod
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
+    def again(
+        self, requests: NegativeRequests, slot: int, attempt: int
+    ) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
 
     @abstractmethod
-    def options(self, wanting: Wanting) -> FoundNegatives:
+    def options(self, requests: NegativeRequests) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
 
 
@@ -124,30 +110,32 @@ class Supply(ABC):
 
 
 @dataclass(frozen=True)
-class RandomNegatives(Supply):
+class RandomNegatives(NegativeSampler):
     """Draws at random."""
 
-    law: Legality  # tells which chunks of its pool are legal for a sample
+    pool: Negatives
     unit_key: int  # of the draws of a unit: the chunks of one record in one bin
     within_key: int  # of the draws of one of its chunks
     what: str  # recipe and source, for messages
-    told: int = BY_CHANCE
+    origin: int = BY_CHANCE
 
-    def _drawing(self, wanting: Wanting) -> Callable[[NegativeRequests, int], FoundNegatives]:
+    def _drawing(
+        self, requests: NegativeRequests
+    ) -> Callable[[NegativeRequests, int], FoundNegatives]:
         return self.draw
 
-    def draw(self, samples: NegativeRequests, slot: int) -> FoundNegatives:
+    def draw(self, requests: NegativeRequests, slot: int) -> FoundNegatives:
         """Return one legal negative for every sample."""
-        at, legal = self._draw_once(samples, slot)
+        at, legal = self._draw_once(requests, slot)
         left = np.flatnonzero(~legal)
         for attempt in range(1, _REDRAWS):
             if len(left) == 0:
                 break
-            again, legal = self._draw_once(samples.part(left), attempt * self.slots + slot)
+            again, legal = self._draw_once(requests.part(left), attempt * self.slots + slot)
             at[left[legal]] = again[legal]
             left = left[~legal]
         for row in left.tolist():  # rarely: the first one there is
-            sample = samples.part(slice(row, row + 1))
+            sample = requests.part(slice(row, row + 1))
             found = next((some[0] for some in self._legal(sample) if len(some)), None)
             if found is None:
                 raise EmptyPoolError(
@@ -155,34 +143,36 @@ class RandomNegatives(Supply):
                     f"the corpus differs from the one the pool was made of"
                 )
             at[row] = found
-        return FoundNegatives.at(self.law.pool, at, self.told)
+        return FoundNegatives.at(self.pool, at, self.origin)
 
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
+    def again(
+        self, requests: NegativeRequests, slot: int, attempt: int
+    ) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal."""
-        at, legal = self._draw_once(wanting.samples, (_REDRAWS + attempt) * self.slots + slot)
-        return FoundNegatives.at(self.law.pool, at, self.told), legal
+        at, legal = self._draw_once(requests, (_REDRAWS + attempt) * self.slots + slot)
+        return FoundNegatives.at(self.pool, at, self.origin), legal
 
-    def options(self, wanting: Wanting) -> FoundNegatives:
+    def options(self, requests: NegativeRequests) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
-        at = np.concatenate([np.zeros(0, np.int64), *self._legal(wanting.samples)])
-        firsts = np.unique(self.law.pool.hashes[at], return_index=True)[1]
-        return FoundNegatives.at(self.law.pool, at[np.sort(firsts)], self.told)
+        at = np.concatenate([np.zeros(0, np.int64), *self._legal(requests)])
+        firsts = np.unique(self.pool.hashes[at], return_index=True)[1]
+        return FoundNegatives.at(self.pool, at[np.sort(firsts)], self.origin)
 
-    def _draw_once(self, samples: NegativeRequests, counter: int) -> tuple[Integers, Flags]:
+    def _draw_once(self, requests: NegativeRequests, counter: int) -> tuple[Integers, Flags]:
         """Return a chunk for every sample, and whether it is legal."""
-        pool = self.law.pool
-        base, size = self._range(samples.classes)
-        unit = self._unit(base + below(hashed(self.unit_key, samples.index, counter), size))
+        pool = self.pool
+        base, size = self._range(requests.classes)
+        unit = self._unit(base + below(hashed(self.unit_key, requests.index, counter), size))
         at = unit
         if len(pool.chunks) > len(pool.kins):
             first = pool.starts[unit]
-            words = hashed(self.within_key, samples.index, counter)
+            words = hashed(self.within_key, requests.index, counter)
             at = first + below(words, pool.starts[unit + 1] - first)
-        return at, self.law.is_legal(at, pool.kins[unit], samples)
+        return at, self.pool.is_legal(at, pool.kins[unit], requests)
 
     def _range(self, classes: Integers) -> tuple[Integers, Integers]:
         """Return where the units of samples begin among those of all classes, and how many."""
-        pool = self.law.pool
+        pool = self.pool
         if len(pool.firsts) == 2:  # for all, also those whose class is one of another pool
             bounds = pool.sums[pool.firsts]
             return bounds[:1], np.diff(bounds)
@@ -191,7 +181,7 @@ class RandomNegatives(Supply):
 
     def _unit(self, targets: Integers) -> Integers:
         """Return the unit at each place of the classes' ranges laid end to end."""
-        pool = self.law.pool
+        pool = self.pool
         if len(pool.lows) == 1:
             return np.asarray(pool.lows[0] + targets, np.int64)
         place = np.searchsorted(pool.sums, targets, side="right") - 1
@@ -199,7 +189,7 @@ class RandomNegatives(Supply):
 
     def _legal(self, sample: NegativeRequests) -> Iterator[Integers]:
         """Yield the legal chunks of one sample, once around its class from a hashed start on."""
-        pool = self.law.pool
+        pool = self.pool
         base, size = (int(of[0]) for of in self._range(sample.classes))
         start = int(below(hashed(self.unit_key, sample.index), max(size, 1))[0])
         for offset in range(0, size, _SCANNED):
@@ -208,7 +198,7 @@ class RandomNegatives(Supply):
             counts = pool.starts[units + 1] - pool.starts[units]
             at = ranges(pool.starts[units], counts)
             repeated = sample.part(np.zeros(len(at), dtype=np.int64))
-            yield at[self.law.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
+            yield at[self.pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
 
 
 # -- in turn --------------------------------------------------------------------------------------
@@ -266,7 +256,7 @@ class Rotation:
 
 
 @dataclass(frozen=True)
-class _InTurn(Supply):
+class _InTurn(NegativeSampler):
     """Draws what is listed for an anchor, and at random for want of more."""
 
     pool: Negatives  # what is listed
@@ -274,20 +264,22 @@ class _InTurn(Supply):
     start_key: int  # of where a circle begins
 
     @abstractmethod
-    def _rotation(self, wanting: Wanting) -> Rotation:
+    def _rotation(self, requests: NegativeRequests) -> Rotation:
         """Return what samples may take."""
 
     @abstractmethod
     def _chunks(
-        self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
+        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int
     ) -> tuple[Integers, Integers, Flags]:
         """Return a chunk of the option of each of some samples, its code, and if it is legal."""
 
-    def _drawing(self, wanting: Wanting) -> Callable[[NegativeRequests, int], FoundNegatives]:
-        return partial(self._draw, self._rotation(wanting))
+    def _drawing(
+        self, requests: NegativeRequests
+    ) -> Callable[[NegativeRequests, int], FoundNegatives]:
+        return partial(self._draw, self._rotation(requests))
 
-    def _draw(self, rotation: Rotation, samples: NegativeRequests, slot: int) -> FoundNegatives:
-        size = len(samples.index)
+    def _draw(self, rotation: Rotation, requests: NegativeRequests, slot: int) -> FoundNegatives:
+        size = len(requests.index)
         found, left = blank(size), np.arange(size)
         missing = np.ones(size, dtype=bool)
         for attempt in range(_TRIES):
@@ -295,27 +287,29 @@ class _InTurn(Supply):
             if len(left) == 0:
                 break
             counter = attempt * self.slots + slot
-            at, told, legal = self._chunks(options, samples, left, counter)
+            at, origins, legal = self._chunks(options, requests, left, counter)
             if len(left) == size and legal.all():
-                return FoundNegatives.at(self.pool, at, told)
+                return FoundNegatives.at(self.pool, at, origins)
             good = np.flatnonzero(legal)
-            found.put(left[good], FoundNegatives.at(self.pool, at[good], told[good]))
+            found.put(left[good], FoundNegatives.at(self.pool, at[good], origins[good]))
             missing[left[good]] = False
             left = left[~legal]
         if self.others is not None and missing.any():
-            others = self.others.draw(samples.part(np.flatnonzero(missing)), slot)
+            others = self.others.draw(requests.part(np.flatnonzero(missing)), slot)
             found.put(missing, others)
         return found
 
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
+    def again(
+        self, requests: NegativeRequests, slot: int, attempt: int
+    ) -> tuple[FoundNegatives, Flags]:
         """Return the next option for a slot of every sample, else a draw at random."""
-        size = len(wanting.visits)
+        size = len(requests.visits)
         found, legal = blank(size), np.zeros(size, dtype=bool)
         if self.others is not None:
-            found, legal = self.others.again(wanting, slot, attempt)
-        rows, options = self._rotation(wanting).beyond((1 + attempt) * self.slots + slot)
-        at, told, good = self._chunks(options, wanting.samples, rows, attempt * self.slots)
-        found.put(rows[good], FoundNegatives.at(self.pool, at[good], told[good]))
+            found, legal = self.others.again(requests, slot, attempt)
+        rows, options = self._rotation(requests).beyond((1 + attempt) * self.slots + slot)
+        at, origins, good = self._chunks(options, requests, rows, attempt * self.slots)
+        found.put(rows[good], FoundNegatives.at(self.pool, at[good], origins[good]))
         legal[rows[good]] = True
         return found, legal
 
@@ -328,40 +322,39 @@ class MinedNegatives(_InTurn):
     candidates: Candidates
     within_key: int  # of the draws of one of a section's chunks
 
-    def options(self, wanting: Wanting) -> FoundNegatives:
+    def options(self, requests: NegativeRequests) -> FoundNegatives:
         """Return every negative that one sample could have, candidate or not, each text once."""
-        return self.others.options(wanting)
+        return self.others.options(requests)
 
-    def _rotation(self, wanting: Wanting) -> Rotation:
+    def _rotation(self, requests: NegativeRequests) -> Rotation:
         candidates, slots = self.candidates, self.slots
-        row = candidates.rows[wanting.anchor_at]
+        row = candidates.rows[requests.anchor_at]
         first = candidates.starts[row]
         count = candidates.ends[row] - first
         if candidates.sampling == "random":
-            return Rotation(first, count, wanting.samples.index, slots, self.start_key)
+            return Rotation(first, count, requests.index, slots, self.start_key)
         base = np.zeros(len(row), dtype=np.int64)
         if candidates.sampling == "rotate":
             some = np.maximum(count, 1)
             start = below(hashed(self.start_key, candidates.sections[row]), some)
-            base = (start + wanting.visits * slots) % some
+            base = (start + requests.visits * slots) % some
         return Rotation(first, count, base, slots)
 
     def _chunks(
-        self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
+        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int
     ) -> tuple[Integers, Integers, Flags]:
         documents = self.candidates.documents
         document = self.candidates.numbers[options]
-        if len(rows) < len(samples.index):
-            samples = samples.part(rows)
+        if len(rows) < len(requests.index):
+            requests = requests.part(rows)
         at = documents.firsts[document]
         if len(documents.keys) < documents.firsts[-1]:
             count = documents.firsts[document + 1] - at
-            at = at + below(hashed(self.within_key, samples.index, counter), count)
+            at = at + below(hashed(self.within_key, requests.index, counter), count)
         if documents.chunks is not None:
             at = documents.chunks[at]
-        law = self.others.law
-        legal = law.is_legal(at, documents.kins[document], samples)
-        return at, options, legal & law.suits(at, samples.classes)
+        legal = self.pool.is_legal(at, documents.kins[document], requests)
+        return at, options, legal & self.pool.suits(at, requests.classes)
 
 
 @dataclass(frozen=True)
@@ -377,37 +370,37 @@ class OwnNegatives(_InTurn):
         firsts[some] = pool.starts[pool.lows[pool.firsts[:-1][some]]]
         return firsts, pool.counts()
 
-    def options(self, wanting: Wanting) -> FoundNegatives:
+    def options(self, requests: NegativeRequests) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
-        rotation, count = self._rotation(wanting), self._lists[1][wanting.samples.classes[0]]
+        rotation, count = self._rotation(requests), self._lists[1][requests.classes[0]]
         own = [rotation.beyond(offset)[1] for offset in range(count)]
         at = np.concatenate([np.zeros(0, np.int64), *own])
         found = FoundNegatives.at(self.pool, at, OWN)
         if self.others is None:
             return found
-        more = self.others.options(wanting)
+        more = self.others.options(requests)
         more = more.part(~np.isin(more.hashes, found.hashes))
         return FoundNegatives(
             np.concatenate([found.chunks, more.chunks]),
             np.concatenate([found.hashes, more.hashes]),
-            np.concatenate([found.told, more.told]),
+            np.concatenate([found.origins, more.origins]),
         )
 
-    def _rotation(self, wanting: Wanting) -> Rotation:
+    def _rotation(self, requests: NegativeRequests) -> Rotation:
         """Return the circles of records.
 
         After each common cycle of visits one moves on by one more, else some negatives would never
         meet some chunks and positives of their anchor.
         """
-        records, classes = wanting.samples.records, wanting.samples.classes
+        records, classes = requests.records, requests.classes
         first, count = (of[classes] for of in self._lists)
         some = np.maximum(count, 1)
         start = below(hashed(self.start_key, records), some)
-        cycle = np.lcm(wanting.period, some // np.gcd(some, self.slots))
-        base = start + wanting.visits * self.slots + wanting.visits // cycle
+        cycle = np.lcm(requests.period, some // np.gcd(some, self.slots))
+        base = start + requests.visits * self.slots + requests.visits // cycle
         return Rotation(first, count, base, self.slots)
 
     def _chunks(
-        self, options: Integers, samples: NegativeRequests, rows: Integers, counter: int
+        self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int
     ) -> tuple[Integers, Integers, Flags]:
         return options, np.full(len(rows), OWN), np.ones(len(rows), dtype=bool)

@@ -16,18 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
-from itertools import chain, takewhile
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.base.arrays import Integers, Words
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import RecipeError
 from duckplets.order.schedule import Schedule
 from duckplets.samples.plan import Dealt, EndOf, Planner
 from duckplets.samples.planned import Draw, Plan, joined
-from duckplets.samples.redraw import Asked, Drawn, OneBatch, among, one_batch, redraw, settle
+from duckplets.samples.redraw import (
+    Drawn,
+    OneBatch,
+    StreamRequests,
+    one_batch,
+    redraw,
+)
 
 NoDuplicates: TypeAlias = bool | Literal["negatives"]
 
@@ -36,7 +43,6 @@ BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one 
 _KNOWN = 1 << 17  # samples of a block that is kept
 _FURTHER = 8  # times as many samples as before are drawn where those did not do
 _FARTHEST = 1 << 20  # samples of a stream that are looked at, if it has no more anchors
-_TOP = np.uint64(48)
 
 
 class _Redrawing(Planner):
@@ -46,11 +52,11 @@ class _Redrawing(Planner):
 
     def _drawn(self, numbers: Integers, dealt: Iterable[Dealt]) -> Drawn:
         """Draw the samples of consecutive draws."""
-        asked: list[Asked] = []
+        asked: list[StreamRequests] = []
 
         def note(number: int, at: Integers, draw: Draw) -> None:
-            if draw.wanting is not None:
-                asked.append(Asked(at, self.streams[number], draw.wanting))
+            if draw.requests is not None:
+                asked.append(StreamRequests(at, self.streams[number], draw.requests))
 
         plan, per_draw = self._draws(numbers, dealt, note), self.samples_per_draw
         draws, within = np.divmod(plan.positions, per_draw)
@@ -89,16 +95,22 @@ class NegativesApartPlanner(_Redrawing):
             high = min(high, self.end)
         drawn = self._span(self.schedule, low, high)
         batch = drawn.plan.positions // size
-        if (lacking := settle(drawn, batch)) is not None:
-            raise self._refused(drawn, batch, lacking)
+        rows, columns = redraw(drawn, batch)
+        for number in np.unique(batch[rows[drawn.free[columns, rows]]]).tolist():
+            one, (rows,) = OneBatch(drawn), np.nonzero(batch == number)
+            for row in rows.tolist():
+                if not one.add(row):
+                    raise self._refused(drawn, row, rows, len(one.rows))
+            one.put_negatives(drawn, one.rows)
         return drawn.plan.part(_places(positions, low))
 
-    def _refused(self, drawn: Drawn, batch: Integers, row: int) -> RecipeError:
-        stream, (rows,) = self.streams[drawn.plan.streams[row]], np.nonzero(batch == batch[row])
+    def _refused(self, drawn: Drawn, row: int, rows: Integers, fitting: int) -> RecipeError:
+        """Return the error for a sample of a batch, after so many that fit, that does not."""
+        stream = self.streams[drawn.plan.streams[row]]
         free, fixed = drawn.free[:, rows].sum(), map(drawn.fixed, rows.tolist())
-        fitting = sum(1 for _ in takewhile(OneBatch(drawn).add, rows.tolist()))
+        batch = self.schedule.begin + drawn.plan.positions[row] // self.schedule.batch
         return RecipeError(
-            f"no_duplicates='negatives' cannot be kept: batch {self.schedule.begin + batch[row]} "
+            f"no_duplicates='negatives' cannot be kept: batch {batch} "
             f"wants {free} different negatives that are none of the {len(set().union(*fixed))} "
             f"texts of its anchors and positives, and one of them (recipe {stream.recipe.name!r}, "
             f"source {stream.source!r}) has no text left to choose; lower negatives"
@@ -328,15 +340,19 @@ def _filled(
 class _Block:
     """A block in which samples that repeat a text move to batches where they do not.
 
-    ``texts`` of every sample: shape (slots, samples); ``batch`` of every place; ``moving`` ascend.
+    ``hashes`` of the texts of every sample: shape (slots, samples); ``batch`` of every place;
+    ``moving`` ascend.
     """
 
-    def __init__(self, texts: Words, batch: Integers, moving: Integers) -> None:
+    def __init__(self, hashes: Words, batch: Integers, moving: Integers) -> None:
         self.order = np.arange(len(batch))  # the sample at every place, or -1
         self.order[moving] = -1
-        self._texts, self._batch = texts, batch
-        self._having = self._noted(moving)  # bits: the batches with each text of those that move
-        self._able: dict[int, Flags] = {}  # by batch with a hole: which samples could go there
+        codes = pa.array(hashes.reshape(-1)).dictionary_encode().indices.to_numpy()
+        self._texts = codes.reshape(hashes.shape)  # numbers of different ones
+        self._batch = batch
+        self._having = np.zeros(codes.max() + 1, np.uint64)  # bits: the batches with each text
+        there = np.flatnonzero(self.order >= 0)
+        np.bitwise_or.at(self._having, self._texts[:, there], _bits(batch[there]))
         self._holes: dict[int, list[int]] = {}  # places by batch, the first one last
         for place in moving.tolist()[::-1]:
             self._holes.setdefault(int(batch[place]), []).append(place)
@@ -345,25 +361,9 @@ class _Block:
             if not self._fits(sample):
                 self._exchange(sample)
 
-    def _noted(self, moving: Integers) -> dict[int, int]:
-        """Return which batches have texts of samples that move."""
-        wanted = np.unique(self._texts[:, moving])
-        is_some = np.zeros(1 << 16, dtype=bool)  # by their first bits, so some more are
-        is_some[wanted >> _TOP] = True
-        slots, places = np.nonzero(is_some[self._texts >> _TOP] & (self.order >= 0))
-        at = np.minimum(np.searchsorted(wanted, self._texts[slots, places]), len(wanted) - 1)
-        there = wanted[at] == self._texts[slots, places]
-        bits = np.zeros(len(wanted), dtype=np.uint64)
-        ones = np.uint64(1) << self._batch[places[there]].astype(np.uint64)
-        np.bitwise_or.at(bits, at[there], ones)
-        return dict(zip(wanted.tolist(), bits.tolist(), strict=True))
-
     def _blocked(self, sample: int) -> int:
         """Return the batches, as bits, that have a text of a sample."""
-        found = 0
-        for text in self._texts[:, sample].tolist():
-            found |= self._having.get(text, 0)
-        return found
+        return int(np.bitwise_or.reduce(self._having[self._texts[:, sample]]))
 
     def _fits(self, sample: int) -> bool:
         """Put a sample into the first hole of a batch without its texts, its own batch first."""
@@ -379,36 +379,26 @@ class _Block:
         self.order[self._holes[batch].pop()] = sample
         if not self._holes[batch]:
             del self._holes[batch]
-        self._mark(sample, batch, there=True)
-        self._able.pop(batch, None)
-
-    def _mark(self, sample: int, batch: int, *, there: bool) -> None:
-        for text in self._texts[:, sample].tolist():
-            if text in self._having:
-                self._having[text] &= ~(1 << batch)
-                self._having[text] |= there << batch
+        self._having[self._texts[:, sample]] |= _bits(batch)
 
     def _exchange(self, sample: int) -> None:
         """Put a sample where it fits in the place of one that can fill a hole, if there is one."""
         home, blocked = int(self._batch[sample]), self._blocked(sample)
-        fits = np.array([not blocked >> batch & 1 for batch in range(int(self._batch[-1]) + 1)])
+        fits = (_bits(self._batch) & np.uint64(blocked) == 0) & (self.order >= 0)
         for batch in sorted(self._holes, key=lambda hole: (hole < home, hole)):
-            able = self._able_to(batch)[self.order]
-            places = np.flatnonzero(able & fits[self._batch] & (self.order >= 0))
+            able = (self._having[self._texts] & _bits(batch) == 0).all(axis=0)
+            places = np.flatnonzero(fits & able[self.order])
             if len(places):
                 start = int(np.searchsorted(self._batch[places], home))
                 place = int(places[start % len(places)])
                 other, left = int(self.order[place]), int(self._batch[place])
-                self._mark(other, left, there=False)
+                self._having[self._texts[:, other]] &= ~_bits(left)
                 self._put(other, batch)
                 self._holes.setdefault(left, []).append(place)
                 self._put(sample, left)
                 return
 
-    def _able_to(self, batch: int) -> Flags:
-        """Return which samples have no text of a batch."""
-        if batch not in self._able:
-            there = self.order[(self._batch == batch) & (self.order >= 0)]
-            texts = np.sort(self._texts[:, there], axis=None)
-            self._able[batch] = np.logical_not(among(texts, self._texts).any(axis=0))
-        return self._able[batch]
+
+def _bits(batches: Integers | int) -> Words:
+    """Return the bit of each batch of a block."""
+    return np.left_shift(np.uint64(1), np.asarray(batches, np.uint64))

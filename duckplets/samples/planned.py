@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from duckplets.base.arrays import Flags, Floats, Integers, Words
-from duckplets.samples.negatives import AT_RANDOM, Wanting
+from duckplets.pools.arrays import NegativeRequests
+from duckplets.samples.negatives import AT_RANDOM
 
 _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -24,7 +25,7 @@ class Draw:
     hashes: Sequence[Words]  # of their texts; of tokens none
     # Where each negative is from: the number of a candidate, or what else ``negatives`` names.
     candidates: Sequence[Integers] | None = None
-    wanting: Wanting | None = None  # the samples as negatives were drawn for them
+    requests: NegativeRequests | None = None  # that its negatives answer
     labels: Sequence[Floats] | None = None  # one column: how pairs were judged that come with that
 
 

@@ -1,6 +1,6 @@
 """Draw negatives of planned samples again, until no text comes twice in a batch.
 
-    Drawn ─redraw→ negatives that differ, and what still repeats ─settle, OneBatch→ all differ
+    Drawn ─redraw→ negatives that differ, and what still repeats ─OneBatch→ all differ
 
 Of the negatives that repeat a text of their batch others are drawn, by hashes and at last the first
 free one of all that the sample may have. All is a pure function of the samples.
@@ -17,8 +17,8 @@ from typing import TypeAlias
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words
-from duckplets.pools.arrays import pair_hashes
-from duckplets.samples.negatives import FoundNegatives, Wanting, blank
+from duckplets.pools.arrays import NegativeRequests, pair_hashes
+from duckplets.samples.negatives import FoundNegatives, blank
 from duckplets.samples.planned import Plan, joined, without_negative
 from duckplets.samples.stream import Stream
 
@@ -30,12 +30,12 @@ _REFUSED = 16  # samples of a stream that lack negatives, after which a batch ta
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StreamRequests:
     """The draws of one stream among others: which rows, and the samples as they were drawn."""
 
     rows: Integers
     stream: Stream
-    wanting: Wanting
+    requests: NegativeRequests
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Drawn:
     plan: Plan
     draws: Integers  # row of the draw that each sample is of
     shifts: Integers  # column of a sample + this = number of the negative in its draw
-    asked: Sequence[Asked]  # the draws, by stream
+    asked: Sequence[StreamRequests]  # the draws, by stream
     count: int  # of all draws
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class Drawn:
         for part, slot in {*zip(parts.tolist(), slots.tolist(), strict=True)}:
             (mine,) = np.nonzero((parts == part) & (slots == slot))
             asked = self.asked[part]
-            drawn, legal[mine] = asked.stream.again(asked.wanting.part(at[mine]), slot, attempt)
+            drawn, legal[mine] = asked.stream.again(asked.requests.part(at[mine]), slot, attempt)
             found.put(mine, drawn)
         return found, legal
 
@@ -116,7 +116,7 @@ class Drawn:
         """Return all negatives that a sample may have, each text once."""
         part, at = (of[self.draws[row : row + 1]] for of in self._owners)
         asked = self.asked[int(part[0])]
-        return asked.stream.options(asked.wanting.part(at))
+        return asked.stream.options(asked.requests.part(at))
 
     def put(self, rows: Integers, columns: Integers, found: FoundNegatives) -> None:
         """Give samples other negatives."""
@@ -125,7 +125,7 @@ class Drawn:
         plan.hashes[columns, rows] = found.hashes
         if plan.candidates is not None:
             first = len(plan.chunks) - len(plan.candidates)  # columns that are no negatives
-            plan.candidates[columns - first, rows] = found.told
+            plan.candidates[columns - first, rows] = found.origins
 
 
 # -- by hashes ------------------------------------------------------------------------------------
@@ -177,19 +177,19 @@ class _Taken:
     def repeated(self) -> Integers:
         """Return the words that are there several times."""
         again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
-        return self._crowded[among(again, self.words[self._crowded])]
+        return self._crowded[_among(again, self.words[self._crowded])]
 
     def take(self, words: Words) -> Flags:
         """Add words that are missing, one after the other; return which those are."""
         missing: Flags = self.words[self._last[words >> self._shift]] != words
-        missing &= ~among(self._sorted, words)
+        missing &= ~_among(self._sorted, words)
         for at in np.flatnonzero(missing).tolist():
             missing[at] = (word := int(words[at])) not in self._new
             self._new.add(word)
         return missing
 
 
-def among(words: Words, wanted: Words) -> Flags:
+def _among(words: Words, wanted: Words) -> Flags:
     """Return which words are among sorted ones."""
     at = np.searchsorted(words, wanted)
     found: Flags = at < len(words)
@@ -198,26 +198,6 @@ def among(words: Words, wanted: Words) -> Flags:
 
 
 # -- of all that there are ------------------------------------------------------------------------
-
-
-def settle(drawn: Drawn, batch: Integers) -> int | None:
-    """Give the negatives of every batch texts that nothing else of it has: by hashes, or any.
-
-    ``batch`` of every sample ascends. Returns a sample for which no text is left, or None.
-    """
-    rows, columns = redraw(drawn, batch)
-    again = drawn.free[columns, rows]
-    texts, known = set[int](), -1
-    for row, column in sorted(zip(rows[again].tolist(), columns[again].tolist(), strict=True)):
-        if batch[row] != known:
-            known = batch[row]
-            texts = set(drawn.plan.hashes[:, batch == known].reshape(-1).tolist())
-        found = _first(drawn.options(row), lambda text: text not in texts)  # noqa: B023
-        if found is None:
-            return int(row)
-        texts.add(int(found.hashes[0]))
-        drawn.put(np.array([row]), np.array([column]), found)
-    return None
 
 
 def _first(options: FoundNegatives, is_free: Callable[[int], bool]) -> FoundNegatives | None:

@@ -19,8 +19,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import below, hashed, key, ranks_at
-from duckplets.pools.arrays import Anchors, Negatives, Pool, Positives
-from duckplets.pools.legality import Legality, NegativeRequests
+from duckplets.pools.arrays import Anchors, NegativeRequests, Negatives, Pool, Positives
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.negatives import (
@@ -30,10 +29,9 @@ from duckplets.samples.negatives import (
     FROM_SPLIT,
     FoundNegatives,
     MinedNegatives,
+    NegativeSampler,
     OwnNegatives,
     RandomNegatives,
-    Supply,
-    Wanting,
     blank,
 )
 from duckplets.samples.planned import Draw
@@ -58,7 +56,7 @@ class Stream:
     bucket = None  # of lengths: batches are of all of them
 
     @property
-    def tells(self) -> bool:
+    def has_fallbacks(self) -> bool:
         """Whether some negatives can be fallbacks."""
         return self.candidates is not None or self.pool.beyond is not None
 
@@ -111,21 +109,21 @@ class Stream:
         if pool.negatives is None:
             labels = None if pool.labels is None else [pool.labels[units]]
             return Draw(chunks, hashes, labels=labels)
-        wanting = self._wanting(index, units, visits, anchor_at, hashes)
+        requests = self._requests(index, units, visits, anchor_at, hashes)
         if self.shares is None and pool.short is None:
-            negatives = self._supplies[0].draw_all(wanting)
+            negatives = self._samplers[0].draw_all(requests)
         else:
             negatives = [blank(len(index)) for _ in range(self.negatives)]
-            for supply, rows in self._by_supply(wanting):
+            for sampler, rows in self._by_sampler(requests):
                 for of_slot, found in zip(
-                    negatives, supply.draw_all(wanting.part(rows)), strict=True
+                    negatives, sampler.draw_all(requests.part(rows)), strict=True
                 ):
                     of_slot.put(rows, found)
         return Draw(
             chunks + [found.chunks for found in negatives],
             hashes + [found.hashes for found in negatives],
-            [found.told for found in negatives],
-            wanting,
+            [found.origins for found in negatives],
+            requests,
         )
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:
@@ -157,31 +155,23 @@ class Stream:
             rank += banned.skipped(anchor_at, rank)
         return np.asarray(positives.starts[units] + rank, np.int64)
 
-    def _wanting(
+    def _requests(
         self,
         index: Integers,
         units: Integers,
         visits: Integers,
         anchor_at: Integers,
         hashes: Sequence[Words],
-    ) -> Wanting:
+    ) -> NegativeRequests:
         """Return samples that have anchor and positive as negatives are drawn for them."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
-        samples = NegativeRequests(
-            index,
-            anchors.classes[anchor_at],
-            anchors.records[units],
-            (anchors.records if guarded is None else guarded.families)[units],
-            None if guarded is None else guarded.normalised_hashes[anchor_at],
-            tuple(hashes),
-        )
-        supply = np.zeros(len(index), dtype=np.int64)
+        samplers = np.zeros(len(index), dtype=np.int64)
         if self.pool.short is not None:
-            supply[self.pool.short[anchor_at]] = 1
+            samplers[self.pool.short[anchor_at]] = 1
         elif self.shares is not None:
             weights = exact_weights([*self.shares.values()])
             for share in Apportionment(weights, self.purpose("kinds")).deal(index):
-                supply[share.offsets] = share.leaf
+                samplers[share.offsets] = share.leaf
         period = units  # of no use but to negatives of the own record
         if self.pool.compiled.own_negatives:
             period = anchors.starts[units + 1] - anchors.starts[units]
@@ -190,36 +180,49 @@ class Stream:
                 period = np.lcm(period, count) * count
         if self.candidates is not None:
             visits = self._section_visits(units, visits, anchor_at)
-        return Wanting(samples, anchor_at, visits, period, supply)
+        return NegativeRequests(
+            index,
+            anchors.classes[anchor_at],
+            anchors.records[units],
+            (anchors.records if guarded is None else guarded.families)[units],
+            None if guarded is None else guarded.normalised_hashes[anchor_at],
+            tuple(hashes),
+            anchor_at,
+            visits,
+            period,
+            samplers,
+        )
 
-    def again(self, wanting: Wanting, slot: int, attempt: int) -> tuple[FoundNegatives, Flags]:
+    def again(
+        self, requests: NegativeRequests, slot: int, attempt: int
+    ) -> tuple[FoundNegatives, Flags]:
         """Return another negative for a slot of every sample, and whether it is legal.
 
         Where negatives may be of all sources, later attempts look there.
         """
         if self.pool.short is not None and attempt >= _OF_SOURCE:
-            wanting = replace(wanting, supply=np.ones_like(wanting.supply))
-        size = len(wanting.supply)
+            requests = replace(requests, samplers=np.ones_like(requests.samplers))
+        size = len(requests.samplers)
         column, legal = blank(size), np.zeros(size, dtype=bool)
-        for supply, rows in self._by_supply(wanting):
-            found, legal[rows] = supply.again(wanting.part(rows), slot, attempt)
+        for sampler, rows in self._by_sampler(requests):
+            found, legal[rows] = sampler.again(requests.part(rows), slot, attempt)
             column.put(rows, found)
         return column, legal
 
-    def options(self, wanting: Wanting) -> FoundNegatives:
+    def options(self, requests: NegativeRequests) -> FoundNegatives:
         """Return every negative that one sample could have, each text once."""
-        widest = -1 if self.pool.short is not None else int(wanting.supply[0])
-        return self._supplies[widest].options(wanting)
+        widest = -1 if self.pool.short is not None else int(requests.samplers[0])
+        return self._samplers[widest].options(requests)
 
-    def _by_supply(self, wanting: Wanting) -> Iterator[tuple[Supply, Integers]]:
-        for number, supply in enumerate(self._supplies):
-            rows = np.flatnonzero(wanting.supply == number)
+    def _by_sampler(self, requests: NegativeRequests) -> Iterator[tuple[NegativeSampler, Integers]]:
+        for number, sampler in enumerate(self._samplers):
+            rows = np.flatnonzero(requests.samplers == number)
             if len(rows):
-                yield supply, rows
+                yield sampler, rows
 
     @cached_property
-    def _supplies(self) -> list[Supply]:
-        """What negatives are drawn from: mostly one, else what ``Wanting.supply`` numbers."""
+    def _samplers(self) -> list[NegativeSampler]:
+        """What negatives are drawn from, as requests number them: mostly one."""
         pool, candidates = self.pool.negatives, self.candidates
         if pool is None:
             return []
@@ -229,7 +232,7 @@ class Stream:
             return [OwnNegatives(self.negatives, pool, others, self.purpose("own negative"))]
         if beyond is not None:
             return [random, self._random(beyond, FROM_SPLIT)]
-        ways: dict[str, Supply] = {"random": random}
+        ways: dict[str, NegativeSampler] = {"random": random}
         if candidates is not None:
             others = self._random(pool, AT_RANDOM)
             start, within = self.purpose("candidate"), self.purpose("candidate window")
@@ -237,14 +240,14 @@ class Stream:
             ways["bm25"] = MinedNegatives(*listed, candidates, within_key=within)
         return [ways[way] for way in self.shares or ["random" if candidates is None else "bm25"]]
 
-    def _random(self, pool: Negatives, told: int) -> RandomNegatives:
+    def _random(self, pool: Negatives, origin: int) -> RandomNegatives:
         return RandomNegatives(
             self.negatives,
-            Legality(pool),
+            pool,
             unit_key=self.purpose("negative"),
             within_key=self.purpose("negative window"),
             what=f"recipe {self.recipe.name!r}, source {self.source!r}",
-            told=told,
+            origin=origin,
         )
 
     @cached_property

@@ -323,7 +323,7 @@ class TokenStream:
     seed: int
 
     negatives = fallback_anchors = 0
-    is_given = graded = tells = False
+    is_given = graded = has_fallbacks = False
     negatives_from = candidates = version = None
 
     def __len__(self) -> int:
