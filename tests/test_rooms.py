@@ -34,7 +34,6 @@ LAZY = {
     ("duckplets.corpus.corpus", "duckplets.adapters.huggingface"),  # ``Corpus.evaluator``
     ("duckplets.corpus.corpus", "duckplets.report"),  # ``Corpus.report`` shows all there is
     ("duckplets.runs.forecast", "duckplets.report.plots"),  # ``Forecast.plot`` draws by these
-    ("duckplets.samples.vector_columns", "duckplets.runs.settings"),  # a type
     ("duckplets.cli.app", "duckplets"),  # the version
 }
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from duckplets.runs.settings import By, Empty, Kind, Pairs, Remainder
     from duckplets.runs.versions import Version
     from duckplets.samples.no_duplicates import NoDuplicates
-    from duckplets.samples.vector_columns import Missing
     from duckplets.tokens.sampler import TokenSampler
+    from duckplets.vectors.columns import Missing
 
 # What a sampler of texts has besides, as it stands where nobody has given it.
 _OF_TEXTS = {

@@ -44,9 +44,9 @@ from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes import Prefixes
-from duckplets.samples.vector_columns import RunVectors, pinned
 from duckplets.serving.segments import Contents
 from duckplets.serving.snapshot import fingerprint, serve
+from duckplets.vectors.columns import RunVectors, pinned
 
 # Arguments of a sampler of which its settings keep nothing.
 _OF_OPENING = (
@@ -280,7 +280,9 @@ def _opened(
     newest, path = settings.versions[-1], Path(str(database.path))
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
     folder = None if snapshot is None else Path(snapshot)
-    vectors = RunVectors(path, newest, folder) if newest.vectors else None
+    vectors = None
+    if newest.vectors:
+        vectors = RunVectors(path, newest.vectors, settings.columns, folder)
     served = serve(database, newest.corpus_version, contents, settings.chunking, folder)
     read = partial(open_streams, database, vectors, served.snapshot)
     with closing(database.cursor()) as reading, ThreadPoolExecutor(1) as beside:
@@ -295,7 +297,9 @@ def _opened(
     if settings.prefixed:
         prefixes = Prefixes(database, versions.prefixes_of(database, settings), settings.seed)
     if settings.joins and vectors is not None:
-        vectors.join(settings)
+        parts = zip(settings.versions, settings.joins, strict=False)
+        batch = settings.global_batch
+        vectors.join((join["step"] * batch, version.vectors) for version, join in parts)
     parse = None
     if contents == "conversations":
         shape = messages.shape_of(database, newest.corpus_version)

@@ -27,17 +27,18 @@ from duckplets.runs.settings import RunSettings, every_recipe
 from duckplets.runs.sources import counted, drawn_by, pinned_mining, shares_of
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
-from duckplets.samples.columns import needs_scores
+from duckplets.samples.columns import needs_scores, parts_of
 from duckplets.samples.planned import samples_per_draw
 from duckplets.samples.stream import Stream
+from duckplets.vectors.columns import vector_slots
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.mining.store import Mining
     from duckplets.recipes.store import Recipe
     from duckplets.runs.settings import Empty
-    from duckplets.samples.vector_columns import RunVectors
     from duckplets.serving.snapshot import Snapshot
+    from duckplets.vectors.columns import RunVectors
 
 Wanted: TypeAlias = "tuple[CompiledPool, Mining | None]"
 
@@ -87,7 +88,7 @@ def open_streams(
     sources, drawn = sorted(sources), drawn_by(settings)
     texts: Words | None = None  # those without a vector are dropped
     if vectors is not None:
-        vectors = vectors.as_of(settings)
+        vectors = vectors.as_of(settings.vectors)
         texts = vectors.texts
     loading = _Loading(database, settings, sources, texts)
     wanted = [loading.compiled(source, recipe) for source in sources for recipe in drawn[source]]
@@ -122,7 +123,12 @@ def open_streams(
             why = "that finds an anchor" if drawn[source] else "to draw by"
             empty.append(Left(source, None, f"source {source!r} has no recipe {why}"))
     if vectors is not None:
-        vectors.check(database, streams)
+        kind, negatives, swap = settings.kind, settings.negatives, settings.swap
+        slots = vector_slots(settings.columns)
+        parts = {slot: parts_of(slot, kind, negatives, swap=swap) for slot in slots}
+        where = {"split": settings.split, "version": settings.corpus_version}
+        pools_of = [(stream.source, stream.pool) for stream in streams]
+        vectors.check(database, pools_of, parts, where | {"sources": settings.sources})
     return streams, empty
 
 

@@ -30,8 +30,8 @@ from duckplets.runs.settings import RunSettings, schedule_of_part
 from duckplets.runs.sources import drawn_by, is_graded, pins, resolved, shares, with_mined
 from duckplets.samples.joined import JoinedPlanner
 from duckplets.samples.no_duplicates import PLANNERS
-from duckplets.samples.vector_columns import pinned
 from duckplets.serving.snapshot import fingerprint
+from duckplets.vectors.columns import pinned
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
     from duckplets.samples.plan import Planner
     from duckplets.samples.stream import Stream
-    from duckplets.samples.vector_columns import Missing
+    from duckplets.vectors.columns import Missing
 
 Version: TypeAlias = int | Literal["newest"] | None
 Read: TypeAlias = Callable[[RunSettings, Collection[str]], "tuple[list[Stream], list[Left]]"]
@@ -253,11 +253,12 @@ def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, st
 
 def as_found(database: Database, settings: RunSettings, missing: Missing | None) -> RunSettings:
     """Return settings of a saved run with what the corpus says of its versions now."""
+    path = Path(str(database.path))
     now = replace(
         settings,
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
-        vectors=pinned(Path(str(database.path)), settings.columns, missing, settings),
+        vectors=pinned(path, settings.columns, missing, settings.vectors, settings.run),
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):
@@ -265,7 +266,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         found = {
             "records": fingerprint(database, number),
             "declared_prefixes": _prefixes(database, now.versions[-1], number, names),
-            "vectors": pinned(Path(str(database.path)), version.columns, missing, version),
+            "vectors": pinned(path, version.columns, missing, version.vectors, version.run),
         }
         now = replace(now, joins=[*now.joins, {**join, **found}])
     return now

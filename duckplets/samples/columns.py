@@ -30,8 +30,8 @@ from duckplets.samples.planned import Plan, without_negative
 from duckplets.samples.prefixes import META_TYPE, Prefixed
 from duckplets.samples.stream import Stream
 from duckplets.serving.texts import ChunkTexts
+from duckplets.vectors.columns import VECTOR
 
-VECTOR = "_vector"
 _METHODS = ("bm25", "given")
 _ORIGINS = [
     *(None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), "same_record"),
@@ -237,14 +237,16 @@ def checked_columns(
     return list(dict.fromkeys(columns))
 
 
-def vector_slots(columns: Sequence[str]) -> list[str]:
-    """Return the slots whose vectors columns have, such as ``anchor`` of ``anchor_vector:NAME``."""
-    found = []
-    for name in columns:
-        base = name.partition(":")[0]
-        if base.endswith(VECTOR):
-            found.append(base.removesuffix(VECTOR))
-    return found
+def parts_of(slot: str, kind: str, negatives: int, *, swap: bool) -> set[str]:
+    """Return the parts of pools, such as ``anchors``, that the texts of a slot are drawn from."""
+    slots = slot_names(kind, negatives)
+    at = slots.index(slot)
+    parts = {("anchors", "positives", "negatives")[min(at, 2)]}
+    if kind == "pairs" and at == 1:
+        parts = {"positives", "negatives"}
+    if swap and at < 2 and len(slots) > 1:  # they change places
+        parts |= {"anchors", "positives"}
+    return parts
 
 
 def needs_scores(columns: Collection[str]) -> bool:

@@ -27,9 +27,9 @@ from duckplets.samples.columns import Samples, fallbacks, known_columns, slot_na
 from duckplets.samples.planned import Plan
 from duckplets.samples.prefixes import Prefixes
 from duckplets.samples.stream import Stream
-from duckplets.samples.vector_columns import RunVectors
 from duckplets.serving.snapshot import MANIFEST, is_of, sound
 from duckplets.serving.texts import ChunkTexts, TextSpans
+from duckplets.vectors.columns import RunVectors
 
 # From texts as they are stored to columns, of which one is of the name of the slot.
 Parse: TypeAlias = Callable[[Database, pa.Array], Mapping[str, pa.Array]]
@@ -102,7 +102,8 @@ class Fetcher:
         for number, slot in enumerate(self.slots):
             columns[slot] = SlotTexts(texts, order[number * size : (number + 1) * size])
         if self._vectors is not None:
-            columns |= (vectors := self._vectors.rows_of(plan, self.slots))
+            hashes = dict(zip(self.slots, plan.hashes, strict=True))
+            columns |= (vectors := self._vectors.rows_of(plan.positions, hashes))
             for of in vectors.values():
                 of.opened.read_ahead(of.rows, self.reads, is_stopped)
         ordered = {name: columns[name] for name in self._columns}

@@ -10,7 +10,7 @@ the commit that was the last when it was opened, so vectors that come later chan
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -25,29 +25,35 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.base.columns import column
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.errors import SamplerError, StateMismatchError, VectorError, nearest
-from duckplets.samples.columns import slot_names, vector_slots
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorSet, VectorStore
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
-    from duckplets.runs.settings import RunSettings
-    from duckplets.samples.planned import Plan
-    from duckplets.samples.stream import Stream
+    from duckplets.pools.arrays import Pool
 
 Missing = Literal["error", "drop", "null"]
+
+VECTOR = "_vector"
+
+
+def vector_slots(columns: Sequence[str]) -> list[str]:
+    """Return the slots whose vectors columns have, such as ``anchor`` of ``anchor_vector:NAME``."""
+    bases = (name.partition(":")[0] for name in columns)
+    return [base.removesuffix(VECTOR) for base in bases if base.endswith(VECTOR)]
 
 
 def pinned(
     corpus_path: Path,
     columns: Sequence[str],
     missing: Missing | None = None,
-    saved: RunSettings | None = None,
+    before: Mapping[str, Any] = {},
+    run: str = "",
 ) -> dict[str, Any]:
     """Return what settings keep of the vectors of a run; nothing where no column has any.
 
-    Columns of the run as it was ``saved`` keep their sets, as they were then, and what becomes of
-    texts without a vector, unless ``missing`` is given; else that is an error.
+    Columns of a saved run keep the sets that its settings had ``before``, as they were then, and
+    what becomes of texts without a vector, unless ``missing`` is given; else that is an error.
 
     Raises:
         VectorError: There is no such set, or a column leaves open which of several.
@@ -60,7 +66,6 @@ def pinned(
             f"vectors={shown(repr(missing))}{hint}: give 'error', 'drop' or 'null', what becomes "
             f"of texts without a vector; which are served is said by columns="
         )
-    before = {} if saved is None else saved.vectors
     which, missing = dict(before.get("columns", {})), missing or before.get("missing", "error")
     fresh = [name for name in columns if vector_slots([name]) and name not in which]
     if not which and not fresh:
@@ -76,10 +81,10 @@ def pinned(
     pins = {name: [of.number, of.digest] for name, of in sets.items() if name in which.values()}
     for name, (number, digest) in before.get("sets", {}).items():
         commits = {commit: found for commit, found, _, _ in store.commits(store.need(name))}
-        if saved is not None and number and commits.get(number) != digest:
+        if number and commits.get(number) != digest:
             now = commits.get(number, "no such commit")
             raise StateMismatchError(
-                f"vectors {name!r} are not those run {saved.run!r} was opened with: commit "
+                f"vectors {name!r} are not those run {run!r} was opened with: commit "
                 f"{number} had digest {digest[:12]} then, and now it is {now[:14]}. They were "
                 f"removed and made anew, or another {store.path.name} lies there; put the file "
                 f"back, or open another run"
@@ -135,10 +140,16 @@ class RunVectors:
     Large sets are mapped beside the snapshot in ``folder``; None for the usual one.
     """
 
-    def __init__(self, corpus_path: Path, settings: RunSettings, folder: Path | None) -> None:
+    def __init__(
+        self,
+        corpus_path: Path,
+        pins: Mapping[str, Any],  # what ``pinned`` returned
+        columns: Sequence[str],  # all of the run
+        folder: Path | None,
+    ) -> None:
         self._path, self._folder = corpus_path, folder
-        self._settings, self._sets = settings, self._opened(settings)
-        self._missing: Missing = settings.vectors["missing"]
+        self._pins, self._columns, self._sets = pins, columns, self._opened(pins)
+        self._missing: Missing = pins["missing"]
         self._earlier: list[tuple[int, dict[str, OpenedVectors]]] = []
         # The texts of a run with ``drop``, with a vector in each set, ascending.
         self.texts: Words | None = None
@@ -148,55 +159,62 @@ class RunVectors:
         # What a user should know of how they are opened.
         self.notes = [note for of in self._sets.values() for note in of.notes]
 
-    def _opened(self, settings: RunSettings) -> dict[str, OpenedVectors]:
-        pins = settings.vectors["sets"]
-        return {name: opened(self._path, name, pin[0], self._folder) for name, pin in pins.items()}
+    def _opened(self, pins: Mapping[str, Any]) -> dict[str, OpenedVectors]:
+        sets = pins["sets"].items()
+        return {name: opened(self._path, name, pin[0], self._folder) for name, pin in sets}
 
-    def as_of(self, settings: RunSettings) -> RunVectors:
+    def as_of(self, pins: Mapping[str, Any]) -> RunVectors:
         """Return those of another version of the run: these, where it has the same commits."""
-        if settings.vectors == self._settings.vectors:
+        if pins == self._pins:
             return self
-        return RunVectors(self._path, settings, self._folder)
+        return RunVectors(self._path, pins, self._columns, self._folder)
 
-    def join(self, settings: RunSettings) -> None:
-        """Let samples before each join of a run have the vectors of their version, else null.
+    def join(self, earlier: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
+        """Let samples before positions have the vectors of an earlier version, else null.
 
         Where texts without a vector are left out, or are an error, these are the same: a text has
         one vector for good.
         """
-        for version, join in zip(settings.versions, settings.joins, strict=False):
-            known = version.vectors["sets"]
-            if self._missing == "null" and known != self._settings.vectors["sets"]:
-                position = join["step"] * settings.global_batch
-                self._earlier.append((position, self._opened(version)))
+        for position, pins in earlier:
+            if self._missing == "null" and pins["sets"] != self._pins["sets"]:
+                self._earlier.append((position, self._opened(pins)))
 
     def _asked(self) -> Iterator[tuple[str, str, str]]:
         """Yield every column of the run that has vectors, its slot and its set."""
-        of_columns = self._settings.vectors["columns"]
-        for asked in self._settings.columns:
+        for asked in self._columns:
             for slot in vector_slots([asked]):
-                yield asked, slot, of_columns[asked]
+                yield asked, slot, self._pins["columns"][asked]
 
-    def rows_of(self, plan: Plan, slots: Sequence[str]) -> dict[str, VectorRows]:
-        """Return the vectors of the columns of a plan's samples."""
+    def rows_of(self, positions: Integers, texts: Mapping[str, Words]) -> dict[str, VectorRows]:
+        """Return the vectors of the columns of samples; ``texts`` are the hashes by slot."""
         found = {}
         for asked, slot, name in self._asked():
-            hashes, low = plan.hashes[slots.index(slot)], 0
+            hashes, low = texts[slot], 0
             rows = self._sets[name].rows(hashes)
             for position, sets in self._earlier:  # texts that had no vector then have none
-                high = int(np.searchsorted(plan.positions, position))
+                high = int(np.searchsorted(positions, position))
                 if low < high:
                     rows[low:high][sets[name].rows(hashes[low:high]) < 0] = -1
                 low = max(low, high)
             found[asked] = VectorRows(self._sets[name], rows)
         return found
 
-    def check(self, database: Database, streams: Sequence[Stream]) -> None:
-        """Note what is missing in the pools of a run, or refuse it where that is an error."""
+    def check(
+        self,
+        database: Database,
+        pools: Sequence[tuple[str, Pool]],
+        parts: Mapping[str, Collection[str]],
+        where: Mapping[str, Any],
+    ) -> None:
+        """Note what is missing in the pools of a run, or refuse it where that is an error.
+
+        ``pools`` come with their sources, ``parts`` of them are what each slot is drawn from, and
+        ``where`` has the split, the version and the sources of the run.
+        """
         if self.texts is None:
-            told = [*self._lacking(streams)]
+            told = [*self._lacking(pools, parts)]
         else:
-            told = [*self._left_out(database, self.texts)]
+            told = [*self._left_out(database, self.texts, where)]
         if not told:
             return
         names = listed(self._sets)
@@ -212,28 +230,31 @@ class RunVectors:
             f"texts without a vector, or vectors='null' to serve null for it"
         )
 
-    def _left_out(self, database: Database, texts: Words) -> Iterator[str]:
+    def _left_out(
+        self, database: Database, texts: Words, where: Mapping[str, Any]
+    ) -> Iterator[str]:
         """Yield in words how many chunks a run with ``drop`` is without, by source."""
-        of = self._settings
-        where = {"split": of.split, "version": of.corpus_version, "sources": of.sources}
         kept = pa.table({"text_hash": column(texts)})
         with closing(database.cursor()) as reading, reading.registered(kept_texts=kept):
-            for source, chunks, many in reading.run("samples/vector_columns/left_out", where):
+            for source, chunks, many in reading.run("vectors/columns/left_out", where):
                 yield (
                     f"{counted(chunks, 'chunk')} of source {shown(source)} "
                     f"({counted(many, 'text')}) have none in each set"
                 )
 
-    def _lacking(self, streams: Sequence[Stream]) -> Iterator[str]:
+    def _lacking(
+        self, pools: Sequence[tuple[str, Pool]], parts: Mapping[str, Collection[str]]
+    ) -> Iterator[str]:
         """Yield in words how many texts lack a vector, by set and part of a sample."""
+        needed = {(name, part) for _, slot, name in self._asked() for part in parts[slot]}
         seen: dict[tuple[str, int], Words] = {}
         by_part: dict[tuple[str, str, str], list[Words]] = defaultdict(list)
-        for (name, part), stream in product(sorted(self._parts()), streams):
-            for hashes in _hashes_of(stream, part):
+        for (name, part), (source, pool) in product(sorted(needed), pools):
+            for hashes in _hashes_of(pool, part):
                 among = name, id(hashes)
                 if among not in seen:  # several recipes share their lists
                     seen[among] = hashes[self._sets[name].rows(hashes) < 0]
-                by_part[name, stream.source, part].append(seen[among])
+                by_part[name, source, part].append(seen[among])
         for (name, source, part), found in by_part.items():
             lacking = len(np.unique(np.concatenate(found)))
             if lacking:
@@ -242,24 +263,9 @@ class RunVectors:
                     f"{'has' if lacking == 1 else 'have'} none in {name!r}"
                 )
 
-    def _parts(self) -> set[tuple[str, str]]:
-        """Return which parts of samples need vectors, each with the set."""
-        settings, found = self._settings, set[tuple[str, str]]()
-        slots = slot_names(settings.kind, settings.negatives)
-        for _, slot, name in self._asked():
-            at = slots.index(slot)
-            parts = {("anchors", "positives", "negatives")[min(at, 2)]}
-            if settings.kind == "pairs" and at == 1:
-                parts = {"positives", "negatives"}
-            if settings.swap and at < 2 and len(slots) > 1:  # they change places
-                parts |= {"anchors", "positives"}
-            found |= {(name, part) for part in parts}
-        return found
 
-
-def _hashes_of(stream: Stream, part: str) -> list[Words]:
-    """Return the texts that a stream draws some part of samples from."""
-    pool = stream.pool
+def _hashes_of(pool: Pool, part: str) -> list[Words]:
+    """Return the texts that some part of samples is drawn from."""
     if part == "negatives":
         return [of.hashes for of in (pool.negatives, pool.beyond) if of is not None]
     if part == "anchors":
