@@ -103,22 +103,47 @@ def html_report(title: str, facts: Mapping[str, object]) -> str:
         title: What they are about.
         facts: Values by name. Rows are mappings or dataclasses; what is empty is left out.
     """
-    told = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
-    lists = {name: rows for name, value in told.items() if (rows := _rows_of(value))}
-    plain = ((name, _words(value)) for name, value in told.items() if name not in lists)
-    parts = [html_table(title, ("", ""), plain)]
-    for name, rows in lists.items():
-        more = f", and {len(rows) - _ROWS:,} more" if len(rows) > _ROWS else ""
-        columns = list(dict.fromkeys(key for row in rows for key in row))
-        cells = ([_words(row.get(key)) for key in columns] for row in rows[:_ROWS])
+    plain, lists = _parted(facts)
+    parts = [html_table(title, ("", ""), plain.items())]
+    for name, (columns, cells, left) in lists.items():
+        more = f", and {left:,} more" if left else ""
         parts.append(html_table(f"{name}{more}", columns, cells))
     return "".join(parts)
 
 
+def text_report(facts: Mapping[str, object]) -> str:
+    """Return facts as text: a line for each, and a table for each list of rows."""
+    plain, lists = _parted(facts)
+    names = {name: name.replace("_", " ") for name in plain}
+    width = max((len(name) for name in names.values()), default=0)
+    lines = [f"{names[name]:<{width}}  {shown(value)}" for name, value in plain.items()]
+    for name, (columns, cells, left) in lists.items():
+        lines += ["", name.replace("_", " "), *text_table(columns, cells)]
+        lines += [f"and {left:,} more"] if left else []
+    return "\n".join(lines)
+
+
+def _parted(
+    facts: Mapping[str, object],
+) -> tuple[dict[str, str], dict[str, tuple[list[str], list[list[str]], int]]]:
+    """Return plain facts as text, and lists of rows: columns, the first rows, how many are left."""
+    told = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
+    lists = {}
+    for name, value in told.items():
+        if rows := _rows_of(value):
+            columns = list(dict.fromkeys(key for row in rows for key in row))
+            cells = [[_words(row.get(key)) for key in columns] for row in rows[:_ROWS]]
+            lists[name] = (columns, cells, max(len(rows) - _ROWS, 0))
+    return {name: _words(value) for name, value in told.items() if name not in lists}, lists
+
+
 class Reported:
-    """A dataclass that a notebook shows as a table of its fields."""
+    """A dataclass whose fields ``print`` shows as lines, and a notebook as a table."""
 
     __slots__ = ()
+
+    def __str__(self) -> str:
+        return text_report(_facts_of(self))
 
     def _repr_html_(self) -> str:
         return html_report(type(self).__name__, _facts_of(self))
@@ -152,6 +177,8 @@ def _words(value: object) -> str:
         return listed(map(_words, value))
     if value is None or isinstance(value, bool | str):
         return "" if value is None else str(value)
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else shown(value)
 
 

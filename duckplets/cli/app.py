@@ -12,19 +12,23 @@ import functools
 import inspect
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from duckplets import __version__
 from duckplets.base.sanitize import MESSAGE, harmless, shown
 from duckplets.errors import DuckpletsError, MissingFileError
+
+if TYPE_CHECKING:
+    from duckplets.corpus.corpus import Corpus
 
 CORPUS = Annotated[Path, typer.Argument(metavar="CORPUS", help="The corpus file, NAME.duckdb.")]
 LOG_FILE = Annotated[
@@ -35,6 +39,44 @@ LOG_FILE = Annotated[
     ),
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+# Where a command has many options: which of them stand below which heading.
+_MANY = 20
+_HEADINGS = {
+    "Columns": (
+        *("anchor", "positive", "context", "text", "negative", "label", "labels", "sections"),
+        *("id", "date", "created_at", "updated_at", "group", "taxonomy", "meta", "trust"),
+    ),
+    "How files are read": (
+        *("format", "text_of", "date_format", "on_bad_date", "null_values", "converter", "turns"),
+        *("encoding", "delimiter", "no_quote", "pattern", "titles", "by_heading"),
+        *("max_row", "max_field", "max_columns", "reader_memory"),
+    ),
+    "Gates": ("quality", "where", "size_mb", "limit", "license", "jsonl", "readers", "retries"),
+    "A saved run": (
+        *("run", "resume", "tag", "state", "version", "allow_drift", "save", "metrics"),
+    ),
+    "Negatives, pairs and duplicates": (
+        *("negatives", "by", "pairs", "swap", "allow_stale"),
+        *("no_duplicates", "no_duplicate_negatives"),
+    ),
+    "Ranks and machine": ("rank", "world_size", "remainder", "memory_mb", "snapshot"),
+    "Which candidates become negatives": (
+        *("top_k", "range_min", "range_max", "min_score", "max_score", "absolute_margin"),
+        *("relative_margin", "range_on", "query_tokens", "sampling", "rotation", "when_short"),
+        *("scope", "shard_documents"),
+    ),
+}
+_HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
+_TYPES = {  # as Typer writes them, and as people do
+    "<int>": "N",
+    "<int range>": "N",
+    "<float>": "NUMBER",
+    "<str>": "TEXT",
+    "<path>": "FILE",
+}
+
+_RANGE = re.compile(r" +\[x>=\d+\]|; x>=\d+")
 
 INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
@@ -94,6 +136,39 @@ class _Group(TyperGroup):
             return super().invoke(context)
 
 
+class _Command(TyperCommand):
+    """A command whose help has its many options below headings."""
+
+    def collect_usage_pieces(self, context: Any) -> list[str]:
+        return [self.options_metavar or "", *(_place(p) for p in self.params if _is_place(p))]
+
+    def format_options(self, context: Any, formatter: Any) -> None:
+        every: list[Any] = self.get_params(context)
+        options = [param for param in every if not _is_place(param)]
+        places = [(param.metavar, param.help) for param in every if _is_place(param)]
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": places, "Options": []}
+        for param in options:
+            written, told = param.get_help_record(context) or ("", "")
+            for kind, instead in _TYPES.items():
+                written = written.replace(kind, instead)
+            told = _RANGE.sub("", told).replace("  [", " [")
+            heading = _HEADING_OF.get(param.name, "Options") if len(options) > _MANY else "Options"
+            sections.setdefault(heading, []).append((written, told))
+        for title, rows in sections.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _is_place(param: Any) -> bool:
+    return bool(param.param_type_name == "argument")
+
+
+def _place(param: Any) -> str:
+    name = param.metavar + ("…" if param.nargs != 1 else "")
+    return name if param.required else f"[{name}]"
+
+
 def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool = False) -> None:
     """Register a command under a name, inside the errors' boundary; a long one can be logged."""
 
@@ -120,7 +195,7 @@ def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool
         guarded.__signature__ = inspect.Signature([*given, log])  # type: ignore[attr-defined]
         guarded.__annotations__ = {p.name: p.annotation for p in [*given, log]}
         del guarded.__wrapped__  # or Typer would look at its parameters
-    app.command(name, help=_help(command))(guarded)
+    app.command(name, cls=_Command, help=_help(command))(guarded)
 
 
 def list_only(app: typer.Typer, name: str, told: str) -> None:
@@ -177,6 +252,17 @@ def existing(corpus: Path) -> Path:
             f"{corpus} does not exist; create it with: duckplets ingest {corpus} …"
         )
     return corpus
+
+
+def corpus_at(path: Path, *, read_only: bool = False) -> Corpus:
+    """Open a corpus that is there.
+
+    Raises:
+        MissingFileError: It is not.
+    """
+    from duckplets.corpus.corpus import Corpus
+
+    return Corpus(existing(path), read_only=read_only)
 
 
 # -- errors ---------------------------------------------------------------------------------------

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from duckplets.base.sanitize import counted
-from duckplets.cli.app import CORPUS, existing, say
+from duckplets.cli.app import CORPUS, corpus_at, say
 from duckplets.cli.options import NORMALISE
-from duckplets.cli.verbs import optional, options_of, with_options
+from duckplets.cli.verbs import option, optional, options_of, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +30,12 @@ def _settings() -> list[Parameter]:
 def chunk(
     corpus: CORPUS,
     denoise: Annotated[
-        bool, typer.Option("--denoise", help="Clean texts of digits, tables, lines of no letter.")
+        bool,
+        typer.Option("--denoise", help="Drop tables, lines of digits and lines without a letter."),
     ] = False,
     max_digit_ratio: Annotated[
         float | None,
-        typer.Option(help="Of digits to letters and digits, in a clean line. [default: 0.35]"),
+        option("Share of digits that a line may have. [default: 0.35]"),
     ] = None,
     keep_tables: Annotated[
         bool, typer.Option("--keep-tables", help="Leave Markdown tables as they are.")
@@ -42,7 +43,7 @@ def chunk(
     normalise: NORMALISE = None,
     defaults: Annotated[
         bool,
-        typer.Option("--defaults", help="What is not named is the default, not as it was."),
+        typer.Option("--defaults", help="Set what is not named to its default."),
     ] = False,
     **given: Any,
 ) -> None:
@@ -57,12 +58,11 @@ def chunk(
         duckplets chunk faq.duckdb --chunker sentences
         duckplets chunk faq.duckdb --denoise --max-digit-ratio 0.25
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.status_text import settings
     from duckplets.text.chunking import Chunking
 
     cleaners = cleaners_of(denoise, max_digit_ratio, normalise, tables=not keep_tables)
-    with Corpus(existing(corpus)) as opened:
+    with corpus_at(corpus) as opened:
         if cleaners:
             kept = () if defaults else opened.chunking().preprocessors
             given["preprocessors"] = with_cleaners(kept, cleaners)

@@ -12,8 +12,7 @@ import importlib
 import inspect
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,12 +21,11 @@ import typer
 
 from duckplets.base.sanitize import counted
 from duckplets.cli.app import say, tell
+from duckplets.cli.verbs import option
 from duckplets.errors import ExtensionError, MigrationError, SourceError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
-    from duckplets.ingest.records import IngestReport
-    from duckplets.mining.report import MiningReport
     from duckplets.samples.batch import Batch
 
 BATCH_SIZE = 32
@@ -56,9 +54,7 @@ _MODULES = (
 
 
 def demo(
-    keep: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the corpus, in a new file.")
-    ] = None,
+    keep: Annotated[Path | None, option("Keep the corpus, in a new file.", "FILE")] = None,
 ) -> None:
     """Do the main job on text that every Python ships.
 
@@ -80,76 +76,37 @@ def demo(
     _show_next("demo.duckdb")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demonstration:
-    """What the walk found.
-
-    Attributes:
-        reports: Report of each ingest, by source.
-        splits: Records of each split.
-        mined: What mining did.
-        batch: A batch of triplets.
-        resumed: The batch that a resumed run gave after a save.
-        unbroken: The batch that the run gave where it went on without a break.
-        step: Step of those two.
-    """
-
-    reports: dict[str, IngestReport]
-    splits: dict[str, int]
-    mined: MiningReport
-    batch: Batch
-    resumed: Batch
-    unbroken: Batch
-    step: int
-
-    @property
-    def equal(self) -> bool:
-        """Whether the resumed batch is the unbroken run's in every column."""
-        same: bool = self.resumed.table.equals(self.unbroken.table)
-        return same
-
-
-def walk(path: Path, tell: Callable[[str], None]) -> Demonstration:
+def walk(path: Path) -> tuple[Batch, bool]:
     """Do the main job in a new corpus: ingest, split, mine, sample, save, resume.
 
-    Args:
-        path: Where the corpus goes.
-        tell: Called with what is being done, a line at a time.
+    Returns:
+        A batch of triplets, and whether a resumed run gives what the unbroken one does.
     """
     from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.resume import resume
 
     with Corpus(path) as corpus:
-        reports = _ingest(corpus, tell)
+        _ingest(corpus)
         splits = corpus.split(train=0.8, validation=0.1, test=0.1, seed=42)
-        tell("split: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()))
-        mined = _mine(corpus, tell)
+        say("split: " + ", ".join(f"{count:,} {split}" for split, count in splits.items()))
+        _mine(corpus)
     with Corpus(path, read_only=True) as corpus:
         sampler = corpus.sampler(
             "triplets", split="train", batch_size=BATCH_SIZE, seed=7, columns=COLUMNS
         )
         batch = next(sampler)
-        tell(f"sample: batches of {BATCH_SIZE} triplets, {sampler.epoch_length:,} an epoch")
-        for line in sampler.describe().split("\n"):
-            tell(f"  {line}")
+        say(f"sample: batches of {BATCH_SIZE} triplets, {sampler.epoch_length:,} an epoch")
+        say(*(f"  {line}" for line in sampler.describe().split("\n")))
         step = sampler.step
         saved = sampler.save()
-        tell(f"save: step {step}, in {saved.name}")
+        say(f"save: step {step}, in {saved.name}")
         unbroken = next(sampler)
     with resume(path) as sampler:
         resumed = next(sampler)
-    found = Demonstration(
-        reports=reports,
-        splits=splits,
-        mined=mined,
-        batch=batch,
-        resumed=resumed,
-        unbroken=unbroken,
-        step=step,
-    )
-    equal = "equals" if found.equal else "DIFFERS FROM"
-    tell(f"resume: the batch of step {step} {equal} that of the unbroken run")
-    return found
+    is_equal: bool = resumed.step == step and resumed.table.equals(unbroken.table)
+    equal = "equals" if is_equal else "DIFFERS FROM"
+    say(f"resume: the batch of step {step} {equal} that of the unbroken run")
+    return batch, is_equal
 
 
 def topics() -> list[dict[str, str]]:
@@ -184,9 +141,9 @@ def docstrings() -> list[dict[str, str]]:
 
 
 def _walk(path: Path) -> None:
-    found = walk(path, say)
-    _show_triplets(found.batch)
-    if not found.equal:
+    batch, is_equal = walk(path)
+    _show_triplets(batch)
+    if not is_equal:
         say("error: the resumed run gave another batch; please report this")
         raise typer.Exit(1)
 
@@ -208,18 +165,20 @@ def _shortened(text: str) -> str:
 
 
 def _show_next(corpus: str) -> None:
-    tell("What to do next:")
-    tell(f"  duckplets status {corpus}")
-    tell(f"  duckplets sample {corpus} --batch-size 4")
-    tell(f"  duckplets search {corpus} 'sort a list'")
-    tell(f"  duckplets sql {corpus} anchor_context --source docstrings")
-    tell("and with text of your own:")
-    tell("  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer")
-    tell("  duckplets split faq.duckdb")
-    tell("  duckplets sample faq.duckdb --steps 10 --save --out first.parquet")
+    tell(
+        "What to do next:",
+        f"  duckplets status {corpus}",
+        f"  duckplets sample {corpus} --batch-size 4",
+        f"  duckplets search {corpus} 'sort a list'",
+        f"  duckplets sql {corpus} anchor_context --source docstrings",
+        "and with text of your own:",
+        "  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer",
+        "  duckplets split faq.duckdb",
+        "  duckplets sample faq.duckdb --steps 10 --save --out first.parquet",
+    )
 
 
-def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestReport]:
+def _ingest(corpus: Corpus) -> None:
     from duckplets.sources import MemorySource
 
     sources = {
@@ -228,25 +187,22 @@ def _ingest(corpus: Corpus, tell: Callable[[str], None]) -> dict[str, IngestRepo
             docstrings(), anchor="signature", positive="doc", id="name", meta=["module"]
         ),
     }
-    reports = {}
     for name, source in sources.items():
-        reports[name] = corpus.ingest(source, name=name, progress=False)
-        tell(f"ingest: {counted(reports[name].added, 'record')} of source {name}")
-    return reports
+        report = corpus.ingest(source, name=name, progress=False)
+        say(f"ingest: {counted(report.added, 'record')} of source {name}")
 
 
-def _mine(corpus: Corpus, tell: Callable[[str], None]) -> MiningReport:
+def _mine(corpus: Corpus) -> None:
     """Mine hard negatives for the default recipes."""
     from duckplets.search.analyzer_settings import Terms
 
     try:
         mined = corpus.mine(progress=False)
     except ExtensionError:
-        tell("mine: without stemming, for DuckDB's fts extension is not here; duckplets doctor")
+        say("mine: without stemming, for DuckDB's fts extension is not here; duckplets doctor")
         corpus.index(Terms(stemmer="none"), progress=False)
         mined = corpus.mine(progress=False)
-    tell(f"mine: {mined.candidates:,} hard negatives for {mined.anchors:,} anchors, by BM25")
-    return mined
+    say(f"mine: {mined.candidates:,} hard negatives for {mined.anchors:,} anchors, by BM25")
 
 
 def _documented(module: ModuleType) -> Iterator[dict[str, str]]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, say, tell
+from duckplets.cli.app import CORPUS, JSON, corpus_at, say, tell
 from duckplets.cli.options import mixture_of, names_run, opening
+from duckplets.cli.verbs import option
 
 if TYPE_CHECKING:
     from duckplets.runs.forecast import Forecast
@@ -20,15 +19,16 @@ def forecast(
     corpus: CORPUS,
     steps: Annotated[
         int | None,
-        typer.Option(
-            min=0, help="From step 0. [default: to the end, or an epoch of the last phase]"
+        option(
+            "So many steps, from step 0. [default: to the end, or an epoch of the last phase]",
+            min=0,
         ),
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="MIXTURE",
-            help="Print instead what this mixture alters: as for --mixture, weights or FILE.toml.",
+        option(
+            "Print instead what this mixture alters: as for --mixture, weights or FILE.toml.",
+            "MIXTURE",
         ),
     ] = None,
     json: JSON = False,
@@ -48,12 +48,11 @@ def forecast(
         duckplets forecast faq.duckdb --mixture mixture.toml --batch-size 256 --steps 100000 --json
         duckplets forecast faq.duckdb --resume --against new.toml
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.runs.forecast import difference
 
     how = opening(**given)
     how.need_saved()
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened)
         found = sampler.forecast(steps)
         say(*(f"note: {note}" for note in sampler.notes if note not in found.warnings))

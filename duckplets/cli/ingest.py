@@ -9,13 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from duckplets.base.formats import FORMATS
 from duckplets.base.sanitize import counted, shown
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, existing, say
-from duckplets.cli.inputs import FoundSource, is_data_sets, names
+from duckplets.cli.app import CORPUS, JSON, corpus_at, say
+from duckplets.cli.inputs import (
+    FoundSource,
+    arguments_of,
+    found_in,
+    is_data_sets,
+    limits_of,
+    source_options,
+)
 from duckplets.cli.options import NORMALISE
-from duckplets.cli.rows import given_of, source_parameters
-from duckplets.cli.verbs import of_verb, optional, options_of, with_options
+from duckplets.cli.verbs import names, of_verb, option, optional, options_of, with_options
 from duckplets.errors import DuckpletsError, SourceError
 
 if TYPE_CHECKING:
@@ -25,8 +32,16 @@ if TYPE_CHECKING:
 _GATES = ("quality", "where", "size_mb", "limit", "jsonl")
 _READING = ("readers", "retries")  # of sources that are read at the same time
 _ONE_BY_ONE = ("remap", "in_place")
+_FROM_PATHS = {"source", "sources", "each", "trust", "limits", "keep_going"}
+
+_INTAKE = options_of("corpus.ingest:ingest", without=_FROM_PATHS)
+_SIDE_BY_SIDE = options_of(
+    "corpus.quality:acquire", without={p.name for p in _INTAKE} | _FROM_PATHS
+)
+_SOURCE = source_options()
 
 
+@with_options([*_SOURCE, *_INTAKE, *map(optional, _SIDE_BY_SIDE)])
 def ingest(
     corpus: CORPUS,
     sources: Annotated[
@@ -40,9 +55,7 @@ def ingest(
     ] = None,
     license: Annotated[  # noqa: A002 - it is the option's name
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="Only rows with one of these in the column license. Repeat it."
-        ),
+        option("Only rows with one of these in the column license. Repeat it.", "NAME"),
     ] = None,
     denoise: Annotated[
         bool, typer.Option("--denoise", help="Clean texts from now on, as chunk --denoise does.")
@@ -50,7 +63,7 @@ def ingest(
     normalise: NORMALISE = None,
     preview: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Only show the first N rows as records; nothing is stored."),
+        option("Only show the first N rows as records; nothing is stored.", "N"),
     ] = None,
     keep_going: Annotated[
         bool,
@@ -87,26 +100,35 @@ def ingest(
     """
     from duckplets.corpus.corpus import Corpus
 
-    rows = given_of(given)
-    gated = license is not None or any(given.get(name) is not None for name in _GATES)
-    rows.arguments.update({n: v for n, v in given.items() if n not in source_parameters()})
-    meta: Sequence[str] = ()
+    if corpus.suffix[1:].lower() in FORMATS:
+        raise typer.BadParameter(f"{corpus} is no corpus: give the corpus first, NAME.duckdb")
+    of_source = {p.name for p in _SOURCE}
+    how = {n: v for n, v in given.items() if n not in of_source and n != "name"}
+    how |= {"limits": limits_of(given)}
+    gated = license is not None or any(how.get(name) is not None for name in _GATES)
+    if gated and (told := [name for name in _ONE_BY_ONE if how.get(name)]):
+        raise typer.BadParameter(f"--{told[0].replace('_', '-')} is for an ingest without gates")
+    if not gated and (told := [name for name in _READING if how.get(name) is not None]):
+        raise typer.BadParameter(f"--{told[0]} is for an ingest through gates: give --quality")
+    rows = {n: v for n, v in given.items() if n in of_source - _NO_COLUMNS}
     if license:
         from duckplets.quality.settings import Quality
 
-        wanted = Quality.of(rows.arguments.get("quality") or Quality())
-        rows.arguments["quality"] = Quality.of({**wanted.to_dict(), "licenses": names(license)})
-        meta = () if any(map(is_data_sets, sources or ())) else ("license",)
-    if gated and (told := [name for name in _ONE_BY_ONE if given.get(name)]):
-        raise typer.BadParameter(f"--{told[0].replace('_', '-')} is for an ingest without gates")
-    if not gated and (told := [name for name in _READING if given.get(name) is not None]):
-        written = told[0].replace("_", "-")
-        raise typer.BadParameter(f"--{written} is for an ingest through gates: give --quality")
-    found, problems = rows.found(sources or [], keep_going=keep_going, meta=meta)
+        wanted = Quality.of(how.get("quality") or Quality())
+        how["quality"] = Quality.of({**wanted.to_dict(), "licenses": names(license)})
+        if not any(map(is_data_sets, sources or ())):
+            rows["meta"] = list(dict.fromkeys([*rows.get("meta", ()), "license"]))
+    found, problems = found_in(
+        sources or [],
+        given.get("list", []),
+        given.get("format"),
+        given.get("name"),
+        arguments_of(rows),
+        keep_going=keep_going,
+    )
     say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:
-        arguments = rows.arguments
-        output.show_records(found, preview, arguments["on_error"], arguments["limits"], json=json)
+        output.show_records(found, preview, how.get("on_error"), how["limits"], json=json)
         if problems:
             raise typer.Exit(1)
         return
@@ -119,54 +141,26 @@ def ingest(
                 from duckplets.text.normaliser import Normaliser
 
                 opened.normalise(Normaliser(code=normalise == "code"))
-            take = _acquire if gated else _store
-            take(opened, found, rows.arguments, problems, keep_going=keep_going, json=json)
+            _store(opened, found, problems, how, gated=gated, keep_going=keep_going, json=json)
         finally:
             if is_new and opened.version == 0 and not opened.unfinished():
                 opened.path.unlink(missing_ok=True)  # while nobody else can have it open
 
 
+_NO_COLUMNS = {"list", "format", "max_row", "max_field", "max_columns", "reader_memory"}
+
+
 def _store(
     corpus: Corpus,
     found: Sequence[FoundSource],
-    arguments: Mapping[str, Any],
     problems: list[str],
+    how: Mapping[str, Any],
     *,
+    gated: bool,
     keep_going: bool,
     json: bool,
 ) -> None:
-    """Ingest sources one after the other; those before one that fails are stored, and said so."""
-    reports: list[tuple[str, IngestReport]] = []
-    try:
-        for each in found:
-            try:
-                reports.append((each.name, _ingested(corpus, each, arguments)))
-                _tell(*reports[-1])
-            except DuckpletsError as error:
-                if not keep_going:
-                    raise
-                problems.append(f"{each.where}: {error}")
-                say(f"failed: {problems[-1]}")
-    except KeyboardInterrupt:
-        output.say_kept(corpus.unfinished())
-        raise
-    finally:
-        output.show_ingested(reports, json=json)
-    _end(len(reports), problems)
-
-
-def _acquire(
-    corpus: Corpus,
-    found: Sequence[FoundSource],
-    arguments: Mapping[str, Any],
-    problems: list[str],
-    *,
-    keep_going: bool,
-    json: bool,
-) -> None:
-    """Acquire sources side by side; those before one that fails are stored, and said so."""
-    how = {name: value for name, value in arguments.items() if name not in _ONE_BY_ONE}
-    how.setdefault("quality", None)
+    """Store sources, through gates several at the same time, and tell what became of each."""
     reports: list[tuple[str, IngestReport]] = []
 
     def each(name: str, report: IngestReport | DuckpletsError) -> None:
@@ -175,16 +169,22 @@ def _acquire(
             say(f"failed: {report}")
         else:
             reports.append((name, report))
-            _tell(name, report)
+            say(*f"{shown(name)}: {report}".splitlines())
 
-    wanted: dict[str, Any] = {}
-    for one in found:
-        if one.name in wanted:
-            raise SourceError(f"two sources would be {one.name!r}: ingest them one at a time")
-        wanted[one.name] = one.data_set or one.source
     before = corpus.acquisitions()["acquisition_id"].to_pylist()
     try:
-        corpus.acquire(wanted, each=each, keep_going=keep_going, **how)
+        if gated:
+            asked = {name: value for name, value in how.items() if name not in _ONE_BY_ONE}
+            asked.setdefault("quality", None)
+            corpus.acquire(_by_name(found), each=each, keep_going=keep_going, **asked)
+            found = ()
+        for one in found:
+            try:
+                each(one.name, _ingested(corpus, one, how))
+            except DuckpletsError as error:
+                if not keep_going:
+                    raise
+                each(one.name, SourceError(f"{one.where}: {error}"))
     except KeyboardInterrupt:
         output.say_kept(corpus.unfinished())
         raise
@@ -195,17 +195,18 @@ def _acquire(
         output.show_ingested(reports, json=json)
         with suppress(DuckpletsError):  # of a corpus that failed nothing can be read
             _summarise(corpus, before)
-    _end(len(reports), problems)
-
-
-def _tell(name: str, report: IngestReport) -> None:
-    say(*f"{shown(name)}: {report}".splitlines())
-
-
-def _end(stored: int, problems: Sequence[str]) -> None:
     if problems:
-        say(f"{counted(stored, 'source')} stored, {len(problems):,} failed")
+        say(f"{counted(len(reports), 'source')} stored, {len(problems):,} failed")
         raise typer.Exit(1)
+
+
+def _by_name(found: Sequence[FoundSource]) -> dict[str, Any]:
+    wanted: dict[str, Any] = {}
+    for one in found:
+        if one.name in wanted:
+            raise SourceError(f"two sources would be {one.name!r}: ingest them one at a time")
+        wanted[one.name] = one.data_set or one.source
+    return wanted
 
 
 def _summarise(corpus: Corpus, before: Sequence[int]) -> None:
@@ -248,22 +249,9 @@ def split(corpus: CORPUS, **given: Any) -> None:
         duckplets split faq.duckdb --train 0.9
         duckplets split faq.duckdb --keep-together text --reassign
     """
-    from duckplets.corpus.corpus import Corpus
-
-    with Corpus(existing(corpus)) as opened:
+    with corpus_at(corpus) as opened:
         report = opened.split(**given)
     if 0 < sum(name in given for name in ("train", "validation", "test")) < 3:
         used = report.settings
         say(f"shares: train {used.train:g}, validation {used.validation:g}, test {used.test:g}")
     output.show_split(report, given["keep_together"])
-
-
-def _intake() -> list[Any]:
-    """Return the options of ``Corpus.ingest`` and, where several are read, ``Corpus.acquire``."""
-    without = {"source", "sources", "each", "name", "trust", "prefix", "on_error", "limits"}
-    of_ingest = options_of("corpus.ingest:ingest", without=without)
-    every = options_of("corpus.quality:acquire", without=without)
-    return [*of_ingest, *(optional(each) for each in every if each.name in _READING)]
-
-
-ingest = with_options([*source_parameters().values(), *_intake()])(ingest)

@@ -1,19 +1,24 @@
-"""Turn the SOURCE arguments of ``ingest`` into sources: by format, name and options."""
+"""From the SOURCE arguments and options of ``ingest`` to sources: by format, name and options.
+
+The options are the fields of the sources themselves, so each says what it is for where it is
+declared; what is written otherwise on a command line is in the short tables below.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
 from duckplets.base.formats import DATA_SETS, FORMATS, HUB, HUB_MARK, STDIN, TEXT
 from duckplets.base.sanitize import without_secrets
+from duckplets.cli.verbs import COLUMNS, option, optional, options_of
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 
 if TYPE_CHECKING:
@@ -21,33 +26,58 @@ if TYPE_CHECKING:
     from duckplets.sources import Source
 
 _TABS = ("tab", "\\t")
-_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
+_SOURCES = ("mapping:Mapped", "formats.csv_file:CsvSource", "formats.text_file:TextFileSource")
+_NOT_HERE = {"path", "folder", "prefix", "on_error", "quote", "trust_by_folder", "in_pieces"}
+_WRITTEN = {  # what stands for a value, where it is no column; forms and globs may hold commas
+    "trust": "NUMBER|COLUMN",
+    "labels": "NAME:NUMBER,…",
+    "null_values": "NAME,…",
+    "converter": "NAME|MODULE:FUNCTION",
+    "date_format": "FORM",
+    "pattern": "GLOB",
+    "encoding": "NAME",
+    "delimiter": "CHARACTER|tab",
+}
+_LIMITS = {
+    "row": "max_row",
+    "field": "max_field",
+    "columns": "max_columns",
+    "memory": "reader_memory",
+}
+_OF_COMMAND = {
+    "list": Annotated[list[Path] | None, option("A file of hf:// lines, each a source.", "FILE")],
+    "format": Annotated[
+        str | None, option(f"{', '.join(FORMATS)}. [default: of the suffix]", "FORMAT")
+    ],
+    "no_quote": Annotated[
+        bool | None, typer.Option("--no-quote", help="In CSV files a quote is plain text.")
+    ],
+}
 
 
-def names(values: Sequence[str] | None) -> list[str] | None:
-    """Return the columns of an option that may be repeated and may hold commas.
+def source_options() -> list[Parameter]:
+    """Return the options that say what is read, and how."""
+    options: dict[str, Parameter] = {}
+    for place in _SOURCES:
+        without = _NOT_HERE | options.keys()
+        for each in options_of(f"sources.{place}", without=without):
+            options[each.name] = _as_written(optional(each))
+    own = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _OF_COMMAND.items()
+    ]
+    return [*own, *options.values(), *map(_limit, options_of("sources.limits:Limits"))]
 
-    A name with a comma in it is written in double quotes, as in CSV; in these, and alone, one keeps
-    the spaces around it.
-    """
-    found = []
-    for value in values or ():
-        named = [(q.replace('""', '"'), plain) for q, plain in _NAME.findall(value)]
-        alone = len(named) == 1 and "," not in value
-        found += [quoted or (value if alone else plain.strip()) for quoted, plain in named]
-    return [name for name in found if name.strip()] or None
+
+def _as_written(parameter: Parameter) -> Parameter:
+    kind, how = get_args(parameter.annotation)
+    named = {str | None: "COLUMN", list[str] | None: COLUMNS}
+    how.metavar = _WRITTEN.get(parameter.name, named.get(kind))
+    return parameter
 
 
-def integers(option: str, values: Sequence[str] | None) -> tuple[int, ...] | None:
-    """Return the integers of an option that may be repeated and may hold commas.
-
-    Raises:
-        typer.BadParameter: One is none.
-    """
-    try:
-        return tuple(int(value) for value in names(values) or []) or None
-    except ValueError:
-        raise typer.BadParameter(f"{option} {','.join(values or [])}: give integers") from None
+def _limit(parameter: Parameter) -> Parameter:
+    return optional(parameter).replace(name=_LIMITS[parameter.name])
 
 
 def is_data_sets(given: str) -> bool:
@@ -55,92 +85,131 @@ def is_data_sets(given: str) -> bool:
     return Path(given).suffix.lower() in DATA_SETS
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What the options of ``ingest`` say about the rows.
+def arguments_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what options say of the rows, as arguments of a source."""
+    found = {name: value for name, value in given.items() if value not in (None, False)}
+    if "trust" in found:
+        with suppress(ValueError):  # else it is a column
+            found["trust"] = float(found["trust"])
+    if found.get("delimiter") in _TABS:
+        found["delimiter"] = "\t"
+    if "pattern" in found:
+        found["pattern"] = tuple(found["pattern"])
+    return found | ({"quote": None} if found.pop("no_quote", False) else {})
+
+
+def limits_of(given: Mapping[str, Any]) -> Any:
+    """Return the limits of reading that options say."""
+    from duckplets.sources.limits import Limits
+
+    sizes = {name: given.get(written) for name, written in _LIMITS.items()}
+    return Limits(**{name: size for name, size in sizes.items() if size})
+
+
+# -- sources --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FoundSource:
+    """A source to ingest, with what a failure of it is told by.
 
     Attributes:
-        columns: Column or columns of each part of a mapping, or the converter of the rows; None
-            where not given.
-        trust: A number or a column, as typed.
-        delimiter: Of CSV files.
-        no_quote: Whether quotes in CSV files are plain text.
-        pattern: Of the files of a folder, one or several.
-        by_heading: Whether sections of text are records.
-        encoding: Of text, or None for UTF-8.
+        name: That it is to have.
+        source: What reads it.
+        where: Where it was named.
+        data_set: That it is, in a file of data sets.
     """
 
-    columns: Mapping[str, Any]
-    trust: str | None
-    delimiter: str | None
-    no_quote: bool
-    pattern: Sequence[str] | None
-    by_heading: bool
-    encoding: str | None
-
-    def arguments(self) -> dict[str, Any]:
-        """Return all that is said, as arguments of a source."""
-        tab = "\t" if self.delimiter in _TABS else self.delimiter
-        pattern = tuple(self.pattern) if self.pattern else None
-        given: dict[str, Any] = {"delimiter": tab, "pattern": pattern, "encoding": self.encoding}
-        given |= {"by_heading": self.by_heading or None}
-        given = {name: value for name, value in given.items() if value is not None}
-        return self.mapping() | given | ({"quote": None} if self.no_quote else {})
-
-    def mapping(self) -> dict[str, Any]:
-        """Return the arguments all columnar sources share."""
-        given = {part: value for part, value in self.columns.items() if value is not None}
-        trust = _number(self.trust)
-        return given if trust is None else {**given, "trust": trust}
+    name: str
+    source: Source
+    where: str
+    data_set: DataSet | None = None
 
 
-class Inputs:
-    """The SOURCE arguments.
+def found_in(
+    given: Sequence[str],
+    lists: Sequence[Path],
+    form: str | None,
+    name: str | None,
+    arguments: Mapping[str, Any],
+    *,
+    keep_going: bool,
+) -> tuple[list[FoundSource], list[str]]:
+    """Return all sources that arguments and lists name, and what is wrong with the others.
 
     Args:
-        given: As typed. What follows the URI of a data set on the Hub in the form ``key=value``
-            belongs to it.
-        form: Format of all of them, or None to go by the suffix.
-        name: Of the one source they make together, or None for a source each.
-        options: What the rows hold.
+        given: The SOURCE arguments, as typed. What follows the URI of a data set on the Hub in the
+            form ``key=value`` belongs to it.
+        lists: Files of lines that each name a source.
+        form: Format of all files, or None to go by their suffixes.
+        name: Of the one source that they make together, or None for a source each.
+        arguments: Of the sources.
+        keep_going: Whether what is wrong is passed over.
+
+    Raises:
+        typer.BadParameter: There is none, or an option is about what a file says itself.
+        DuckpletsError: Something is wrong, and it is not to be passed over.
     """
+    if form is not None and form not in FORMATS:
+        known = f"{nearest(form, FORMATS)}: give one of {', '.join(FORMATS)}"
+        raise typer.BadParameter(f"--format {form}{known}")
+    files = [Path(each) for each in given if is_data_sets(each)]
+    others = _with_keys([each for each in given if not is_data_sets(each)])
+    if not (files or others or lists):
+        raise typer.BadParameter("give a SOURCE, or a --list of them")
+    if (name or form or arguments) and (own := [*files, *lists]):
+        raise typer.BadParameter(f"{own[0]} says itself what its data sets are named and hold")
+    from duckplets.sources.converters.registry import search_first
 
-    def __init__(
-        self, given: Sequence[str], *, form: str | None, name: str | None, options: Options
-    ) -> None:
-        self._given = _with_keys(given)
-        self._form = form
-        self._name = name
-        self._options = options
+    with suppress(OSError):  # the folder was deleted
+        search_first(os.getcwd())
+    problems: list[str] = []
+    passed = problems if keep_going else None
+    found = list(_named(others, form, name, arguments, passed))
+    listed: list[str] = []
+    for file in lists:
+        with _passed_over(passed, file):
+            found += _listed(file, listed)
+    if listed and not keep_going:
+        raise SourceError(several(listed))
+    for file in files:
+        with _passed_over(passed, file):
+            found += _data_sets(file)
+    return found, problems + listed
 
-    def sources(self, problems: list[str] | None = None) -> list[tuple[str, Source]]:
-        """Return every source with its name.
 
-        Args:
-            problems: Takes why an argument is none, and the others go on; by default that is an
-                error. Of arguments that together make one source it always is.
+def _named(
+    given: Sequence[str],
+    form: str | None,
+    name: str | None,
+    arguments: Mapping[str, Any],
+    problems: list[str] | None,
+) -> Iterator[FoundSource]:
+    """Yield the sources of arguments; of those that together make one any error is one of all.
 
-        Raises:
-            SourceError: Something does not exist, is of no known format, or has no name of its
-                own; or two have one name.
-        """
-        from duckplets.sources.by_path import format_of, source_at
+    Raises:
+        SourceError: Something does not exist, is of no known format, or has no name of its own; or
+            two have one name.
+    """
+    from duckplets.sources.by_path import format_of, source_at
 
-        if self._name is None:
-            found = []
-            for given in self._given:
-                with _passed_over(problems, given):
-                    form = format_of(given, self._form)
-                    source = source_at(given, form, self._options.arguments())
-                    found.append((source.default_name(), source, given))
-            _refuse_namesakes([(name, given) for name, _, given in found])
-            return [(name, source) for name, source, _ in found]
-        inputs = [(given, format_of(given, self._form)) for given in self._given]
-        arguments = self._options.arguments()
-        return [
-            (self._name, source_at(members if members[1:] else members[0], form, arguments))
-            for form, members in _groups(inputs)
-        ]
+    if name is not None:
+        for of, members in _groups([(each, format_of(each, form)) for each in given]):
+            whole = members if members[1:] else members[0]
+            yield FoundSource(name, source_at(whole, of, dict(arguments)), name)
+        return
+    seen: dict[str, str] = {}
+    for each in given:
+        with _passed_over(problems, each):
+            source = source_at(each, format_of(each, form), dict(arguments))
+            own = source.default_name()
+            if own in seen:
+                raise SourceError(
+                    f"{seen[own]} and {each} would both be source {own!r}; make them one with "
+                    f"--name {own}, or ingest one at a time, each with its --name"
+                )
+            seen[own] = each
+            yield FoundSource(own, source, own)
 
 
 @contextmanager
@@ -181,90 +250,6 @@ def _groups(inputs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
             together[form] = [given]
             groups.append((form, together[form]))
     return groups
-
-
-def _refuse_namesakes(named: Iterable[tuple[str, str]]) -> None:
-    seen: dict[str, str] = {}
-    for name, given in named:
-        if name in seen:
-            raise SourceError(
-                f"{seen[name]} and {given} would both be source {name!r}; make them one with "
-                f"--name {name}, or ingest one at a time, each with its --name"
-            )
-        seen[name] = given
-
-
-def _number(trust: str | None) -> float | str | None:
-    """Return a number where one was typed, else the name of a column."""
-    try:
-        return None if trust is None else float(trust)
-    except ValueError:
-        return trust
-
-
-# -- lists of sources ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FoundSource:
-    """A source to ingest.
-
-    Attributes:
-        name: That it is to have.
-        source: What reads it.
-        where: What a failure of it is told by.
-        data_set: That it is, in a file of data sets.
-    """
-
-    name: str
-    source: Source
-    where: str
-    data_set: DataSet | None = None
-
-
-def found_in(
-    given: Sequence[str],
-    lists: Sequence[Path],
-    form: str | None,
-    name: str | None,
-    options: Options,
-    *,
-    keep_going: bool,
-) -> tuple[list[FoundSource], list[str]]:
-    """Return all sources that arguments and lists name, and what is wrong with the others.
-
-    Raises:
-        typer.BadParameter: There is none, or an option is about what a file says itself.
-        DuckpletsError: Something is wrong, and it is not to be passed over.
-    """
-    if form is not None and form not in FORMATS:
-        known = f"{nearest(form, FORMATS)}: give one of {', '.join(FORMATS)}"
-        raise typer.BadParameter(f"--format {form}{known}")
-    files = [Path(each) for each in given if is_data_sets(each)]
-    others = [each for each in given if not is_data_sets(each)]
-    if not (files or others or lists):
-        raise typer.BadParameter("give a SOURCE, or a --list of them")
-    said = name or form or any(options.arguments().values()) or options.no_quote
-    if said and (own := [*files, *lists]):
-        raise typer.BadParameter(f"{own[0]} says itself what its data sets are named and hold")
-    from duckplets.sources.converters.registry import search_first
-
-    with suppress(OSError):  # the folder was deleted
-        search_first(os.getcwd())
-    inputs = Inputs(others, form=form, name=name, options=options)
-    problems: list[str] = []
-    passed = problems if keep_going else None
-    found = [FoundSource(each, source, each) for each, source in inputs.sources(passed)]
-    listed: list[str] = []
-    for file in lists:
-        with _passed_over(passed, file):
-            found += _listed(file, listed)
-    if listed and not keep_going:
-        raise SourceError(several(listed))
-    for file in files:
-        with _passed_over(passed, file):
-            found += _data_sets(file)
-    return found, problems + listed
 
 
 def _listed(file: Path, problems: list[str]) -> list[FoundSource]:

@@ -11,7 +11,7 @@ import typer
 
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.cli import completion, output
-from duckplets.cli.app import CORPUS, JSON, existing, say, tell
+from duckplets.cli.app import CORPUS, JSON, corpus_at, existing, say, tell
 from duckplets.cli.options import STATE, command
 from duckplets.cli.verbs import of_verb
 from duckplets.errors import DuckpletsError, QueryError, StateMismatchError
@@ -23,15 +23,10 @@ if TYPE_CHECKING:
 FILE = Annotated[
     Path, typer.Argument(metavar="FILE", help="A corpus file, or a state file kept elsewhere.")
 ]
-POOLS = Annotated[
-    bool | None,
-    typer.Option(
-        "--pools/--no-pools", help="Count pools and shared anchors.", show_default="of a small one"
-    ),
-]
 
 
-def status(corpus: CORPUS, pools: POOLS = None, json: JSON = False) -> None:
+@of_verb("corpus.recipes:status", without={"counts"})
+def status(corpus: CORPUS, json: JSON = False, **given: Any) -> None:
     """Show what is in a corpus: sources, splits, pools, runs.
 
     Pools come with what they leave out and why, mined negatives with why they are stale. What
@@ -41,14 +36,12 @@ def status(corpus: CORPUS, pools: POOLS = None, json: JSON = False) -> None:
     Example:
         duckplets status faq.duckdb
     """
-    from duckplets.corpus.corpus import Corpus
-
     counts: dict[str, Any] = {}
-    with Corpus(corpus, read_only=True) as opened:
-        found = opened.status(pools=pools, counts=counts)
+    with corpus_at(corpus, read_only=True) as opened:
+        found = opened.status(counts=counts, **given)
     if counts:
         # Others may have it open, or it may not be written: then they are counted again.
-        with suppress(DuckpletsError), Corpus(corpus) as opened:
+        with suppress(DuckpletsError), corpus_at(corpus) as opened:
             opened.keep_counts(counts)
     if json:
         output.print_document(found)
@@ -64,9 +57,7 @@ def capacity(corpus: CORPUS, json: JSON = False) -> None:
     Example:
         duckplets capacity faq.duckdb
     """
-    from duckplets.corpus.corpus import Corpus
-
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         found = opened.capacity()
     if json:
         output.print_document(_whole(found.to_pylist()))
@@ -76,7 +67,7 @@ def capacity(corpus: CORPUS, json: JSON = False) -> None:
 
 def doctor(
     corpus: Annotated[
-        Path | None, typer.Argument(metavar="[CORPUS]", help="A corpus file to check as well.")
+        Path | None, typer.Argument(metavar="CORPUS", help="A corpus file to check as well.")
     ] = None,
 ) -> None:
     """Check the environment and a corpus.
@@ -110,16 +101,8 @@ def list_cursors(corpus: CORPUS, state: STATE = None) -> None:
     tell(*cursor_lines(cursors(_state_path(corpus, state))))
 
 
-def reset(
-    corpus: CORPUS,
-    run: Annotated[
-        str, typer.Option(help="Name of the run to forget.", autocompletion=completion.runs)
-    ],
-    after: Annotated[
-        int | None, typer.Option(min=0, help="Forget only what it saved beyond this step.")
-    ] = None,
-    state: STATE = None,
-) -> None:
+@of_verb("runs.state:reset", without={"path"})
+def reset(corpus: CORPUS, state: STATE = None, **given: Any) -> None:
     """Forget a saved run and its checkpoints, so that its name is free.
 
     Example:
@@ -128,12 +111,11 @@ def reset(
     """
     from duckplets.runs.state import reset as forget
 
-    removed = forget(_state_path(corpus, state), run, after=after)
-    cursors = counted(removed, "cursor")
-    if after is None:
-        say(f"forgot run {run} and its {cursors}")
+    removed = counted(forget(_state_path(corpus, state), **given), "cursor")
+    if (after := given.get("after")) is None:
+        say(f"forgot run {given['run']} and its {removed}")
     else:
-        say(f"forgot {cursors} of run {run} beyond step {after:,}")
+        say(f"forgot {removed} of run {given['run']} beyond step {after:,}")
 
 
 def remove(
@@ -155,10 +137,9 @@ def remove(
     Example:
         duckplets remove faq.duckdb faq --yes
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.runs.state import runs
 
-    with Corpus(existing(corpus)) as opened:
+    with corpus_at(corpus) as opened:
         there = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
         kept = {row["source"]: row["rows"] for row in opened.unfinished()}
         if name in there or name in kept:
@@ -184,13 +165,9 @@ def compact(corpus: CORPUS, **given: Any) -> None:
     Example:
         duckplets compact faq.duckdb
     """
-    from duckplets.corpus.corpus import Corpus
-
-    with Corpus(existing(corpus)) as opened:
+    with corpus_at(corpus) as opened:
         report = opened.compact(**given)
-    output.show_table(("table", "rows freed"), report.freed.items())
-    say(f"{report.before:,} bytes before, {report.after:,} now, in {report.seconds:g} s")
-    say(f"kept for saved runs: {listed(report.runs)}" if report.runs else "no saved run needs more")
+    output.show(report)
 
 
 @of_verb("corpus.maintenance:prepare")
@@ -205,21 +182,12 @@ def prepare(corpus: CORPUS, **given: Any) -> None:
         duckplets prepare faq.duckdb
         duckplets prepare faq.duckdb --clean
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.status_text import fit
 
-    with Corpus(existing(corpus), read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         report = opened.prepare(**given)
-    kept = listed(report.splits) or "none: the corpus is not split"
-    say(
-        f"{report.folder}: version {report.version}, {report.sections:,} sections, "
-        f"{report.chunks:,} chunks, {report.bytes:,} bytes, in {report.seconds:g} s",
-        fit(report.bytes, report.memory_available, report.reads_per_s),
-        f"default pools kept of: {kept}",
-        *(f"no pools of {split}: {why}" for split, why in report.left_out.items()),
-    )
-    if given["clean"]:
-        say(f"{report.freed:,} bytes freed")
+    output.show(report)
+    say(fit(report.bytes, report.memory_available, report.reads_per_s))
 
 
 def migrate(file: FILE) -> None:

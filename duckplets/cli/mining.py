@@ -10,28 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.sanitize import counted, listed
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, existing, say
-from duckplets.cli.inputs import names
-from duckplets.cli.verbs import of_verb
+from duckplets.cli.app import CORPUS, JSON, corpus_at, say
+from duckplets.cli.verbs import names, of_verb, option
 from duckplets.errors import CorpusLockedError, MigrationError, QueryError
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
-    from duckplets.export import ExportReport
-    from duckplets.mining.report import MiningReport, PairReport
 
 STEMMER = Annotated[
     str | None,
-    typer.Option(help="How words are stemmed from now on: porter, english, german, …, none."),
+    option("How words are stemmed from now on: porter, english, german, …, none."),
 ]
 STOP_WORDS = Annotated[
     str | None,
-    typer.Option(
-        metavar="FILE|english|none",
-        help="Words to leave out from now on: one a line, or 571 English ones.",
-    ),
+    option("Words to leave out from now on: one a line, or 571 English ones.", "FILE|english|none"),
 ]
 _FOUND = ("record_id", "split", "role", "snippet")
 
@@ -41,10 +34,10 @@ def search(
     corpus: CORPUS,
     by: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="bm25|NAME,…",
-            help="By bm25, by the vectors of that name, or by several, whose ranks are fused. "
+        option(
+            "By bm25, by the vectors of that name, or by several, whose ranks are fused. "
             "[default: bm25]",
+            "bm25|NAME,…",
         ),
     ] = None,
     stemmer: STEMMER = None,
@@ -61,7 +54,6 @@ def search(
         duckplets search faq.duckdb "how do I change my password" --k 5
         duckplets search faq.duckdb "forgot my login" --by bm25,default
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.search.search import UnfitIndexError
     from duckplets.sources.converters.registry import search_first
 
@@ -72,18 +64,18 @@ def search(
     given["by"] = several if len(several) > 1 else several[0]
     scope = {"source": given.get("source"), "split": given.get("split")}
     if stemmer is not None or stop_words is not None:
-        with Corpus(existing(corpus)) as opened:
+        with corpus_at(corpus) as opened:
             set_terms(opened, scope["source"], stemmer, stop_words)
     try:
-        with Corpus(corpus, read_only=True) as opened:
+        with corpus_at(corpus, read_only=True) as opened:
             found = opened.search(**given)
     except UnfitIndexError:
         try:
-            with Corpus(corpus) as opened:
+            with corpus_at(corpus) as opened:
                 opened.index(**scope, progress=False)
         except (CorpusLockedError, MigrationError, QueryError) as error:
             raise type(error)(f"the index has to be built before searching, but {error}") from None
-        with Corpus(corpus, read_only=True) as opened:
+        with corpus_at(corpus, read_only=True) as opened:
             found = opened.search(**given)
     if json:
         output.print_document(found.to_pylist())
@@ -102,7 +94,7 @@ def search(
         say("no section has a vector")
 
 
-@of_verb("mining.mine:mine", places={"recipe": "[RECIPE]…"})
+@of_verb("mining.mine:mine", places={"recipe": "RECIPE"})
 def mine(
     corpus: CORPUS,
     stemmer: STEMMER = None,
@@ -120,22 +112,22 @@ def mine(
         duckplets mine faq.duckdb anchor_context --top-k 16 --range-min 2
         duckplets mine faq.duckdb --stemmer english --stop-words english
     """
-    from duckplets.corpus.corpus import Corpus
-
-    with Corpus(existing(corpus)) as opened:
+    with corpus_at(corpus) as opened:
         set_terms(opened, given.get("source"), stemmer, stop_words)
         report = opened.mine(**given)
     if json:
         output.print_document([asdict(pair) for pair in report.pairs])
-    else:
-        _tell_mining(report)
+    elif report.pairs:
+        output.show(report)
+    elif not report.notes:
+        say("nothing to mine: what samplers draw is there and current")
 
 
 @of_verb("export:export_negatives", places={"path": "PATH"}, without={"corpus"})
 def export(
     corpus: CORPUS,
     documents: Annotated[
-        str | None, typer.Option(metavar="split|all", help="Of beir: documents of which splits.")
+        str | None, option("Of beir: documents of which splits.", "split|all")
     ] = None,
     **given: Any,
 ) -> None:
@@ -152,11 +144,9 @@ def export(
         duckplets export faq.duckdb 8.jsonl --format flagembedding --negatives 8 --when-short random
         duckplets export faq.duckdb evaluation --format beir --split test --documents all
     """
-    from duckplets.corpus.corpus import Corpus
-
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         report = opened.export_negatives(**given, corpus=documents)  # type: ignore[arg-type]
-    _tell_export(report)
+    output.show(report)
 
 
 def set_terms(
@@ -185,40 +175,3 @@ def _stop_words(given: str) -> str | list[str]:
             f"--stop-words {given}: give english, none, or a file with one word a line ({reason})"
         ) from None
     return [word for word in map(str.strip, lines) if word]
-
-
-def _tell_mining(report: MiningReport) -> None:
-    if not report.pairs:
-        if not report.notes:
-            say("nothing to mine: what samplers draw is there and current")
-        return
-    columns = (
-        "recipe",
-        "source",
-        "split",
-        "anchors",
-        "negatives",
-        "short",
-        "median rank of positive",
-    )
-    output.show_table(columns, (_mined_row(pair) for pair in report.pairs))
-    removed = {name: n for name, n in report.counts.items() if name not in ("kept", "not_needed")}
-    counts = ", ".join(f"{name} {n:,}" for name, n in removed.items() if n)
-    say(f"{report.queries_per_second:,.0f} anchors a second; left out: {counts or 'nothing'}")
-
-
-def _mined_row(pair: PairReport) -> tuple[Any, ...]:
-    rank = pair.quantiles["positive_rank"].get("50 %", "")
-    return (pair.recipe, pair.source, pair.split, pair.anchors, pair.candidates, pair.short, rank)
-
-
-def _tell_export(report: ExportReport) -> None:
-    rows, of = counted(report.rows, "row"), listed(report.sources)
-    say(f"wrote {rows} to {report.path}: recipe {report.recipe}, from {of}")
-    if report.others:
-        say(f"note: there are other recipes, with --recipe: {listed(report.others)}")
-    what = "queries" if report.format == "beir" else "anchors"
-    counts = {what: report.anchors, "negatives": report.negatives}
-    counts["of them drawn at random to fill up"] = report.filled
-    counts |= {f"left out: {reason}": n for reason, n in report.left_out.items()}
-    output.show_table(("what", "count"), ((name, n) for name, n in counts.items() if n))

@@ -14,8 +14,7 @@ import typer
 
 from duckplets.cli import completion
 from duckplets.cli.app import say
-from duckplets.cli.inputs import names
-from duckplets.cli.verbs import optional, options_of, with_options
+from duckplets.cli.verbs import names, option, optional, options_of, with_options
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
@@ -25,20 +24,15 @@ if TYPE_CHECKING:
 
 NORMALISE = Annotated[
     Literal["text", "code"] | None,
-    typer.Option(help="Bring white space, quotes and punctuation into one form; code its ends."),
+    option("text: one form of white space, quotes and punctuation; code: of line ends only."),
 ]
 PRESET = Annotated[
     Literal["crate"] | None,
-    typer.Option(
-        help="Defaults as the triplets crate has them: also the recipe anchor_anchor, --swap, "
+    option(
+        "Defaults as the triplets crate has them: also the recipe anchor_anchor, --swap, "
         "and all sources alike. What is given holds."
     ),
 ]
-
-
-def option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
-    """Return an option that takes a value, with its help and what stands for the value there."""
-    return typer.Option(metavar=metavar, help=text, show_default=False)  # type: ignore[no-any-return]
 
 
 # -- what a new run draws, where it is written otherwise than in Python ----------------------------
@@ -46,27 +40,27 @@ def option(text: str, metavar: str = "COLUMN") -> typer.models.OptionInfo:
 _SPELLED: dict[str, Any] = {
     "recipes": Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME,…|FILE.toml",
-            help="Names of recipes, or recipes files.",
+        option(
+            "Names of recipes, or recipes files.",
+            "NAME,…|FILE.toml",
             autocompletion=completion.several_recipes,
         ),
     ],
     "mixture": Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="SOURCE=WEIGHT,…|proportional|equal|FILE.toml",
-            help="What is not named is left out. proportional: as many samples an epoch as there "
+        option(
+            "What is not named is left out. proportional: as many samples an epoch as there "
             "are anchors, which holds where nothing else was declared; equal: all sources alike; a "
             "file may have phases. With --resume it may change what comes, not what was.",
+            "SOURCE=WEIGHT,…|proportional|equal|FILE.toml",
         ),
     ],
     "by": Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="bm25|random|bm25=SHARE,random=SHARE",
-            help="Where negatives come from in recipes that leave it open. [default: mined where "
+        option(
+            "Where negatives come from in recipes that leave it open. [default: mined where "
             "there are some, else random]",
+            "bm25|random|bm25=SHARE,random=SHARE",
         ),
     ],
     "no_duplicates": Annotated[
@@ -86,8 +80,8 @@ _OF_SAMPLES = {
 
 TEMPERATURE = Annotated[
     float | None,
-    typer.Option(
-        help="Of the weights of --mixture: more than 1 flattens, less sharpens. [default: 1]"
+    option(
+        "Temperature of the weights of --mixture: above 1 flattens, below 1 sharpens. [default: 1]"
     ),
 ]
 NO_DUPLICATE_NEGATIVES = Annotated[
@@ -97,30 +91,28 @@ NO_DUPLICATE_NEGATIVES = Annotated[
         help="Negatives of a batch differ, also from its anchors and positives.",
     ),
 ]
-RUN = Annotated[str, typer.Option(help="Name of the run.", autocompletion=completion.runs)]
+RUN = Annotated[str, option("Name of the run. [default: default]", autocompletion=completion.runs)]
 RESUME = Annotated[bool, typer.Option("--resume", help="Go on where the run was saved.")]
-TAG = Annotated[
-    str | None, typer.Option(help="Checkpoint to resume from.", autocompletion=completion.tags)
-]
+TAG = Annotated[str | None, option("Checkpoint to resume from.", autocompletion=completion.tags)]
 STATE = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="The state file. [default: beside the corpus]"),
+    option("The state file. [default: beside the corpus]", "FILE"),
 ]
 VERSION = Annotated[
     str | None,
-    typer.Option(
-        metavar="newest",
-        help="With --resume: text that arrived since joins, in each recipe from the end of the "
+    option(
+        "With --resume: text that arrived since joins, in each recipe from the end of the "
         "epoch it is in; or the number of a corpus version.",
+        "newest",
     ),
 ]
 ALLOW_DRIFT = Annotated[
     list[str] | None,
-    typer.Option(metavar="FIELD,…", help="What may differ from the run that is resumed."),
+    option("What may differ from the run that is resumed.", "FIELD,…"),
 ]
 OUT = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="FILE.jsonl or FILE.parquet. [default: stdout]"),
+    option("FILE.jsonl or FILE.parquet. [default: stdout]", "FILE"),
 ]
 
 
@@ -149,9 +141,9 @@ class RunOptions:
             typer.BadParameter: It was given.
         """
         named = {"--run": self.run != "default", "--tag": self.tag, "--state": self.state}
-        for option, given in named.items():
+        for written, given in named.items():
             if given and not self.resume:
-                raise typer.BadParameter(f"{option} is about a saved run: give --resume with it")
+                raise typer.BadParameter(f"{written} is about a saved run: give --resume with it")
 
     def open(self, corpus: Corpus, *, save: bool = False) -> Sampler:
         """Return the run's sampler, at its first position or where it was saved.

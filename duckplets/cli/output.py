@@ -57,6 +57,15 @@ def show_columns(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> N
     show_table(columns, ([row[column] for column in columns] for row in rows))
 
 
+def show(report: Any, *, json: bool = False) -> None:
+    """Print a report as ``print`` shows it, or as JSON."""
+    if json:
+        path = getattr(report, "path", None)
+        print_document(asdict(report) | ({} if path is None else {"path": str(path)}))
+    else:
+        tell(*str(report).split("\n"))
+
+
 def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
     """Print what became of the rows of sources, each with its name."""
     if json:

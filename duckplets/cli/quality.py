@@ -2,44 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from duckplets.base.sanitize import shown
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, existing, say, tell
-from duckplets.cli.verbs import ENGINE, of_verb
+from duckplets.cli.app import CORPUS, JSON, corpus_at, say
+from duckplets.cli.verbs import of_verb, option
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
-    from duckplets.quality.decontaminate import DecontaminationReport
-    from duckplets.quality.near_dedup import NearReport
+    from duckplets.quality.judge import JudgeReport
 
 
+@of_verb("corpus.quality:judge", without={"quality"})
 def quality(
     corpus: CORPUS,
-    why: Annotated[
-        str | None,
-        typer.Option(metavar="RECORD", help="One row: its record id, or SOURCE:ROW."),
-    ] = None,
+    why: Annotated[str | None, option("One row: its record id, or SOURCE:ROW.", "RECORD")] = None,
     against: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE|VERSION", help="How every metric differs from those of it."),
+        option("Compare every metric with those of a source or a version.", "SOURCE|VERSION"),
     ] = None,
     apply: Annotated[
         str | None,
-        typer.Option(
-            metavar="PRESET|FILE.toml",
-            help="Apply other thresholds to all that was read, without the sources.",
-        ),
+        option("Apply other thresholds to all that was read, without the sources.", "PRESET|FILE"),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --apply: only say what would change.")
-    ] = False,
-    engine: ENGINE = None,
     json: JSON = False,
+    **given: Any,
 ) -> None:
     """Tell what gates accepted and rejected, and judge anew.
 
@@ -54,15 +44,13 @@ def quality(
         duckplets quality web.duckdb --against 1
         duckplets quality web.duckdb --apply strict.toml --dry-run
     """
-    from duckplets.corpus.corpus import Corpus
-
     if sum(value is not None for value in (why, against, apply)) > 1:
         raise typer.BadParameter("--why, --against and --apply are three: give one of them")
-    if apply is None and (dry_run or engine is not None):
+    if apply is None and (given["dry_run"] or "engine" in given):
         raise typer.BadParameter("--dry-run and --engine are about --apply: give it with them")
-    with Corpus(existing(corpus), read_only=apply is None) as opened:
+    with corpus_at(corpus, read_only=apply is None) as opened:
         if apply is not None:
-            _judge(opened, apply, dry_run=dry_run, engine=engine, json=json)
+            _show_judged(opened.judge(apply, **given), json=json)
         elif why is not None:
             rows = opened.why(why)
             output.print_document(rows if json else rows[0] if len(rows) == 1 else rows)
@@ -72,11 +60,10 @@ def quality(
             _show_outcomes(opened.outcomes().to_pylist(), json=json)
 
 
-def _judge(corpus: Corpus, quality: str, *, dry_run: bool, engine: str | None, json: bool) -> None:
-    report = corpus.judge(quality, dry_run=dry_run, engine=engine)
+def _show_judged(report: JudgeReport, *, json: bool) -> None:
     say(*str(report).splitlines())
     if json:
-        output.print_document(asdict(report))
+        output.show(report, json=True)
     elif report.changes:
         output.show_columns(("source", "was", "now", "rows"), report.changes)
 
@@ -112,46 +99,31 @@ def _line(values: list[float]) -> str:
 def deduplicate(
     corpus: CORPUS,
     near: Annotated[
-        float | None,
-        typer.Option(
-            help="Least Jaccard similarity of two texts, above 0 and up to 1. [default: 0.85]"
-        ),
+        float | None, option("Least Jaccard similarity of two texts, up to 1. [default: 0.85]")
     ] = None,
     equal: Annotated[bool, typer.Option("--equal", help="Equal texts only.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Store nothing, and only report.")
-    ] = False,
     json: JSON = False,
     **given: Any,
 ) -> None:
     """Find records whose texts are equal or nearly so.
 
-    The first of each cluster is kept. The first is the one that was ingested first, whatever
-    its split. Clusters are in the table clusters. Removing makes a new version; saved runs keep
+    Of each cluster the record that was ingested first is kept, whatever its split. Clusters are
+    in the table clusters. Removing makes a new version; saved runs keep
     what they have. What was removed comes again if its source is ingested again.
 
     Example:
         duckplets deduplicate faq.duckdb --dry-run
         duckplets deduplicate faq.duckdb --near 0.9 --action mark
     """
-    from duckplets.corpus.corpus import Corpus
-
     if equal and near is not None:
         raise typer.BadParameter("--equal is for equal texts only: leave out --near")
-    with Corpus(existing(corpus), read_only=dry_run) as opened:
+    with corpus_at(corpus, read_only=given["dry_run"]) as opened:
         least = None if equal else 0.85 if near is None else near
-        _show(opened.deduplicate(least, dry_run=dry_run, **given), json=json)
+        output.show(opened.deduplicate(least, **given), json=json)
 
 
 @of_verb("corpus.quality:decontaminate", places={"against": "AGAINST"})
-def decontaminate(
-    corpus: CORPUS,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Store nothing, and only report.")
-    ] = False,
-    json: JSON = False,
-    **given: Any,
-) -> None:
+def decontaminate(corpus: CORPUS, json: JSON = False, **given: Any) -> None:
     """Find records that an evaluation set shares text with.
 
     Texts are compared by n-grams of words. With test, records of train and validation are
@@ -162,14 +134,5 @@ def decontaminate(
         duckplets decontaminate faq.duckdb test --action remove
         duckplets decontaminate faq.duckdb exam.csv --text question --ngram 8
     """
-    from duckplets.corpus.corpus import Corpus
-
-    with Corpus(existing(corpus), read_only=dry_run) as opened:
-        _show(opened.decontaminate(dry_run=dry_run, **given), json=json)
-
-
-def _show(report: NearReport | DecontaminationReport, *, json: bool) -> None:
-    if json:
-        output.print_document(asdict(report))
-    else:
-        tell(*str(report).splitlines())
+    with corpus_at(corpus, read_only=given["dry_run"]) as opened:
+        output.show(opened.decontaminate(**given), json=json)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from duckplets.base.sanitize import harmless, listed
 from duckplets.cli import completion, output
-from duckplets.cli.app import CORPUS, existing, say
+from duckplets.cli.app import CORPUS, corpus_at, say
 from duckplets.cli.options import PRESET, command
+from duckplets.cli.verbs import of_verb, option
 from duckplets.errors import RecipeError, nearest
 
 if TYPE_CHECKING:
@@ -24,15 +25,6 @@ RECIPE = Annotated[
     str,
     typer.Argument(metavar="RECIPE", help="Name of a recipe.", autocompletion=completion.recipes),
 ]
-SOURCE = Annotated[
-    str | None,
-    typer.Option(
-        help="Name of a source. [default: the first the recipe suits]",
-        autocompletion=completion.sources,
-    ),
-]
-SPLIT = Annotated[Literal["train", "validation", "test"], typer.Option(help="Of which split.")]
-
 _ONLY_NAMED = "drawn when named, or by --preset crate"
 _SQL_TEXT = re.compile(r"""'((?:[^']|'')*)'|"(?:[^"]|"")*"|--.*""")
 
@@ -48,11 +40,10 @@ def add_recipes(
     Example:
         duckplets recipe add faq.duckdb recipes.toml
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.recipes.files import load_recipes
 
     recipes = load_recipes(file)
-    with Corpus(existing(corpus)) as opened:
+    with corpus_at(corpus) as opened:
         stored = {recipe.name: recipe for recipe in opened.recipes()}
         for recipe in recipes:
             if stored.get(recipe.name, recipe) != recipe:
@@ -76,10 +67,9 @@ def list_recipes(corpus: CORPUS, preset: PRESET = None) -> None:
         duckplets recipe list faq.duckdb
         duckplets recipe list faq.duckdb --preset crate
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.recipes.files import to_dict
 
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         stored = [(recipe, "stored") for recipe in opened.recipes()]
         drawn = stored or _defaults(opened, preset)
         known = {recipe.name for recipe, _ in drawn}
@@ -95,10 +85,9 @@ def show(corpus: CORPUS, name: RECIPE, preset: PRESET = None) -> None:
     Example:
         duckplets recipe show faq.duckdb anchor_context > recipes.toml
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.recipes.files import to_dict
 
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         drawn = _defaults(opened, "crate") + _defaults(opened, preset)
         known = {r.name: r for r in [*(r for r, _ in drawn), *opened.recipes()]}
     if name not in known:
@@ -117,26 +106,20 @@ def remove(corpus: CORPUS, name: RECIPE) -> None:
     Example:
         duckplets recipe remove faq.duckdb titles
     """
-    from duckplets.corpus.corpus import Corpus
-
-    with Corpus(existing(corpus)) as opened:
+    with corpus_at(corpus) as opened:
         opened.remove_recipe(name)
     say(f"removed {name}")
 
 
+@of_verb("corpus.recipes:pool", name=RECIPE)
 def sql(
     corpus: CORPUS,
-    recipe: RECIPE,
-    source: SOURCE = None,
-    split: SPLIT = "train",
-    preset: PRESET = None,
     explain: Annotated[bool, typer.Option("--explain", help="Print DuckDB's plan of it.")] = False,
     rows: Annotated[
         bool, typer.Option("--rows", help="Print its rows as JSON lines: one an anchor.")
     ] = False,
-    limit: Annotated[
-        int | None, typer.Option(min=0, help="With --rows: print so many at most.")
-    ] = None,
+    limit: Annotated[int | None, option("With --rows: print so many at most.", min=0)] = None,
+    **given: Any,
 ) -> None:
     """Print the statement of a recipe's pool, or its rows.
 
@@ -146,16 +129,14 @@ def sql(
         duckplets sql faq.duckdb anchor_context | duckdb -readonly faq.duckdb
         duckplets sql faq.duckdb anchor_context --rows --limit 5
     """
-    from duckplets.corpus.corpus import Corpus
-
     if limit is not None and not rows:
         raise typer.BadParameter("--limit is about rows: give --rows with it")
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         if rows:
-            found = opened.pool(recipe, split, source, preset=preset)
+            found = opened.pool(**given)
             output.write_rows(found.slice(0, limit), output.stdout())
             return
-        statement = opened.runnable_sql(recipe, source, split, preset=preset)
+        statement = opened.runnable_sql(**given)
         if not explain:
             print(_harmless_sql(statement), end="")
             return

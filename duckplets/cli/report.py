@@ -9,8 +9,8 @@ import typer
 
 from duckplets.base.sanitize import counted
 from duckplets.cli import completion
-from duckplets.cli.app import CORPUS, tell
-from duckplets.cli.options import option
+from duckplets.cli.app import CORPUS, corpus_at, tell
+from duckplets.cli.verbs import option
 
 
 def report(
@@ -20,9 +20,9 @@ def report(
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A saved run, as it stands. [default: what a new one would draw]",
+        option(
+            "A saved run, as it stands. [default: what a new one would draw]",
+            "NAME",
             autocompletion=completion.runs,
         ),
     ] = None,
@@ -41,10 +41,8 @@ def report(
         duckplets report faq.duckdb
         duckplets report faq.duckdb --run default --html faq-run.html --force
     """
-    from duckplets.corpus.corpus import Corpus
-
     path = corpus.with_suffix(".html") if html is None else html
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         page = opened.report(path, run=run, mixture=mixture, overwrite=overwrite)
     tables = sum(len(section["tables"]) for section in page.data["sections"])
     tell(f"{path}: {counted(tables, 'table')}, {path.stat().st_size:,} bytes")

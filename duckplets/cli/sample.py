@@ -14,7 +14,7 @@ import typer
 from duckplets.base.sanitize import counted, harmless_json, listed
 from duckplets.base.stages import stage
 from duckplets.cli import completion, output
-from duckplets.cli.app import CORPUS, say
+from duckplets.cli.app import CORPUS, corpus_at, say
 from duckplets.cli.options import (
     OUT,
     RunOptions,
@@ -23,6 +23,7 @@ from duckplets.cli.options import (
     names_run,
     opening,
 )
+from duckplets.cli.verbs import option
 from duckplets.errors import SamplerError, StateMismatchError
 
 if TYPE_CHECKING:
@@ -38,21 +39,21 @@ _PIECE = 1 << 16  # positions worked out at once, however long the stretch
 def sample(
     corpus: CORPUS,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Batches to write. [default: 1, or with --epochs all]")
+        int | None, option("Batches to write. [default: 1, or with --epochs all]", min=0)
     ] = None,
     tag: Annotated[
         str | None,
-        typer.Option(
-            help="Checkpoint to resume from or, without --resume, to save as.",
+        option(
+            "Checkpoint to resume from or, without --resume, to save as.",
             autocompletion=completion.tags,
         ),
     ] = None,
     save: Annotated[
-        bool, typer.Option("--save", help="Save where the run stands after; rank 0 does it.")
+        bool, typer.Option("--save", help="Save where the run stands then; rank 0 does it.")
     ] = False,
     metrics: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.json", help="Write what each source gave since the start."),
+        option("Write what each source gave since the start.", "FILE.json"),
     ] = None,
     out: OUT = None,
     **given: Any,
@@ -72,11 +73,9 @@ def sample(
         duckplets sample faq.duckdb --rank 1 --world-size 4 --steps 100 --out rank1.jsonl
         duckplets sample faq.duckdb --columns anchor,anchor_vector:default --vectors null
     """
-    from duckplets.corpus.corpus import Corpus
-
     how = opening(tag=tag, **given)
     _check(how, save=save, metrics=metrics, out=out)
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
         if save:
             _refuse_clash(sampler, how, corpus)
@@ -95,7 +94,9 @@ def served(
     start: Annotated[int, typer.Option("--from", min=0, help="The first position.")] = 0,
     stop: Annotated[
         int | None,
-        typer.Option("--to", min=0, help="After the last. [default: where the run stands]"),
+        typer.Option(
+            "--to", min=0, help="The position after the last. [default: where the run stands]"
+        ),
     ] = None,
     upcoming: Annotated[
         int | None,
@@ -118,8 +119,6 @@ def served(
         duckplets served faq.duckdb --next 10
         duckplets served faq.duckdb --batch-size 64 --next 10
     """
-    from duckplets.corpus.corpus import Corpus
-
     how = opening(**given)
     output.check(out)
     is_new = bool(how.arguments) and not how.resume
@@ -129,7 +128,7 @@ def served(
         raise typer.BadParameter("--next is counted from where the run stands: leave --from out")
     if stop is not None and start > stop:
         raise typer.BadParameter(f"--from {start} --to {stop}: give two in order")
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened) if is_new else replace(how, resume=True).open(opened)
         if upcoming is not None:
             introduce(sampler)
@@ -148,12 +147,12 @@ def served(
 
 
 def _check(how: RunOptions, *, save: bool, metrics: Path | None, out: Path | None) -> None:
-    for option, value in (("--tag", how.tag), ("--state", how.state)):
+    for name, value in (("--tag", how.tag), ("--state", how.state)):
         if value is not None and not (how.resume or save):
-            raise typer.BadParameter(f"{option} is about a save: give --resume or --save with it")
+            raise typer.BadParameter(f"{name} is about a save: give --resume or --save with it")
     output.check(out)
-    for option, path in (("--metrics", metrics), ("--state", how.state)):
-        output.check_folder(option, path)
+    for name, path in (("--metrics", metrics), ("--state", how.state)):
+        output.check_folder(name, path)
 
 
 def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
@@ -162,6 +161,7 @@ def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
     from duckplets.runs.state import differing, refuse_mismatch
 
     path, settings = how.state_path(corpus), sampler.settings
+    state.unsavable(path, asked=not settings.rank)
     tags = [cursor["tag"] for cursor in state.cursors(path) if cursor["run"] == settings.run]
     if how.tag is not None and how.tag in tags and not how.resume and not settings.rank:
         raise StateMismatchError(

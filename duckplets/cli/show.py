@@ -8,8 +8,9 @@ import typer
 
 from duckplets.base.sanitize import shown
 from duckplets.cli import completion, output
-from duckplets.cli.app import CORPUS, JSON, say
+from duckplets.cli.app import CORPUS, JSON, corpus_at, say
 from duckplets.cli.options import STATE, command
+from duckplets.cli.verbs import option
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
@@ -23,28 +24,24 @@ def show(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]",
+            metavar="SOURCE",
             help="Name of a source. [default: all]",
             autocompletion=completion.sources,
         ),
     ] = None,
     split: Annotated[
         Literal["train", "validation", "test"] | None,
-        typer.Option(help="Records of one split. [default: all; of samples train]"),
+        option("Records of one split. [default: all; of samples train]"),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="Records, at most. [default: 10]")
+        int | None, option("Show so many records at most. [default: 10]", min=0)
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Show so many samples, the first of a new run.")
+        int | None, option("Show so many samples instead, the first of a new run.", min=1)
     ] = None,
     run: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Samples that a saved run serves next.",
-            autocompletion=completion.runs,
-        ),
+        option("Samples that a saved run serves next.", "NAME", autocompletion=completion.runs),
     ] = None,
     state: STATE = None,
     json: JSON = False,
@@ -58,8 +55,6 @@ def show(
         duckplets show faq.duckdb faq --limit 3
         duckplets show faq.duckdb --samples 2
     """
-    from duckplets.corpus.corpus import Corpus
-
     drawn = samples is not None or run is not None
     if drawn and (source is not None or limit is not None):
         raise typer.BadParameter("SOURCE and --limit are about records: leave --samples, --run out")
@@ -67,7 +62,7 @@ def show(
         raise typer.BadParameter("--split: a saved run has its own")
     if state is not None and run is None:
         raise typer.BadParameter("--state is about a saved run: give --run with it")
-    with Corpus(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         if not drawn:
             _show_records(opened, source, split, 10 if limit is None else limit, json=json)
             return

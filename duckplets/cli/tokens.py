@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from duckplets.base.sanitize import counted, shown
+from duckplets.base.sanitize import shown
 from duckplets.cli import output
-from duckplets.cli.app import CORPUS, JSON, existing, say, tell
-from duckplets.cli.inputs import names
-from duckplets.cli.verbs import of_verb
+from duckplets.cli.app import CORPUS, JSON, corpus_at, say, tell
+from duckplets.cli.verbs import names, of_verb, option
 
 if TYPE_CHECKING:
-    from duckplets.tokens.shards import ShardReport
-    from duckplets.tokens.train import TokenizerReport
-    from duckplets.vectors.embed import EmbedReport
+    pass
 
 PLACE = "A folder, or s3://bucket/prefix in an object store"
 SOURCES = Annotated[
@@ -54,21 +51,19 @@ def embed(
         duckplets embed faq.duckdb intfloat/e5-small-v2 --name e5 --prompt 'anchor=query: '
         duckplets embed faq.duckdb mypkg.teacher:vectors --name teacher --dtype float16
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.sources.converters.registry import search_first
 
     with suppress(OSError):  # the folder was deleted
         search_first(os.getcwd())
     try:
-        with Corpus(existing(corpus), read_only=True) as opened:
+        with corpus_at(corpus, read_only=True) as opened:
             report = opened.embed(prompts=_prompts(prompts or ()), **given)
     except KeyboardInterrupt as error:
         say(str(error) or "interrupted")
         raise
-    if json:
-        output.print_document(asdict(report) | {"path": str(report.path)})
-    else:
-        _tell_embedded(report)
+    output.show(report, json=json)
+    if report.failed:
+        say("what failed is in vector_failures, and is tried again when this is called again")
 
 
 def _prompts(given: Sequence[str]) -> dict[str, str] | None:
@@ -81,21 +76,6 @@ def _prompts(given: Sequence[str]) -> dict[str, str] | None:
     return prompts or None
 
 
-def _tell_embedded(report: EmbedReport) -> None:
-    dimension = "" if report.dimension is None else f" of {report.dimension} {report.dtype}"
-    say(
-        f"{report.name}: {counted(report.embedded, 'text')} embedded{dimension}, "
-        f"{report.there:,} were there, {report.failed:,} failed, {report.rate:,.0f} texts a second"
-    )
-    if report.prompted:
-        say(f"with a prompt, though in other roles too: {counted(report.prompted, 'text')}")
-    for reason, count in report.reasons.items():
-        say(f"failed: {count:,} so: {shown(reason)}")
-    if report.failed:
-        say("they are in vector_failures, and are tried again when this is called again")
-    say(f"kept in {report.path}")
-
-
 @of_verb("tokens.train:train_tokenizer", places={"out": "OUT"}, without={"sources"})
 def train(corpus: CORPUS, sources: SOURCES = None, json: JSON = False, **given: Any) -> None:
     """Train a byte-level BPE tokenizer on the text of a split, never of the test split.
@@ -106,27 +86,11 @@ def train(corpus: CORPUS, sources: SOURCES = None, json: JSON = False, **given: 
     Example:
         duckplets tokenizer train faq.duckdb tokenizer --vocab-size 50000
     """
-    from duckplets.corpus.corpus import Corpus
     from duckplets.tokens.train import train_tokenizer
 
-    with Corpus(existing(corpus), read_only=True) as opened:
+    with corpus_at(corpus, read_only=True) as opened:
         report = train_tokenizer(opened, **given, sources=names(sources))
-    if json:
-        output.print_document(asdict(report) | {"path": str(report.path)})
-    else:
-        _tell_tokenizer(report)
-
-
-def _tell_tokenizer(report: TokenizerReport) -> None:
-    how = f"trained in {report.seconds:.1f} s ({report.why})" if report.trained else "as it was"
-    rate = report.bytes_per_token
-    held_out = counted(report.held_out, "text")
-    tell(
-        f"{shown(str(report.path))}: {report.vocab_size:,} tokens, {how}",
-        f"  trained on {counted(report.texts, 'text')}"
-        + ("" if rate is None else f"; {rate:.2f} bytes a token in {held_out} held out"),
-        f"  fingerprint {report.fingerprint}",
-    )
+    output.show(report, json=json)
 
 
 @of_verb("tokens.shards:shard", without={"out", "sources", "mixture", "tokenizer"})
@@ -144,7 +108,7 @@ def shard(
     sources: SOURCES = None,
     mixture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.toml", help="Phases and weights for mixtures.json."),
+        option("Phases and weights for mixtures.json.", "FILE.toml"),
     ] = None,
     status: Annotated[
         bool, typer.Option("--status", help="Only say how far the export in a folder has come.")
@@ -168,28 +132,12 @@ def shard(
         return
     if out is None or tokenizer is None:
         raise typer.BadParameter("give CORPUS, OUT and --tokenizer, or --status and a folder")
-    from duckplets.corpus.corpus import Corpus
     from duckplets.order.mixture import Mixture
 
     given["mixture"] = None if mixture is None else Mixture.from_toml(mixture)
-    with Corpus(existing(Path(corpus)), read_only=True) as opened:
+    with corpus_at(Path(corpus), read_only=True) as opened:
         report = opened.shard(out, tokenizer=tokenizer, sources=names(sources), **given)
-    if json:
-        output.print_document(asdict(report) | {"path": str(report.path)})
-    else:
-        _tell_shards(report)
-
-
-def _tell_shards(report: ShardReport) -> None:
-    others = [f"{count:,} left out: {reason}" for reason, count in report.left_out.items()]
-    others += [f"{report.cut:,} cut"] if report.cut else []
-    again = f", {report.damaged:,} of them again: damaged" if report.damaged else ""
-    tell(
-        f"{shown(str(report.path))}: {counted(report.shards, 'shard')} "
-        f"({report.made:,} written in {report.seconds:.1f} s{again}) of "
-        f"{counted(report.records, 'record')}, {report.tokens:,} tokens",
-        *(f"  {each}" for each in others),
-    )
+    output.show(report, json=json)
 
 
 def _tell_status(folder: str, *, json: bool) -> None:
@@ -227,16 +175,11 @@ def verify(
         told["problems"] = [{"file": file, "what": what} for file, what in report.problems]
         output.print_document(told)
     else:
-        rate = report.bytes / 1e6 / max(report.seconds, 1e-9)
-        tell(
-            f"{shown(str(report.path))}: {counted(report.shards, 'shard')}, "
-            f"{report.bytes:,} bytes, {rate:,.0f} MB/s: {'as written' if report.ok else 'WRONG'}"
-        )
-        say(*(f"  {shown(file)}: {what}" for file, what in report.problems))
-        if not report.ok:
-            say(
-                f"The command that made it writes again what is damaged or missing: "
-                f"duckplets shard CORPUS {shown(str(report.path))} …; what is unlisted stays"
-            )
+        output.show(report)
+        tell("all files are as written" if report.ok else "WRONG: not all files are as written")
     if not report.ok:
+        say(
+            f"The command that made them writes again what is damaged or missing: duckplets shard "
+            f"CORPUS {report.path} …; what is unlisted stays"
+        )
         raise SystemExit(1)

@@ -15,13 +15,13 @@ from functools import wraps
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
+from textwrap import dedent
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
 from duckplets.cli import completion
-from duckplets.cli.inputs import integers, names
 
 ENGINE = Annotated[
     str | None,
@@ -41,7 +41,51 @@ _COMPLETE = {
     "tag": completion.tags,
 }
 _INTEGERS, _NAMES = "N,…", "NAME,…"
+COLUMNS = "COLUMN,…"
+"""What stands for the value of an option that takes names of columns."""
 _NEVER = {"corpus", "progress"}  # a command opens the one, and shows the other on a terminal
+# How docstrings tell a default, at the end of a text or of a sentence.
+_DEFAULTS = (
+    re.compile(r"[;,.] by default ((?:[^.;]|\.(?=\w))+)(?=\.?$)", re.IGNORECASE),
+    re.compile(r"[;,] by default ([^.;]{,40})(?=\.\s)"),
+    re.compile(r"[;,] (\S+) by default(?=\.|$)"),
+    re.compile(r"^by default ([^.;]+)(?=\.?$)", re.IGNORECASE),
+)
+
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
+
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
+
+
+def option(text: str, metavar: str | None = None, **how: Any) -> Any:
+    """Return an option that takes a value, with its help and what stands for the value there."""
+    return typer.Option(metavar=metavar, help=text, show_default=False, **how)
+
+
+def names(values: Sequence[str] | None) -> list[str] | None:
+    """Return the names of an option that may be repeated and may hold commas.
+
+    A name with a comma in it is written in double quotes, as in CSV; in these, and alone, one keeps
+    the spaces around it.
+    """
+    found = []
+    for value in values or ():
+        named = [(q.replace('""', '"'), plain) for q, plain in _NAME.findall(value)]
+        alone = len(named) == 1 and "," not in value
+        found += [quoted or (value if alone else plain.strip()) for quoted, plain in named]
+    return [name for name in found if name.strip()] or None
+
+
+def integers(option: str, values: Sequence[str] | None) -> tuple[int, ...] | None:
+    """Return the integers of an option that may be repeated and may hold commas.
+
+    Raises:
+        typer.BadParameter: One is none.
+    """
+    try:
+        return tuple(int(value) for value in names(values) or []) or None
+    except ValueError:
+        raise typer.BadParameter(f"{option} {','.join(values or [])}: give integers") from None
 
 
 def of_verb(
@@ -50,7 +94,7 @@ def of_verb(
     places: Mapping[str, str] | None = None,
     without: Collection[str] = (),
     **spelled: Any,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+) -> Decorator:
     """Give a command the options of a verb in the place of its ``**given``.
 
     Args:
@@ -66,13 +110,11 @@ def of_verb(
 def options_of(verb: str, *, without: Collection[str] = (), **spelled: Any) -> list[Parameter]:
     """Return the options of a verb; the arguments are as for ``of_verb``."""
     module, _, name = verb.partition(":")
-    options = _options(getattr(import_module(f"duckplets.{module}"), name), spelled)
-    return [each for each in options if each.name not in {*without, *_NEVER}]
+    found = getattr(import_module(f"duckplets.{module}"), name)
+    return _options(found, {*without, *_NEVER}, spelled)
 
 
-def with_options(
-    shared: Sequence[Parameter],
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_options(shared: Sequence[Parameter]) -> Decorator:
     """Give a command options in the place of its ``**given``; its own of that name stay."""
 
     def made(command: Callable[..., None]) -> Callable[..., None]:
@@ -97,38 +139,74 @@ def with_options(
     return made
 
 
-def _options(verb: Callable[..., Any], spelled: Mapping[str, Any]) -> Sequence[Parameter]:
+def optional(parameter: Parameter) -> Parameter:
+    """Return an option that is not there where nobody gives it."""
+    kind, how = get_args(parameter.annotation)
+    return parameter.replace(annotation=Annotated[kind | None, how], default=None)
+
+
+def _options(
+    verb: Callable[..., Any], without: Collection[str], spelled: Mapping[str, Any]
+) -> list[Parameter]:
     """Return the arguments of a verb as Typer takes options."""
-    texts, found = arguments_told(verb), []
-    for parameter in list(inspect.signature(verb).parameters.values()):
-        if parameter.kind in (Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
-            continue
+    parameters, found = inspect.signature(verb).parameters, []
+    texts = arguments_told(verb)
+    for parameter in parameters.values():
         name, default = parameter.name, parameter.default
+        if name in without or parameter.kind in (Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
+            continue
         if name in spelled or name == "engine":
             found.append(parameter.replace(annotation=spelled.get(name, ENGINE)))
             continue
-        kind = _kind(verb, parameter)
-        how: dict[str, Any] = {"help": texts.get(name, "")}
+        kind, how, forms = _kind(verb, parameter), dict[str, Any](), []
         if name in _COMPLETE and get_origin(kind) is not Literal:
             how["autocompletion"] = _COMPLETE[name]
+        if kind is str and name in (*_COMPLETE, "name"):
+            how["metavar"] = "NAME"
+        text = _as_options(texts.get(name, ""), {*parameters} - {name})
+        text = _with_default(text, default, get_args(kind))
         if get_origin(kind) is list:
             how["metavar"] = _INTEGERS if kind == list[int] else _NAMES
-            if isinstance(default, tuple | list) and default:
-                how["help"] += f" [default: {','.join(map(str, default))}]"
-            default, kind = None if default is not Parameter.empty else default, list[str] | None
+            kind = list[str] | None
+            default = default if default is Parameter.empty else None
         elif kind is bool:
-            dashed = name.replace("_", "-")
-            form = f"--{dashed}" if default is False else f"--{dashed}/--no-{dashed}"
-            option = typer.Option(form, **how)
+            form = _written(name, parameters)
+            forms = [form if default is False else f"{form}/{form.replace('--', '--no-')}"]
             kind = bool | None if default is None else bool
-            found.append(parameter.replace(annotation=Annotated[kind, option]))
-            continue
         elif default is None:
             kind = kind | None
-        found.append(
-            parameter.replace(annotation=Annotated[kind, typer.Option(**how)], default=default)
-        )
+        made = typer.Option(*forms, help=text, show_default=False, **how)
+        found.append(parameter.replace(annotation=Annotated[kind, made], default=default))
     return found
+
+
+def _written(name: str, arguments: Collection[str]) -> str:
+    """Return the name of an argument as that of an option; other words are left alone."""
+    return f"--{name.replace('_', '-')}" if name in arguments else name
+
+
+def _as_options(text: str, arguments: Collection[str]) -> str:
+    """Return a text in which other arguments have the names of options."""
+    return re.sub(r"``(\w+)``", lambda word: _written(word[1], arguments), text).replace("``", "")
+
+
+def _with_default(text: str, default: Any, choices: Sequence[Any]) -> str:
+    """Return the help of an option, with its default at the end wherever a docstring has it."""
+    told, (before, marked, after) = "", text.partition(" (the default)")
+    if marked:
+        told, text = max(choices, key=lambda choice: before.rfind(str(choice))), before + after
+    for pattern in _DEFAULTS:
+        if found := pattern.search(text):
+            told, text = found[1], text[: found.start()] + text[found.end() :]
+            break
+    if default is True:
+        told = "yes"
+    elif isinstance(default, tuple | list):
+        told = ",".join(map(str, default))
+    elif not (default is None or default is Parameter.empty or isinstance(default, bool)):
+        told = str(default)
+    text = text if not text or text.endswith((".", ")")) else f"{text}."
+    return f"{text} [default: {told}]".strip() if told else text
 
 
 def _kind(verb: Callable[..., Any], parameter: Parameter) -> Any:
@@ -147,7 +225,8 @@ def _kind(verb: Callable[..., Any], parameter: Parameter) -> Any:
     if Literal in origins and all(isinstance(v, str) for v in get_args(origins[Literal])):
         return origins[Literal]
     for origin, kind in origins.items():
-        if isinstance(origin, type) and issubclass(origin, Collection) and origin is not dict:
+        is_several = isinstance(origin, type) and issubclass(origin, Collection)
+        if is_several and not issubclass(origin, Mapping):
             return list[int] if get_args(kind)[:1] == (int,) else list[str]
     plain = [kind for kind in (bool, int, float, str, Path) if kind in kinds]
     return plain[0] if len(plain) == 1 and set(kinds) <= {plain[0], NoneType} else str
@@ -163,20 +242,15 @@ def _of_type_checkers(module: str, name: str) -> Any:
     return Any
 
 
-def optional(parameter: Parameter) -> Parameter:
-    """Return an option that is not there where nobody gives it; its help tells the default."""
-    kind, how = get_args(parameter.annotation)
-    if not (parameter.default is None or isinstance(parameter.default, bool)):
-        how.help += f" [default: {parameter.default}]"
-    return parameter.replace(annotation=Annotated[kind | None, how], default=None)
-
-
 def _placed(parameter: Parameter, places: Mapping[str, str]) -> Parameter:
     if parameter.name not in places:
         return parameter
-    kind, option = get_args(parameter.annotation)
+    kind, how = get_args(parameter.annotation)
     argument = typer.Argument(
-        metavar=places[parameter.name], help=option.help, autocompletion=option.autocompletion
+        metavar=places[parameter.name],
+        help=how.help,
+        autocompletion=how.autocompletion,
+        show_default=False,
     )
     return parameter.replace(annotation=Annotated[kind, argument])
 
@@ -188,18 +262,23 @@ def _is_place(parameter: Parameter) -> bool:
 
 def _value(parameter: Parameter, given: Any) -> Any:
     """Return what an option says: a list may be repeated and may hold commas."""
-    _, option = get_args(parameter.annotation)
-    if option.metavar not in (_INTEGERS, _NAMES):
-        return given
-    written = f"--{parameter.name.replace('_', '-')}"
-    return integers(written, given) if option.metavar == _INTEGERS else names(given)
+    _, how = get_args(parameter.annotation)
+    if how.metavar == _INTEGERS:
+        return integers(f"--{parameter.name.replace('_', '-')}", given)
+    return names(given) if how.metavar in (_NAMES, COLUMNS) else given
 
 
 def arguments_told(verb: Callable[..., Any]) -> dict[str, str]:
-    """Return what the docstring of a verb says of its arguments, by their names."""
+    """Return what is said of the arguments of a verb, or of the fields of a dataclass, by name."""
     section = re.search(
         r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", inspect.getdoc(verb) or "", re.M | re.S
     )
     entries = re.split(r"^ {4}(?=\S)", section[1], flags=re.M) if section else ()
-    parted = (" ".join(entry.split()).partition(": ") for entry in entries)
-    return {name: text.replace("``", "") for name, _, text in parted if name}
+    parted = (entry.partition(": ") for entry in entries)
+    told = {name: text for name, _, text in parted if name}
+    for of in reversed(verb.__mro__[:-1]) if isinstance(verb, type) else ():
+        (body,) = ast.parse(dedent(inspect.getsource(of))).body
+        for field, text in zip(body.body, body.body[1:], strict=False):  # type: ignore[attr-defined]
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                told[ast.unparse(field.target)] = ast.literal_eval(text.value)
+    return {name: " ".join(text.split()) for name, text in told.items()}

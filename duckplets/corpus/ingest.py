@@ -65,7 +65,8 @@ def ingest(
             adds what is new.
         trust: Of the source, in [0,1]; 0.5 if never given. Of a path also a column.
         on_conflict: For known ids with other content: ``error``, ``skip``, or ``replace``.
-        prefix: Metadata prefix of all its records, as for ``set_prefix``.
+        prefix: Metadata that is shown before half of the texts of all its records, such as
+            ``"source,date"``; as for ``set_prefix``.
         on_error: What becomes of rows that cannot be used, whatever the source says: ``raise``
             names the first, ``skip`` counts them and tells the first of each reason,
             ``quarantine`` keeps them besides, in the table of that name.

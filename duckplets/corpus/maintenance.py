@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress
+from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
 from duckplets.corpus.runs import sampler
 from duckplets.db.database import Database
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PrepareReport:
+class PrepareReport(Reported):
     """What ``prepare`` did.
 
     Attributes:

@@ -85,7 +85,7 @@ def acquire(
         restart: As for ``ingest``, before anything is read.
         limits: As for ``ingest``, of each reader.
         readers: So many are read at the same time, the one that is being stored included.
-        retries: So often a source is read on without a further row coming.
+        retries: How often a source is read on after an error, without a further row.
         keep_going: Store the sources after one that failed, too. Of equal texts in both they
             then have theirs accepted.
         engine: As for ``ingest``: it reads the files of all sources, one source ahead of the
@@ -268,11 +268,11 @@ def deduplicate(
         action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
         dry_run: Store nothing, and only report; a corpus that is open read-only will do.
         ngram: Words of an n-gram.
-        bands: Of a signature; more of them find more, and take longer. By default bands and
+        bands: Bands of a signature: more find more, and take longer. By default bands and
             rows are such that 99 % of the pairs that are just near enough are found: 12 of 7
             for .85, 35 of 3 for .5. The report says the share.
-        rows: Hash functions of a band; fewer find more, and propose more that is none.
-        seed: Of the hash functions.
+        rows: Hash functions of a band: fewer find more, and propose more wrong pairs.
+        seed: Seed of the hash functions.
         engine: What makes the bands of texts, as for ``mine``; refused for equal texts only.
         progress: As for ``ingest``.
 

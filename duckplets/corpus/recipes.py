@@ -98,6 +98,12 @@ def pool(
 
     Columns: ``record_key``, ``record_id``, ``anchors`` (keys of its chunks) and, for triplet
     recipes, ``positives`` (chunks its positive is taken from).
+
+    Args:
+        name: Name of a recipe.
+        split: Of which split.
+        source: Of which source; by default the first that the recipe suits.
+        preset: ``crate`` for the recipes of a sampler with that preset.
     """
     compiled = _compiled(corpus, name, source, split, preset)
     with PoolReader(corpus.database, [compiled]) as reader:
@@ -134,7 +140,7 @@ def status(
     version, until somebody asks for them.
 
     Args:
-        pools: Whether to count these; by default of a corpus of at most 500,000 records.
+        pools: Count pools and shared anchors; by default of a corpus of at most 500,000 records.
         counts: Takes what was counted of large pools, for ``keep_counts``; by default it is
             kept at once, where the corpus may be written.
     """

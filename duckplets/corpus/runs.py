@@ -86,7 +86,7 @@ def sampler(
         seed: Another seed gives another order.
         steps: Stop after so many batches.
         epochs: Stop after so many nominal epochs, each as many samples as there are anchors in
-            all sources drawn from; with neither the run is endless.
+            all sources drawn from; without these and steps a run is endless.
         rank: Which of ``world_size`` ranks this is, from 0.
         world_size: Number of ranks that share each global batch, in slices by rank.
         remainder: ``keep`` a last batch that is not full, ``drop`` it, or ``pad`` it with more.
@@ -103,7 +103,7 @@ def sampler(
         pairs: Of ``pairs``, whether they are those that were judged, of sources with labels
             (``labelled``), or ``drawn``: anchor and positive 1, anchor and negative 0. It has to
             be said where some sources have labels and others have none.
-        swap: Let anchor and positive change places half of the time; by default they do not.
+        swap: Let anchor and positive change places half of the time; by default off.
         preset: ``crate`` for defaults as the triplets crate has them: also the recipe
             ``anchor_anchor``, ``swap``, and all sources alike, an omitted one too. What is
             given holds.
@@ -120,7 +120,7 @@ def sampler(
         long_sections: Whether the defaults include the long-section recipe where it applies.
         allow_stale: Draw mined negatives even if records or the recipe have changed since.
         empty: Whether recipes and sources that find no anchor are an ``error`` or left out
-            (``skip``), which is noted. By default those are an error that were named.
+            (``skip``), which is noted. By default ``error`` for those that were named.
         snapshot: Folder of the snapshot that a large corpus is served from; by default
             ``NAME.snapshot`` beside it, where ``prepare`` makes it.
         tokenizer: Of ``texts``: serve records as tokens by this file; see ``token_sampler``.

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from duckplets.base.sanitize import Reported
+from duckplets.base.sanitize import Reported, tallied, text_table
 from duckplets.mining.guards import REASONS
 
+_COLUMNS = ("recipe", "source", "split", "anchors", "negatives", "short", "median rank of positive")
+_WANTED = ("kept", "not_needed")
 _SHORT = ("backfilled", "random", "dropped", "short", "none")
 
 
@@ -55,6 +57,11 @@ class PairReport(Reported):
         return sum(self.outcomes.get(outcome, 0) for outcome in _SHORT)
 
     @property
+    def positive_rank(self) -> float | None:
+        """Median rank of the positive among the candidates; None if none has one."""
+        return self.quantiles.get("positive_rank", {}).get("50 %")
+
+    @property
     def examined(self) -> int:
         """Pairs of an anchor and a document that share a term: the sum of ``counts``."""
         return sum(self.counts.values())
@@ -73,6 +80,19 @@ class MiningReport(Reported):
     pairs: tuple[PairReport, ...] = field(default=())
     seconds: float
     notes: tuple[str, ...] = field(default=())
+
+    def __str__(self) -> str:
+        if not self.pairs:
+            return Reported.__str__(self)
+        rows = [
+            (p.recipe, p.source, p.split, p.anchors, p.candidates, p.short, p.positive_rank)
+            for p in self.pairs
+        ]
+        removed = {n: count for n, count in self.counts.items() if count and n not in _WANTED}
+        rate = f"{self.queries_per_second:,.0f} anchors a second"
+        return "\n".join(
+            [*text_table(_COLUMNS, rows), f"{rate}; left out: {tallied(removed) or 'nothing'}"]
+        )
 
     @property
     def anchors(self) -> int:

@@ -169,7 +169,7 @@ def _sections(
     by_title = {table.title: table for section in sections for table in section.tables}
     visits = by_title[drawn.VISITS].rows if drawn.VISITS in by_title else []
     own = [r.name for r in recipe_store.stored(database) if isinstance(getattr(r, "by", 0), Bm25)]
-    findings = Findings(path=corpus.path, status=found, tables=by_title, visits=visits, own=own)
+    findings = Findings(path=corpus.path, status=whole, tables=by_title, visits=visits, own=own)
     return [overview(findings), *sections]
 
 

@@ -27,14 +27,14 @@ class Findings:
 
     Attributes:
         path: The corpus.
-        status: Its status, or None where that would read all records of a large one.
+        status: Its status; of a large one perhaps without what nobody has counted yet.
         tables: All tables of the page, by title.
         visits: Source, recipe, anchors, samples, tokens and visits of each stream of the run.
         own: Names of the recipes that say themselves how they are mined.
     """
 
     path: Path
-    status: Status | None
+    status: Status
     tables: Mapping[str, Table]
     visits: Sequence[Sequence[Any]]
     own: Collection[str]
@@ -95,11 +95,10 @@ def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) 
 def _attention(found: Findings) -> Iterator[list[str]]:
     """Yield what is likely not meant, each with the command that helps."""
     corpus = shlex.quote(str(found.path))
-    if found.status is None:
-        what = "Pools and equal anchors of this large corpus are not counted yet."
-        yield [what, f"duckplets status {corpus}"]
-    else:
-        yield from _of_status(found.status, corpus)
+    if found.status["uncounted"]:
+        what = "Pools and shared anchors of this large corpus are not counted yet."
+        yield [what, f"duckplets status {corpus} --pools"]
+    yield from _of_status(found.status, corpus)
     yield from _left_short(found, corpus)
     yield from _visited(found.visits, corpus)
     yield from _left_out(found, corpus)

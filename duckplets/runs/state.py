@@ -193,7 +193,13 @@ def cursors(
 
 
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
-    """Forget a run, or its saves beyond a step; returns how many those were."""
+    """Forget a run, or its saves beyond a step; returns how many those were.
+
+    Args:
+        path: The state file.
+        run: Name of the run to forget.
+        after: Forget only what it saved beyond this step.
+    """
     step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
     known = cursors(path)
     if all(one["run"] != run for one in known):

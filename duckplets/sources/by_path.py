@@ -43,6 +43,7 @@ _OF = {  # what an argument is for that only some sources take
     "encoding": "files of text",
     "pattern": "folders of text",
     "by_heading": "files of text",
+    "titles": "files of text",
     **dict.fromkeys(_MAPPED, "files with columns"),
 }
 _ANCHORS = (

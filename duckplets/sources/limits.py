@@ -26,13 +26,13 @@ class Limits:
     """
 
     memory: str | int = "512MB"
-    """Of the instance that reads; a page of a Parquet file and a batch of an Arrow file, too."""
+    """Memory that reading may take; a page of a Parquet file and a batch of an Arrow file, too."""
     row: str | int = "128MB"
-    """One row: a line of JSON or text, a row of CSV, the text file of a folder."""
+    """The largest row: a line of JSON or text, a row of CSV, the text file of a folder."""
     field: str | int = "64MB"
-    """One value of a row: a text, or a list of texts."""
+    """The largest value of a row: a text, or a list of texts."""
     columns: int = 10_000
-    """Columns of a file, or different keys of the objects of a JSON file."""
+    """The most columns of a file, or different keys of the objects of a JSON file."""
 
     def __post_init__(self) -> None:
         for name in ("memory", "row", "field"):
@@ -59,6 +59,7 @@ _OPTIONS = {
     "memory": ", or --reader-memory",
     "row": ", or --max-row",
     "field": ", or --max-field",
+    "columns": ", or --max-columns",
 }
 
 

@@ -7,6 +7,7 @@ that very name it may be a path, ``set.pos[0]``: ``.name`` is a key, ``[0]`` an 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -100,7 +101,8 @@ def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str
     first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
     raise SourceError(
         f"{where}: say which columns hold the text, for example {kind}(…, anchor={first!r}, "
-        f"positive={second!r}) or {kind}(…, text={second!r}); {there_are(columns)}"
+        f"positive={second!r}) or {kind}(…, text={second!r}), on a command line --anchor "
+        f"{shlex.quote(first)} --positive {shlex.quote(second)}; {there_are(columns)}"
     )
 
 

@@ -26,7 +26,7 @@ from duckplets.base.locks import alone
 from duckplets.base.names import inside
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.progress import Progress
-from duckplets.base.sanitize import shown
+from duckplets.base.sanitize import Reported, shown
 from duckplets.base.stages import stage
 from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import Work, working
@@ -73,7 +73,7 @@ _MOST_TEXT = (1 << 31) - 1  # bytes: ends of strings are int32
 
 
 @dataclass(frozen=True, slots=True)
-class ShardReport:
+class ShardReport(Reported):
     """What an export of shards has in it.
 
     Attributes:
@@ -152,7 +152,7 @@ def shard(
             boundary, or ``drop``; both are counted.
         shard_mb: Size in 10^6 bytes, of four a token; exceeded by one record at most. What is
             left, if less than a quarter of it, goes into the last shard.
-        seed: Of the order of rows.
+        seed: Seed of the order of rows.
         compression: zstd, snappy, gzip, lz4 or none.
         row_group_size: Rows of a row group at most; of about 4 million tokens there are fewer.
         offsets: Also write which characters of the text each token is of.

@@ -25,6 +25,7 @@ from duckplets.base.arrays import Flags
 from duckplets.base.atomic import aside_of, remove, sweep, written_aside
 from duckplets.base.checks import integer
 from duckplets.base.progress import bar
+from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
 from duckplets.errors import DamagedFileError, ExtensionError, ShardError
 from duckplets.order.permute import below, hashed, key
@@ -55,7 +56,7 @@ class _TrainingTexts(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TokenizerReport:
+class TokenizerReport(Reported):
     """A tokenizer, and what it was trained on.
 
     Attributes:
@@ -113,7 +114,7 @@ def train_tokenizer(
         vocab_size: Tokens at most.
         min_frequency: How often a pair has to occur to become a token.
         special: Special tokens, which have the first ids.
-        seed: Of what is held out.
+        seed: Seed of what is held out.
         texts: Also write ``train.txt``, the texts that it is trained on, and ``val.txt``, those
             held out: a text a line, but for code, whose lines stay. They take the room of all text.
         progress: Called with texts read; True for a bar, None for one on a terminal.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from duckplets.base.object_store import is_address
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.progress import bar
+from duckplets.base.sanitize import Reported
 from duckplets.base.stages import stage
 from duckplets.errors import DamagedFileError, MixtureError, ShardError
 from duckplets.tokens.locations import Folder, Objects, opened
@@ -29,7 +30,7 @@ _ENDINGS = (".parquet", ".tsv")
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReport:
+class VerifyReport(Reported):
     """What was found in a folder of token shards.
 
     Attributes:

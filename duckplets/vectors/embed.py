@@ -117,14 +117,14 @@ def embed(
         model: A function of a list of texts that returns their vectors, (texts, dimension),
             as an array, a tensor or lists; an object with such an ``encode``; or the name or
             folder of a sentence-transformers model, or ``module:function``.
-        name: Of the set. A corpus may have several, side by side.
+        name: Name of the set. A corpus may have several, side by side.
         split: Texts that this split has; by default all.
         batch_size: Texts of a call, at most. They are of about one length.
         retries: How often a call that fails is made again. Then it is halved, until the
             texts that fail are alone; they are kept with the reason in ``vector_failures``,
             and tried again when this is called again.
         max_failures: When more than this share of the last 200 texts fail, it stops.
-        dtype: Of the numbers that are kept: ``float32`` or ``float16``.
+        dtype: Type of the numbers that are kept: ``float32`` or ``float16``.
         prompts: What stands before texts of a role (``anchor``, ``context``, ``rejected``).
             A text in several roles has the prompt of the first in this order.
         normalise: Whether to divide every vector by its length.

@@ -60,7 +60,7 @@ def search(
     Args:
         text: What to look for: any text, its distinct terms count. By vectors also a vector
             of the set, (dimension,).
-        k: At most so many.
+        k: So many sections at most.
         source: In this source only; by default in the whole corpus.
         split: In this split only.
         by: ``bm25``, or the name of a set of vectors: all of them are compared, by cosine,

@@ -74,6 +74,22 @@ REPORTS: dict[str, tuple[Any, tuple[str, ...]]] = {
 def test_a_report_is_a_table_in_which_nothing_acts(name: str) -> None:
     found, texts = REPORTS[name]
     check(found, *texts)
+    if name != "preview":  # whose rows are cut short here
+        assert HOSTILE not in str(found)
+
+
+def test_a_report_is_text_when_it_is_printed() -> None:
+    freed = {"records": 1_000, "sections": 2_000}
+    report = CompactReport(freed=freed, before=2_000, after=1, runs=(), seconds=0.25)
+    assert str(report).split("\n") == [
+        "freed    records: 1,000, sections: 2,000",
+        "before   2,000",
+        "after    1",
+        "seconds  0.25",
+    ]
+    lines = str(MiningReport(pairs=(PAIR,), seconds=1.0)).split("\n")
+    assert lines[0].split()[:4] == ["recipe", "source", "split", "anchors"]
+    assert lines[1].split()[-3:] == ["7", "0", "-"]
 
 
 def test_long_lists_are_cut_and_counted() -> None:

@@ -14,11 +14,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from commands import cli, error, files, lines, ok, talk, usage
-from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
-from duckplets.cli import output
 from duckplets.cli import sample as sample_commands
 from duckplets.db.migrate import create, migrations
 from duckplets.runs.sampler import Sampler
@@ -201,74 +199,82 @@ def test_sampling_leaves_a_read_only_corpus_alone(toy: str) -> None:
     assert Path(toy).read_bytes() == before
 
 
+def test_a_run_that_could_not_be_saved_is_refused_before_anything_is_written(
+    toy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.db.migrate.unwritable", lambda path: "the folder is closed")
+    result = cli("sample", toy, "--save")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "cannot be saved in toy.state.duckdb: the folder is closed" in result.stderr
+    assert len(lines(ok("sample", toy))) == 128
+
+
 # ---- which options go together
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["sample", "--remainder", "spill"], "--remainder"),
-        (["sample", "--remainder", "drop"], "give --epochs"),
-        (["sample", "--temperature", "2"], "give --mixture"),
-        (["sample", "--mixture", "m.toml", "--temperature", "2"], "mix_temperature"),
-        (["sample", "--mixture", "m.toml,a=1"], "one file, or weights"),
-        (["sample", "--mixture", "m.toml", "--mixture", "n.toml"], "one file, or weights"),
-        (["sample", "--mixture", "a=1.toml=x"], "SOURCE=WEIGHT"),
-        (["sample", "--allow-drift", "seed"], "give --resume"),
-        (["sample", "--state", "s.duckdb"], "give --resume or --save"),
-        (["sample", "--save", "--state", "no/s.duckdb"], "no folder no"),
-        (["sample", "--metrics", "no/m.json"], "no folder no"),
-        (["served", "--allow-drift", "seed"], "give --resume"),
-        (["served", "--next", "-1"], "--next"),
-        (["served", "--next", "1", "--from", "1"], "leave --from out"),
-        (["served", "--batch-size", "4"], "give --next"),
-        (["served", "--out", "no/x.jsonl"], "no folder no"),
-        (["served", "--rank", "1"], "--rank"),
-        (["served", "--columns", "anchor"], "--columns"),
-        (["served", "--from", "-1"], "--from"),
-        (["served", "--from", "3", "--to", "2"], "in order"),
-        (["served", "--out", "x.csv"], "FILE.parquet"),
-        (["served", "--seed", "1"], "give --next"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_wrong_usage_exits_with_2(toy: str, arguments: list[str], said: str) -> None:
-    shown = usage(arguments[0], toy, *arguments[1:])
-    assert said in " ".join(re.sub(r"[│\n]", " ", shown).split())
+WRONG_USAGE = [
+    (["sample", "--remainder", "spill"], "--remainder"),
+    (["sample", "--remainder", "drop"], "give --epochs"),
+    (["sample", "--temperature", "2"], "give --mixture"),
+    (["sample", "--mixture", "m.toml", "--temperature", "2"], "mix_temperature"),
+    (["sample", "--mixture", "m.toml,a=1"], "one file, or weights"),
+    (["sample", "--mixture", "m.toml", "--mixture", "n.toml"], "one file, or weights"),
+    (["sample", "--mixture", "a=1.toml=x"], "SOURCE=WEIGHT"),
+    (["sample", "--allow-drift", "seed"], "give --resume"),
+    (["sample", "--state", "s.duckdb"], "give --resume or --save"),
+    (["sample", "--save", "--state", "no/s.duckdb"], "no folder no"),
+    (["sample", "--metrics", "no/m.json"], "no folder no"),
+    (["served", "--allow-drift", "seed"], "give --resume"),
+    (["served", "--next", "-1"], "--next"),
+    (["served", "--next", "1", "--from", "1"], "leave --from out"),
+    (["served", "--batch-size", "4"], "give --next"),
+    (["served", "--out", "no/x.jsonl"], "no folder no"),
+    (["served", "--rank", "1"], "--rank"),
+    (["served", "--columns", "anchor"], "--columns"),
+    (["served", "--from", "-1"], "--from"),
+    (["served", "--from", "3", "--to", "2"], "in order"),
+    (["served", "--out", "x.csv"], "FILE.parquet"),
+    (["served", "--seed", "1"], "give --next"),
+]
+
+
+def test_wrong_usage_exits_with_2(toy: str) -> None:
+    for arguments, said in WRONG_USAGE:
+        shown = usage(arguments[0], toy, *arguments[1:])
+        assert said in " ".join(re.sub(r"[│\n]", " ", shown).split()), arguments
     assert files() == {toy}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["sample", "--rank", "1"], "rank=1"),
-        (["sample", "--rank", "-1"], "rank=-1"),
-        (["sample", "--world-size", "0"], "world_size=0"),
-        (["sample", "--rank", "2", "--world-size", "2"], "from 0 to 1"),
-        (["sample", "--mixture", "none.toml"], "none.toml: there is no such file"),
-        (["sample", "--mixture", "m.toml"], "no source 'c'"),
-        (["sample", "--mixture", "bad.toml"], "did you mean 'weight'?"),
-        (["sample", "--mixture", "a=1", "--temperature", "0"], "temperature"),
-        (["sample", "--mixture", "a=0,b=0"], "weight 0"),
-        (["sample", "--save", "--state", "o.duckdb"], "is a corpus file, not a state file"),
-        (["sample", "--resume", "--state", "s.duckdb"], "s.duckdb does not exist"),
-        (["served", "--next", "1"], "no run is saved"),
-        (["served", "--recipes", "x", "--next", "1"], "no recipe 'x'"),
-        (["served", "--batch-size", "0", "--next", "1"], "batch_size=0:"),
-        (["served"], "no run is saved"),
-        (["served", "--state", "s.duckdb"], "s.duckdb does not exist"),
-        (["cursor", "list", "--state", "s.duckdb"], "s.duckdb does not exist"),
-        (["cursor", "reset", "--run", "x", "--state", "s.duckdb"], "s.duckdb does not exist"),
-        (["cursor", "list", "--state", "toy.duckdb"], "is a corpus file, not a state file"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_a_wrong_input_gives_one_clear_line(toy: str, arguments: list[str], said: str) -> None:
+WRONG_INPUT = [
+    (["sample", "--rank", "1"], "rank=1"),
+    (["sample", "--rank", "-1"], "rank=-1"),
+    (["sample", "--world-size", "0"], "world_size=0"),
+    (["sample", "--rank", "2", "--world-size", "2"], "from 0 to 1"),
+    (["sample", "--mixture", "none.toml"], "none.toml: there is no such file"),
+    (["sample", "--mixture", "m.toml"], "no source 'c'"),
+    (["sample", "--mixture", "bad.toml"], "did you mean 'weight'?"),
+    (["sample", "--mixture", "a=1", "--temperature", "0"], "temperature"),
+    (["sample", "--mixture", "a=0,b=0"], "weight 0"),
+    (["sample", "--save", "--state", "o.duckdb"], "is a corpus file, not a state file"),
+    (["sample", "--resume", "--state", "s.duckdb"], "s.duckdb does not exist"),
+    (["served", "--next", "1"], "no run is saved"),
+    (["served", "--recipes", "x", "--next", "1"], "no recipe 'x'"),
+    (["served", "--batch-size", "0", "--next", "1"], "batch_size=0:"),
+    (["served"], "no run is saved"),
+    (["served", "--state", "s.duckdb"], "s.duckdb does not exist"),
+    (["cursor", "list", "--state", "s.duckdb"], "s.duckdb does not exist"),
+    (["cursor", "reset", "--run", "x", "--state", "s.duckdb"], "s.duckdb does not exist"),
+    (["cursor", "list", "--state", "toy.duckdb"], "is a corpus file, not a state file"),
+]
+
+
+def test_a_wrong_input_gives_one_clear_line(toy: str) -> None:
     Path("m.toml").write_text('[[data.datasets]]\nname = "c"\n')
     Path("bad.toml").write_text('[[data.datasets]]\nname = "a"\nwieght = 1\n')
     shutil.copy(toy, "o.duckdb")
-    words = 2 if arguments[0] == "cursor" else 1
-    assert said in error(*arguments[:words], toy, *arguments[words:])
+    for arguments, said in WRONG_INPUT:
+        words = 2 if arguments[0] == "cursor" else 1
+        assert said in error(*arguments[:words], toy, *arguments[words:]), arguments
 
 
 # ---- mixtures
@@ -288,31 +294,7 @@ def test_a_mixture_file_with_a_phase_changes_the_shares(toy: str) -> None:
     assert ids("served", *arguments, "--next", "3", batch=40) == found
 
 
-@pytest.mark.parametrize(
-    ("temperature", "expected"), some([("2", 75), ("1", 90), ("0.5", 98.8)], less=1)
-)
-def test_a_temperature_flattens_or_sharpens(toy: str, temperature: str, expected: float) -> None:
-    arguments = [toy, "--mixture", "a=9,b=1", "--batch-size", "100", "--temperature", temperature]
-    found = samples(*arguments)
-    assert Counter(row["source"] for row in found)["a"] == pytest.approx(expected, abs=1)
-    assert ids("served", *arguments, "--next", "1", batch=100) == found
-
-
 # ---- ranks
-
-
-def test_the_slices_of_all_ranks_are_what_one_process_gets(toy: str) -> None:
-    options = ["--epochs", "1", "--kind", "pairs", "--columns", "position,anchor,other"]
-    whole = lines(ok("sample", toy, "--batch-size", "12", *options))
-    of_rank = [
-        lines(ok("sample", toy, "--batch-size", "4", "--rank", r, "--world-size", "3", *options))
-        for r in "012"
-    ]
-    assert all(len(found) < len(whole) / 2 for found in of_rank)
-    assert sorted((row for rows in of_rank for row in rows), key=position) == whole
-    for rank, found in enumerate(of_rank):  # of the full batches
-        slices = [row["position"] % 12 // 4 for row in found if row["position"] < 96]
-        assert slices == [rank] * 32
 
 
 def position(row: dict[str, Any]) -> int:
@@ -347,18 +329,18 @@ def test_ranks_that_save_a_tag_do_not_clash(toy: str) -> None:
 # ---- the end of a run
 
 
-@pytest.mark.parametrize("remainder", ["keep", "drop", "pad"])
-def test_remainders(toy: str, remainder: str) -> None:
+def test_a_last_batch_is_kept_dropped_or_padded(toy: str) -> None:
     with dp.Corpus(toy, read_only=True) as corpus:
         length = corpus.sampler().epoch_length
     assert length % 7
-    expected = {"keep": length, "drop": length // 7 * 7, "pad": -(-length // 7) * 7}[remainder]
-    arguments = [toy, "--epochs", "1", "--batch-size", "7", "--remainder", remainder]
-    found = lines(ok("sample", *arguments))
-    assert len(found) == expected
-    if remainder == "pad":
-        assert [row["padded"] for row in found] == [i >= length for i in range(expected)]
-    assert len(ids("served", *arguments, "--next", "99", batch=7)) == expected
+    expected = {"keep": length, "drop": length // 7 * 7, "pad": -(-length // 7) * 7}
+    for remainder, count in expected.items():
+        arguments = [toy, "--epochs", "1", "--batch-size", "7", "--remainder", remainder]
+        found = lines(ok("sample", *arguments))
+        assert len(found) == count
+        assert remainder != "pad" or [r["padded"] for r in found] == [False] * length + [True] * (
+            count - length
+        )
 
 
 # ---- what is written beside the samples
@@ -451,24 +433,6 @@ def test_a_plan_is_what_is_sampled_then(toy: str) -> None:
     assert not any(row["swapped"] for row in planned)
 
 
-def test_a_plan_is_of_all_ranks(toy: str) -> None:
-    whole = ids("served", toy, "--batch-size", "6", "--next", "2", batch=6)
-    assert ids("served", toy, "--batch-size", "2", "--world-size", "3", "--next", "2", batch=6) == (
-        whole
-    )
-    ok("sample", toy, "--batch-size", "3", "--rank", "0", "--world-size", "2", "--save")
-    assert ids("served", toy, "--resume", "--next", "1", batch=6) == whole[6:]
-    assert ids("served", toy, batch=6) == whole[:6]
-
-
-def test_a_plan_follows_the_kind(toy: str) -> None:
-    how = ("served", toy, "--next", "1")
-    pairs = lines(ok(*how, "--kind", "pairs", "--negatives", "2", "--batch-size", "6"))
-    assert [row["label"] for row in pairs] == [1, 0, 0] * 2
-    assert "other_record_id" in pairs[0]
-    assert "text_record_id" in lines(ok(*how, "--kind", "texts", "--batch-size", "1"))[0]
-
-
 def test_a_bounded_run_is_planned_to_its_end(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = [toy, "--epochs", "1", "--batch-size", "10"]
     expected = samples(*arguments)
@@ -526,24 +490,3 @@ def test_files_hold_the_ids_that_stdout_would(toy: str) -> None:
         path = Path(name)
         found = lines(path.read_text()) if name == "x.jsonl" else pq.read_table(path).to_pylist()
         assert found == lines(ok(*words))
-
-
-def test_long_stretches_are_worked_out_piece_by_piece(
-    toy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ok("sample", toy, "--batch-size", "50", "--steps", "3", "--save")
-    expected = lines(ok("served", toy))
-    asked = []
-    work_out = Sampler.served
-
-    def noted(self: Sampler, start: int, stop: int) -> Any:
-        asked.append(stop - start)
-        return work_out(self, start, stop)
-
-    monkeypatch.setattr(Sampler, "served", noted)
-    monkeypatch.setattr(sample_commands, "_PIECE", 40)
-    monkeypatch.setattr(output, "_ROWS", 7)
-    assert lines(ok("served", toy)) == expected
-    assert asked == [40, 40, 40, 30]
-    ok("served", toy, "--out", "x.parquet")
-    assert pq.read_table("x.parquet").to_pylist() == expected

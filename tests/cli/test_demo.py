@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
+from commands import cli, ok
 from effort import often
 from programs import said
 
-from duckplets.cli.demo import docstrings, topics, walk
+from duckplets.cli import demo
+from duckplets.cli.demo import docstrings, topics
 from duckplets.corpus.corpus import Corpus
 
 
@@ -43,27 +46,36 @@ def test_the_text_is_the_same_in_every_process() -> None:
     assert runs[0] == runs[1]
 
 
-def test_the_walk_resumes_with_the_batch_of_the_unbroken_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
+def test_demo_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     fewer = docstrings()[:: often(1, less=16)]
     topical = topics()[:: often(1, less=8)]
-    monkeypatch.setattr("duckplets.cli.demo.docstrings", lambda: fewer)
-    monkeypatch.setattr("duckplets.cli.demo.topics", lambda: topical)
-    found = walk(tmp_path / "demo.duckdb", told.append)
-    assert found.equal
-    assert found.step == 1
-    assert found.resumed.step == found.unbroken.step == 1
-    assert found.reports["topics"].added == len(topical)
-    assert found.reports["docstrings"].added == len(fewer)
+    monkeypatch.setattr(demo, "docstrings", lambda: fewer)
+    monkeypatch.setattr(demo, "topics", lambda: topical)
+    done = cli("demo", "--keep", "demo.duckdb")
+    assert done.exit_code == 0, done.stderr
+    told = [line for line in done.stderr.splitlines() if not line.startswith("recipe")]
     stages = ["ingest", "ingest", "split", "mine", "sample", "save", "resume"]
-    assert found.mined.candidates > 6 * len(fewer)
-    assert "bm25" in found.batch["negative_by"]
     assert [line.partition(":")[0] for line in told if line[0] != " "] == stages
-    described = [line for line in told if line[0] == " "]
-    assert any("anchor_context" in line and "negatives mined" in line for line in described)
-    assert any("swap off" in line for line in described)
-    with Corpus(tmp_path / "demo.duckdb", read_only=True) as corpus:
-        assert corpus.sources()["name"].to_pylist() == ["docstrings", "topics"]
-        assert sum(found.splits.values()) == sum(corpus.sources()["records"].to_pylist())
+    assert told[-1] == "resume: the batch of step 1 equals that of the unbroken run"
+    described = "".join(line for line in told if line[0] == " ")
+    assert "anchor_context" in described
+    assert "negatives mined" in described
+    assert "swap off" in described
+    out = done.stdout
+    assert "chosen by bm25" in out
+    assert out.count("\ntriplet ") == 3
+    assert out.count("  anchor ") == out.count("  positive ") == out.count("  negative ") == 3
+    for line in out.split("What to do next:\n")[1].splitlines()[:3]:
+        assert ok(*shlex.split(line)[1:])
+    assert ok("doctor", "demo.duckdb")
+    with Corpus("demo.duckdb", read_only=True) as corpus:
+        found = {row["name"]: row["records"] for row in corpus.sources().to_pylist()}
+    assert found == {"docstrings": len(fewer), "topics": len(topical)}
+
+
+def test_demo_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(demo, "_walk", lambda path: path.write_text("made"))
+    assert "duckplets demo --keep" in ok("demo")
+    assert list(tmp_path.iterdir()) == []

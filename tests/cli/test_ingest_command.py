@@ -175,28 +175,3 @@ def test_sections_of_text_are_records() -> None:
     assert "by_heading= is for files of text" in error(
         "ingest", "c.duckdb", "good.csv", "--anchor", "q", "--by-heading"
     )
-
-
-SPACED = [
-    ("x, Question ,a?\n1,what,\n", ["--anchor", "Question"], ["what"]),
-    ("x, Question ,a?\n1,what,\n", ["--anchor", " Question "], ["what"]),
-    ("x,Question, Question \n1,no,what\n", ["--anchor", " Question "], ["what"]),
-    ("x,Question, Question \n1,what,no\n", ["--anchor", "Question"], ["what"]),
-    ('a, b,"c,d"\n1,2,3\n', ["--context", 'a, b, "c,d"'], ["1", "2", "3"]),
-    ("a,b\n1,\n", ["--anchor", "a", "--context", "b?"], ["1"]),
-]
-
-
-@pytest.mark.parametrize(("table", "options", "texts"), SPACED)
-def test_columns_with_spaces_around_them(table: str, options: list[str], texts: list[str]) -> None:
-    Path("x.csv").write_text(table)
-    ok("ingest", "c.duckdb", "x.csv", *options)
-    with dp.Corpus("c.duckdb", read_only=True) as corpus:
-        found = corpus.sql("SELECT text FROM section_texts ORDER BY position")
-    assert found["text"].to_pylist() == texts
-
-
-def test_a_column_that_could_be_either_of_two_is_refused() -> None:
-    Path("x.csv").write_text("Question , Question\n1,2\n")
-    said = error("ingest", "c.duckdb", "x.csv", "--anchor", "Question")
-    assert "column 'Question' could be any of 'Question ', ' Question'; rename one" in said

@@ -19,7 +19,7 @@ from programs import ran
 
 import duckplets as dp
 from duckplets.base.sanitize import harmless, harmless_json, listed, shown
-from duckplets.cli.inputs import names
+from duckplets.cli.verbs import names
 from duckplets.db import database, foreign, migrate, sessions
 from duckplets.db.database import Database
 from duckplets.recipes.files import to_dict

@@ -55,9 +55,10 @@ def test_chunk_keeps_what_is_not_named(toy: str) -> None:
 
 def test_terms_that_are_not_named_stay(toy: str) -> None:
     Path("stop.txt").write_text("river\nstone\n")
-    told = cli("mine", toy, "--stemmer", "none", "--stop-words", "stop.txt")
+    told = cli("search", toy, "x", "--stemmer", "none", "--stop-words", "stop.txt")
     assert "terms: stemmer none, stop words 2" in told.stderr
-    assert "stemmer none, stop words 0" in cli("mine", toy, "--stop-words", "none").stderr
+    told = cli("search", toy, "x", "--stop-words", "none")
+    assert "stemmer none, stop words 0" in told.stderr
     ok("mine", toy, "--stop-words", "stop.txt", "--source", "toy")
     with dp.Corpus(toy, read_only=True) as corpus:
         assert corpus.terms("toy") == dp.Terms(stemmer="none", stop_words=("river", "stone"))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pydoc
+import re
 import shutil
 import signal
 import subprocess
@@ -521,7 +522,7 @@ def test_a_mixture_is_written_and_read_back(copied: Path, corpus_file: Path) -> 
 def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> None:
     out, made = tmp_path / "out", tmp_path / "made"
     told = ok("tokenizer", "train", corpus_file, made, "--vocab-size", "500", "--source", "wordnet")
-    assert "bytes a token" in told
+    assert "bytes per token" in told
     small = ("--tokenizer", made, "--buckets", "16,64", "--shard-mb", "0.01")
     ok("shard", corpus_file, out, *small)
     state = json.loads(ok("shard", "--status", out, "--json"))
@@ -535,13 +536,13 @@ def test_commands_make_tell_and_verify(corpus_file: Path, tmp_path: Path) -> Non
     assert "as written" in ok("verify", out)
     _flip(out / ShardManifest.read(out).shards[0].path)
     found = cli("verify", out)
-    assert (found.exit_code, "damaged" in found.stderr) == (1, True)
+    assert (found.exit_code, "damaged" in found.stdout) == (1, True)
     assert f"duckplets shard CORPUS {out}" in found.stderr
     with pytest.raises(dp.DamagedFileError, match="duckplets shard CORPUS"):
         dp.TokenShards(out).sampler(seq_length=8)
-    assert "1 of them again: damaged" in ok("shard", corpus_file, out, *small)
+    assert re.search("^damaged +1$", ok("shard", corpus_file, out, *small), re.MULTILINE)
     assert "as written" in ok("verify", out)
-    assert "(0 written in" in ok("shard", corpus_file, out, *small)
+    assert re.search("^made +0$", ok("shard", corpus_file, out, *small), re.MULTILINE)
 
 
 def test_other_readers_open_the_shards(folder: Path, tmp_path: Path) -> None:

@@ -426,7 +426,7 @@ def test_the_command(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     report = ok("embed", path, "hashed:hashed", *options)
     assert '"embedded": 120' in report
     assert '"anchor": "q, "' in report
-    assert ok("embed", path, "hashed:hashed", "--batch-size", "50") == ""
+    assert "embedded   120\n" in ok("embed", path, "hashed:hashed", "--batch-size", "50")
     with dp.Corpus(path, read_only=True) as corpus:
         check_whole(corpus)
 
