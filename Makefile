@@ -69,7 +69,7 @@ clean:
 # The lock file pins what is installed; the package itself is installed in place.
 $(READY): pyproject.toml requirements.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	touch $@
 
@@ -79,7 +79,7 @@ $(NEWER)/.ready: $(READY)
 
 $(DOCS)/.ready: $(READY) requirements-docs.lock
 	rm -rf $(DOCS)
-	$(BIN)/python -m pip install --quiet --no-compile --require-hashes --target $(DOCS) -r requirements-docs.lock
+	$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes --target $(DOCS) -r requirements-docs.lock
 	touch $@
 
 # PyTorch comes from wherever pip finds this version, so there is no hash for it. It is installed
