@@ -18,6 +18,7 @@ from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.artifacts import read_ahead
+from duckplets.serving import snapshot
 
 pytestmark = pytest.mark.skipif(
     not read_ahead.CAN_ADVISE, reason="this system cannot be asked to read ahead"
@@ -58,6 +59,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "triplets": {"negatives": 2, "prefetch": 3},
     "pairs": {"kind": "pairs"},
     "texts": {"kind": "texts"},
+    "messages": {"kind": "messages"},
+    "without prefixes": {"prefixes": False},
     "no_duplicates": {"no_duplicates": True, "prefetch": 3},
     "in memory_mb": {"memory_mb": 1, "prefetch": 1},
     "one at a time": {"prefetch": 0},
@@ -75,10 +78,25 @@ def snapshot_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "body": [f"body {i}, and more of it. " * 40 for i in range(600)],
         }
     )
+    chats = [
+        {
+            "id": f"c{i}",
+            "messages": [
+                {"role": "user", "content": f"question {i}? " * 9},
+                {"role": "assistant", "content": f"answer {i}. " * 90},
+            ],
+        }
+        for i in range(200)
+    ]
     with dp.Corpus(path) as corpus:
         corpus.ingest(dp.MemorySource(rows, anchor="title", positive="body", id="id"), name="s")
+        corpus.ingest(dp.MemorySource(chats, converter="openai", id="id"), name="chats")
+        corpus.set_prefix("s", "source")
         corpus.split()
         corpus.prepare()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(snapshot, "LARGE", 0)
+            corpus.sampler("messages").close()  # lays them down, as a large corpus does
     return path
 
 
