@@ -526,16 +526,16 @@ def _anneal(data: _Data, weights: Mapping[str, float], notes: list[str]) -> Anne
     """Return the anneal of the shortcut. Step 0 is that framework's way to say there is none."""
     start, end, rate = data.anneal_start_step, data.anneal_end_step, data.anneal_lr_scale
     given = {"anneal_weights": weights, "anneal_end_step": end, "anneal_lr_scale": rate}
-    told = [key for key, value in given.items() if value]
-    if start == 0 and told:
+    also = [key for key, value in given.items() if value]
+    if start == 0 and also:
         notes.append(
-            f"anneal_start_step = 0 means no annealing, so without effect: {', '.join(told)}; for "
+            f"anneal_start_step = 0 means no annealing, so without effect: {', '.join(also)}; for "
             f"other weights from the start on write a phase with start_step = 0"
         )
-    if start == 0 or (start is None and not told):
+    if start == 0 or (start is None and not also):
         return None
     if not weights:
-        there = told[0] if start is None else "anneal_start_step"
+        there = also[0] if start is None else "anneal_start_step"
         raise MixtureError(f"data: {there} without anneal_weights; give both")
     if start is None:
         raise MixtureError("data: anneal_weights without anneal_start_step; give both")

@@ -277,17 +277,17 @@ class PoolReader:
                 f'graded.toml, add where = "label >= 0.5" to positive there, and give '
                 f"--recipes graded.toml"
             )
-        told = f"{_what(compiled)}: {', '.join(counts) or NO_RECORDS}"
+        reason = f"{_what(compiled)}: {', '.join(counts) or NO_RECORDS}"
         asked = most = compiled.negatives
         if "no negative" not in reasons or asked == 1:
-            return told
+            return reason
         least = 0  # so many each of some anchor can have, and it cannot have ``most``
         while most - least > 1:
             half = (least + most) // 2
             fewer = replace(compiled, parameters=compiled.parameters | {"negatives": half})
             least, most = (half, most) if self.count(fewer).get(None) else (least, half)
         return (
-            f"{told} (negatives={asked} are asked for, and no anchor has more than {least} legal)"
+            f"{reason} (negatives={asked} are asked for, and no anchor has more than {least} legal)"
         )
 
 

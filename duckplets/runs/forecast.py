@@ -387,15 +387,15 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
                 found = planner.sources[gave[gave >= 0]]
                 displaced += np.bincount(found, minlength=len(names))
     due, times = planner.schedule.samples(end), end / max(planned, 1)
-    told = [
+    words = [
         f"{counted(round(displaced[leaf] * times), 'sample')} of {names[leaf]!r} "
         f"({percent(displaced[leaf] * times / max(due[leaf], 1))})"
         for leaf in np.flatnonzero(displaced).tolist()
     ]
-    if told:
+    if words:
         more = "" if planned == end else f", estimated from {planned:,} samples"
         yield (
-            f"{listed(told, NAMES)} repeat a text in every batch of their block, and others take "
+            f"{listed(words, NAMES)} repeat a text in every batch of their block, and others take "
             f"their positions (displaced{more})"
         )
 
@@ -425,9 +425,9 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
         ends = (start, start if stop is None else stop - 1)
         then, now = ([of.parts(at, at + 1) for at in ends] for of in (before, after))
         for leaf, name in enumerate(before.sources):
-            told = {"before": [of[leaf] for of in then], "after": [of[leaf] for of in now]}
-            if told["before"] != told["after"]:
-                rows.append({"start": start, "stop": stop, "source": name, **told})
+            shares = {"before": [of[leaf] for of in then], "after": [of[leaf] for of in now]}
+            if shares["before"] != shares["after"]:
+                rows.append({"start": start, "stop": stop, "source": name, **shares})
     for step in sorted({0, *steps}):
         scale, other = before.mixture.lr_scale(step), after.mixture.lr_scale(step)
         if scale != other:

@@ -137,10 +137,10 @@ class Losses:
 
     def add(self, others: Losses) -> None:
         """Take what was reported elsewhere."""
-        told = others.table((0, 1 << 62))
-        self._extend(told)
-        if told.num_rows:
-            self._first, self._is_unsaved = min(self._first, told["step"][0].as_py()), True
+        rows = others.table((0, 1 << 62))
+        self._extend(rows)
+        if rows.num_rows:
+            self._first, self._is_unsaved = min(self._first, rows["step"][0].as_py()), True
 
     def unsaved(self, stop: int) -> Span:
         """Return the steps before ``stop`` that a file is to have as they are here."""
@@ -156,8 +156,8 @@ class Losses:
         found = (span[0] <= steps) & (steps < span[1])
         names = pa.array(self._numbers, pa.string())
         sources = pa.DictionaryArray.from_arrays(np.array(self._sources), names)
-        told = pa.table([steps, sources.cast(pa.string()), np.array(self._values)], SCHEMA.names)
-        each = told.filter(found).group_by(SCHEMA.names[:2], use_threads=False)
+        rows = pa.table([steps, sources.cast(pa.string()), np.array(self._values)], SCHEMA.names)
+        each = rows.filter(found).group_by(SCHEMA.names[:2], use_threads=False)
         last = each.aggregate([("loss", "last")])  # of what was reported again the last counts
         return last.rename_columns(SCHEMA.names).sort_by(
             [("step", "ascending"), ("source", "ascending")]

@@ -182,7 +182,7 @@ def resume_run(
         if not now.rank:
             sampler.notes += left_alone(sampler.unused)
         if joining is not None:
-            versions.tell(database, sampler, before)
+            versions.note_joins(database, sampler, before)
     return sampler
 
 
@@ -220,7 +220,7 @@ def edited_in(
         saved.fingerprint,
         found,
         allow_drift=allow_drift,
-        told={} if found == saved.fingerprint else differing(saved.settings, now.plain()),
+        described={} if found == saved.fingerprint else differing(saved.settings, now.plain()),
         edited={"mixture": edited} if edited else {},
     )
     return edited

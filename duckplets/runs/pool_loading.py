@@ -95,16 +95,16 @@ def open_streams(
     pools: Sequence[FoundPool] = []
     if wanted:
         pools = loading.read(wanted) if snapshot is None else loading.kept(wanted, snapshot)
-    streams, empty, told = list[Stream](), list[Left](), set[str]()
+    streams, empty, seen = list[Stream](), list[Left](), set[str]()
     is_mixed = isinstance(settings.by, dict)
     for (compiled, _), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
         if found.pool is None:
             if recipe.name not in settings.optional.get(source, []):
                 empty.append(Left(source, recipe, str(found.empty)))
-                told.add(source)
+                seen.add(source)
             continue
-        told.add(source)
+        seen.add(source)
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
         streams.append(
             Stream(
@@ -119,7 +119,7 @@ def open_streams(
             )
         )
     for source in sources:
-        if source not in told:
+        if source not in seen:
             why = "that finds an anchor" if drawn[source] else "to draw by"
             empty.append(Left(source, None, f"source {source!r} has no recipe {why}"))
     if vectors is not None:

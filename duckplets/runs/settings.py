@@ -230,7 +230,7 @@ def _definitions(recipes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
 def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Sequence[Any]]:
     """Return the recipes of what ``_definitions`` returned."""
     each = {repr(plain): plain for plain in chain.from_iterable(definitions.values())}
-    made = {told: from_dict(plain) for told, plain in each.items()}
+    made = {text: from_dict(plain) for text, plain in each.items()}
     return {source: [made[repr(plain)] for plain in of] for source, of in definitions.items()}
 
 

@@ -336,19 +336,19 @@ def shares(
         )
         notes.append(note)
     if given is None and declared is not None:
-        told = listed(f"{name} {weight:g}" for name, weight in own.items())
-        told += "; each of the others counts 1" * (len(own) < len(sources))
-        notes.append(f"no mixture= is given, so the one declared with the sources holds: {told}")
+        words = listed(f"{name} {weight:g}" for name, weight in own.items())
+        words += "; each of the others counts 1" * (len(own) < len(sources))
+        notes.append(f"no mixture= is given, so the one declared with the sources holds: {words}")
     return Shares(given or declared or usual or Mixture(), index, notes)
 
 
 def _as_listed(counts: Counts) -> Shares:
     """Return shares in the ratio of what index controls list."""
     entries = {name: listing(name, n, **(of or {})).entries for name, (n, of) in counts.items()}
-    told = listed(f"{n} {e:,}{'' if e else ' (never)'}" for n, e in entries.items())
+    words = listed(f"{n} {e:,}{'' if e else ' (never)'}" for n, e in entries.items())
     note = (
         f"no mixture= is given, so sources are drawn in the ratio of what their index controls "
-        f"list, and anchors are of the listed records: {told}"
+        f"list, and anchors are of the listed records: {words}"
     )
     controls = {name: control for name, (_, control) in counts.items() if control is not None}
     return Shares(Mixture({n: float(e) for n, e in entries.items()}), controls, [note])

@@ -117,7 +117,7 @@ def save(
             plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
             last, saves = database.run("runs/state/last", {"run": run}), _cursors(database, run)
             if last:
-                known = _told(path, run, last[0][-1])[0]
+                known = _content(path, run, last[0][-1])[0]
                 _refuse_other(path, run, known, plain, saves, drifted_from, changed_from)
                 if known["events"] != plain["events"]:
                     events = _read(path, run, last[0]).events
@@ -292,10 +292,10 @@ def unsavable(path: Path, *, asked: bool) -> list[str]:
     """Return why a run cannot be saved in a file, if it cannot; refuse one that was asked for."""
     if not (why := migrate.unwritable(path)):
         return []
-    told = SavingNote(f"this run cannot be saved in {shown(path)}: {why}")
+    note = SavingNote(f"this run cannot be saved in {shown(path)}: {why}")
     if asked:
-        raise SamplerError(f"{told}; name another file")
-    return [told]
+        raise SamplerError(f"{note}; name another file")
+    return [note]
 
 
 # -- a save as plain values -----------------------------------------------------------------------
@@ -321,7 +321,7 @@ def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Cou
             f"{', '.join(map(str, given)) or 'nothing'}"
         )
     try:
-        events = {int(step): Event(*told) for step, *told in given.get("events", [])}
+        events = {int(step): Event(*values) for step, *values in given.get("events", [])}
         counts = given.get("counts", {"position": 0, "sources": {}})
         sources = {str(name): [*map(int, of)] for name, of in counts["sources"].items()}
         found = int(counts["position"]), sources
@@ -344,28 +344,28 @@ def _last(database: Database, run: str) -> Save | None:
 def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
     """Return the save of a row."""
     *columns, text = row
-    told, place = _told(path, run, text)
+    content, place = _content(path, run, text)
     with place.making("state"):
-        _, fingerprint, events, counts = plain_state({"position": 0, **told})
+        _, fingerprint, events, counts = plain_state({"position": 0, **content})
     return Save(
         run=run,
         **dict(zip(_COLUMNS, columns, strict=True)),
-        settings=told["settings"],
+        settings=content["settings"],
         fingerprint=fingerprint,
-        samples=told["samples"],
+        samples=content["samples"],
         events=events,
         counts=counts,
     )
 
 
-def _told(path: Path | None, run: str, text: str) -> tuple[dict[str, Any], StoredJson]:
+def _content(path: Path | None, run: str, text: str) -> tuple[dict[str, Any], StoredJson]:
     """Return what a save holds, as plain values, and the place where it does."""
     forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
     place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
-    told = place.read("state", text, _STATE)
+    content = place.read("state", text, _STATE)
     with place.making("state"):
-        Mixture.from_dict(told["settings"].get("mixture", {}))
-    return told, place
+        Mixture.from_dict(content["settings"].get("mixture", {}))
+    return content, place
 
 
 # -- what a file takes ----------------------------------------------------------------------------
@@ -406,8 +406,8 @@ def _refuse_other(
             refuse_beyond(run, saves, changed_from, now["batch_size"])
     elif before != drifted_from or any(one["tag"] for one in saves):
         try:
-            told = differing(known["settings"], plain["settings"])
-            refuse_mismatch(before, now, told=told)
+            described = differing(known["settings"], plain["settings"])
+            refuse_mismatch(before, now, described=described)
         except StateMismatchError as error:
             raise StateMismatchError(
                 f"{path} has another run {run!r}: {error}. Save under another name (run=…) or "
@@ -430,9 +430,9 @@ def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: boo
     first, stop = (0, saved.steps) if whole else losses.unsaved(saved.steps)
     database.run("runs/state/delete_losses", {"run": saved.run, "first": first, "stop": stop})
     database.run("runs/state/delete_losses_beyond", {"run": saved.run})
-    told = losses.table((first, stop))
-    if told.num_rows:
-        with database.registered(told=told):
+    rows = losses.table((first, stop))
+    if rows.num_rows:
+        with database.registered(told=rows):
             database.run("runs/state/add_losses", {"run": saved.run})
 
 
@@ -450,13 +450,13 @@ def refuse_mismatch(
     now: Fingerprint,
     *,
     allow_drift: Collection[str] = (),
-    told: Mapping[str, str] = {},
+    described: Mapping[str, str] = {},
     edited: Mapping[str, str] = {},
 ) -> None:
     """Refuse a fingerprint that differs in a field that may not, with all that differs.
 
-    ``told`` says what differs in fields that are digests, and ``edited`` so for those that others
-    judge: they are shown where another field is refused.
+    ``described`` says what differs in fields that are digests, and ``edited`` so for those that
+    others judge: they are shown where another field is refused.
     """
     for name in sorted(set(allow_drift) - now.keys()):
         raise StateMismatchError(
@@ -472,7 +472,7 @@ def refuse_mismatch(
             name: f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})"
             for name in differing
         }
-        said |= {name: words for name, words in {**told, **edited}.items() if name in said}
+        said |= {name: words for name, words in {**described, **edited}.items() if name in said}
         hint = ""
         if "batch_size" in differing:
             hint = (
@@ -488,7 +488,7 @@ def refuse_mismatch(
 def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
     """Return in words what differs in the recipes and the mixture of settings as plain values."""
     mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
-    told = {"mixture": differences(*mixtures)}
+    described = {"mixture": differences(*mixtures)}
     one, other = (
         {
             (source, of.get("name")): of
@@ -498,14 +498,14 @@ def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
         for settings in (saved, now)
     )
     places = [place for place in {**one, **other} if one.get(place) != other.get(place)]
-    told["recipes"] = "; ".join(
+    described["recipes"] = "; ".join(
         f"source {source!r}, recipe {name!r}: {_fields(one.get(at, {}), other.get(at, {}))}"
         for at in places[:_SHOWN]
         for source, name in [at]
     )
     if len(places) > _SHOWN:
-        told["recipes"] += f"; and {len(places) - _SHOWN:,} recipes more"
-    return {field: f"{field}: {words}" for field, words in told.items() if words}
+        described["recipes"] += f"; and {len(places) - _SHOWN:,} recipes more"
+    return {field: f"{field}: {words}" for field, words in described.items() if words}
 
 
 def _fields(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:

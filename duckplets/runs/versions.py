@@ -275,7 +275,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
 # -- what is said of it ---------------------------------------------------------------------------
 
 
-def tell(database: Database, sampler: Sampler, before: RunSettings) -> None:
+def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> None:
     """Note what has joined a run, and from which position on its samples may be others."""
     settings, joins = sampler.settings, sampler.settings.joins
     newest = settings.versions[-1]

@@ -26,15 +26,11 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.base.sanitize import listed, shown
 from duckplets.errors import RecipeError
 from duckplets.order.schedule import Schedule
+from duckplets.pools.arrays import NegativeRequests
 from duckplets.samples.plan import Dealt, EndOf, Planner
 from duckplets.samples.planned import Draw, Plan, joined
-from duckplets.samples.redraw import (
-    Drawn,
-    OneBatch,
-    StreamRequests,
-    one_batch,
-    redraw,
-)
+from duckplets.samples.redraw import Drawn, OneBatch, one_batch, redraw
+from duckplets.samples.stream import Stream
 
 NoDuplicates: TypeAlias = bool | Literal["negatives"]
 
@@ -52,15 +48,18 @@ class _Redrawing(Planner):
 
     def _drawn(self, numbers: Integers, dealt: Iterable[Dealt]) -> Drawn:
         """Draw the samples of consecutive draws."""
-        asked: list[StreamRequests] = []
+        requests = list[tuple[Stream, NegativeRequests]]()
+        owners, places = np.zeros((2, len(numbers)), np.int64)
 
         def note(number: int, at: Integers, draw: Draw) -> None:
             if draw.requests is not None:
-                asked.append(StreamRequests(at, self.streams[number], draw.requests))
+                owners[at], places[at] = len(requests), np.arange(len(at))
+                requests.append((self.streams[number], draw.requests))
 
         plan, per_draw = self._draws(numbers, dealt, note), self.samples_per_draw
         draws, within = np.divmod(plan.positions, per_draw)
-        return Drawn(plan, draws - numbers[:1], within - 2, asked, len(numbers))
+        draws -= numbers[:1]
+        return Drawn(plan, owners[draws], places[draws], within - 2, requests)
 
     def _span(self, schedule: Schedule, low: int, high: int) -> Drawn:
         """Draw the samples at positions ``low … high-1``, whatever they repeat."""
@@ -207,20 +206,20 @@ class NoDuplicatesPlanner(_Redrawing):
     def _turns(self, starts: Mapping[int, int], count: int) -> Iterator[Drawn]:
         """Yield samples of streams from some draws on, in turn: first ``count`` of each.
 
-        Then ever more, until every chunk of a stream's anchors was there, or very many were.
+        Then ever more of them, until every chunk of a stream's anchors is there, or very many are.
         """
         most = {number: self._visits(number) for number in starts}
-        low, high, before = 0, count, 0
-        while low < max(most.values()):
-            turns = [np.arange(low, max(low, min(high, most[number]))) for number in starts]
+        while True:
+            turns = [np.arange(min(count, most[number])) for number in starts]
             place = np.argsort(np.argsort(np.concatenate(turns), kind="stable"))
             dealt, at = list[Dealt](), 0
             for (number, start), turn in zip(starts.items(), turns, strict=True):
                 dealt.append((number, place[at : at + len(turn)], start + turn))
                 at += len(turn)
-            yield self._drawn(np.arange(before, before + len(place)), dealt)
-            before += len(place)
-            low, high = high, high * _FURTHER
+            yield self._drawn(np.arange(len(place)), dealt)
+            if count >= max(most.values()):
+                break
+            count *= _FURTHER
 
     def _visits(self, number: int) -> int:
         """Return how many draws of a stream come to all that it has."""
@@ -279,8 +278,8 @@ def arranged(
     """Return the plan of a block in which no batch has a text twice.
 
     The last batch may be short. A sample's own slots may share a text (SimCSE). ``further`` yields
-    samples of the same streams, after those of the block; ``spare`` returns so many samples or more
-    of one batch that have no text twice.
+    ever more samples of the same streams, after those of the block; ``spare`` returns so many
+    samples or more of one batch that have no text twice.
     """
     batch = np.arange(len(drawn)) // batch_size
     repeating, _ = redraw(drawn, batch)
@@ -329,8 +328,8 @@ def _filled(
                 pool = pool.joined(spare(len(places)).part(slice(0, len(places))))
                 own[places] = -1
                 break
-            beyond.extend(range(len(pool), len(pool) + len(more)))
-            pool = pool.joined(more)
+            beyond.extend(range(len(pool), len(drawn) + len(more)))
+            pool = drawn.joined(more)
     made = pool.part(order)
     for one, at in mended:
         one.put_negatives(made, at)

@@ -9,8 +9,8 @@ free one of all that the sample may have. All is a pure function of the samples.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -29,43 +29,32 @@ _SOME = 2  # of them where all that can be drawn is looked at after that
 _REFUSED = 16  # samples of a stream that lack negatives, after which a batch takes none of it
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRequests:
-    """The draws of one stream among others: which rows, and the samples as they were drawn."""
-
-    rows: Integers
-    stream: Stream
-    requests: NegativeRequests
-
-
 @dataclass(frozen=True)
 class Drawn:
     """Planned samples whose negatives can be replaced, in the arrays of the plan."""
 
     plan: Plan
-    draws: Integers  # row of the draw that each sample is of
+    owners: Integers  # number of the requests that each sample is of
+    places: Integers  # row of each there
     shifts: Integers  # column of a sample + this = number of the negative in its draw
-    asked: Sequence[StreamRequests]  # the draws, by stream
-    count: int  # of all draws
+    requests: Sequence[tuple[Stream, NegativeRequests]]  # as they were drawn for
 
     def __len__(self) -> int:
         return len(self.plan)
 
     def part(self, rows: slice | Integers) -> Drawn:
         """Return some of the samples."""
-        return replace(
-            self, plan=self.plan.part(rows), draws=self.draws[rows], shifts=self.shifts[rows]
-        )
+        columns = (self.owners[rows], self.places[rows], self.shifts[rows])
+        return Drawn(self.plan.part(rows), *columns, self.requests)
 
     def joined(self, other: Drawn) -> Drawn:
         """Return these samples and others after them."""
-        more = (replace(asked, rows=asked.rows + self.count) for asked in other.asked)
         return Drawn(
             joined([self.plan, other.plan]),
-            np.concatenate([self.draws, other.draws + self.count]),
+            np.concatenate([self.owners, other.owners + len(self.requests)]),
+            np.concatenate([self.places, other.places]),
             np.concatenate([self.shifts, other.shifts]),
-            [*self.asked, *more],
-            self.count + other.count,
+            [*self.requests, *other.requests],
         )
 
     @cached_property
@@ -89,34 +78,23 @@ class Drawn:
     def _fixed(self) -> dict[int, set[int]]:
         return {}
 
-    @cached_property
-    def _owners(self) -> tuple[Integers, Integers]:
-        """For every draw which of ``asked`` it is in, and where there."""
-        part, at = np.zeros((2, self.count), np.int64)
-        for number, asked in enumerate(self.asked):
-            part[asked.rows] = number
-            at[asked.rows] = np.arange(len(asked.rows))
-        return part, at
-
     def again(
         self, rows: Integers, columns: Integers, attempt: int
     ) -> tuple[FoundNegatives, Flags]:
         """Return other negatives for some columns of samples, and which of them are legal."""
         found, legal = blank(len(rows)), np.zeros(len(rows), dtype=bool)
-        draws, slots = self.draws[rows], self.shifts[rows] + columns
-        parts, at = (of[draws] for of in self._owners)
-        for part, slot in {*zip(parts.tolist(), slots.tolist(), strict=True)}:
-            (mine,) = np.nonzero((parts == part) & (slots == slot))
-            asked = self.asked[part]
-            drawn, legal[mine] = asked.stream.again(asked.requests.part(at[mine]), slot, attempt)
+        owners, places, slots = self.owners[rows], self.places[rows], self.shifts[rows] + columns
+        for owner, slot in {*zip(owners.tolist(), slots.tolist(), strict=True)}:
+            (mine,) = np.nonzero((owners == owner) & (slots == slot))
+            stream, requests = self.requests[owner]
+            drawn, legal[mine] = stream.again(requests.part(places[mine]), slot, attempt)
             found.put(mine, drawn)
         return found, legal
 
     def options(self, row: int) -> FoundNegatives:
         """Return all negatives that a sample may have, each text once."""
-        part, at = (of[self.draws[row : row + 1]] for of in self._owners)
-        asked = self.asked[int(part[0])]
-        return asked.stream.options(asked.requests.part(at))
+        stream, requests = self.requests[int(self.owners[row])]
+        return stream.options(requests.part(self.places[row : row + 1]))
 
     def put(self, rows: Integers, columns: Integers, found: FoundNegatives) -> None:
         """Give samples other negatives."""
@@ -287,19 +265,16 @@ class OneBatch:
             made.put(np.array([at[row]]), np.array([column]), negative)
 
 
-def one_batch(tiers: Iterator[Drawn], room: int) -> Drawn:
+def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
     """Return samples of one batch that have no text twice: ``room``, or as many as are found.
 
     They are the first that fit, or, where these are fewer, those with rare texts before others.
-    ``tiers`` has the samples that there are, some at a time.
+    ``tiers`` are ever more of the samples that there are.
     """
-    pool = next(tiers)
-    while not (batch := OneBatch(pool)).take(range(len(pool)), room):
-        if (more := next(tiers, None)) is None:
-            break
-        pool = pool.joined(more)
-    else:
-        return batch.made()
+    for pool in tiers:
+        batch = OneBatch(pool)
+        if batch.take(range(len(pool)), room):
+            return batch.made()
     counts: defaultdict[int, int] = defaultdict(int)
     for row in range(len(pool)):
         for text in pool.fixed(row):

@@ -28,7 +28,7 @@ from duckplets.serving.texts import ROLES, Segment, TextBytes, byte_spans
 
 Contents = Literal["chunks", "conversations"]
 Array = np.ndarray[Any, Any]
-Told = dict[str, Any]
+ManifestEntry = dict[str, Any]
 
 _FROM = {"chunks": "serving/chunks/", "conversations": "serving/conversations/"}  # statements
 _CHARACTERS = 16_000_000  # of the texts of a stretch
@@ -96,21 +96,21 @@ class StoredTexts:
         arrays = [{name: array for name, (_, array) in of.items()} for of in laid.values()]
         return Segment(arrays[0], arrays[1], TextBytes(pa.py_buffer(data)))
 
-    def written(self, folder: Path, low: int, high: int, work: Work) -> Told:
+    def written(self, folder: Path, low: int, high: int, work: Work) -> ManifestEntry:
         """Write the sections of a range of keys, with their chunks, to a new file.
 
         Returns what a manifest tells of the segment, as ``opened`` takes it.
         """
         with ArrayWriter(folder, "texts") as writer:
             laid = self._laid(writer, low, high, work)
-            told: Told = {"low": low, "high": high}
+            entry: ManifestEntry = {"low": low, "high": high}
             for what, columns in laid.items():
-                told[what] = len(columns["span"][1])
-                told[f"of_{what}"] = {n: repeated(a) or at for n, (at, a) in columns.items()}
+                entry[what] = len(columns["span"][1])
+                entry[f"of_{what}"] = {n: repeated(a) or at for n, (at, a) in columns.items()}
             keys = laid["chunks"]["chunk_key"][1]
             if len(keys) and keys[-1] - keys[0] == len(keys) - 1:
-                told["of_chunks"]["chunk_key"] = [_DENSE, int(keys[0])]
-            return told | {"file": asdict(writer.finish())}
+                entry["of_chunks"]["chunk_key"] = [_DENSE, int(keys[0])]
+            return entry | {"file": asdict(writer.finish())}
 
     def _run(self, name: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self.database.run(_FROM[self.contents] + name, parameters)
@@ -181,20 +181,20 @@ class StoredTexts:
             yield first, last
 
 
-def opened(folder: Path, told: Told) -> Segment:
+def opened(folder: Path, entry: ManifestEntry) -> Segment:
     """Map the file of a segment."""
-    file = ArrayFile(folder, FileEntry(**told["file"]))
+    file = ArrayFile(folder, FileEntry(**entry["file"]))
     found = []
     for what, kinds in _COLUMNS.items():
         columns: dict[str, Any] = {}
         for name in kinds:
-            kind, begin, *_ = at = told[f"of_{what}"][name]
-            dense = range(begin, begin + told[what]) if kind == _DENSE else None
+            kind, begin, *_ = at = entry[f"of_{what}"][name]
+            dense = range(begin, begin + entry[what]) if kind == _DENSE else None
             columns[name] = dense or file.array(at)
-        if {len(values) for values in columns.values()} != {told[what]}:
-            raise damaged(file.path, f"columns of {what} have other lengths than {told[what]:,}")
+        if {len(values) for values in columns.values()} != {entry[what]}:
+            raise damaged(file.path, f"columns of {what} have other lengths than {entry[what]:,}")
         found.append(columns)
-    if told["sections"]:
+    if entry["sections"]:
         begin = int(found[1]["span"][0])
         file.expect(0, begin)
         file.expect_random(begin)

@@ -35,7 +35,7 @@ from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError, DuckpletsError, EmptyPoolError, ReadOnlyError
 from duckplets.ingest import records
 from duckplets.serving import segments
-from duckplets.serving.segments import Contents, StoredTexts, Told
+from duckplets.serving.segments import Contents, ManifestEntry, StoredTexts
 from duckplets.serving.texts import ChunkTexts
 
 log = logging.getLogger("duckplets")
@@ -74,16 +74,16 @@ class SnapshotManifest:
     settings: str  # digest of how the corpus is split and chunked
     records: list[int]  # fingerprint of the records of that version
     # Of both contents what ``segments.opened`` takes, by ascending keys.
-    segments: dict[Contents, list[Told]] = field(default_factory=dict)
+    segments: dict[Contents, list[ManifestEntry]] = field(default_factory=dict)
     # Pools that were kept, the newest last: files, and the ``version`` of each.
-    bundles: list[Told] = field(default_factory=list)
+    bundles: list[ManifestEntry] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> SnapshotManifest | None:
         """Return that of a folder; None where there is no snapshot, or an outdated one."""
-        told = _folder(folder).read(MANIFEST)
+        content = _folder(folder).read(MANIFEST)
         try:
-            return None if told is None else cls(**told)
+            return None if content is None else cls(**content)
         except TypeError as error:
             raise damaged(folder / MANIFEST, "it is not as it was written") from error
 
@@ -155,12 +155,12 @@ class Snapshot:
                 is_same = now and now.settings == self.manifest.settings
                 if now is None or not is_same or now.version < self.manifest.version:
                     return "the snapshot was made anew meanwhile"
-                told = write_bundle(self.folder, objects) | {"version": version}
-                now.bundles.append(told)
+                entry = write_bundle(self.folder, objects) | {"version": version}
+                now.bundles.append(entry)
                 now.write(self.folder)
         except (OSError, DamagedFileError, ReadOnlyError) as error:
             return getattr(error, "strerror", None) or str(error)
-        self._opened.insert(0, Bundle(self.folder, told))
+        self._opened.insert(0, Bundle(self.folder, entry))
         return None
 
 
@@ -324,10 +324,10 @@ def _build(
     made.write(folder)
 
 
-def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[Told]:
+def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[ManifestEntry]:
     """Return the segments up to one of which sections are gone."""
 
-    def is_whole(segment: Told) -> bool:
+    def is_whole(segment: ManifestEntry) -> bool:
         sections, _ = stored.count(segment["low"], segment["high"])
         return bool(sections == segment["sections"])
 
@@ -389,7 +389,7 @@ def fit(folder: Path, manifest: SnapshotManifest) -> dict[str, Any]:
     return {"memory_available": room, "reads_per_s": rate and round(rate)}
 
 
-def _size(segment: Told) -> int:
+def _size(segment: ManifestEntry) -> int:
     return int(segment["file"]["size"])
 
 

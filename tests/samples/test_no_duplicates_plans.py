@@ -68,14 +68,14 @@ def arrange(plan: Plan, size: int) -> Plan:
 
     def drawn(plan: Plan) -> Drawn:
         row = np.arange(len(plan))
-        return Drawn(plan, row, row * 0, [], len(plan))
+        return Drawn(plan, row * 0, row, row * 0, [])
 
     def others(start: int, count: int) -> Drawn:
         return drawn(plan_of(10**6 + start + np.arange(count * slots).reshape(count, slots)))
 
     def further() -> Iterator[Drawn]:
         for tier in range(3):
-            yield others(1000 * tier, 2)
+            yield others(0, 2 + 2 * tier)
 
     return arranged(drawn(plan), size, further, lambda count: others(10**5, count))
 
