@@ -94,7 +94,7 @@ def python_parquet(folder: Path) -> int:
 def function_jsonl(folder: Path) -> int:
     """The same function, registered as a converter of one's own."""
     import duckplets as dp
-    from duckplets.sources.converters import register_converter
+    from duckplets.sources.converters.registry import register_converter
 
     register_converter("plain", _convert)
     return _read(dp.JsonSource(folder / "alpaca.jsonl", converter="plain"))

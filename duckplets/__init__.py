@@ -92,7 +92,6 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.sources.custom.indexed import IndexedSource as IndexedSource
     from duckplets.sources.custom.protocol import CustomSource as CustomSource
     from duckplets.sources.custom.protocol import PagedSource as PagedSource
-    from duckplets.sources.dataset import DatasetSource as DatasetSource
     from duckplets.sources.formats.columnar import ArrowSource as ArrowSource
     from duckplets.sources.formats.columnar import ParquetSource as ParquetSource
     from duckplets.sources.formats.csv_file import CsvSource as CsvSource
@@ -100,10 +99,11 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.sources.formats.text_file import TextFileSource as TextFileSource
     from duckplets.sources.formats.text_file import TextLinesSource as TextLinesSource
     from duckplets.sources.limits import Limits as Limits
+    from duckplets.sources.memory import DatasetSource as DatasetSource
     from duckplets.sources.memory import MemorySource as MemorySource
+    from duckplets.sources.memory import SqlSource as SqlSource
     from duckplets.sources.remote.hub import HubSource as HubSource
     from duckplets.sources.remote.hub import read_hub_list as read_hub_list
-    from duckplets.sources.sql_query import SqlSource as SqlSource
     from duckplets.text.chunkers import Chunker as Chunker
     from duckplets.text.chunkers import register_chunker as register_chunker
     from duckplets.text.chunking import Chunking as Chunking
@@ -173,12 +173,10 @@ _HOMES = {
     "sources.formats.columnar": "ArrowSource ParquetSource",
     "sources.converters.registry": "converter_names register_converter",
     "sources.formats.csv_file": "CsvSource",
-    "sources.dataset": "DatasetSource",
     "sources.remote.hub": "HubSource read_hub_list",
     "sources.formats.json_file": "JsonSource",
     "sources.limits": "Limits",
-    "sources.memory": "MemorySource",
-    "sources.sql_query": "SqlSource",
+    "sources.memory": "DatasetSource MemorySource SqlSource",
     "sources.formats.text_file": "TextFileSource TextLinesSource",
     "sources.custom.protocol": "CustomSource PagedSource",
     "sources.custom.indexed": "IndexedSource",

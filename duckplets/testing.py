@@ -9,7 +9,7 @@ from pathlib import Path
 from duckplets.corpus.corpus import Corpus
 from duckplets.runs.sampler import Sampler
 from duckplets.samples.batch import Batch
-from duckplets.sources import MemorySource
+from duckplets.sources.memory import MemorySource
 
 _WORDS = [
     *("river", "bridge", "stone", "window", "garden", "letter", "winter", "paper", "silver"),

@@ -27,12 +27,13 @@ from effort import often, some
 from programs import python
 
 import duckplets as dp
+from duckplets import MemorySource
 from duckplets.corpus import doctor
 from duckplets.corpus.corpus import Corpus
 from duckplets.db.database import Database
 from duckplets.pools.compile import compile_pool
 from duckplets.runs import state
-from duckplets.sources import MemorySource, row_batches
+from duckplets.sources import row_batches
 
 ROUNDS = often(20, less=2)
 RECORDS = often(1_500, less=300)  # an ingest: of two sections, in three batches

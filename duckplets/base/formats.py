@@ -1,6 +1,11 @@
-"""Name the formats of files that sources read; the command line does so before it loads any."""
+"""Name the formats of files, and what reads each: the one table that a new format is added to.
+
+It is read before any reader is loaded, by the command line too.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 STDIN = "-"
 TEXT = "text"
@@ -8,5 +13,28 @@ HUB = "hub"
 HUB_MARK = "hf://"
 DATA_SETS = (".yaml", ".yml", ".toml")
 """Suffixes of files that describe data sets."""
-FORMATS = ("csv", "tsv", "json", "jsonl", "ndjson", "parquet", "arrow", "ipc", "feather", TEXT)
+
+
+class Format(NamedTuple):
+    """A format: ``module:class`` in ``duckplets.sources`` that reads it, suffixes, arguments."""
+
+    reader: str
+    suffixes: tuple[str, ...]
+    arguments: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
+
+
+READERS = {  # of several copies of a data set on the Hub the first of these is read
+    "parquet": Format("formats.columnar:ParquetSource", (".parquet",)),
+    "arrow": Format("formats.columnar:ArrowSource", (".arrow", ".ipc", ".feather")),
+    "jsonl": Format("formats.json_file:JsonSource", (".jsonl", ".ndjson")),
+    "json": Format("formats.json_file:JsonSource", (".json",)),
+    "tsv": Format("formats.csv_file:CsvSource", (), {"delimiter": "\t"}),
+    "csv": Format("formats.csv_file:CsvSource", (".csv", ".tsv", ".tab")),
+    TEXT: Format(
+        "formats.text_file:TextFileSource",
+        (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex"),
+    ),
+}
 ALIASES = {"ndjson": "jsonl", "ipc": "arrow", "feather": "arrow"}
+FORMATS = (*(name for name in reversed(READERS) if name != TEXT), *ALIASES, TEXT)
+OF_SUFFIX = {suffix: name for name, of in READERS.items() for suffix in of.suffixes}

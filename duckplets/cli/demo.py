@@ -179,7 +179,7 @@ def _show_next(corpus: str) -> None:
 
 
 def _ingest(corpus: Corpus) -> None:
-    from duckplets.sources import MemorySource
+    from duckplets.sources.memory import MemorySource
 
     sources = {
         "topics": MemorySource(topics(), anchor="title", positive="text", id="topic"),

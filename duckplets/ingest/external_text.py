@@ -28,8 +28,8 @@ from duckplets.db.external_files import FileState
 from duckplets.errors import ChangedFileError, QueryError, SourceError
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import current_chunking
-from duckplets.sources import ParquetSource, Source
-from duckplets.sources.formats.columnar import opened
+from duckplets.sources import Source
+from duckplets.sources.formats.columnar import ParquetSource, opened
 from duckplets.sources.mapping import ROLES
 from duckplets.sources.names import is_optional, match
 from duckplets.sources.paths import local_files

@@ -23,9 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets import sources
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import integer
+from duckplets.base.formats import OF_SUFFIX, TEXT
 from duckplets.base.prefetch import ahead
 from duckplets.base.sanitize import Reported, counted, listed, shown
 from duckplets.db.database import Database
@@ -37,6 +37,7 @@ from duckplets.quality.minhash import ALGORITHM, grams_of
 from duckplets.quality.near_dedup import Action, checked_action
 from duckplets.quality.texts import LiveTexts, joined
 from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.files import reader_of
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.paths import inner_suffix
 from duckplets.sources.rows import Mark
@@ -45,14 +46,6 @@ _SLICE = 1 << 23  # n-grams of the evaluation set that are looked for at once
 _MEMORY = "300MB"  # of all of them: what is more waits on disk
 _EXAMPLES = 5
 _BEFORE = {"test": ["train", "validation"], "validation": ["train"]}
-_FORMS = {
-    **dict.fromkeys((".csv", ".tsv", ".tab"), "CsvSource"),
-    **dict.fromkeys((".json", ".jsonl", ".ndjson"), "JsonSource"),
-    ".parquet": "ParquetSource",
-    **dict.fromkeys((".arrow", ".ipc", ".feather"), "ArrowSource"),
-    **dict.fromkeys((".txt", ".text", ".md", ".markdown", ".rst"), "TextFileSource"),
-}
-
 Numbered = Iterator[tuple[Integers, pa.Array]]
 
 
@@ -317,15 +310,15 @@ def _own(database: Database, version: int, against: str) -> _Evaluation:
 def _sources_of(path: Path, columns: Sequence[str]) -> list[Any]:
     """Return what reads a path: a file once for every column, or a folder of texts."""
     suffix = inner_suffix(path)
-    if not path.is_dir() and suffix not in _FORMS:
+    if not path.is_dir() and suffix not in OF_SUFFIX:
         raise SourceError(
             f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; "
-            f"known are {', '.join(_FORMS)}, or give a source, such as dp.CsvSource(…)"
+            f"known are {', '.join(OF_SUFFIX)}, or give a source, such as dp.CsvSource(…)"
         )
-    form = "TextFileSource" if path.is_dir() else _FORMS[suffix]
-    if form == "TextFileSource" and columns:
+    form = TEXT if path.is_dir() else OF_SUFFIX[suffix]
+    if form == TEXT and columns:
         raise SourceError(f"{path} is text, which has no columns: leave out text=")
-    made = getattr(sources, form)
+    made = reader_of(form)
     # Without a column the source says which ones there are.
     return [made(path, text=column) for column in columns] or [made(path)]
 

@@ -21,15 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.checks import checked_name
 from duckplets.base.documents import DocumentLimits, Form, read_document
+from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, SourceError, nearest, several
 from duckplets.records.data_set_gates import JUDGED, judged
 from duckplets.records.index_controls import IndexControls
 from duckplets.sources import paths
-from duckplets.sources.formats.columnar import ArrowSource, ParquetSource
-from duckplets.sources.formats.csv_file import CsvSource
-from duckplets.sources.formats.json_file import JsonSource
+from duckplets.sources.files import reader_of
 from duckplets.sources.formats.text_file import TextLinesSource
 from duckplets.sources.mapping import TEXTS, Mapped, changed
 
@@ -38,24 +37,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DataSet", "load_data_sets"]
 
-_FORMATS: dict[str, Callable[..., Source]] = {
-    "arrow": ArrowSource,
-    "csv": CsvSource,
-    "json": JsonSource,
-    "parquet": ParquetSource,
-    "text": TextLinesSource,
-}
+_SAME = {"tsv": "csv", "jsonl": "json"}
+_FORMATS = sorted({_SAME.get(form, form) for form in READERS})
 _SUFFIXES = {
-    ".arrow": "arrow",
-    ".csv": "csv",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".parquet": "parquet",
-    ".tsv": "csv",
-    ".txt": "text",
+    suffix: _SAME.get(form, form)
+    for suffix, form in sorted(OF_SUFFIX.items())
+    if form != TEXT or suffix == ".txt"
 }
 _PLACES = ("file_name", "hf_hub_url")
 _READING = ("split", "streaming", "format")
@@ -117,7 +104,7 @@ class DataSet:
 
             made: Source = HubSource(self.hub, source_id=self.name, **self.mapping)
         else:
-            made = _FORMATS[self.format or ""](list(self.files), **self.written, **self.mapping)
+            made = _reader(self.format or "")(list(self.files), **self.written, **self.mapping)
         wanted = made.in_pieces if self.streaming is None else self.streaming
         return made if wanted == made.in_pieces else changed(made, in_pieces=wanted)
 
@@ -298,7 +285,7 @@ class _Checks:
             known["quote"] = None
         mapping = {} if what == "text" else {"text": "x"}
         if known:
-            self._each(lambda **given: _FORMATS[what]("x", **mapping, **given), known, {})
+            self._each(lambda **given: _reader(what)("x", **mapping, **given), known, {})
         return known
 
     def _found(self, given: Any) -> Sequence[Path | str]:
@@ -372,6 +359,12 @@ class _Checks:
         except DuckpletsError as error:
             self._note(str(error))
             return None
+
+
+def _reader(form: str) -> Callable[..., Source]:
+    """Return the class that reads a format; of text each line is a record here."""
+    found: Callable[..., Source] = TextLinesSource if form == TEXT else reader_of(form)
+    return found
 
 
 def _reason(error: Exception) -> str:

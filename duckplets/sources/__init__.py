@@ -6,66 +6,14 @@ record or the reason why it cannot be one. Ingest knows nothing else about it.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from duckplets.sources.rows import ROW_SCHEMA, Mark, Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
-    from duckplets.sources.custom.indexed import IndexedSource
-    from duckplets.sources.custom.protocol import CustomSource, PagedSource
-    from duckplets.sources.dataset import DatasetSource
-    from duckplets.sources.formats.columnar import ArrowSource, ParquetSource
-    from duckplets.sources.formats.csv_file import CsvSource
-    from duckplets.sources.formats.json_file import JsonSource
-    from duckplets.sources.formats.text_file import TextFileSource, TextLinesSource
-    from duckplets.sources.memory import MemorySource
-    from duckplets.sources.sql_query import SqlSource
 
-_HOMES = {
-    "ArrowSource": "formats.columnar",
-    "CsvSource": "formats.csv_file",
-    "CustomSource": "custom.protocol",
-    "DatasetSource": "dataset",
-    "IndexedSource": "custom.indexed",
-    "JsonSource": "formats.json_file",
-    "MemorySource": "memory",
-    "PagedSource": "custom.protocol",
-    "ParquetSource": "formats.columnar",
-    "SqlSource": "sql_query",
-    "TextFileSource": "formats.text_file",
-    "TextLinesSource": "formats.text_file",
-}
-
-__all__ = [
-    "ROW_SCHEMA",
-    "ArrowSource",
-    "CsvSource",
-    "CustomSource",
-    "DatasetSource",
-    "IndexedSource",
-    "JsonSource",
-    "Mark",
-    "MemorySource",
-    "PagedSource",
-    "ParquetSource",
-    "Rows",
-    "Source",
-    "SqlSource",
-    "TextFileSource",
-    "TextLinesSource",
-]
-
-
-if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
-
-    def __getattr__(name: str) -> Any:
-        """Import a source when it is first used: who only reads a corpus needs none of them."""
-        if name not in _HOMES:
-            raise AttributeError(f"module 'duckplets.sources' has no attribute {name!r}")
-        globals()[name] = found = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-        return found
+__all__ = ["ROW_SCHEMA", "Mark", "Rows", "Source"]
 
 
 @runtime_checkable

@@ -12,30 +12,30 @@ from dataclasses import fields
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from duckplets import sources
-from duckplets.base.formats import ALIASES, DATA_SETS, FORMATS, HUB, HUB_MARK, STDIN, TEXT
+from duckplets.base.formats import (
+    ALIASES,
+    DATA_SETS,
+    FORMATS,
+    HUB,
+    HUB_MARK,
+    OF_SUFFIX,
+    READERS,
+    STDIN,
+    TEXT,
+)
 from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources import paths
 from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.files import reader_of
 from duckplets.sources.formats.text_file import listed
 from duckplets.sources.mapping import Mapped
+from duckplets.sources.memory import MemorySource
 
 if TYPE_CHECKING:
     from duckplets.sources import Source
 
-_SUFFIXES = {f".{form}": ALIASES.get(form, form) for form in FORMATS[:-1]} | {".tab": "tsv"}
-_TEXT_SUFFIXES = (".txt", ".text", ".md", ".markdown", ".rst", ".adoc", ".org", ".tex")
-_KINDS = {
-    "csv": "CsvSource",
-    "tsv": "CsvSource",
-    "json": "JsonSource",
-    "jsonl": "JsonSource",
-    "parquet": "ParquetSource",
-    "arrow": "ArrowSource",
-    TEXT: "TextFileSource",
-}
 _MAPPED = [part.name for part in fields(Mapped)]
 _OF = {  # what an argument is for that only some sources take
     "delimiter": "CSV files",
@@ -56,19 +56,12 @@ def given_source(source: Any, arguments: dict[str, Any]) -> Source:
     """Return what ``ingest`` is given as a source: a path by its format, data by its columns.
 
     A user's own source is wrapped.
-
-    Args:
-        source: As for ``Corpus.ingest``.
-        arguments: Of the source of a path, or the mapping of data.
-
-    Raises:
-        SourceError: It is no source; or arguments stand beside one that has its own.
     """
     if isinstance(source, (str, os.PathLike)):
         return source_of(source, **arguments)
     if hasattr(source, "__arrow_c_stream__"):
         _check("Arrow data", "in memory", arguments, _MAPPED)
-        return sources.MemorySource(source, **arguments)
+        return MemorySource(source, **arguments)
     if arguments:
         kind = type(source).__name__
         raise SourceError(
@@ -85,16 +78,7 @@ def source_of(
     format: str | None = None,  # noqa: A002
     **arguments: Any,
 ) -> Source:
-    """Return the source that reads a file, a folder, a glob, an object or an ``hf://`` line.
-
-    Args:
-        given: The path, or ``-`` for JSON lines on standard input.
-        format: One of ``FORMATS``, where the suffix does not tell it.
-        arguments: Of the source.
-
-    Raises:
-        SourceError: It does not exist, or is of no known format; an argument is wrong.
-    """
+    """Return the source that reads a file, a folder, a glob, an object or an ``hf://`` line."""
     path = os.fspath(given)
     if not isinstance(path, str) or not path:
         raise SourceError(f"{given!r} is not a path")
@@ -106,26 +90,16 @@ def source_of(
 
 
 def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> Source:
-    """Return the source of a path, or of several that make one.
-
-    Args:
-        place: The path or paths.
-        form: From ``format_of``.
-        arguments: Of the source.
-
-    Raises:
-        SourceError: It does not take one of them, or one is wrong.
-    """
+    """Return the source of a path, or of several that make one."""
     first = place if isinstance(place, str) else place[0]
     if form == HUB:
         from duckplets.sources.remote.hub import HubSource
 
         _check(first, form, arguments, _MAPPED)
         return HubSource(first, **arguments)
-    kind = getattr(sources, _KINDS[form])
+    kind = reader_of(form)
     _check(first, form, arguments, [part.name for part in fields(kind) if part.kw_only])
-    if form == "tsv":
-        arguments = {"delimiter": "\t", **arguments}
+    arguments = {**READERS[form].arguments, **arguments}
     if form == TEXT and "pattern" not in arguments and (only := _only_text(first)):
         arguments = {"pattern": f"*{only}", **arguments}
     source: Source = kind(place, **arguments)
@@ -138,7 +112,7 @@ def _only_text(place: str) -> str | None:
     if not folder.is_dir():
         return None
     there = listed(folder, "*.txt")
-    found = {paths.inner_suffix(file) for file in there.others}.intersection(_TEXT_SUFFIXES)
+    found = {paths.inner_suffix(file) for file in there.others}.intersection(READERS[TEXT].suffixes)
     return found.pop() if len(found) == 1 and not there.files else None
 
 
@@ -155,11 +129,7 @@ def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str
 
 
 def format_of(given: str, wanted: str | None = None) -> str:
-    """Return the format of a path, after a look at what is there.
-
-    Raises:
-        SourceError: Nothing is there, it is of no known format, or not of the one that is wanted.
-    """
+    """Return the format of a path, after a look at what is there."""
     if wanted is not None and wanted not in FORMATS:
         raise SourceError(
             f"format={wanted!r}{nearest(str(wanted), FORMATS)}: give one of {', '.join(FORMATS)}"
@@ -198,11 +168,11 @@ def _there(given: str) -> Sequence[PurePath]:
 
 def _of_suffix(path: PurePath) -> str:
     suffix = paths.inner_suffix(path)
-    if (isinstance(path, Path) and path.is_dir()) or suffix in _TEXT_SUFFIXES:
+    if isinstance(path, Path) and path.is_dir():
         return TEXT
-    if suffix not in _SUFFIXES:
+    if suffix not in OF_SUFFIX:
         raise SourceError(
             f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "
             f"format= ({', '.join(FORMATS)})"
         )
-    return _SUFFIXES[suffix]
+    return OF_SUFFIX[suffix]

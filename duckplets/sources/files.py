@@ -1,37 +1,42 @@
-"""Read the files of a source in turn: their columns are looked at before the first row."""
+"""Read the files of a source in turn: their columns are looked at before the first row.
+
+A format is a class with two methods, ``look`` at a file and the ``blocks`` of its rows, and a line
+in ``base/formats``.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duckplets.base.formats import READERS
 from duckplets.base.object_store import StoredObject, address_of
 from duckplets.errors import SourceError
-from duckplets.sources.arrivals import arrivals
+from duckplets.sources import paths
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import known_fields, require_texts, resolve
-from duckplets.sources.paths import Paths, default_name, files, unreadable, uri
-from duckplets.sources.remote.stores import store_of
+from duckplets.sources.names import left_out_of, require_texts, resolve
+from duckplets.sources.remote.stores import arrivals, store_of
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import RowBlock, Rows, Stoppable
+from duckplets.sources.rows import Look, RowBlock, Rows, Stoppable
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_Looked = tuple[Path | StoredObject, Path, list[str], list[str]]
-"""A file, where it lies on this machine, its columns, and those that are read."""
+_Looked = tuple[Path | StoredObject, Path, Look, list[str]]
+"""A file, where it lies on this machine, what it looks like, and the columns that are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files(Mapped):
     """The arguments common to sources of files with columns, and how they are opened in turn."""
 
-    path: Paths
+    path: paths.Paths
     """File (also .gz and .zst), glob, or list of them; ``s3://bucket/key``, ``gs://`` or ``az://``
     so, or a folder there."""
     in_pieces: bool = field(default=False, kw_only=True)
@@ -41,14 +46,16 @@ class Files(Mapped):
     @property
     def uri(self) -> str | None:
         """Where it reads from."""
-        return uri(self.path)
+        return paths.uri(self.path)
 
     def default_name(self) -> str:
         """Return the file's stem."""
-        return default_name(self.path)
+        return paths.default_name(self.path)
 
     def __post_init__(self) -> None:
         Mapped.__post_init__(self)
+        if hasattr(self, "encoding"):
+            paths.codec_of(self.encoding)
         for each in self.path if isinstance(self.path, list | tuple) else [self.path]:
             if isinstance(each, str) and "://" in each:
                 address_of(each, SourceError)
@@ -57,73 +64,68 @@ class Files(Mapped):
         """Return how the files are read, with a digest of their paths, sizes and times of change.
 
         In place of its time of change an object of a store has its ETag.
-
-        Raises:
-            SourceError: A file is not there.
         """
         written = [
             each.name for each in fields(self) if each.name in ("encoding", "delimiter", "quote")
         ]
         how = {name: getattr(self, name) for name in written}
-        return self.read_settings() | how | {"files": digest_of(files(self.path))}
+        return self.read_settings() | how | {"files": digest_of(paths.files(self.path))}
 
-    def of_columns(
-        self,
-        reader: Database,
-        cursor: Any,
-        names_of: Callable[[Path], list[str]],
-        read: Callable[[Path, list[str], list[str]], Iterable[RowBlock]],
-        total: Callable[[], int | None] = lambda: None,
-    ) -> Rows:
-        """Return the rows of files with columns.
+    def look(self, file: Path, reader: Database) -> Look:
+        """Return the columns of a file; nothing where its rows have keys of their own."""
+        return Look()
 
-        Args:
-            reader: An instance to run statements in.
-            cursor: Of a ``Mark``, or None for the beginning.
-            names_of: Looks at the columns of a file.
-            read: Yields rows of a file with names, of the columns that are used.
-            total: After a look at all files, how many rows they have.
+    def blocks(
+        self, file: Path, look: Look, used: list[str], reader: Database
+    ) -> Iterator[RowBlock]:
+        """Yield the rows of a file, of the columns that are used."""
+        raise NotImplementedError
 
-        Raises:
-            SourceError: A file cannot be read, or a column is not there.
-        """
-        limits, known = limits_of(reader), known_fields(self)
-
-        def looked_at(file: Path | StoredObject, path: Path) -> _Looked:
-            with called(path, file):
-                names = names_of(path)
-            if len(names) > limits.columns:
-                raise limits.exceeded(str(file), f"{len(names):,} columns, more", "columns")
-            require_texts(self, names, str(file), type(self).__name__)
-            return file, path, names, resolve(self, names, str(file))
-
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Check the columns of every file, then read them in turn."""
         brought = LocalFiles(self.path)
-        looked: Iterable[_Looked] = (looked_at(*each) for each in brought)
+        looked: Iterable[_Looked] = (self._looked_at(*each, reader) for each in brought)
+        total: int | None = None
         if not brought.is_remote:  # all of them, before the first is read
             looked = list(looked)
+            counts = [look.rows for _, _, look, _ in looked]
+            total = None if None in counts else sum(filter(None, counts))
 
         def blocks() -> Iterator[RowBlock]:
-            for file, path, names, used in looked:
-                others = [name for name in names if name.lower() not in known] if known else []
+            for file, path, look, used in looked:
+                names = look.columns
+                others = left_out_of(self, names or ())
                 with called(path, file):
-                    for block in read(path, names, used):
+                    for block in self.blocks(path, look, used, reader):
                         yield block._replace(file=str(file), columns=names, left_out=others)
 
-        count = None if brought.is_remote else total()
-        return self.rows(reader, cursor, blocks(), brought, count)
-
-    def rows(
-        self,
-        reader: Database,
-        cursor: Any,
-        blocks: Iterator[RowBlock],
-        brought: LocalFiles,
-        total: int | None = None,
-    ) -> Rows:
-        """Return the rows of blocks, which can be stopped while a file is being brought."""
         where = self.uri or ""
-        rows = opened(reader, self, blocks, where, cursor=cursor, total=total, marks=self.in_pieces)
+        rows = opened(
+            reader, self, blocks(), where, cursor=cursor, total=total, marks=self.in_pieces
+        )
         return Stoppable.of(rows, brought.stop)
+
+    def _looked_at(self, file: Path | StoredObject, path: Path, reader: Database) -> _Looked:
+        with called(path, file):
+            look = self.look(path, reader)
+        return file, path, look, used_of(self, look, str(file), reader)
+
+
+def reader_of(form: str) -> Any:
+    """Return the class that reads a format of files."""
+    module, _, name = READERS[form].reader.partition(":")
+    return getattr(import_module(f"duckplets.sources.{module}"), name)
+
+
+def used_of(mapping: Mapped, look: Look, where: str, reader: Database, kind: str = "") -> list[str]:
+    """Return the columns of a file that a mapping reads."""
+    names, limits = look.columns, limits_of(reader)
+    if names is None:
+        return []
+    if len(names) > limits.columns:
+        raise limits.exceeded(where, f"{len(names):,} columns, more", "columns")
+    require_texts(mapping, names, where, kind or type(mapping).__name__)
+    return resolve(mapping, names, where)
 
 
 def digest_of(each: Iterable[Path | StoredObject]) -> str:
@@ -138,7 +140,7 @@ def _identity(file: Path | StoredObject) -> tuple[str, tuple[int, int | str]]:
     try:
         found = file.stat()
     except OSError as error:
-        raise unreadable(file, error) from error
+        raise paths.unreadable(file, error) from error
     return str(file.absolute()), (found.st_size, found.st_mtime_ns)
 
 
@@ -147,16 +149,10 @@ class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
 
     Objects are brought to a folder of the moment, one ahead of reading. One stays until the next
     is asked for.
-
-    Attributes:
-        is_remote: Whether they are objects of stores.
-
-    Raises:
-        SourceError: As for ``files``; or some are objects and others are not.
     """
 
-    def __init__(self, paths: Paths) -> None:
-        found = files(paths)
+    def __init__(self, given: paths.Paths) -> None:
+        found = paths.files(given)
         objects = [each for each in found if isinstance(each, StoredObject)]
         self.is_remote, self.stop = bool(objects), None
         if not objects:
@@ -164,7 +160,8 @@ class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
             self._files: Iterator[tuple[Path | StoredObject, Path]] = zip(here, here, strict=True)
             return
         if len(objects) < len(found) or len({(each.scheme, each.bucket) for each in objects}) > 1:
-            raise SourceError(f"{uri(paths)}: give files of one bucket, or of this machine alone")
+            told = paths.uri(given)
+            raise SourceError(f"{told}: give files of one bucket, or of this machine alone")
         store = store_of(objects[0].scheme, objects[0].bucket)
         self.stop = store.stop.set
         self._files = arrivals(objects, store.fetch, store.stop)
@@ -175,9 +172,10 @@ class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
 
 @contextmanager
 def called(path: Path, file: Path | StoredObject | str) -> Iterator[None]:
-    """Let errors about what was brought to a path name the file."""
+    """Turn what is raised while a file is read into errors that name it as the user does."""
     try:
-        yield
+        with paths.reading(path):
+            yield
     except SourceError as error:
         if path is file:
             raise

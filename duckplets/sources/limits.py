@@ -64,11 +64,7 @@ _OPTIONS = {
 
 
 def size_of(name: str, given: object) -> int:
-    """Return a size in bytes.
-
-    Raises:
-        SourceError: It is no number of bytes, and no number with a unit.
-    """
+    """Return a size in bytes."""
     if isinstance(given, int) and not isinstance(given, bool) and given > 0:
         return given
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([KMGT]I?|)B", str(given).strip().upper())
@@ -82,15 +78,10 @@ def size_of(name: str, given: object) -> int:
 
 
 class FileReader(Database):
-    """An in-memory instance that may read files, with the limits of what it reads.
-
-    Attributes:
-        limits: Of what is read.
-        part: What is read of a larger input; None for the whole of it.
-    """
+    """An in-memory instance that may read files, with the limits of what it reads."""
 
     limits = Limits()
-    part: PartOf | None = None
+    part: PartOf | None = None  # what is read of a larger input; None for the whole of it
 
     @classmethod
     def within(cls, limits: Limits) -> FileReader:

@@ -251,11 +251,7 @@ _FORM = re.compile(r"(?:[^%]|%-?[aAbBdfHIjmMpSyY%])*(?:%[zZ])?")
 
 
 def check_trust(trust: float | str | None) -> None:
-    """Refuse a trust that is neither a column nor a number from 0 to 1.
-
-    Raises:
-        SourceError: It is neither.
-    """
+    """Refuse a trust that is neither a column nor a number from 0 to 1."""
     if trust is None or (isinstance(trust, str) and "\0" not in trust):
         return
     if not isinstance(trust, (int, float)) or not (math.isfinite(trust) and 0 <= trust <= 1):
@@ -263,21 +259,13 @@ def check_trust(trust: float | str | None) -> None:
 
 
 def check_on_error(on_error: object) -> None:
-    """Refuse what says nothing about rows that cannot be used.
-
-    Raises:
-        SourceError: It is neither None nor one of the choices.
-    """
+    """Refuse what says nothing about rows that cannot be used."""
     if on_error is not None and on_error not in get_args(OnError):
         raise SourceError(f"on_error={on_error!r}: give one of {', '.join(get_args(OnError))}")
 
 
 def check_labels(label: object, labels: LabelNames) -> None:
-    """Refuse meanings of labels that name nothing.
-
-    Raises:
-        SourceError: There is no label, or they are no names with numbers.
-    """
+    """Refuse meanings of labels that name nothing."""
     if labels is None:
         return
     if label is None:
@@ -286,11 +274,7 @@ def check_labels(label: object, labels: LabelNames) -> None:
 
 
 def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
-    """Return what values of labels mean: trimmed, in lower case, with their numbers.
-
-    Raises:
-        SourceError: They are no names with numbers, or none.
-    """
+    """Return what values of labels mean: trimmed, in lower case, with their numbers."""
     given = dict(_named_labels(labels)) if isinstance(labels, str) else labels
     if given is None:
         return ()
@@ -318,13 +302,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def label_number(text: str, rules: Mapping[str, float]) -> float | None:
-    """Return the number that a label stands for, None where no rule knows it.
-
-    Args:
-        text: Of the label.
-        rules: What values mean, trimmed and in lower case; without any the names that everybody
-            uses, and all other numbers as they are.
-    """
+    """Return the number that a label stands for, None where no rule knows it."""
     folded = text.strip(" ").lower()
     number = float(folded) if _NUMBER.fullmatch(folded) else math.nan
     if not rules:
@@ -351,11 +329,7 @@ def _named_labels(text: str) -> Iterator[tuple[str, float]]:
 
 
 def check_dates(date_format: object, on_bad_date: object) -> None:
-    """Refuse forms of dates that cannot be read by.
-
-    Raises:
-        SourceError: One is no form, or there is no such choice.
-    """
+    """Refuse forms of dates that cannot be read by."""
     if on_bad_date not in get_args(OnBadDate):
         choices = ", ".join(get_args(OnBadDate))
         raise SourceError(f"on_bad_date={on_bad_date!r}: give one of {choices}")
@@ -369,11 +343,7 @@ def check_dates(date_format: object, on_bad_date: object) -> None:
 
 
 def null_words(null_values: object) -> tuple[str, ...]:
-    """Return the words that stand for no value, in order and without spaces around them.
-
-    Raises:
-        SourceError: They are neither a word nor several.
-    """
+    """Return the words that stand for no value, in order and without spaces around them."""
     given = (null_values,) if isinstance(null_values, str) else null_values
     if not isinstance(given, (list, tuple)):
         raise SourceError(f"null_values={null_values!r}: give words, as in ('N/A', 'NULL')")
@@ -387,21 +357,13 @@ def null_words(null_values: object) -> tuple[str, ...]:
 
 
 def check_name(part: str, name: object) -> None:
-    """Refuse what cannot name a column.
-
-    Raises:
-        SourceError: It is neither None nor such a name.
-    """
+    """Refuse what cannot name a column."""
     if name is not None and not _is_name(name):
         raise SourceError(f"{part}={name!r}: give the name of a column")
 
 
 def check_names(part: str, names: object) -> None:
-    """Refuse what names neither a column nor several.
-
-    Raises:
-        SourceError: It is neither None, nor a name, nor a list of at least one.
-    """
+    """Refuse what names neither a column nor several."""
     if isinstance(names, (list, tuple)):
         if not names:
             raise SourceError(f"{part}=[]: name at least one column, or leave it out")

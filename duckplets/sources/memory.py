@@ -1,27 +1,35 @@
-"""Make rows of records that are in memory already, dictionaries or Arrow data."""
+"""Make rows of what is no file: records in memory, data sets of ``datasets``, a query's result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID, uuid4
 
 import pyarrow as pa
 
-from duckplets.errors import SourceError
+from duckplets.db.queries import query
+from duckplets.errors import QueryError, SourceError
+from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import known_fields, require_texts, resolve
-from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import RowBlock, Rows
-from duckplets.sources.typed import blocks_of, names_of
+from duckplets.sources.names import left_out_of, require_texts, resolve
+from duckplets.sources.row_batches import opened, refused
+from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of
+from duckplets.sources.typed import blocks_of, classes_of_features, names_of
 from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_ROWS = 1_024
 _WHERE = "records"
+_MEMORY_ROWS = 1_024  # dictionaries of a block
+_ROWS = 1_000  # of a data set's batch at first; later as many as make a few megabytes
+_STREAM_ROWS = 512
+_UUIDS = ("UUID", "UUID[]")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +73,7 @@ def table_blocks(mapping: Mapped, records: Any, where: str) -> Iterator[RowBlock
     """Return the rows of Arrow data, after a look at its columns."""
     names = names_of(records.schema, where)
     require_texts(mapping, names, where, type(mapping).__name__)
-    used, known = resolve(mapping, names, where), known_fields(mapping)
-    others = [name for name in names if name.lower() not in known] if known else []
+    used, others = resolve(mapping, names, where), left_out_of(mapping, names)
     blocks = blocks_of(batches_of(records), where, columns=used)
     return (block._replace(columns=names, left_out=others) for block in blocks)
 
@@ -89,5 +96,285 @@ def row_of(record: Any) -> dict[str, Any] | Fault:
 
 
 def _blocks(records: Iterator[Any]) -> Iterator[RowBlock]:
-    while some := list(islice(records, _ROWS)):
+    while some := list(islice(records, _MEMORY_ROWS)):
         yield RowBlock(list(map(row_of, some)))
+
+
+# -- data sets of the library ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DatasetSource(Mapped):
+    """A ``datasets.Dataset`` or ``datasets.IterableDataset``.
+
+    Columns that are a ``ClassLabel`` hold the names of the classes. Of a data set in memory, and
+    of one that streams unshuffled, an ingest that stops half-way goes on at the row it stopped
+    at, when the same data set is given again.
+    """
+
+    dataset: Any
+    """The data set."""
+
+    kind: ClassVar[str] = "dataset"
+
+    def __post_init__(self) -> None:
+        given = self.dataset
+        if not hasattr(given, "with_format") or not hasattr(given, "features"):
+            splits = list(given) if hasattr(given, "keys") else []
+            more = f"; choose one of {', '.join(map(repr, splits))}" if splits else ""
+            kind = type(given).__name__
+            raise SourceError(f"a {kind} is no datasets.Dataset or IterableDataset{more}")
+        Mapped.__post_init__(self)
+
+    @property
+    def uri(self) -> str | None:
+        """Nothing: where a data set came from, it does not say."""
+        return None
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether its order changes as it streams, so that there is no place to go on from."""
+        steps = [getattr(self.dataset, "_ex_iterable", None)]
+        while steps:
+            step = steps.pop()
+            if step is None:
+                continue
+            if "Shuffle" in type(step).__name__ or "Randomly" in type(step).__name__:
+                return True
+            steps.append(getattr(step, "ex_iterable", None))
+            steps.extend(getattr(step, "ex_iterables", ()))
+        return False
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether an ingest of it goes on where it stopped."""
+        return not self.is_shuffled
+
+    def default_name(self) -> str:
+        """Return the name the data set was loaded by, else ``dataset``."""
+        info = self.dataset.info
+        name = str(info.dataset_name or info.builder_name or "dataset")
+        return name.replace("/", "--")[:200] if name.isprintable() and name.strip() else "dataset"
+
+    def settings(self) -> dict[str, Any]:
+        """Return what tells the data set and the mapping from others."""
+        return {"dataset": _identity(self.dataset), "mapping": self.read_settings()}
+
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Check the columns, and return the rows from a place on.
+
+        Raises:
+            SourceError: A column is not there.
+        """
+        where = f"data set {self.default_name()!r}"
+        place = cursor_of(cursor, where, (dict, None))
+        features = self.dataset.features
+        if features is not None:
+            require_texts(self, list(features), where, "DatasetSource")
+            resolve(self, list(features), where)
+        streams = _streams(self.dataset)
+        start = place["rows"]
+        batches = self._streamed(place["at"]) if streams else self._by_number(start)
+        return opened(
+            reader,
+            self,
+            self._blocks(batches, where, start),
+            where,
+            cursor=cursor,
+            total=None if streams else len(self.dataset),
+            known=True,
+            by_row=not streams,
+            marks=self.in_pieces,
+            kind="DatasetSource",
+        )
+
+    def _blocks(
+        self, batches: Iterator[tuple[Any, Any]], where: str, row: int
+    ) -> Iterator[RowBlock]:
+        classes = classes_of_features(self.dataset.features)
+        for found, at in _guarded(batches, where, row):
+            if isinstance(found, list):
+                row += len(found)
+                yield RowBlock(found, at=at)
+                continue
+            names = found.schema.names
+            used, others = resolve(self, names, where), left_out_of(self, names)
+            parts = found.combine_chunks().to_batches()
+            held: RowBlock | None = None
+            for block in blocks_of(parts, where, columns=used, classes=classes, row=row):
+                if held is not None:
+                    yield held
+                row += len(block.rows)
+                held = block._replace(columns=names, left_out=others)
+            if held is not None:
+                yield held._replace(at=at)
+
+    def _by_number(self, row: int) -> Iterator[tuple[pa.Table, Any]]:
+        rows = self.dataset.with_format("arrow")
+        count = _ROWS
+        while row < len(rows):
+            table = rows[row : row + count]
+            row += table.num_rows
+            yield table, None  # a place is anywhere
+            each = max(table.nbytes // max(table.num_rows, 1), 1)
+            count = max(1, min(8 * _ROWS, MAX_BYTES // 8 // each))
+
+    def _streamed(self, state: Any) -> Iterator[tuple[Any, Any]]:
+        # Without features datasets guesses the types of a batch's rows one by one, and fails
+        # where they differ.
+        known = self.dataset.features is not None
+        rows = self.dataset.with_format("arrow" if known else None)
+        if state is not None:
+            rows.load_state_dict(state)
+        for batch in rows.iter(batch_size=_ROWS):
+            found = batch
+            if not known:
+                values = zip(*batch.values(), strict=True)
+                found = [row_of(dict(zip(batch, each, strict=True))) for each in values]
+            yield found, rows.state_dict()
+
+
+def _guarded(batches: Iterator[tuple[Any, Any]], where: str, row: int) -> Iterator[tuple[Any, Any]]:
+    """Yield batches; what the data set's own code raises is told with the row."""
+    try:
+        for found, at in batches:
+            row += len(found)
+            yield found, at
+    except SourceError:
+        raise
+    except Exception as error:
+        said = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+        raise SourceError(f"{where}, after row {row}: {reason}") from error
+
+
+def _streams(dataset: Any) -> bool:
+    return hasattr(dataset, "load_state_dict")
+
+
+def _identity(dataset: Any) -> dict[str, Any]:
+    info = dataset.info
+    found: dict[str, Any] = {"name": info.dataset_name, "config": info.config_name}
+    found |= {"split": str(dataset.split), "columns": list(dataset.features or ())}
+    if _streams(dataset):
+        return found | {"shards": dataset.num_shards}
+    return found | {"fingerprint": dataset._fingerprint, "rows": len(dataset)}
+
+
+# -- a query -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSource(Mapped):
+    """What one SELECT gives, over a DuckDB file, Parquet files, or anything DuckDB reads."""
+
+    query: str
+    """One SELECT in DuckDB's SQL."""
+    database: str | PathLike[str] | None = field(default=None, kw_only=True)
+    """DuckDB file whose tables the statement names; opened read-only."""
+
+    kind: ClassVar[str] = "sql"
+    in_pieces: ClassVar[bool] = False
+
+    @property
+    def uri(self) -> str | None:
+        """The database's path: a statement may hold secrets."""
+        return None if self.database is None else str(self.database)
+
+    def default_name(self) -> str:
+        """Return ``sql``."""
+        return "sql"
+
+    def open(self, reader: Database, cursor: Any = None) -> Rows:
+        """Check the statement and its columns, then stream its rows."""
+        scan = _Scan(reader, self.database, self.query)
+        try:
+            names = scan.columns()
+            require_texts(self, names, "query", type(self).__name__)
+            used, others = resolve(self, names, "query"), left_out_of(self, names)
+        except BaseException:
+            scan.close()
+            raise
+        found = blocks_of(scan.batches(limits_of(reader)), "query", columns=used)
+        blocks = (block._replace(columns=names, left_out=others) for block in found)
+        return opened(reader, self, blocks, "query", marks=False)
+
+
+class _Scan:
+    """A connection of its own: its result is open while the reader runs other statements."""
+
+    def __init__(self, reader: Database, database: str | PathLike[str] | None, text: str) -> None:
+        self._connection = reader.cursor()
+        self._text, self._uuids = text, set[str]()
+        self._name = f"attached_{uuid4().hex}" if database is not None else None
+        if database is not None:
+            self._attach(Path(database).expanduser())
+
+    def columns(self) -> list[str]:
+        """Return the names of the statement's columns; DuckDB accepts one SELECT only."""
+        values = {"query": self._text}
+        try:
+            found = self._connection.arrow(query("sources/sql_query/columns"), values)
+        except QueryError as error:
+            raise SourceError(f"query: {error}") from error
+        kinds = self._connection.rows(query("sources/sql_query/types"), values)
+        self._uuids = {name for name, kind, *_ in kinds if kind in _UUIDS}
+        return list(found.schema.names)
+
+    def batches(self, limits: Limits) -> Iterator[pa.RecordBatch]:
+        """Yield the statement's rows, then close."""
+        values = {"query": self._text}
+        try:
+            for batch in self._connection.stream(
+                query("sources/sql_query/query"), values, rows=_STREAM_ROWS
+            ):
+                yield _with_uuids(batch, self._uuids)
+        except QueryError as error:
+            raise refused(error, "query", limits) from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection; the attached file is let go of."""
+        if self._name is not None:
+            self._connection.run("sources/sql_query/home")
+            self._connection.rows(_named("sources/sql_query/detach", self._name))
+        self._connection.close()
+
+    def _attach(self, path: Path) -> None:
+        if not path.is_file():
+            raise SourceError(f"{path} is not a file")
+        name = self._name or ""
+        try:
+            self._connection.rows(_named("sources/sql_query/attach", name, path))
+            self._connection.rows(_named("sources/sql_query/use", name))
+        except QueryError as error:
+            raise SourceError(f"{path} cannot be opened: {error}") from error
+
+
+def _with_uuids(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
+    """Return a batch with the UUIDs of columns that Arrow has texts for."""
+    for at, name in enumerate(batch.schema.names):
+        if name in names:
+            column = batch.column(at)
+            is_list = pa.types.is_list(column.type)
+            each = [v and UUID(v).bytes for v in (column.values if is_list else column).to_pylist()]
+            ids = pa.array(each, pa.binary(16)).cast(pa.uuid())
+            if is_list:
+                ids = pa.ListArray.from_arrays(column.offsets, ids)
+            batch = batch.set_column(at, name, ids)
+    return batch
+
+
+def _named(statement: str, name: str, path: Path | None = None) -> str:
+    """Return a statement about an attached database with its name and path in place."""
+    from sqlglot import exp, parse_one
+    from sqlglot.dialects.duckdb import DuckDB
+
+    tree = parse_one(query(statement), dialect=DuckDB)
+    for node in list(tree.find_all(exp.Identifier, exp.Var, exp.Literal)):
+        if isinstance(node, exp.Literal):
+            node.replace(exp.Literal.string(str(path)))
+        elif node.name == "attached":
+            node.replace(exp.to_identifier(name, quoted=True))
+    return tree.sql(dialect=DuckDB, comments=False)

@@ -90,12 +90,14 @@ def known_fields(mapping: Mapped) -> frozenset[str]:
     return frozenset(name.lower() for name in (*converter.fields, *names, *map(head, names)))
 
 
-def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
-    """Refuse a mapping that names no text, showing what there is to choose from.
+def left_out_of(mapping: Mapped, columns: Sequence[str]) -> list[str]:
+    """Return the columns that a built-in converter does not read."""
+    known = known_fields(mapping)
+    return [name for name in columns if name.lower() not in known] if known else []
 
-    Raises:
-        SourceError: Neither anchor, nor context, nor text is given, and no converter.
-    """
+
+def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
+    """Refuse a mapping that names no text, showing what there is to choose from."""
     if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
         return
     first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
@@ -107,11 +109,7 @@ def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str
 
 
 def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[str]:
-    """Return the columns of a table that are to be read.
-
-    Raises:
-        SourceError: A name fits no column, or more than one; a converter's field is not there.
-    """
+    """Return the columns of a table that are to be read."""
     found: dict[str, None] = {}
     for name in mapping.names():
         column = columns[_place(name, columns, where)]
@@ -169,10 +167,6 @@ class Names:
 
     Rows need not have the same keys, so a name is matched when a key for it first appears, and is
     an error only where no row of the whole input has one; a path, when a row has what it leads to.
-
-    Attributes:
-        found: The key of each name met, and the steps from there.
-        seen: All keys.
     """
 
     def __init__(self, mapping: Mapped, where: str, limits: Limits) -> None:

@@ -32,29 +32,17 @@ _GROUPS = 64 << 20  # bytes of row groups of a part
 
 @dataclass(slots=True)
 class PartOf:
-    """What the reading of a part has to know of the whole, and what it has found out.
+    """What the reading of a part has to know of the whole, and what it has found out."""
 
-    Attributes:
-        source: The whole, as messages name it.
-        where: Its input, as messages name it.
-        row: The number of the first row.
-        groups: Which row groups of the one Parquet file are read; None for all.
-        listed: Which texts of a folder are read; None for all.
-        keys: What the first lines of JSON said of all; None while that is not known.
-        names: Which names of the mapping were met.
-        rows: The number of the last row, when it has been read.
-        counts: What was found in texts of a folder.
-    """
-
-    source: Any
-    where: str
-    row: int = 1
-    groups: range | None = None
-    listed: Listed | None = None
-    keys: Any = None
-    names: Names | None = None
-    rows: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
+    source: Any  # the whole, as messages name it
+    where: str  # its input, as messages name it
+    row: int = 1  # the number of the first row
+    groups: range | None = None  # which row groups of the one Parquet file are read; None for all
+    listed: Listed | None = None  # which texts of a folder are read; None for all
+    keys: Any = None  # what the first lines of JSON said of all; None while that is not known
+    names: Names | None = None  # which names of the mapping were met
+    rows: int = 0  # the number of the last row, when it has been read
+    counts: Counter[str] = field(default_factory=Counter)  # what was found in texts of a folder
 
     def named(self, mapping: Any) -> Any:
         """Return what names the source of a mapping: the whole source where it is a part of it."""
@@ -63,21 +51,14 @@ class PartOf:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A part of a source that is read on its own.
+    """A part of a source that is read on its own."""
 
-    Attributes:
-        files: As the source names them, or as a listing of their store has them.
-        size: Their bytes.
-        groups: Which row groups of the one Parquet file; None for all.
-        folder: That texts lie in, whose paths are their ids.
-        rows: How many it has, where that is known without reading them.
-    """
-
+    # as the source names them, or as a listing of their store has them
     files: tuple[Path | StoredObject, ...]
-    size: int
-    groups: range | None = None
-    folder: Path | None = None
-    rows: int | None = None
+    size: int  # their bytes
+    groups: range | None = None  # which row groups of the one Parquet file; None for all
+    folder: Path | None = None  # that texts lie in, whose paths are their ids
+    rows: int | None = None  # how many it has, where that is known without reading them
 
     @property
     def label(self) -> str:
@@ -101,13 +82,7 @@ class Cut:
         return made
 
     def open(self, source: Any, reader: FileReader, part: PartOf) -> Rows:
-        """Open this part of a source.
-
-        Args:
-            source: The whole.
-            reader: An instance to run statements in.
-            part: What has to be known, and is found out.
-        """
+        """Open this part of a source."""
         part.groups, reader.part = self.groups, part
         if self.folder is not None:
             here = (file for file in self.files if isinstance(file, Path))
@@ -131,10 +106,6 @@ def cuts_of(source: Any, *, numbered: bool) -> list[Cut]:
 
     A file of text is never cut, whatever its size: where its rows begin is known by reading it. Nor
     is an object of a store, which whoever reads it has brought to a cache first, and whole.
-
-    Args:
-        source: As from ``file_source``.
-        numbered: Whether to look up how many rows each part has, where that is cheap.
     """
     if isinstance(source, TextFileSource):
         found = listed(source.folder, source.pattern)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Any, BinaryIO, TextIO, TypeVar, cast
+from typing import BinaryIO, TextIO, TypeVar, cast
 
 import pyarrow as pa
 
@@ -34,7 +34,6 @@ F = TypeVar("F", bound=Path | StoredObject)
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
 _CUT = "Truncated compressed stream"
-_STEP = 4096  # bytes of a file that may be cut short
 _MOST_FILES = 1_024  # that are read at once
 AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
 
@@ -42,11 +41,7 @@ COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
 
 def files(paths: Paths) -> list[Path | StoredObject]:
-    """Return the files or objects that paths, addresses and globs name; a glob's in sorted order.
-
-    Raises:
-        SourceError: One does not exist, is a folder or is empty, or a glob matches nothing.
-    """
+    """Return the files or objects of paths, addresses and globs, those of a glob sorted."""
     found = [file for path in _listed(paths) for file in _matching(path)]
     if not found:
         raise SourceError("no path was given")
@@ -56,11 +51,7 @@ def files(paths: Paths) -> list[Path | StoredObject]:
 
 
 def local_files(paths: Paths) -> list[Path]:
-    """Return the files of this machine that paths and globs name, as ``files`` does.
-
-    Raises:
-        SourceError: Likewise; or one is an object in a store.
-    """
+    """Return the files of this machine that paths and globs name, as ``files`` does."""
     found = files(paths)
     for each in found:
         if isinstance(each, StoredObject):
@@ -69,11 +60,7 @@ def local_files(paths: Paths) -> list[Path]:
 
 
 def check_file(file: Path | StoredObject) -> None:
-    """Refuse what cannot be read as a file: one that waits for a writer would hang an ingest.
-
-    Raises:
-        SourceError: It is a folder, empty, or no regular file.
-    """
+    """Refuse what cannot be read as a file: one that waits for a writer would hang an ingest."""
     if isinstance(file, StoredObject):
         if file.size == 0:
             raise SourceError(f"{file} is empty")
@@ -150,11 +137,7 @@ def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file, decompressing it where its suffix says so.
-
-    Raises:
-        SourceError: It cannot be opened.
-    """
+    """Open a file, decompressing it where its suffix says so."""
     try:
         compression = COMPRESSED.get(path.suffix.lower())
         if compression is None:
@@ -164,46 +147,9 @@ def open_bytes(path: Path) -> BinaryIO:
         raise unreadable(path, error) from error
 
 
-def open_text(
-    path: Path, encoding: str | None = None, newline: str = "", *, to_the_cut: bool = False
-) -> TextIO:
-    """Open a file of text, decompressed; what is no text in it are lone surrogates.
-
-    Args:
-        path: The file.
-        encoding: Of the text, or None for UTF-8.
-        newline: As for ``io.TextIOWrapper``.
-        to_the_cut: Whether a file whose compressed data was cut short ends there with a line that
-            says so, and is no error.
-    """
-    stream = open_bytes(path)
-    if to_the_cut:
-        stream = cast("BinaryIO", io.BufferedReader(_UpToTheCut(stream), _STEP))
-    return as_text(stream, encoding, newline)
-
-
-class _UpToTheCut(io.RawIOBase):
-    """Reads a compressed file in small steps: of the one that fails nothing is known."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self._is_cut = stream, False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        try:
-            found = b"" if self._is_cut else self._stream.read(min(len(buffer), _STEP))
-        except OSError as error:
-            if _CUT not in str(error):
-                raise
-            self._is_cut, found = True, b" (the file was cut short)\n"
-        buffer[: len(found)] = found
-        return len(found)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+def open_text(path: Path, encoding: str | None = None, newline: str = "") -> TextIO:
+    """Open a file of text, decompressed; what is no text in it are lone surrogates."""
+    return as_text(open_bytes(path), encoding, newline)
 
 
 def as_text(stream: BinaryIO, encoding: str | None, newline: str = "") -> TextIO:
@@ -223,11 +169,7 @@ codecs.register_error("lost", _lost)
 
 
 def codec_of(encoding: object) -> codecs.CodecInfo | None:
-    """Return the codec of an encoding; None for UTF-8.
-
-    Raises:
-        SourceError: Python knows no text encoding of that name.
-    """
+    """Return the codec of an encoding; None for UTF-8."""
     if encoding is None:
         return None
     try:
@@ -253,11 +195,7 @@ def _size_of(file: Path | StoredObject) -> int:
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Turn what other libraries raise while a file is read into ours.
-
-    Raises:
-        SourceError: The file cannot be read.
-    """
+    """Turn what other libraries raise while a file is read into ours."""
     try:
         yield
     except DuckpletsError:

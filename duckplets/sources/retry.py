@@ -51,17 +51,7 @@ _OF_NETWORKS = frozenset(
 
 
 class Rereading:
-    """The rows and marks of a source, read again from the last mark where that may help.
-
-    Args:
-        name: Of the source, for messages.
-        opened: Opens it in a reader, at a cursor or at the beginning.
-        cursor: Where to begin.
-        limits: Of its reader.
-        retries: How often it is read again without one more row; with 0 an error is raised as it
-            is.
-        is_local: Whether it reads files of this machine, of which fewer failures may pass.
-    """
+    """The rows and marks of a source, read again from the last mark where that may help."""
 
     def __init__(
         self,
@@ -83,11 +73,7 @@ class Rereading:
         self._tried = 0  # how often it was read again since that row
 
     def items(self) -> Generator[Rows | pa.RecordBatch | Mark, None, None]:
-        """Yield the opened source, once, and then what it holds.
-
-        Raises:
-            SourceError: It cannot be read, also not again.
-        """
+        """Yield the opened source, once, and then what it holds."""
         is_told = False
         while True:
             try:
@@ -170,13 +156,7 @@ def is_local(source: Any) -> bool:
 
 
 def may_pass(error: BaseException, *, is_local: bool) -> bool:
-    """Return whether reading again may help after an error.
-
-    Args:
-        error: What was raised, of which the first cause decides.
-        is_local: Whether files of this machine were read: then an error of the system has to say
-            so itself, since a damaged file is one as well.
-    """
+    """Return whether reading again may help after an error."""
     first: BaseException = error
     while True:
         if isinstance(first, PassingError):

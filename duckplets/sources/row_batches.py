@@ -71,23 +71,9 @@ def opened(
 ) -> Rows:
     """Return the rows of blocks, after a look at the first of them.
 
-    Args:
-        reader: An instance to run statements in.
-        mapping: Which key plays which part.
-        blocks: From the beginning, or from the place of the cursor if they know it.
-        where: The input's name, for messages.
-        cursor: Of a ``Mark``, or None for the beginning.
-        total: How many rows there are, where that is known.
-        of: What a place is a place in, for cursors.
-        known: Whether the blocks begin at the cursor, and as a rule have places of their own.
-        by_row: Whether they can all the same begin at any row.
-        marks: Whether places to go on from are wanted.
-        kind: What messages call the source's class.
-        sure: Rows after which a text or id that none of them had is a slip of the pen.
-        notes: After the last row, what is to be said of the reading.
-
-    Raises:
-        SourceError: No text is mapped, or a part's columns are in none of the first rows.
+    ``of`` is what a place is a place in, for cursors; ``known`` says that the blocks begin at the
+    cursor and as a rule have places of their own, ``by_row`` that they can begin at any row all the
+    same; after ``sure`` rows a text or id that none of them had is a slip of the pen.
     """
     place, part = cursor_of(cursor, where), part_of(reader)
     names = Names(mapping, where if part is None else part.where, limits_of(reader))
@@ -153,17 +139,7 @@ def _suited_to(mapping: Mapped, batches: Iterable[pa.RecordBatch | Mark]) -> str
 
 
 class RowBatches:
-    """The batches of rows of an input.
-
-    Args:
-        reader: An instance to run the statement in.
-        names: Those of the mapping, learnt from the rows.
-        where: The input's name, for messages.
-        start: Rows that come before what is wanted.
-        known: Whether the blocks begin after those rows.
-        by_row: Whether they can begin after any row, so that they need no places of their own.
-        of: What a place is a place in.
-    """
+    """The batches of rows of an input."""
 
     def __init__(
         self,
@@ -292,12 +268,7 @@ def source_name(source: Any, where: str) -> str:
 
 
 class Judge:
-    """Says of every row that cannot be used what it was, and does with it as the mapping says.
-
-    Args:
-        mapping: With what becomes of such rows.
-        source: What messages call the source.
-    """
+    """Says of every row that cannot be used what it was, and does with it as the mapping says."""
 
     def __init__(self, mapping: Mapped, source: str) -> None:
         self._source = source
@@ -308,11 +279,7 @@ class Judge:
         self._label, self._prefix = bool(mapping.part("label")), bool(mapping.part("prefix"))
 
     def judged(self, rows: pa.Table, taken: RowMapper) -> pa.Table:
-        """Return rows in the shape of ``ROW_SCHEMA``, with what is told of them.
-
-        Raises:
-            SourceError: One cannot be used, and that is an error.
-        """
+        """Return rows in the shape of ``ROW_SCHEMA``, with what is told of them."""
         skips, values = rows["skip"].to_pylist(), rows["value"].to_pylist()
         notes: list[str | None] = [None] * len(skips)
         for i in np.flatnonzero(pc.is_valid(rows["skip"]).to_numpy()).tolist():

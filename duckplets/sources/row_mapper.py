@@ -57,15 +57,7 @@ _TEXT_OR_NONE = frozenset({str, type(None)})
 
 
 class RowMapper:
-    """Takes rows apart, into the columns that ``sql/sources/rows.sql`` asks for.
-
-    Args:
-        mapping: Which key plays which part.
-        names: The keys that stand for its names.
-        limits: Of these, that of a field.
-        where: The input's name, for messages.
-        most: Rows, and characters, that make a batch.
-    """
+    """Takes rows apart, into the columns that ``sql/sources/rows.sql`` asks for."""
 
     def __init__(
         self, mapping: Mapped, names: Names, limits: Limits, where: str, most: tuple[int, int]
@@ -163,12 +155,7 @@ class RowMapper:
             self._fields = {f: there[f][0] for f in self._converter.fields if f in there}
 
     def take(self, block: RowBlock, number: int) -> int:
-        """Take rows of a block; return how many.
-
-        Args:
-            block: With at least one.
-            number: Of its first row.
-        """
+        """Take rows of a block; return how many."""
         room = self._most_rows - len(self.row)
         plain_block = block if len(block.rows) <= room else block._replace(rows=block.rows[:room])
         if self._is_plain and self._take_plain(plain_block, number):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -75,28 +75,29 @@ def is_failure(reason: str) -> bool:
     return reason in UNREADABLE or reason.startswith(_FAILURES)
 
 
+class Look(NamedTuple):
+    """What a look at a file says before its rows are read."""
+
+    columns: list[str] | None = None  # None where rows have keys of their own
+    rows: int | None = None
+    classes: Mapping[str, tuple[str, ...]] = {}
+
+
 class RowBlock(NamedTuple):
-    """Rows as a reader gives them, of bounded size.
+    """Rows as a reader gives them, of bounded size."""
 
-    Attributes:
-        rows: Dictionaries of plain values; a ``Fault`` in place of one that could not be read, and
-            None for a blank line, which only counts.
-        file: That they are of, as it is told.
-        line: The line that the first row is, where each row is a line; or that of each; 0 where
-            there are no lines.
-        raw: Of each row the text it was, where that is known.
-        at: A place behind the rows to go on from, of the source's own; plain JSON values.
-        columns: Of a table, whose rows have them all; None for rows with keys of their own.
-        left_out: Of every row, the columns that its converter does not read.
-    """
-
+    # dictionaries of plain values; a ``Fault`` in place of one that could not be read, and None for
+    # a blank line, which only counts
     rows: list[Any]
-    file: str | None = None
+    file: str | None = None  # that they are of, as it is told
+    # the line that the first row is, where each row is a line; or that of each; 0 where there are
+    # no lines
     line: int | Sequence[int] = 0
-    raw: Sequence[str] | None = None
-    at: Any = None
+    raw: Sequence[str] | None = None  # of each row the text it was, where that is known
+    at: Any = None  # a place behind the rows to go on from, of the source's own; plain JSON values
+    # of a table, whose rows have them all; None for rows with keys of their own
     columns: Sequence[str] | None = None
-    left_out: Sequence[str] = ()
+    left_out: Sequence[str] = ()  # of every row, the columns that its converter does not read
 
     def after(self, count: int) -> RowBlock:
         """Return the block without its first rows."""
@@ -108,13 +109,10 @@ class RowBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place between batches that reading can go on from.
+    """A place between batches that reading can go on from."""
 
-    Attributes:
-        cursor: ``{"rows": how many come before, "at": a place of the source's own, "of": what it
-            is a place in}``, plain JSON values; given back to ``open`` it yields what comes after.
-    """
-
+    # ``{"rows": how many come before, "at": a place of the source's own, "of": what it is a place
+    # in}``, plain JSON values; given back to ``open`` it yields what comes after
     cursor: Any
 
 
@@ -122,11 +120,7 @@ _CURSOR = {"rows": range(1 << 63), "at?": object, "of?": object}
 
 
 def cursor_of(given: Any, where: str, at: Any = object) -> dict[str, Any]:
-    """Return a checked cursor; of None that of the beginning.
-
-    Raises:
-        SourceError: It was damaged, or made by another version.
-    """
+    """Return a checked cursor; of None that of the beginning."""
     if given is None:
         return {"rows": 0, "at": None, "of": None}
     wrong = misfit(given, _CURSOR)
@@ -150,34 +144,25 @@ def _no_notes() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of an opened source.
+    """The rows of an opened source."""
 
-    Attributes:
-        batches: Batches of ``ROW_SCHEMA``, perhaps with some of ``EXTRA_COLUMNS``, in the order
-            of the input; read once. A resumable source puts a ``Mark`` wherever it could go on:
-            what came before is then stored for good.
-        defaults: Which default recipes suit them: ``roles``, ``text``, ``dated``, ``pairs`` or
-            ``ready`` (roles with ready negatives).
-        total: How many rows there are, where that is cheap to know.
-        rejected: After the last batch, counts by reason of input that never became a row. The
-            built-in sources give every bad line or file a row with a ``skip``, so theirs is empty.
-        notes: After the last batch, sentences on what was found and which choice was made.
-    """
-
+    # batches of ``ROW_SCHEMA``, perhaps with some of ``EXTRA_COLUMNS``, in the order of the input;
+    # read once. A resumable source puts a ``Mark`` wherever it could go on: what came before is
+    # then stored for good
     batches: Iterator[pa.RecordBatch | Mark]
+    # which default recipes suit them: ``roles``, ``text``, ``dated``, ``pairs`` or ``ready`` (roles
+    # with ready negatives)
     defaults: str
-    total: int | None = None
+    total: int | None = None  # how many rows there are, where that is cheap to know
+    # after the last batch, counts by reason of input that never became a row. The built-in sources
+    # give every bad line or file a row with a ``skip``, so theirs is empty
     rejected: Callable[[], dict[str, int]] = field(default=_nothing)
+    # after the last batch, sentences on what was found and which choice was made
     notes: Callable[[], list[str]] = field(default=_no_notes)
 
 
 class Stoppable(Iterator[Any]):
-    """Batches whose making can be ended from any thread, also while one is waited for.
-
-    Args:
-        batches: Made one by one.
-        stop: Ends the making of them.
-    """
+    """Batches whose making can be ended from any thread, also while one is waited for."""
 
     def __init__(self, batches: Iterator[Any], stop: Callable[[], None]) -> None:
         self._batches, self.stop = batches, stop

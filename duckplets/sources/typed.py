@@ -27,11 +27,7 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # years 1 to 999
 
 
 def names_of(schema: pa.Schema, where: str) -> list[str]:
-    """Return the names of a schema's columns, as text that can be stored.
-
-    Raises:
-        SourceError: A name is not UTF-8.
-    """
+    """Return the names of a schema's columns, as text that can be stored."""
     try:
         names = [str(name) for name in schema.names]
         for name in names:
@@ -49,18 +45,7 @@ def blocks_of(
     classes: Classes | None = None,
     row: int = 0,
 ) -> Iterator[RowBlock]:
-    """Yield the rows of batches.
-
-    Args:
-        batches: Of the columns that are read, or more.
-        where: The input, for messages.
-        columns: That are read; by default all.
-        classes: The names of the classes that integers of some columns stand for.
-        row: How many rows came before.
-
-    Raises:
-        SourceError: The data is damaged; the message says where.
-    """
+    """Yield the rows of batches."""
     wanted = None if columns is None else list(columns)
     for batch in batches:
         if wanted is not None and batch.schema.names != wanted:

@@ -39,19 +39,12 @@ class Odd(str):
 
 
 class Fault(NamedTuple):
-    """A row that could not be read.
+    """A row that could not be read."""
 
-    Attributes:
-        reason: Why.
-        value: What it was, for people.
-        whole: What it was, as JSON.
-        row: What is known of it all the same.
-    """
-
-    reason: str
-    value: str | None = None
-    whole: str | None = None
-    row: dict[str, Any] | None = None
+    reason: str  # why
+    value: str | None = None  # what it was, for people
+    whole: str | None = None  # what it was, as JSON
+    row: dict[str, Any] | None = None  # what is known of it all the same
 
     @classmethod
     def of(cls, reason: str, text: str) -> Fault:
@@ -92,12 +85,7 @@ def is_filled(text: str) -> bool:
 
 
 def texts_of(value: Any, *, as_json: bool = False) -> list[str] | Odd:
-    """Return the texts of a value; or what it is, if it is none.
-
-    Args:
-        value: Of a row.
-        as_json: Whether the JSON of what is no text is one.
-    """
+    """Return the texts of a value; or what it is, if it is none."""
     if type(value) is str:
         return [value] if is_filled(value) else []
     value = plain(value)

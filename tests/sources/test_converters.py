@@ -10,9 +10,10 @@ import pytest
 from converter_cases import CASES, Bad, Good, messages
 from effort import often
 
+from duckplets import MemorySource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import MemorySource, Source
+from duckplets.sources import Source
 from duckplets.sources.rows import EXTRA_COLUMNS, ROW_SCHEMA
 
 ALL = [(converter, name) for converter, cases in CASES.items() for name in cases]

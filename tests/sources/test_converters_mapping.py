@@ -15,17 +15,10 @@ import pytest
 from effort import often
 from source_rows import untold
 
+from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import (
-    CsvSource,
-    JsonSource,
-    MemorySource,
-    ParquetSource,
-    Source,
-    SqlSource,
-    row_batches,
-)
+from duckplets.sources import Source, row_batches
 from duckplets.text.prefix import Field, Prefix
 
 _each = pytest.mark.parametrize

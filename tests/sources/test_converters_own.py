@@ -11,10 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from source_rows import untold
 
+from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import CsvSource, JsonSource, MemorySource, ParquetSource, Source, SqlSource
-from duckplets.sources.converters import converter_names, register_converter, registry
+from duckplets.sources import Source
+from duckplets.sources.converters import registry
+from duckplets.sources.converters.registry import converter_names, register_converter
 
 _each = pytest.mark.parametrize
 

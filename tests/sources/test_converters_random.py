@@ -18,16 +18,9 @@ from converter_reference import WrongError, convert
 from effort import often, some
 from source_rows import untold
 
+from duckplets import ArrowSource, CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
 from duckplets.db.database import Database
-from duckplets.sources import (
-    ArrowSource,
-    CsvSource,
-    JsonSource,
-    MemorySource,
-    ParquetSource,
-    Source,
-    SqlSource,
-)
+from duckplets.sources import Source
 
 ROWS = 600
 _each = pytest.mark.parametrize

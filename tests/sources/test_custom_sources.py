@@ -19,9 +19,10 @@ from effort import often
 from source_rows import untold
 
 import duckplets as dp
+from duckplets import MemorySource
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, MemorySource, row_batches
+from duckplets.sources import Mark, row_batches
 from duckplets.sources.custom import feed
 from duckplets.sources.custom.indexed import IndexedSource
 from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted

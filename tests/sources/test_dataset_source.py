@@ -13,10 +13,12 @@ from hub_data import MOODS, flat, point_to, rows
 from hub_server import TOKEN, Hub
 
 import duckplets
+from duckplets import MemorySource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import Mark, MemorySource, dataset, row_batches
-from duckplets.sources.dataset import DatasetSource
+from duckplets.sources import Mark, row_batches
+from duckplets.sources import memory as dataset
+from duckplets.sources.memory import DatasetSource
 from duckplets.sources.remote.hub import HubSource
 
 datasets = pytest.importorskip("datasets")

@@ -17,15 +17,9 @@ from effort import THOROUGH
 from hub_data import MOODS, flat, items, jsonl, parquet, point_to, read, rows
 from hub_server import Hub
 
+from duckplets import ArrowSource, CsvSource, JsonSource, ParquetSource
 from duckplets.errors import SourceError
-from duckplets.sources import (
-    ArrowSource,
-    CsvSource,
-    JsonSource,
-    Mark,
-    ParquetSource,
-    row_batches,
-)
+from duckplets.sources import Mark, row_batches
 from duckplets.sources.remote.hub import HubSource
 
 KEYS = "anchor=question positive=answer meta=key,tags"

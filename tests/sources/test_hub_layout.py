@@ -8,10 +8,9 @@ import random
 import pytest
 
 from duckplets.errors import SourceError
-from duckplets.sources.remote.card import Card, parse_card
 from duckplets.sources.remote.download import HubFile
 from duckplets.sources.remote.grammar import parse_uri
-from duckplets.sources.remote.layout import choose
+from duckplets.sources.remote.layout import Card, choose, parse_card
 
 SHARDED = [
     *(f"data/train-{i:05d}-of-00003.parquet" for i in range(3)),

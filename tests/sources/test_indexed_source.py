@@ -10,9 +10,10 @@ import pytest
 from effort import often, some
 
 import duckplets as dp
+from duckplets import MemorySource
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
-from duckplets.sources import Mark, MemorySource, row_batches
+from duckplets.sources import Mark, row_batches
 from duckplets.sources.custom.indexed import IndexedSource
 
 RECORDS_STORED = "SELECT * EXCLUDE (created_at, updated_at) FROM records ORDER BY record_key"

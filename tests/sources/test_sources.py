@@ -19,18 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_rows import read, texts
 
+from duckplets import ArrowSource, CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import (
-    ArrowSource,
-    CsvSource,
-    JsonSource,
-    MemorySource,
-    ParquetSource,
-    Source,
-    SqlSource,
-    row_batches,
-)
+from duckplets.sources import Source, row_batches
 
 RECORDS = [
     {"id": "a", "title": "Why?", "body": "Because.\nOf  that ", "when": "2024-02-03", "n": "1"},

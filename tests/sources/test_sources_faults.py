@@ -12,17 +12,10 @@ import pytest
 from effort import often, some
 from source_rows import read, texts
 
+from duckplets import ArrowSource, CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import (
-    ArrowSource,
-    CsvSource,
-    JsonSource,
-    MemorySource,
-    ParquetSource,
-    SqlSource,
-    row_batches,
-)
+from duckplets.sources import row_batches
 
 HUGE = 'x y"z\n\\' * (often(50_000_000, less=20_000_000) // 7)  # DuckDB stops at 16 MB by itself
 

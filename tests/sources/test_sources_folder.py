@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 from source_rows import read, texts
 
+from duckplets import TextFileSource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import TextFileSource
 from duckplets.sources.formats.text_file import path_date
 
 

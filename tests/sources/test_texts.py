@@ -19,21 +19,20 @@ import pytest
 from effort import often
 
 import duckplets as dp
-from duckplets.db.database import Database
-from duckplets.errors import SourceError
-from duckplets.ingest.outcome_counts import ONE_ANCHOR
-from duckplets.sources import (
+from duckplets import (
     ArrowSource,
     CsvSource,
     CustomSource,
     DatasetSource,
     JsonSource,
-    Mark,
     MemorySource,
     ParquetSource,
-    Source,
     SqlSource,
 )
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.ingest.outcome_counts import ONE_ANCHOR
+from duckplets.sources import Mark, Source
 from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.row_mapper import RowMapper
 

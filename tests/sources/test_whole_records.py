@@ -16,19 +16,19 @@ import pytest
 from effort import often, some
 
 import duckplets as dp
-from duckplets.db.database import Database
-from duckplets.errors import SourceError
-from duckplets.sources import (
+from duckplets import (
     ArrowSource,
     CsvSource,
     CustomSource,
     DatasetSource,
     JsonSource,
-    Mark,
     MemorySource,
     ParquetSource,
     SqlSource,
 )
+from duckplets.db.database import Database
+from duckplets.errors import SourceError
+from duckplets.sources import Mark
 from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.names import path_of
 

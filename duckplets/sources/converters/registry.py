@@ -54,11 +54,7 @@ def converter_names() -> tuple[str, ...]:
 
 
 def converter_of(name: str) -> Converter:
-    """Return the converter of that name; one named ``module:function`` is imported.
-
-    Raises:
-        SourceError: There is none, or its module cannot be imported.
-    """
+    """Return the converter of that name; one named ``module:function`` is imported."""
     found = BUILT_IN.get(name) or _OWN.get(name)
     if found is not None:
         return found
@@ -89,14 +85,7 @@ def imported(
     each: str = "row",
     error: type[DuckpletsError] = SourceError,
 ) -> Function:
-    """Return the function of ``module:function``, after a warning that its code runs.
-
-    Args:
-        name: Its place.
-        what: What it is here; also the argument that names it.
-        each: What it is called for.
-        error: What to raise.
-    """
+    """Return the function of ``module:function``, after a warning that its code runs."""
     module, _, path = name.partition(":")
     parts = path.split(".")
     if not all(part.isidentifier() for part in (*module.split("."), *parts)):

@@ -64,33 +64,21 @@ class Converted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converter:
-    """What a converter reads, and how.
+    """What a converter reads, and how."""
 
-    Attributes:
-        name: What users call it.
-        fields: Its fields, each a ``text``, a ``list``, or ``either``.
-        needed: The fields that no row may be without.
-        said: Returns what is said on each side of a row, from the values of its fields.
-        main: The field named where the fault lies in the conversation as a whole.
-        rejected: The field of the rejected conversation, where there can be one.
-        roles: The role of each tag that a turn may carry.
-        tag: The key of a turn's tag.
-        value: The key of a turn's text.
-        blocks: Whether a turn's text may be a list of blocks.
-        function: The user's, for one that is not built in.
-    """
-
-    name: str
-    fields: dict[str, Kind]
-    needed: tuple[str, ...] = ()
+    name: str  # what users call it
+    fields: dict[str, Kind]  # its fields, each a ``text``, a ``list``, or ``either``
+    needed: tuple[str, ...] = ()  # the fields that no row may be without
+    # returns what is said on each side of a row, from the values of its fields
     said: Callable[[Any], list[list[Said]]] | None = None
-    main: str = "messages"
-    rejected: str | None = None
+    main: str = "messages"  # the field named where the fault lies in the conversation as a whole
+    rejected: str | None = None  # the field of the rejected conversation, where there can be one
+    # the role of each tag that a turn may carry
     roles: dict[str, str] = field(default_factory=lambda: _ROLES)
-    tag: str = "role"
-    value: str = "content"
-    blocks: bool = True
-    function: Function | None = None
+    tag: str = "role"  # the key of a turn's tag
+    value: str = "content"  # the key of a turn's text
+    blocks: bool = True  # whether a turn's text may be a list of blocks
+    function: Function | None = None  # the user's, for one that is not built in
 
     @property
     def is_own(self) -> bool:
@@ -228,11 +216,7 @@ class Converter:
         return [turn for turn in turns if turn.role != "system" or "".join(turn.texts) != ""]
 
     def _turn(self, said: Said) -> Turn:
-        """Return a turn: its role for its tag, texts, weight, what tools are called.
-
-        Raises:
-            Wrong: It has none of these, or they make no sense.
-        """
+        """Return a turn: its role for its tag, texts, weight, what tools are called."""
         tag, content = plain(said.tag), plain(said.content)
         if tag is None:
             what = f"'{self.tag}'"

@@ -58,19 +58,7 @@ def read_batches(
     cursor: Any,
     total: int | None = None,
 ) -> Rows:
-    """Start the thread of a source, and wait for its first records.
-
-    Args:
-        reader: An instance to run statements in.
-        mapping: Which key plays which part; one without any is for records with keys of their own.
-        name: Of the source, for messages.
-        batches: The user's.
-        cursor: Of a ``Mark``, or None for the beginning.
-        total: How many rows there are, where that is known.
-
-    Raises:
-        SourceError: The user's code fails at once, or the first records do not fit the mapping.
-    """
+    """Start the thread of a source, and wait for its first records."""
     where = f"source {name!r}"
     place = cursor_of(cursor, where)
     are_own = not mapping.names() and mapping.converter is None
@@ -148,15 +136,7 @@ class OwnKeys(Mapped):
 
 
 class RecordFeed:
-    """Calls the user's code, and names source and row where it fails.
-
-    Args:
-        where: The source, for messages.
-        mapping: Of its records.
-        row: Rows that were read before.
-        of: Told with each place: which default recipes suit the rows, once that is known.
-        are_own: Whether records name their parts by keys of their own.
-    """
+    """Calls the user's code, and names source and row where it fails."""
 
     def __init__(
         self, where: str, mapping: Mapped, row: int, of: dict[str, Any], *, are_own: bool

@@ -116,11 +116,7 @@ class CustomSource(Mapped):
 
 
 def adapted(source: Any) -> Any:
-    """Return a source that can be ingested: this package's as they are, a user's wrapped.
-
-    Raises:
-        SourceError: It is no source; the message says what is missing.
-    """
+    """Return a source that can be ingested: this package's as they are, a user's wrapped."""
     if callable(getattr(source, "open", None)) and hasattr(source, "default_name"):
         return source
     if isinstance(source, (str, PurePath)):

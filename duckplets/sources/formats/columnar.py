@@ -11,7 +11,6 @@ import json
 import math
 import os
 import re
-import struct
 import subprocess
 import sys
 from collections import Counter
@@ -30,7 +29,7 @@ from duckplets.errors import QueryError, SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of, part_of
-from duckplets.sources.rows import RowBlock, Rows
+from duckplets.sources.rows import Look, RowBlock
 from duckplets.sources.typed import BLOCK_BYTES, blocks_of, classes_of_schema, names_of
 
 if TYPE_CHECKING:
@@ -40,8 +39,9 @@ _ROWS = 16_384  # of a batch, where rows are short
 _MOST_BYTES = 64 << 20  # of a batch, whatever its values stand for
 _OWN = 1 << 30  # bytes of addresses that a process with PyArrow has anyway
 _OUT_OF_MEMORY = 3  # the exit status of the process
-_COMPRESSION = 3  # number of the field of a RecordBatch
-_MOST_OF_CODEC = {-1: 0, 0: 255}  # times its bytes that a file takes: uncompressed, LZ4
+# What a compressed buffer begins with, and times its bytes that it takes: LZ4, Zstandard.
+_MOST_OF_FRAME = {b"\x04\x22\x4d\x18": 255, b"\x28\xb5\x2f\xfd": math.inf}
+_FRAME = re.compile(b"|".join(map(re.escape, _MOST_OF_FRAME)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +53,27 @@ class ParquetSource(Files):
 
     kind: ClassVar[str] = "parquet"
 
-    def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Check the columns of every file, then read them in turn."""
-        total = 0
+    def look(self, file: Path, reader: Database) -> Look:
+        """Return the columns that a file's footer has."""
+        with opened(file) as parquet:
+            schema = parquet.schema_arrow
+            rows = parquet.metadata.num_rows
+        return Look(names_of(schema, str(file)), rows, classes_of_schema(schema))
 
-        def checked(file: Path) -> list[str]:
-            nonlocal total
-            with opened(file) as parquet, paths.reading(file):
-                total += parquet.metadata.num_rows
-                return names_of(parquet.schema_arrow, str(file))
-
-        part = part_of(reader)
-        groups = None if part is None else part.groups
-
-        def read(file: Path, _: list[str], used: list[str]) -> Iterator[RowBlock]:
-            return parquet_blocks(reader, file, used, groups=groups)
-
-        return self.of_columns(reader, cursor, checked, read, lambda: total)
+    def blocks(
+        self, file: Path, look: Look, used: list[str], reader: Database
+    ) -> Iterator[RowBlock]:
+        """Yield the rows of a file, or of some of its row groups, of the columns that are used."""
+        part, limits = part_of(reader), limits_of(reader)
+        with opened(file) as parquet:
+            groups = range(parquet.num_row_groups)
+        groups = groups if part is None or part.groups is None else part.groups
+        largest, shares = _announced(reader, file, groups, used)
+        batches = _parquet_batches(file, used, groups, largest)
+        if largest > limits.size("memory") or shares:
+            batches = _apart("parquet", file, used, limits, groups)
+        with closing(batches):
+            yield from blocks_of(batches, str(file), columns=used, classes=look.classes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,71 +85,30 @@ class ArrowSource(Files):
 
     kind: ClassVar[str] = "arrow"
 
-    def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Check the columns of every file, then read them in turn."""
-        limits = limits_of(reader)
-        return self.of_columns(
-            reader,
-            cursor,
-            lambda file: names_of(arrow_schema(file), str(file)),
-            lambda file, _, used: arrow_blocks(file, used, limits),
-        )
+    def look(self, file: Path, reader: Database) -> Look:
+        """Return the columns that a file's schema has."""
+        with closing(_schema_and_batches(file)) as found:
+            schema = next(found)
+        return Look(names_of(schema, str(file)), None, classes_of_schema(schema))
+
+    def blocks(
+        self, file: Path, look: Look, used: list[str], reader: Database
+    ) -> Iterator[RowBlock]:
+        """Yield the rows of a file, of the columns that are used."""
+        batches, limits = _arrow_batches(file, used), limits_of(reader)
+        if _may_take(file) > limits.size("memory"):
+            batches = _apart("arrow", file, used, limits)
+        with closing(batches):
+            yield from blocks_of(batches, str(file), columns=used, classes=look.classes)
 
 
 # -- Parquet --------------------------------------------------------------------------------------
 
 
 def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:
-    """Open a Parquet file.
-
-    Args:
-        file: Where it is.
-        encoded: Columns of which dictionaries are kept as such.
-
-    Raises:
-        SourceError: It is none of Parquet, or cannot be read.
-    """
+    """Open a Parquet file."""
     with paths.reading(file):
         return pq.ParquetFile(file, pre_buffer=False, read_dictionary=list(encoded))
-
-
-def parquet_schema(file: Path) -> pa.Schema:
-    """Return a file's schema."""
-    with opened(file) as parquet, paths.reading(file):
-        return parquet.schema_arrow
-
-
-def parquet_blocks(
-    reader: Database,
-    file: Path,
-    used: Sequence[str],
-    skip: int = 0,
-    groups: range | None = None,
-) -> Iterator[RowBlock]:
-    """Yield the rows of a file, but for the first, of some row groups or all.
-
-    Row groups that are skipped whole are not decoded.
-    """
-    limits, row = limits_of(reader), 0
-    wanted: list[int] = []
-    with opened(file) as parquet, paths.reading(file):
-        for group in groups or range(parquet.num_row_groups):
-            count = int(parquet.metadata.row_group(group).num_rows)
-            if not wanted and skip >= count:
-                skip, row = skip - count, row + count
-            else:
-                wanted.append(group)
-        classes = classes_of_schema(parquet.schema_arrow)
-    largest, shares = _announced(reader, file, wanted, used)
-    batches = _parquet_batches(file, list(used), wanted, largest)
-    if largest > limits.size("memory") or shares:
-        batches = _apart("parquet", file, used, limits, wanted)
-    with closing(batches):
-        for block in blocks_of(batches, str(file), columns=used, classes=classes, row=row):
-            passed = min(skip, len(block.rows))
-            skip -= passed
-            if passed < len(block.rows):
-                yield block.after(passed)
 
 
 def _announced(
@@ -204,22 +167,6 @@ def _is_text(kind: pa.DataType) -> bool:
 # -- Arrow ----------------------------------------------------------------------------------------
 
 
-def arrow_blocks(file: Path, used: Sequence[str], limits: Limits) -> Iterator[RowBlock]:
-    """Yield the rows of a file."""
-    classes = classes_of_schema(arrow_schema(file))
-    batches = _arrow_batches(file, list(used))
-    if _may_take(file) > limits.size("memory"):
-        batches = _apart("arrow", file, used, limits)
-    with closing(batches):
-        yield from blocks_of(batches, str(file), columns=used, classes=classes)
-
-
-def arrow_schema(file: Path) -> pa.Schema:
-    """Return a file's schema."""
-    with closing(_schema_and_batches(file)) as found:
-        return next(found)
-
-
 def _arrow_batches(file: Path, used: list[str]) -> Generator[pa.RecordBatch, None, None]:
     batches = _schema_and_batches(file)
     names = next(batches).names
@@ -250,38 +197,13 @@ def _may_take(file: Path) -> float:
     with paths.reading(file), pa.memory_map(str(file)) as source:
         source.seek(8 if source.read(6) == b"ARROW1" else 0)
         try:
-            while True:
+            message = pa.ipc.read_message(source)
+            while message.type not in ("record batch", "dictionary"):
                 message = pa.ipc.read_message(source)
-                if message.type in ("record batch", "dictionary"):
-                    codec = _codec(message.metadata.to_pybytes(), message.type)
-                    return float(_MOST_OF_CODEC.get(codec, math.inf) * source.size())
         except (EOFError, pa.ArrowException):
             return 0  # there is none; what is wrong is said when it is read
-        except struct.error:
-            return math.inf
-
-
-def _codec(data: bytes, kind: str) -> int:
-    """Return the codec that the header of a message names, a table of FlatBuffers; -1 for none."""
-
-    def field(table: int, number: int) -> int:
-        places = table - struct.unpack_from("<i", data, table)[0]
-        size = struct.unpack_from("<H", data, places)[0]
-        if 4 + 2 * number >= size:
-            return 0
-        at = int(struct.unpack_from("<H", data, places + 4 + 2 * number)[0])
-        return table + at if at else 0
-
-    def inner(at: int) -> int:
-        return at + int(struct.unpack_from("<I", data, at)[0])
-
-    batch = inner(field(inner(0), 2))
-    batch = inner(field(batch, 1)) if kind == "dictionary" else batch
-    at = field(batch, _COMPRESSION)
-    if not at:
-        return -1
-    codec = field(inner(at), 0)
-    return data[codec] if codec else 0
+        found = _FRAME.search(message.body)
+        return 0 if found is None else _MOST_OF_FRAME[found[0]] * source.size()
 
 
 # -- in a process of its own ----------------------------------------------------------------------

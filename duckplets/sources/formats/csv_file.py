@@ -18,7 +18,7 @@ from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
-from duckplets.sources.rows import RowBlock, Rows
+from duckplets.sources.rows import Look, RowBlock
 from duckplets.sources.values import Fault, escaped, json_text
 
 if TYPE_CHECKING:
@@ -47,29 +47,19 @@ class CsvSource(Files):
 
     def __post_init__(self) -> None:
         Files.__post_init__(self)
-        paths.codec_of(self.encoding)
         for name in ("delimiter", "quote"):
             value = getattr(self, name)
             is_one = isinstance(value, str) and len(value) == 1 and value not in "\r\n"
             if value is not None and not is_one:
                 raise SourceError(f"{name}={value!r}: give one character")
 
-    def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Check the header of every file, then read them in turn."""
-        limits = limits_of(reader)
-        return self.of_columns(
-            reader,
-            cursor,
-            lambda file: self.header(file, limits),
-            lambda file, names, used: self.blocks(file, names, used, limits),
-        )
-
-    def header(self, file: Path, limits: Limits) -> list[str]:
+    def look(self, file: Path, reader: Database) -> Look:
         """Return the names of a file's columns.
 
         Raises:
             SourceError: It has no header row, or one that is no row of names.
         """
+        limits = limits_of(reader)
         with paths.open_text(file, self.encoding) as text:
             names = self._lines(file, text, limits).header()
         if len(names) > limits.columns:
@@ -87,7 +77,7 @@ class CsvSource(Files):
             if name in before:
                 raise SourceError(f"{file}: the header names column {shown(repr(name))} twice")
             before.add(name)
-        return names
+        return Look(names)
 
     def _lines(self, file: Path, text: TextIO, limits: Limits) -> _CsvRows:
         delimiter = self.delimiter or self._delimiter(file, limits)
@@ -104,12 +94,13 @@ class CsvSource(Files):
         return max(widths, key=lambda delimiter: widths[delimiter])
 
     def blocks(
-        self, file: Path, names: list[str], used: list[str], limits: Limits
+        self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
         """Yield the rows of a file, of the columns that are used."""
+        names = look.columns or []
         places = [(name, names.index(name)) for name in used]
         with paths.open_text(file, self.encoding) as text:
-            rows = self._lines(file, text, limits)
+            rows = self._lines(file, text, limits_of(reader))
             rows.header()
             while found := rows.block():
                 made = [_row(row, places, len(names)) for row in found]
@@ -126,16 +117,7 @@ def _row(row: list[str] | Fault, places: list[tuple[str, int]], width: int) -> A
 
 
 class _CsvRows:
-    """The rows of a CSV file, made of its lines, which are bounded.
-
-    Args:
-        file: That is read, for messages.
-        text: Of it.
-        delimiter: Between fields.
-        quote: What encloses fields, or None.
-        limits: Of these, those of rows, fields and columns.
-        strict: Whether wrong quoting is an error.
-    """
+    """The rows of a CSV file, made of its lines, which are bounded."""
 
     def __init__(
         self,
@@ -162,8 +144,7 @@ class _CsvRows:
         """Return the first row that is not blank, whose bad quoting is an error."""
         csv.field_size_limit(self._limits.size("field"))
         try:
-            with paths.reading(self._file):
-                found = next((row for row in self._rows if row), [])
+            found = next((row for row in self._rows if row), [])
         except csv.Error as error:
             message = f"{self._file}: the header row cannot be read: {error}"
             raise SourceError(message) from error
@@ -179,19 +160,18 @@ class _CsvRows:
         csv.field_size_limit(self._limits.size("field"))
         while len(found) < _ROWS and size < _CHARACTERS:
             try:
-                with paths.reading(self._file):
-                    for row in islice(self._rows, _ROWS - len(found)):
-                        size += self._size
-                        if row:
-                            self._check_width(row)
-                            found.append(row)
-                            self.starts.append(self._ended + 1)
-                        self._end()
-                        self._number += bool(row)
-                        if size >= _CHARACTERS:
-                            break
-                    else:
+                for row in islice(self._rows, _ROWS - len(found)):
+                    size += self._size
+                    if row:
+                        self._check_width(row)
+                        found.append(row)
+                        self.starts.append(self._ended + 1)
+                    self._end()
+                    self._number += bool(row)
+                    if size >= _CHARACTERS:
                         break
+                else:
+                    break
             except csv.Error as error:
                 found.append(self._bad(error))
                 self.starts.append(self._ended + 1)
@@ -204,11 +184,7 @@ class _CsvRows:
         self._ended, self._under_way, self._size = self._rows.line_num, [], 0
 
     def _bad(self, error: csv.Error) -> Fault:
-        """Return the fault of a row.
-
-        Raises:
-            SourceError: Nothing after it can be read either.
-        """
+        """Return the fault of a row."""
         if "unexpected end of data" in str(error):
             raise SourceError(
                 f"{self._row()}: a quote is opened and never closed: close it in line "

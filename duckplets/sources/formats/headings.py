@@ -46,19 +46,12 @@ _FIELD = re.compile(r":[\w -]+:(?:\s|$)|\([^)]+\)=\s*$|% ")  # of reStructuredTe
 
 
 class Heading(NamedTuple):
-    """A heading of a text.
+    """A heading of a text."""
 
-    Attributes:
-        start: The character that it begins at.
-        stop: That what follows begins at.
-        level: From 1, the highest.
-        title: Its words, without markup.
-    """
-
-    start: int
-    stop: int
-    level: int
-    title: str
+    start: int  # the character that it begins at
+    stop: int  # that what follows begins at
+    level: int  # from 1, the highest
+    title: str  # its words, without markup
 
 
 class _TextLines:
@@ -201,12 +194,6 @@ def sections(
     """Yield the parts of a text between its headings, each with the titles that lead to it.
 
     What stands before a heading that the text begins with, such as badges, goes with the first.
-
-    Args:
-        text: Without front matter.
-        markup: That it is in, where that is known.
-        title: What all paths begin with, where that is known.
-        name: The same of a text that neither has a title nor begins with one.
     """
     found, first = headings(text, markup), opening(text, markup)
     begins = bool(found) and first is not None and found[0].start == first.start

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.files import Files, LocalFiles, called
+from duckplets.sources.files import Files
 from duckplets.sources.limits import Limits, limits_of
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import RowBlock, Rows
+from duckplets.sources.rows import Look, RowBlock, Rows
 from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class JsonSource(Files):
 
     def __post_init__(self) -> None:
         Files.__post_init__(self)
-        paths.codec_of(self.encoding)
         if self.in_pieces and self.is_stdin:
             raise SourceError("standard input cannot be read again, so it cannot go on at a row")
 
@@ -57,41 +56,28 @@ class JsonSource(Files):
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Look at the keys of the first objects, then read the files in turn."""
-        limits = limits_of(reader)
-        if self.is_stdin:
-            if sys.stdin is None:
-                raise SourceError("standard input is closed, so there is nothing to read")
-            text = paths.as_text(sys.stdin.buffer, self.encoding, "\n")
-            blocks = lines_of(text, "standard input", limits)
-            return opened(reader, self, blocks, "standard input", marks=False)
-        brought = LocalFiles(self.path)
-        # That a file was cut short is an error, unless bad rows are let pass by who asks for it.
-        to_the_cut = self.on_error in ("skip", "quarantine")
+        if not self.is_stdin:
+            return super(JsonSource, self).open(reader, cursor)
+        if sys.stdin is None:
+            raise SourceError("standard input is closed, so there is nothing to read")
+        text = paths.as_text(sys.stdin.buffer, self.encoding, "\n")
+        blocks = _lines_of(text, "standard input", limits_of(reader))
+        return opened(reader, self, blocks, "standard input", marks=False)
 
-        def read() -> Iterator[RowBlock]:
-            for file, path in brought:
-                with called(path, file):
-                    for block in blocks_of(path, limits, self.encoding, to_the_cut=to_the_cut):
-                        yield block._replace(file=str(file))
-
-        return self.rows(reader, cursor, read(), brought)
-
-
-def blocks_of(
-    file: Path, limits: Limits, encoding: str | None = None, *, to_the_cut: bool = False
-) -> Iterator[RowBlock]:
-    """Yield a file's objects; of lines that were cut short those before, if asked."""
-    with paths.reading(file), paths.open_text(file, encoding, "\n") as text:
-        form = "lines"
-        if paths.inner_suffix(file) == ".json":
-            start = text.read(_CHUNK)
-            form = _form(start)
-        if form != "lines":
-            yield from _values_of(text, start, str(file), limits, is_array=form == "array")
-            return
-    opened = paths.open_text(file, encoding, "\n", to_the_cut=to_the_cut)
-    with paths.reading(file), opened as text:
-        yield from lines_of(text, str(file), limits)
+    def blocks(
+        self, file: Path, look: Look, used: list[str], reader: Database
+    ) -> Iterator[RowBlock]:
+        """Yield a file's objects."""
+        limits, form = limits_of(reader), "lines"
+        with paths.open_text(file, self.encoding, "\n") as text:
+            if paths.inner_suffix(file) == ".json":
+                start = text.read(_CHUNK)
+                form = _form(start)
+            if form != "lines":
+                yield from _values_of(text, start, str(file), limits, is_array=form == "array")
+                return
+        with paths.open_text(file, self.encoding, "\n") as text:
+            yield from _lines_of(text, str(file), limits)
 
 
 def _form(start: str) -> str:
@@ -106,11 +92,7 @@ def _form(start: str) -> str:
 
 
 def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list[str], int]]:
-    r"""Yield lines, which end with ``\n`` alone, in blocks, with the number of the first.
-
-    Raises:
-        SourceError: A line is longer than the limit of a row.
-    """
+    r"""Yield lines, which end with ``\n`` alone, in blocks, with the number of the first."""
     most, read = limits.size("row"), text.readline
     lines: list[str] = []
     size, first = 0, 1
@@ -126,7 +108,7 @@ def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list
         yield lines, first
 
 
-def lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[RowBlock]:
+def _lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[RowBlock]:
     """Yield lines of JSON, each an object; blank ones are None."""
     for lines, first in line_blocks(text, where, limits):
         yield RowBlock([_object(line) for line in lines], where, first, raw=lines)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from duckplets.base.sanitize import counted, shown
 from duckplets.errors import SourceError
 from duckplets.sources import paths
-from duckplets.sources.files import Files, LocalFiles, called, digest_of
+from duckplets.sources.files import Files, digest_of
 from duckplets.sources.formats.headings import (
     MOST_PARSED,
     Markup,
@@ -31,7 +31,7 @@ from duckplets.sources.formats.json_file import line_blocks
 from duckplets.sources.limits import Limits, limits_of, part_of
 from duckplets.sources.mapping import Mapped, OnError, check_on_error, check_trust
 from duckplets.sources.row_batches import opened
-from duckplets.sources.rows import RowBlock, Rows
+from duckplets.sources.rows import Look, RowBlock, Rows
 from duckplets.sources.values import Fault
 
 if TYPE_CHECKING:
@@ -59,30 +59,23 @@ class TextLinesSource(Files):
 
     def __post_init__(self) -> None:
         Files.__post_init__(self)
-        paths.codec_of(self.encoding)
         for part in ("context", "id", "date", "group", "taxonomy", "meta", "prefix", "converter"):
             if getattr(self, part) is not None:
                 raise SourceError(f"{part}={getattr(self, part)!r}: lines of text have no columns")
         if isinstance(self.trust, str):
             raise SourceError(f"trust={self.trust!r}: lines of text have no columns; give a number")
 
-    def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Read the files in turn."""
-        limits, brought = limits_of(reader), LocalFiles(self.path)
+    def look(self, file: Path, reader: Database) -> Look:
+        """Return the one column."""
+        return Look(["line"])
 
-        def blocks() -> Iterator[RowBlock]:
-            for file, path in brought:
-                with called(path, file), paths.reading(path):
-                    yield from _lines(path, str(file), limits, self.encoding)
-
-        return self.rows(reader, cursor, blocks(), brought)
-
-
-def _lines(path: Path, file: str, limits: Limits, encoding: str | None) -> Iterator[RowBlock]:
-    with paths.open_text(path, encoding, "\n") as text:
-        for lines, first in line_blocks(text, str(path), limits):
-            rows = [{"line": line.rstrip("\r\n")} for line in lines]
-            yield RowBlock(rows, file, first, columns=("line",))
+    def blocks(
+        self, file: Path, look: Look, used: list[str], reader: Database
+    ) -> Iterator[RowBlock]:
+        """Yield the lines of a file."""
+        with paths.open_text(file, self.encoding, "\n") as text:
+            for lines, first in line_blocks(text, str(file), limits_of(reader)):
+                yield RowBlock([{"line": line.rstrip("\r\n")} for line in lines], line=first)
 
 
 # -- folders --------------------------------------------------------------------------------------
@@ -396,19 +389,12 @@ _NAMED = 3  # files that are named of those that are not read
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What lies in a folder, by paths in it.
+    """What lies in a folder, by paths in it."""
 
-    Attributes:
-        folder: The folder, or that of a single file.
-        files: That are read, sorted.
-        unread: Subfolders that cannot be read.
-        others: Files that are not read, sorted.
-    """
-
-    folder: Path
-    files: list[PurePosixPath]
-    unread: list[PurePosixPath]
-    others: list[PurePosixPath]
+    folder: Path  # the folder, or that of a single file
+    files: list[PurePosixPath]  # that are read, sorted
+    unread: list[PurePosixPath]  # subfolders that cannot be read
+    others: list[PurePosixPath]  # files that are not read, sorted
 
     def told(self) -> str:
         """Return how many other files there are, by suffix, and the first of each."""
@@ -426,11 +412,7 @@ class Listed:
 
 
 def patterns(given: object) -> tuple[str, ...]:
-    """Return one pattern of file names or several as a tuple.
-
-    Raises:
-        SourceError: One is no pattern.
-    """
+    """Return one pattern of file names or several as a tuple."""
     found = (given,) if isinstance(given, str) else given
     if not isinstance(found, (list, tuple)) or not found or not all(map(_is_pattern, found)):
         raise SourceError(f"pattern={given!r}: give a pattern of names such as '*.md', or several")
@@ -446,13 +428,6 @@ def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
     """Return what lies in a folder, or just the files that are named.
 
     Pipes, devices and sockets are no files: reading one would wait for ever.
-
-    Args:
-        place: A folder; or a file, a glob or a list of them.
-        pattern: Which names are read, of a folder.
-
-    Raises:
-        SourceError: There is no such folder or file.
     """
     folder = Path(place).expanduser() if isinstance(place, str | os.PathLike) else Path()
     if not isinstance(place, str | os.PathLike) or not folder.is_dir():

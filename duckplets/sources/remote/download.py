@@ -54,19 +54,12 @@ _TOKEN = f"give another as token= or HF_TOKEN, or {_LOGIN}"
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """A file of a repository at a revision.
+    """A file of a repository at a revision."""
 
-    Attributes:
-        path: Within the repository.
-        size: In bytes.
-        oid: Git's SHA-1 of it, or of what stands for it where the content is kept elsewhere.
-        sha256: Of its content, where the hub says so.
-    """
-
-    path: str
-    size: int
-    oid: str
-    sha256: str | None = None
+    path: str  # within the repository
+    size: int  # in bytes
+    oid: str  # git's SHA-1 of it, or of what stands for it where the content is kept elsewhere
+    sha256: str | None = None  # of its content, where the hub says so
 
     @property
     def checksum(self) -> str:
@@ -93,13 +86,7 @@ class _Broken(Exception):  # noqa: N818 - it becomes an error, or is got over
 
 
 class Hub:
-    """One repository of a hub.
-
-    Args:
-        repo: Its name, ``org/name``.
-        token: To show to the hub; None for ``HF_TOKEN`` or the hub's own login.
-        sleep: Waits that many seconds; by default until it is no longer wanted.
-    """
+    """One repository of a hub."""
 
     def __init__(self, repo: str, token: str | None, sleep: Sleep | None = None) -> None:
         self._client = imported("huggingface_hub")
@@ -153,11 +140,7 @@ class Hub:
         return self._tried(read, file.path)
 
     def fetch(self, file: HubFile, revision: str, part: Path) -> None:
-        """Bring a file whole to ``part``, going on with what is there of it already.
-
-        Raises:
-            SourceError: It cannot be had, unless ``stop`` was set meanwhile.
-        """
+        """Bring a file whole to ``part``, going on with what is there of it already."""
         self._tried(lambda: self._fetch(file, revision, part), file.path)
 
     @property
@@ -165,11 +148,7 @@ class Hub:
         return f"{self.endpoint}/api/datasets/{self.repo}"
 
     def _asked_for(self, address: str, shape: Any) -> tuple[Any, str]:
-        """Return what is answered at an address, and the query for the next page of it.
-
-        Raises:
-            SourceError: The answer is too long, no JSON, or of another shape.
-        """
+        """Return what is answered at an address, and the query for the next page of it."""
 
         def ask() -> tuple[bytes, str]:
             with self._stream(address, {}) as response:
@@ -322,11 +301,7 @@ class Hub:
 
 
 def imported(name: str) -> Any:
-    """Return a module that an extra installs.
-
-    Raises:
-        SourceError: It is not installed.
-    """
+    """Return a module that an extra installs."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

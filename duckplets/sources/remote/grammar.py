@@ -42,19 +42,12 @@ Value = str | float | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class HubUri:
-    """A data set, or a part of one.
+    """A data set, or a part of one."""
 
-    Attributes:
-        org: User or organisation.
-        name: Of the data set.
-        config: One of its configurations.
-        split: One of its splits or tables; None for all.
-    """
-
-    org: str
-    name: str
-    config: str = "default"
-    split: str | None = None
+    org: str  # user or organisation
+    name: str  # of the data set
+    config: str = "default"  # one of its configurations
+    split: str | None = None  # one of its splits or tables; None for all
 
     @property
     def repo(self) -> str:
@@ -77,11 +70,7 @@ class HubUri:
 
 
 def parse_uri(text: str) -> HubUri:
-    """Return what a URI names.
-
-    Raises:
-        SourceError: It is not of the form ``hf://org/name[/config[/split]]``.
-    """
+    """Return what a URI names."""
     form = "write hf://org/name, hf://org/name/config or hf://org/name/config/split"
     if not text.startswith("hf://"):
         raise SourceError(f"{text!r} is not a data set on the Hub; {form}")
@@ -103,15 +92,7 @@ def parse_uri(text: str) -> HubUri:
 
 
 def parse_line(line: str, *, complete: bool = False) -> tuple[HubUri, dict[str, Value]] | None:
-    """Return the data set and the options of a line; None where it is blank or a comment.
-
-    Args:
-        line: With or without its end.
-        complete: Whether something else says which columns hold the text.
-
-    Raises:
-        SourceError: Of everything that is wrong with it, a line of text each.
-    """
+    """Return the data set and the options of a line; None where it is blank or a comment."""
     tokens = _COMMENT.sub("", line).split()
     if not tokens:
         return None
@@ -142,11 +123,7 @@ def parse_line(line: str, *, complete: bool = False) -> tuple[HubUri, dict[str, 
 
 
 def read_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
-    """Yield the numbered lines of a list.
-
-    Raises:
-        SourceError: The file cannot be read, or is not text.
-    """
+    """Yield the numbered lines of a list."""
     if not isinstance(path, str | os.PathLike):
         raise SourceError(f"path={path!r}: give the path of a list of data sets")
     try:
@@ -181,11 +158,7 @@ def _option(token: str) -> tuple[str, Value]:
 
 
 def check_name(name: object) -> None:
-    """Refuse a name that a source cannot have.
-
-    Raises:
-        SourceError: It is empty or blank, too long, not printable, or has a ``/``.
-    """
+    """Refuse a name that a source cannot have."""
     checked_name(f"source_id={name!r}", name, SourceError)
 
 
@@ -200,11 +173,7 @@ def _trust(value: str) -> float:
 
 
 def check_weight(weight: object) -> None:
-    """Refuse a weight that is no finite number of at least 0.
-
-    Raises:
-        SourceError: It is none; None is none given.
-    """
+    """Refuse a weight that is no finite number of at least 0."""
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if weight is not None and not (is_number and 0 <= float(str(weight)) < math.inf):
         raise SourceError(f"weight={weight!r}: give a number of at least 0")

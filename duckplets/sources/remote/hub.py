@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from duckplets.base.documents import DEFAULT, DocumentLimits
 from duckplets.errors import SourceError, several
-from duckplets.sources.arrivals import arrivals
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.remote import grammar
-from duckplets.sources.remote.card import parse_card
 from duckplets.sources.remote.download import Hub, HubFile, Sleep
-from duckplets.sources.remote.layout import choose
+from duckplets.sources.remote.layout import choose, parse_card
 from duckplets.sources.remote.reading import shard_blocks
+from duckplets.sources.remote.stores import arrivals
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import RowBlock, Rows, Stoppable, cursor_of
 
@@ -199,9 +198,6 @@ def read_hub_lines(
     """Return the sources that a list names with their lines, and what is wrong with other lines.
 
     The arguments are those of ``read_hub_list``.
-
-    Raises:
-        SourceError: The list cannot be read, or names nothing.
     """
     found: list[tuple[int, HubSource]] = []
     lines: dict[str, int] = {}

@@ -1,6 +1,6 @@
 """Choose the files of a repository that make up a configuration and a split of a data set.
 
-Where the card lists ``configs`` with their ``data_files``, it
+Where the card, the YAML at the top of the README, lists ``configs`` with their ``data_files``, it
 says so. Otherwise names do:
 
     data/train-00000-of-00003.parquet   train/shard-00001.parquet   train.jsonl
@@ -14,25 +14,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from duckplets.base.sanitize import listed
+from duckplets.base.documents import DEFAULT, DocumentLimits, Unreadable, parse
+from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
+from duckplets.base.sanitize import listed, shown
 from duckplets.errors import SourceError, nearest
-from duckplets.sources.remote.card import Card, CardConfig
 from duckplets.sources.remote.download import HubFile
 from duckplets.sources.remote.grammar import HubUri
 from duckplets.sources.remote.stores import matching
 
-# Suffixes by the form that reads them, the best first: of several copies of the same data in one
-# repository only the first form is read.
-FORMS = {
-    "parquet": (".parquet",),
-    "arrow": (".arrow", ".feather"),
-    "lines": (".jsonl", ".ndjson"),
-    "json": (".json",),
-    "csv": (".csv", ".tsv"),
-}
 _NO_DATA = {
     *("dataset_info.json", "dataset_infos.json"),
     *("config.json", "dataset_dict.json", "state.json"),
@@ -49,15 +42,10 @@ _SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 
 @dataclass(frozen=True, slots=True)
 class HubFiles:
-    """The files of a data set.
+    """The files of a data set."""
 
-    Attributes:
-        config: The configuration's name.
-        files: Data files in the order they are read.
-    """
-
-    config: str
-    files: tuple[HubFile, ...]
+    config: str  # the configuration's name
+    files: tuple[HubFile, ...]  # data files in the order they are read
 
 
 def suffix_of(path: str) -> str:
@@ -69,11 +57,11 @@ def suffix_of(path: str) -> str:
 
 
 def form_of(path: str) -> str | None:
-    """Return the form of a file, a key of ``FORMS``; None for one that is not read here."""
+    """Return the format of a file; None for one that has no columns, or is not read here."""
     suffix = suffix_of(path)
     inner = suffix.removesuffix(".gz").removesuffix(".zst")
-    form = next((form for form, ends in FORMS.items() if inner in ends), None)
-    return None if inner != suffix and form in ("parquet", "arrow") else form
+    form = OF_SUFFIX.get(inner)
+    return None if form == TEXT or (inner != suffix and form in ("parquet", "arrow")) else form
 
 
 def stem_of(path: str) -> str:
@@ -83,11 +71,7 @@ def stem_of(path: str) -> str:
 
 
 def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> HubFiles:
-    """Return the files that a URI means.
-
-    Raises:
-        SourceError: There is no such configuration, split or table, or no data at all.
-    """
+    """Return the files that a URI means."""
     data = [file for file in files if _is_data(file.path)]
     if not data:
         raise SourceError(_no_data(uri, files))
@@ -152,9 +136,9 @@ def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
     if within or uri.config == "default":
         return within or files
     folders = sorted({part for file in files for part in file.path.split("/")[:-1]} - {"data"})
-    shown = f"there are: {listed(folders)}" if folders else "it has none: write 'default'"
+    there = f"there are: {listed(folders)}" if folders else "it has none: write 'default'"
     raise SourceError(
-        f"{uri}: no configuration {uri.config!r}{nearest(uri.config, folders)}; {shown}"
+        f"{uri}: no configuration {uri.config!r}{nearest(uri.config, folders)}; {there}"
     )
 
 
@@ -195,7 +179,7 @@ def _ordered(files: Sequence[HubFile]) -> tuple[HubFile, ...]:
     Where none is of a form that is read here, those of the most frequent suffix.
     """
     kinds = [form_of(file.path) or suffix_of(file.path) for file in files]
-    known = [form for form in FORMS if form in kinds]
+    known = [form for form in READERS if form in kinds]
     count = Counter(kinds)
     best = known[0] if known else min(count, key=lambda kind: (-count[kind], kind), default="")
     found = [file for file, kind in zip(files, kinds, strict=True) if kind == best]
@@ -226,3 +210,144 @@ def _matching(uri: HubUri, glob: str, files: list[HubFile]) -> list[HubFile]:
         raise SourceError(f"{uri}: its card lists {glob!r}, which is no pattern") from error
     pairs = zip(files, fits, strict=True)
     return [file for file, fit in pairs if fit or file.path.startswith(folder)]
+
+
+# -- the card -------------------------------------------------------------------------------------
+
+_OPEN = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n")
+_FRONT = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class CardConfig:
+    """A configuration that a card describes."""
+
+    name: str  # of the configuration
+    is_default: bool  # whether it is the one meant where none is named
+    # the patterns of each split's files; nothing where the card leaves that to names
+    splits: dict[str, tuple[str, ...]]
+    folder: str  # where its files lie, ending with ``/``; nothing for anywhere
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a card says about files and columns."""
+
+    configs: tuple[CardConfig, ...] = ()  # its configurations, none where it names none
+    where: str = ""  # what is begun with in errors
+    _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def labels(self, config: str) -> dict[str, tuple[str, ...]]:
+        """Return the names of the classes of a configuration's columns."""
+        try:
+            return of_card(self._of(config).get("features"))
+        except ValueError as error:
+            raise SourceError(f"{self.where}: the card in its README.md: {error}") from error
+
+    def rows(self, config: str, split: str | None) -> int | None:
+        """Return how many rows a split, or all, should have."""
+        splits = _listed(self._of(config).get("splits"))
+        counts = [one.get("num_examples") for one in splits if split in (None, one.get("name"))]
+        known = [count for count in counts if isinstance(count, int) and 0 <= count < 1 << 63]
+        return sum(known) if counts and len(known) == len(counts) else None
+
+    def _of(self, config: str) -> Mapping[str, Any]:
+        alone = next(iter(self._facts.values())) if len(self._facts) == 1 else {}
+        return self._facts.get(config, alone)
+
+
+def parse_card(
+    readme: str, where: str, limits: DocumentLimits = DEFAULT, *, whole: bool = True
+) -> Card:
+    """Return what the card in a README says; one without a card says nothing."""
+    front = _FRONT.match(readme)
+    if not front and not whole and _OPEN.match(readme):
+        raise SourceError(
+            f"{where}: the card in its README.md does not end within {limits.max_bytes:,} bytes; "
+            f"to read it all the same give limits=DocumentLimits(max_bytes=…)"
+        )
+    if not front:
+        return Card()
+    try:
+        data = parse(front[1], "YAML")
+    except Unreadable as error:
+        raise SourceError(
+            f"{where}: the card in its README.md is broken YAML: it {error}"
+        ) from error
+    if not isinstance(data, Mapping):
+        return Card()
+    facts = {_name(one): one for one in _listed(data.get("dataset_info"))}
+    try:
+        configs = tuple(_config(one) for one in _listed(data.get("configs")))
+    except ValueError as error:
+        raise SourceError(f"{where}: the card in its README.md: {error}") from error
+    return Card(configs, where, facts)
+
+
+def _listed(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings in a list that may be anything, or be one mapping without a list."""
+    values = [value] if isinstance(value, Mapping) else value
+    return [one for one in values if isinstance(one, Mapping)] if isinstance(values, list) else []
+
+
+def _name(config: Mapping[str, Any]) -> str:
+    return str(config.get("config_name", "default"))
+
+
+def _config(one: Mapping[str, Any]) -> CardConfig:
+    folder = str(one.get("data_dir") or "").strip("/").removeprefix("./")
+    folder = f"{folder}/" if folder else ""
+    splits: dict[str, tuple[str, ...]] = {}
+    given = one.get("data_files")
+    if isinstance(given, Mapping):
+        given = [{"split": split, "path": path} for split, path in given.items()]
+    for part in _several(given, one):
+        split, path = "train", part
+        if isinstance(part, Mapping):
+            split, path = str(part.get("split", "train")), part.get("path")
+        patterns = (folder + _pattern(pattern, one) for pattern in _several(path, one))
+        splits[split] = splits.get(split, ()) + tuple(patterns)
+    return CardConfig(_name(one), one.get("default") is True, splits, folder)
+
+
+def _several(value: Any, config: Mapping[str, Any]) -> list[Any]:
+    """Return the values of a list, of which one may stand alone."""
+    if value is None or isinstance(value, str):
+        return [] if value is None else [value]
+    if isinstance(value, list):
+        return value
+    raise _odd(value, config)
+
+
+def _pattern(value: Any, config: Mapping[str, Any]) -> str:
+    if isinstance(value, Mapping | list | None):
+        raise _odd(value, config)
+    return str(value).removeprefix("./")
+
+
+def _odd(value: Any, config: Mapping[str, Any]) -> ValueError:
+    return ValueError(
+        f"data_files of configuration {_name(config)!r} has {shown(repr(value), 80)} where paths "
+        f"are wanted"
+    )
+
+
+def of_card(features: Any) -> dict[str, tuple[str, ...]]:
+    """Return the names of the classes of the columns a card lists."""
+    found: dict[str, tuple[str, ...]] = {}
+    for feature in features if isinstance(features, Sequence) else ():
+        if not isinstance(feature, Mapping):
+            continue
+        kind = feature.get("dtype")
+        for inner in ("sequence", "list"):
+            kind = feature.get(inner) if kind is None else kind
+        while isinstance(kind, Mapping) and "dtype" in kind:
+            kind = kind["dtype"]
+        if isinstance(kind, Mapping) and isinstance(kind.get("class_label"), Mapping):
+            names = kind["class_label"].get("names") or []
+            if isinstance(names, Mapping):
+                names = [names[key] for key in sorted(names, key=lambda key: int(str(key)))]
+            if not isinstance(names, list):
+                raise ValueError(f"names of a class_label are {shown(repr(names), 80)}, no list")
+            found[str(feature.get("name"))] = tuple(map(str, names))
+    return {name: names for name, names in found.items() if names}

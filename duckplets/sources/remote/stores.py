@@ -12,13 +12,16 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,11 +83,7 @@ _KINDS = {
 
 
 def store_of(scheme: str, bucket: str) -> ObjectStore:
-    """Return the store of an address.
-
-    Raises:
-        ExtensionError: The package that reaches it is missing.
-    """
+    """Return the store of an address."""
     if scheme in _KINDS:
         return _FsspecStore(scheme, bucket)
     return Store(bucket, SourceError, PassingError)
@@ -121,9 +120,6 @@ def matching(glob: str, paths: Sequence[str]) -> list[bool]:
     """Return which paths a glob means: ``**`` any folders, ``*`` and ``?`` within a name.
 
     By RE2, whose time is that of the length of a path: whoever writes a card may write any glob.
-
-    Raises:
-        SourceError: It is none.
     """
     made, end = "", 0
     for found in _GLOB.finditer(glob):
@@ -235,3 +231,69 @@ class _FsspecStore:
             return f"the store refuses that ({names[0]}, status {status})", False
         passes = isinstance(error, OSError) or bool(_OF_NETWORKS.intersection(names))
         return f"the store cannot be reached ({names[0]}); check the network", passes
+
+
+# -- to this machine ------------------------------------------------------------------------------
+
+
+class Remote(Protocol):
+    """A file that lies elsewhere: its path there, whose suffixes say what it holds."""
+
+    @property
+    def path(self) -> str:
+        """Within what it is of."""
+
+
+F = TypeVar("F", bound=Remote)
+_SUFFIXES = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
+
+
+def arrivals(
+    files: Sequence[F], fetch: Callable[[F, Path], None], stop: threading.Event
+) -> Generator[tuple[F, Path], None, None]:
+    """Yield files from elsewhere, each kept until the next is asked for.
+
+    The next is brought while one is read. They lie in a folder of the moment, in
+    ``DUCKPLETS_CACHE`` or where the system keeps such folders. At the end ``stop`` is set: then
+    ``fetch`` is to return or to raise.
+    """
+    folder = _folder()
+    try:
+        with ThreadPoolExecutor(1, "duckplets-arrivals") as thread:
+
+            def bring(number: int) -> Path:
+                suffixes = "".join(PurePosixPath(files[number].path).suffixes[-2:]).lower()
+                known = _SUFFIXES.fullmatch(suffixes)  # it comes from outside, and becomes a name
+                here = folder / f"{number}{suffixes if known else ''}"
+                fetch(files[number], here)
+                return here
+
+            coming: Future[Path] | None = None
+            try:
+                for number, file in enumerate(files):
+                    coming = coming or thread.submit(bring, number)
+                    here, coming = coming.result(), None
+                    if number + 1 < len(files):
+                        coming = thread.submit(bring, number + 1)
+                    yield file, here
+                    with suppress(OSError):
+                        here.unlink()
+            finally:
+                stop.set()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _folder() -> Path:
+    given = os.environ.get("DUCKPLETS_CACHE")
+    try:
+        base = Path(given).expanduser() if given else None
+        if base is not None:
+            base.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="duckplets-", dir=base))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SourceError(
+            f"no folder can be made for files that are brought here: {reason}; give one as "
+            f"DUCKPLETS_CACHE"
+        ) from error
