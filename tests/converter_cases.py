@@ -88,10 +88,7 @@ ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         Good([("s", " "), ("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
     ),
     "input alone": (alpaca(input_="Hi", output="Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
-    "null instruction": (
-        alpaca(None, "Hi", "Lo"),
-        Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
-    ),
+    "null instruction": (alpaca(None, "Hi", "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
     "empty instruction": (alpaca("", "Hi", "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
     "blank input is kept": (
         alpaca("Hi", "\n", "Lo"),
@@ -105,10 +102,7 @@ ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         alpaca("a\x01b", "", "c\x1fd"),
         Good([("u", "a\x01b"), ("a", "c\x1fd")], "a\x01b", "c\x1fd"),
     ),
-    "combining": (
-        alpaca("e\u0301", "", "ﬁ"),
-        Good([("u", "e\u0301"), ("a", "ﬁ")], "e\u0301", "ﬁ"),
-    ),
+    "combining": (alpaca("e\u0301", "", "ﬁ"), Good([("u", "e\u0301"), ("a", "ﬁ")], "e\u0301", "ﬁ")),
     "a number as text": (alpaca("1+1", "", "2"), Good([("u", "1+1"), ("a", "2")], "1+1", "2")),
     "JSON as text": (
         alpaca("[1]", '{"a": null}', "null"),
@@ -163,6 +157,32 @@ def whole(field: str, reason: str, detail: str) -> Bad:
     return Bad(f"{field} {reason}", f"field '{field}': {detail}")
 
 
+def lacks(field: str, place: int, key: str) -> Bad:
+    return turn(field, place, f"has a turn without '{key}'", f"no '{key}'")
+
+
+def silent(field: str, place: int, key: str) -> Bad:
+    lack = f"no '{key}', and no tool is called"
+    return turn(field, place, f"has a turn without '{key}'", lack)
+
+
+def empty(field: str, place: int, role: str) -> Bad:
+    said = f"the turn of the {role} is empty"
+    return turn(field, place, f"has an empty turn of the {role}", said)
+
+
+def bare(field: str) -> Bad:
+    return whole(field, "has nothing before the reply", "nothing before the last reply")
+
+
+def unanswered(field: str) -> Bad:
+    return whole(field, f"has {NO_REPLY}", NO_REPLY)
+
+
+def without_turns(field: str) -> Bad:
+    return whole(field, "is empty", "the conversation is empty")
+
+
 def said(place: int, reason: str, detail: str) -> Bad:
     return turn("conversations", place, reason, detail)
 
@@ -212,10 +232,7 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         sharegpt(("gpt", "Hello"), Q, R),
         Good([("a", "Hello"), *QA], "Hello\n\nq", "r"),
     ),
-    "ends with a question": (
-        sharegpt(Q, R, ("human", "p")),
-        Good([*QA, ("u", "p")], "q", "r"),
-    ),
+    "ends with a question": (sharegpt(Q, R, ("human", "p")), Good([*QA, ("u", "p")], "q", "r")),
     "two questions": (
         sharegpt(Q, ("human", "p"), R),
         Good([("u", "q"), ("u", "p"), ("a", "r")], "q\n\np", "r"),
@@ -242,10 +259,7 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "missing": ({"system": "Be"}, missing("conversations")),
     "null": ({"conversations": None}, missing("conversations")),
-    "empty": (
-        sharegpt(),
-        whole("conversations", "is empty", "the conversation is empty"),
-    ),
+    "empty": (sharegpt(), without_turns("conversations")),
     "text": (
         {"conversations": "hello"},
         whole("conversations", "is not a list", "not a list: hello"),
@@ -259,22 +273,10 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         {"conversations": {"from": "human"}},
         whole("conversations", "is not a list", 'not a list: {"from":"human"}'),
     ),
-    "turns that are texts": (
-        sharegpt("q", "r"),
-        said(1, "has a turn without 'from'", "no 'from'"),
-    ),
-    "null turn": (
-        sharegpt(Q, None, R),
-        said(2, "has a turn without 'from'", "no 'from'"),
-    ),
-    "no tag": (
-        sharegpt({"value": "q"}, R),
-        said(1, "has a turn without 'from'", "no 'from'"),
-    ),
-    "null tag": (
-        sharegpt(Q, {"from": None, "value": "r"}),
-        said(2, "has a turn without 'from'", "no 'from'"),
-    ),
+    "turns that are texts": (sharegpt("q", "r"), lacks("conversations", 1, "from")),
+    "null turn": (sharegpt(Q, None, R), lacks("conversations", 2, "from")),
+    "no tag": (sharegpt({"value": "q"}, R), lacks("conversations", 1, "from")),
+    "null tag": (sharegpt(Q, {"from": None, "value": "r"}), lacks("conversations", 2, "from")),
     "unknown tag": (
         sharegpt(Q, ("bot", "r")),
         said(2, "has an unknown 'from'", f"'from' is \"bot\"; known are: {TAGS}"),
@@ -287,14 +289,8 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         sharegpt(Q, (5, "r")),
         said(2, "has an unknown 'from'", f"'from' is 5; known are: {TAGS}"),
     ),
-    "no value": (
-        sharegpt(Q, {"from": "gpt"}),
-        said(2, "has a turn without 'value'", "no 'value', and no tool is called"),
-    ),
-    "null value": (
-        sharegpt(("human", None), R),
-        said(1, "has a turn without 'value'", "no 'value', and no tool is called"),
-    ),
+    "no value": (sharegpt(Q, {"from": "gpt"}), silent("conversations", 2, "value")),
+    "null value": (sharegpt(("human", None), R), silent("conversations", 1, "value")),
     "number as value": (
         sharegpt(Q, ("gpt", 5)),
         said(2, "has a 'value' that is not text", "'value' is not text: 5"),
@@ -303,38 +299,20 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         sharegpt(Q, ("gpt", ["r"])),
         said(2, "has a 'value' that is not text", "'value' is not text: [\"r\"]"),
     ),
-    "empty reply": (
-        sharegpt(Q, ("gpt", "")),
-        said(2, "has an empty turn of the assistant", "the turn of the assistant is empty"),
-    ),
+    "empty reply": (sharegpt(Q, ("gpt", "")), empty("conversations", 2, "assistant")),
     "blank reply in the middle": (
         sharegpt(Q, ("gpt", " \n"), Q, R),
-        said(2, "has an empty turn of the assistant", "the turn of the assistant is empty"),
+        empty("conversations", 2, "assistant"),
     ),
-    "empty question": (
-        sharegpt(("human", ""), R),
-        said(1, "has an empty turn of the user", "the turn of the user is empty"),
-    ),
+    "empty question": (sharegpt(("human", ""), R), empty("conversations", 1, "user")),
     "first fault counts": (
         sharegpt(Q, ("bot", "x"), ("gpt", 5)),
         said(2, "has an unknown 'from'", f"'from' is \"bot\"; known are: {TAGS}"),
     ),
-    "no reply": (
-        sharegpt(Q),
-        whole("conversations", "has no turn of the assistant with text", NO_REPLY),
-    ),
-    "only a reply": (
-        sharegpt(R),
-        whole("conversations", "has nothing before the reply", "nothing before the last reply"),
-    ),
-    "only a system and a reply": (
-        sharegpt(("system", "Be"), R),
-        whole("conversations", "has nothing before the reply", "nothing before the last reply"),
-    ),
-    "only an empty system": (
-        sharegpt(("system", "")),
-        whole("conversations", "is empty", "the conversation is empty"),
-    ),
+    "no reply": (sharegpt(Q), unanswered("conversations")),
+    "only a reply": (sharegpt(R), bare("conversations")),
+    "only a system and a reply": (sharegpt(("system", "Be"), R), bare("conversations")),
+    "only an empty system": (sharegpt(("system", "")), without_turns("conversations")),
     "system is a number": (sharegpt(Q, R, system=5), no_text("system", "5")),
 }
 
@@ -387,10 +365,7 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         openai(U, {"role": "assistant", "content": "r", "tool_calls": None}),
         Good(QA, "q", "r"),
     ),
-    "names": (
-        openai({"role": "user", "content": "q", "name": "Ann"}, A, id=7),
-        Good(QA, "q", "r"),
-    ),
+    "names": (openai({"role": "user", "content": "q", "name": "Ann"}, A, id=7), Good(QA, "q", "r")),
     "ends with a question": (openai(U, A, ("user", "p")), Good([*QA, ("u", "p")], "q", "r")),
     "Unicode": (
         openai(("user", "é\n\u2028"), ("assistant", '漢"字"\\')),
@@ -402,13 +377,10 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "missing": ({"text": "q"}, missing("messages")),
     "null": ({"messages": None}, missing("messages")),
-    "empty": (openai(), whole("messages", "is empty", "the conversation is empty")),
+    "empty": (openai(), without_turns("messages")),
     "text": ({"messages": "q"}, whole("messages", "is not a list", "not a list: q")),
     "truth": ({"messages": False}, whole("messages", "is not a list", "not a list: false")),
-    "no role": (
-        openai({"content": "q"}, A),
-        wrote(1, "has a turn without 'role'", "no 'role'"),
-    ),
+    "no role": (openai({"content": "q"}, A), lacks("messages", 1, "role")),
     "unknown role": (
         openai(U, ("bot", "r")),
         wrote(
@@ -417,14 +389,8 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
             f"'role' is \"bot\"; known are: {ROLES}, developer, function",
         ),
     ),
-    "no content": (
-        openai(U, {"role": "assistant"}),
-        wrote(2, "has a turn without 'content'", "no 'content', and no tool is called"),
-    ),
-    "null content": (
-        openai(U, ("assistant", None)),
-        wrote(2, "has a turn without 'content'", "no 'content', and no tool is called"),
-    ),
+    "no content": (openai(U, {"role": "assistant"}), silent("messages", 2, "content")),
+    "null content": (openai(U, ("assistant", None)), silent("messages", 2, "content")),
     "tool calls": (
         openai(
             U,
@@ -465,7 +431,7 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "tool calls only": (
         openai(U, {"role": "assistant", "content": None, "tool_calls": CALLS}),
-        whole("messages", "has no turn of the assistant with text", NO_REPLY),
+        unanswered("messages"),
     ),
     "tool calls without a name": (
         openai(U, {"role": "assistant", "content": None, "tool_calls": [{"id": "f"}]}, A),
@@ -477,7 +443,7 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "tool calls of the user": (
         openai({"role": "user", "tool_calls": CALLS}, A),
-        wrote(1, "has a turn without 'content'", "no 'content', and no tool is called"),
+        silent("messages", 1, "content"),
     ),
     "number": (
         openai(("user", 5), A),
@@ -511,26 +477,11 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         openai(U, ("assistant", ["r"])),
         wrote(2, "has a 'content' that is not text", "'content' is not text: [\"r\"]"),
     ),
-    "no blocks": (
-        openai(U, ("assistant", [])),
-        wrote(2, "has an empty turn of the assistant", "the turn of the assistant is empty"),
-    ),
-    "empty reply": (
-        openai(U, ("assistant", "")),
-        wrote(2, "has an empty turn of the assistant", "the turn of the assistant is empty"),
-    ),
-    "blank question": (
-        openai(("user", " "), A),
-        wrote(1, "has an empty turn of the user", "the turn of the user is empty"),
-    ),
-    "no reply": (
-        openai(("system", "Be"), U),
-        whole("messages", "has no turn of the assistant with text", NO_REPLY),
-    ),
-    "only a reply": (
-        openai(A),
-        whole("messages", "has nothing before the reply", "nothing before the last reply"),
-    ),
+    "no blocks": (openai(U, ("assistant", [])), empty("messages", 2, "assistant")),
+    "empty reply": (openai(U, ("assistant", "")), empty("messages", 2, "assistant")),
+    "blank question": (openai(("user", " "), A), empty("messages", 1, "user")),
+    "no reply": (openai(("system", "Be"), U), unanswered("messages")),
+    "only a reply": (openai(A), bare("messages")),
 }
 
 
@@ -629,21 +580,11 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "empty system": (pair("r", "w", prompt="q", system=""), PLAIN),
     "several turns": (
         pair(spoken(U, A, ("user", "p"), ("assistant", "s")), spoken(U, A, ("user", "p"), W)),
-        preferred(
-            [*QA, ("u", "p"), ("a", "s")],
-            [*QA, ("u", "p"), ("a", "w")],
-            "q\n\nr\n\np",
-            "s",
-        ),
+        preferred([*QA, ("u", "p"), ("a", "s")], [*QA, ("u", "p"), ("a", "w")], "q\n\nr\n\np", "s"),
     ),
     "a prompt of several turns": (
         pair("s", "w", prompt=spoken(U, A, ("user", "p"))),
-        preferred(
-            [*QA, ("u", "p"), ("a", "s")],
-            [*QA, ("u", "p"), ("a", "w")],
-            "q\n\nr\n\np",
-            "s",
-        ),
+        preferred([*QA, ("u", "p"), ("a", "s")], [*QA, ("u", "p"), ("a", "w")], "q\n\nr\n\np", "s"),
     ),
     "Unicode": (
         pair('"é"\n', "漢\\", prompt="\u2028😀"),
@@ -670,18 +611,9 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "scores": (pair("r", "w", prompt="q", score_chosen=1.5, score_rejected=None), PLAIN),
     "no chosen": (pair(rejected="w", prompt="q"), missing("chosen")),
     "null rejected": (pair("r", None, prompt="q"), missing("rejected")),
-    "no prompt": (
-        pair("r", "w"),
-        whole("chosen", "has nothing before the reply", "nothing before the last reply"),
-    ),
-    "blank prompts": (
-        pair("r", "w", prompt="", instruction=" ", question=None),
-        whole("chosen", "has nothing before the reply", "nothing before the last reply"),
-    ),
-    "no prompt of the rejected": (
-        pair(spoken(U, A), "w"),
-        whole("rejected", "has nothing before the reply", "nothing before the last reply"),
-    ),
+    "no prompt": (pair("r", "w"), bare("chosen")),
+    "blank prompts": (pair("r", "w", prompt="", instruction=" ", question=None), bare("chosen")),
+    "no prompt of the rejected": (pair(spoken(U, A), "w"), bare("rejected")),
     "number": (
         pair(5, "w", prompt="q"),
         whole("chosen", "is not text or a list", "not text or a list: 5"),
@@ -695,23 +627,9 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         whole("prompt", "is not text or a list", "not text or a list: 3"),
     ),
     "list as question": (pair("r", "w", question=["q"]), no_text("question", '["q"]')),
-    "empty chosen": (
-        pair("", "w", prompt="q"),
-        turn(
-            "chosen", 1, "has an empty turn of the assistant", "the turn of the assistant is empty"
-        ),
-    ),
-    "blank rejected": (
-        pair("r", " \n", prompt="q"),
-        turn(
-            *("rejected", 1),
-            *("has an empty turn of the assistant", "the turn of the assistant is empty"),
-        ),
-    ),
-    "empty list": (
-        pair([], spoken(U, W)),
-        whole("chosen", "is empty", "the conversation is empty"),
-    ),
+    "empty chosen": (pair("", "w", prompt="q"), empty("chosen", 1, "assistant")),
+    "blank rejected": (pair("r", " \n", prompt="q"), empty("rejected", 1, "assistant")),
+    "empty list": (pair([], spoken(U, W)), without_turns("chosen")),
     "no role": (
         pair(spoken(U, A), [{"role": "user", "content": "q"}, {"content": "w"}]),
         turn("rejected", 2, "has a turn without 'role'", "no 'role'"),
@@ -728,10 +646,7 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         pair(spoken(U, A), spoken(U, ("assistant", 4))),
         turn("rejected", 2, "has a 'content' that is not text", "'content' is not text: 4"),
     ),
-    "no reply": (
-        pair(spoken(U), spoken(U, W)),
-        whole("chosen", "has no turn of the assistant with text", NO_REPLY),
-    ),
+    "no reply": (pair(spoken(U), spoken(U, W)), unanswered("chosen")),
     "weights of turns": (
         pair(
             [weighing(A, weight=0.5)], [weighing(W, loss_weight=0)], prompt=[weighing(U, weight=1)]
@@ -750,10 +665,7 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
             "its prompt is not that of the other side: q\n\nw\n\nq",
         ),
     ),
-    "no rejected reply": (
-        pair(spoken(U, A), spoken(U)),
-        whole("rejected", "has no turn of the assistant with text", NO_REPLY),
-    ),
+    "no rejected reply": (pair(spoken(U, A), spoken(U)), unanswered("rejected")),
 }
 
 CASES = {"alpaca": ALPACA, "sharegpt": SHAREGPT, "openai": OPENAI, "pair": PAIR}

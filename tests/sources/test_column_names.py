@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from prebuilt import empty_corpus
-from source_rows import read, texts
+from source_rows import every_source, read, texts
 
-import duckplets as dp
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
 
 _each = pytest.mark.parametrize
@@ -22,39 +16,12 @@ _each = pytest.mark.parametrize
 Rows = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Database]:
-    database = Database.reader()
-    yield database
-    database.close()
+KINDS = ("csv", "jsonl", "parquet", "records", "table")
 
 
-def of_csv(place: Path, rows: Rows, **how: Any) -> dp.CsvSource:
-    lines = [",".join(rows[0]), *(",".join(v or "" for v in row.values()) for row in rows)]
-    (place / "x.csv").write_text("\n".join(lines) + "\n")
-    return dp.CsvSource(place / "x.csv", **how)
+def source_of(kind: str, folder: Path, rows: Rows, **mapping: Any) -> Any:
+    return every_source(folder, rows, (kind,), **mapping)[kind]
 
-
-def of_json(place: Path, rows: Rows, **how: Any) -> dp.JsonSource:
-    (place / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return dp.JsonSource(place / "x.jsonl", **how)
-
-
-def of_parquet(place: Path, rows: Rows, **how: Any) -> dp.ParquetSource:
-    pq.write_table(pa.Table.from_pylist(rows), place / "x.parquet")
-    return dp.ParquetSource(place / "x.parquet", **how)
-
-
-def of_memory(place: Path, rows: Rows, **how: Any) -> dp.MemorySource:
-    return dp.MemorySource(rows, **how)
-
-
-def of_arrow(place: Path, rows: Rows, **how: Any) -> dp.MemorySource:
-    return dp.MemorySource(pa.Table.from_pylist(rows), **how)
-
-
-KINDS = [of_csv, of_json, of_parquet, of_memory, of_arrow]
-Kind = Callable[..., Any]
 
 NAMES: list[tuple[Rows, str, str]] = [
     ([{" q ": "x", "a": "y"}], "q", "x"),
@@ -69,7 +36,7 @@ NAMES: list[tuple[Rows, str, str]] = [
 @_each("kind", KINDS)
 @_each(("rows", "name", "text"), NAMES)
 def test_names_fit_exactly_else_but_for_spaces(tmp_path, reader, kind, rows, name, text):
-    (row,) = read(kind(tmp_path, rows, anchor=name, positive="a"), reader)
+    (row,) = read(source_of(kind, tmp_path, rows, anchor=name, positive="a"), reader)
     assert texts(row) == [("anchor", text), ("context", "y")]
 
 
@@ -86,7 +53,7 @@ WRONG: list[tuple[Rows, dict[str, Any], str]] = [
 @_each(("rows", "how", "said"), WRONG)
 def test_names_that_fit_nothing_or_several(tmp_path, reader, kind, rows, how, said):
     with pytest.raises(SourceError) as raised:
-        read(kind(tmp_path, rows, **how), reader)
+        read(source_of(kind, tmp_path, rows, **how), reader)
     assert said in str(raised.value)
 
 
@@ -100,14 +67,14 @@ SOME: Rows = [
 
 @_each("kind", KINDS)
 def test_a_context_that_may_lack(tmp_path, reader, kind):
-    rows = read(kind(tmp_path, SOME, anchor="q", context=["a", "e?"]), reader)
+    rows = read(source_of(kind, tmp_path, SOME, anchor="q", context=["a", "e?"]), reader)
     assert [row["skip"] for row in rows] == [None, None, "no context: a", "no context: a"]
     assert [texts(row)[1:] for row in rows[:2]] == [
         [("context", "first"), ("context", "like this")],
         [("context", "second")],
     ]
     assert [part["heading"] for part in rows[0]["sections"]] == ["q", "a", "e"]
-    rows = read(kind(tmp_path, SOME, anchor="q", context=["a?", "e?"]), reader)
+    rows = read(source_of(kind, tmp_path, SOME, anchor="q", context=["a?", "e?"]), reader)
     assert [len(texts(row)) for row in rows] == [3, 2, 2, 1]
     assert not any(row["skip"] for row in rows)
 
@@ -115,7 +82,7 @@ def test_a_context_that_may_lack(tmp_path, reader, kind):
 @_each("kind", KINDS)
 def test_a_column_that_ends_so_is_required(tmp_path, reader, kind):
     rows = [{"q": "one", "e?": "x"}, {"q": "two", "e?": None}]
-    found = read(kind(tmp_path, rows, anchor="q", context="e?"), reader)
+    found = read(source_of(kind, tmp_path, rows, anchor="q", context="e?"), reader)
     assert [row["skip"] for row in found] == [None, "no context: e?"]
 
 
@@ -129,7 +96,9 @@ NESTED = [
 @_each("kind", KINDS[1:])
 @_each("text_of", [None, "json"])
 def test_lists_and_paths_may_lack(tmp_path, reader, kind, text_of):
-    found = read(kind(tmp_path, NESTED, anchor="q", context="set.e?", text_of=text_of), reader)
+    found = read(
+        source_of(kind, tmp_path, NESTED, anchor="q", context="set.e?", text_of=text_of), reader
+    )
     assert [[text for _, text in texts(row)] for row in found] == [
         ["one", "x", "y"],
         ["two"],
@@ -138,7 +107,7 @@ def test_lists_and_paths_may_lack(tmp_path, reader, kind, text_of):
 
 
 def test_texts_left_in_place_may_lack(tmp_path):
-    source = of_parquet(tmp_path, SOME, anchor=" q", positive="a", context="e?")
+    source = source_of("parquet", tmp_path, SOME, anchor=" q", positive="a", context="e?")
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
         report = corpus.ingest(source, in_place=True)
         assert (report.added, report.skipped + report.failed) == (2, 2)

@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from converter_cases import CASES, Bad, Good, messages
 from effort import often
+from source_rows import read, texts
 
 from duckplets import MemorySource
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import Source
-from duckplets.sources.rows import EXTRA_COLUMNS, ROW_SCHEMA
 
 ALL = [(converter, name) for converter, cases in CASES.items() for name in cases]
-GOOD = [(c, n) for c, n in ALL if isinstance(CASES[c][n][1], Good)]
 BAD = [(c, n) for c, n in ALL if isinstance(CASES[c][n][1], Bad)]
 _each = pytest.mark.parametrize
-
-
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Database]:
-    database = Database.reader()
-    yield database
-    database.close()
-
-
-def read(source: Source, reader: Database) -> list[dict[str, Any]]:
-    found = []
-    for batch in source.open(reader).batches:
-        assert batch.schema.names[: len(ROW_SCHEMA)] == ROW_SCHEMA.names
-        assert set(batch.schema.names[len(ROW_SCHEMA) :]) <= EXTRA_COLUMNS.keys()
-        found += batch.to_pylist()
-    return found
-
-
-def texts(row: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(section["role"], section["text"]) for section in row["sections"]]
 
 
 def check(row: dict[str, Any], good: Good) -> None:
@@ -53,11 +29,6 @@ def check(row: dict[str, Any], good: Good) -> None:
     assert texts(row) == expected
 
 
-def test_there_are_enough_cases() -> None:
-    assert all(len(cases) >= 30 for cases in CASES.values())
-    assert len(ALL) >= 120
-
-
 @_each("on_error", ["skip", "quarantine"])
 @_each("converter", CASES)
 def test_all_cases_in_one_source(reader, converter, on_error):
@@ -69,20 +40,13 @@ def test_all_cases_in_one_source(reader, converter, on_error):
     for row, (given, expected) in zip(rows, cases, strict=True):
         if isinstance(expected, Good):
             check(row, expected)
+            assert row["key"] == f"{row['content_hash']:016x}"
             assert row.get("quarantined") is None
         else:
             assert row["skip"] == f"{converter}: {expected.reason}"
             assert row["messages"] is None
             assert row["key"] is None
             assert on_error == "skip" or json.loads(row["quarantined"]) == given
-
-
-@_each(("converter", "name"), GOOD[:: often(1, less=3)])
-def test_a_good_row(reader, converter, name):
-    given, good = CASES[converter][name]
-    (row,) = read(MemorySource([given], converter=converter), reader)
-    check(row, good)
-    assert row["key"] == f"{row['content_hash']:016x}"
 
 
 @_each(("converter", "name"), BAD[:: often(1, less=3)])

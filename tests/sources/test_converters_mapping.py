@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from effort import often
-from source_rows import untold
+from source_rows import read
 
 from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import Source, row_batches
 from duckplets.text.prefix import Field, Prefix
 
 _each = pytest.mark.parametrize
-
-
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Database]:
-    database = Database.reader()
-    yield database
-    database.close()
-
-
-def read(source: Source, reader: Database) -> list[dict[str, Any]]:
-    found = source.open(reader).batches
-    return [untold(row) for batch in found for row in batch.to_pylist()]
 
 
 def said(*turns: tuple[str, str]) -> list[dict[str, Any]]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from source_rows import untold
+from source_rows import read
 
 from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import Source
 from duckplets.sources.converters import registry
@@ -21,22 +19,10 @@ from duckplets.sources.converters.registry import converter_names, register_conv
 _each = pytest.mark.parametrize
 
 
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Database]:
-    database = Database.reader()
-    yield database
-    database.close()
-
-
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what a test registers."""
     monkeypatch.setattr(registry, "_OWN", {})
-
-
-def read(source: Source, reader: Database) -> list[dict[str, Any]]:
-    found = source.open(reader).batches
-    return [untold(row) for batch in found for row in batch.to_pylist()]
 
 
 def said(*turns: tuple[str, str]) -> list[dict[str, Any]]:
@@ -132,69 +118,48 @@ def fail(row: dict[str, Any]) -> Any:
     return {}[row["missing"]]
 
 
-FAULTS: dict[str, tuple[Any, str, str]] = {
-    "exception": (
-        fail,
-        "KeyError",
-        "converter 'mine': KeyError: 'missing'",
-    ),
-    "nothing": (
-        lambda row: None,
-        "returned NoneType, not a dictionary",
-        "converter 'mine': returned NoneType, not a dictionary",
-    ),
+def of_turn(**turn: Any) -> Any:
+    return lambda row: {"messages": [turn]}
+
+
+NO_JSON = "returned 'messages' that are no JSON"
+OF_TURN = "field 'messages', turn 1: "
+FAULTS: dict[str, tuple[Any, str, str | None]] = {  # what is told is the reason, if not said
+    "exception": (fail, "KeyError", "converter 'mine': KeyError: 'missing'"),
+    "nothing": (lambda row: None, "returned NoneType, not a dictionary", None),
     "no messages": (
         lambda row: {"message": []},
-        "returned neither 'messages' nor 'chosen_messages'",
-        "converter 'mine': returned neither 'messages' nor 'chosen_messages'",
+        *("returned neither 'messages' nor 'chosen_messages'", None),
     ),
-    "text": (
-        lambda row: {"messages": "[]"},
-        "returned str for 'messages', not a list",
-        "converter 'mine': returned str for 'messages', not a list",
-    ),
-    "not JSON": (
-        lambda row: {"messages": [{"role": object()}]},
-        "returned 'messages' that are no JSON",
-        "converter 'mine': returned 'messages' that are no JSON",
-    ),
-    "surrogate": (
-        lambda row: {"messages": said(("user", "\ud800"), ("assistant", "r"))},
-        "returned 'messages' that are no JSON",
-        "converter 'mine': returned 'messages' that are no JSON",
-    ),
-    "not a number": (
-        lambda row: {"messages": [{"role": "user", "loss_weight": float("nan")}]},
-        "returned 'messages' that are no JSON",
-        "converter 'mine': returned 'messages' that are no JSON",
-    ),
+    "text": (lambda row: {"messages": "[]"}, "returned str for 'messages', not a list", None),
+    "not JSON": (of_turn(role=object()), NO_JSON, None),
+    "surrogate": (of_turn(role="user", content="\ud800"), NO_JSON, None),
+    "not a number": (of_turn(role="user", loss_weight=float("nan")), NO_JSON, None),
     "empty": (
         lambda row: {"messages": []},
-        "messages is empty",
-        "field 'messages': the conversation is empty",
+        *("messages is empty", "field 'messages': the conversation is empty"),
     ),
     "role": (
-        lambda row: {"messages": said(("human", "q"))},
+        of_turn(role="human", content="q"),
         "messages has an unknown 'role'",
-        "field 'messages', turn 1: 'role' is \"human\"; known are: system, user, assistant, tool",
+        f"{OF_TURN}'role' is \"human\"; known are: system, user, assistant, tool",
     ),
     "content": (
-        lambda row: {"messages": [{"role": "user", "content": 5}]},
-        "messages has a 'content' that is not text",
-        "field 'messages', turn 1: 'content' is not text: 5",
+        of_turn(role="user", content=5),
+        *("messages has a 'content' that is not text", f"{OF_TURN}'content' is not text: 5"),
     ),
     "negative weight": (
-        lambda row: {"messages": [{"role": "user", "content": "q", "loss_weight": -1}]},
+        of_turn(role="user", content="q", loss_weight=-1),
         "messages has a 'loss_weight' that is no number from 0 up",
-        "field 'messages', turn 1: 'loss_weight' is no number from 0 up: -1",
+        f"{OF_TURN}'loss_weight' is no number from 0 up: -1",
     ),
     "weight in words": (
-        lambda row: {"messages": [{"role": "user", "content": "q", "loss_weight": "1"}]},
+        of_turn(role="user", content="q", loss_weight="1"),
         "messages has a 'loss_weight' that is no number from 0 up",
-        "field 'messages', turn 1: 'loss_weight' is no number from 0 up: \"1\"",
+        f"{OF_TURN}'loss_weight' is no number from 0 up: \"1\"",
     ),
     "no reply": (
-        lambda row: {"messages": said(("user", "q"))},
+        of_turn(role="user", content="q"),
         "messages has no turn of the assistant with text",
         "field 'messages': no turn of the assistant with text",
     ),
@@ -212,6 +177,7 @@ FAULTS: dict[str, tuple[Any, str, str]] = {
 @_each("name", FAULTS)
 def test_faults_of_a_function_are_errors_of_rows(reader, name):
     function, reason, detail = FAULTS[name]
+    detail = detail or f"converter 'mine': {reason}"
     register_converter("mine", lambda row: function(row) if row["i"] == 3 else row["good"])
     good = {"messages": said(("user", "q"), ("assistant", "r"))}
     rows = [{"i": i, "good": good} for i in range(1, 6)]

@@ -54,13 +54,6 @@ class Given:
         self.batches = batches
 
 
-@pytest.fixture(scope="module")
-def reader():
-    database = Database.reader()
-    yield database
-    database.close()
-
-
 @pytest.fixture(autouse=True)
 def _no_thread_is_left_over():
     before = set(threading.enumerate())

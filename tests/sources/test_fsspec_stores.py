@@ -107,7 +107,7 @@ def root(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_pa
     if request.param == "memory":
         kind = stores._KINDS["abfs"]._replace(module=__name__, name="Tagged")
         monkeypatch.setitem(stores._KINDS, "abfs", kind)
-        monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+        stores._filesystem.cache_clear()
     else:
         server = request.getfixturevalue({"gs": "google", "az": "azure"}[request.param])
         for name, value in server.items():

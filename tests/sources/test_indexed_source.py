@@ -11,20 +11,12 @@ from effort import often, some
 
 import duckplets as dp
 from duckplets import MemorySource
-from duckplets.db.database import Database
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, row_batches
 from duckplets.sources.custom.indexed import IndexedSource
 
 RECORDS_STORED = "SELECT * EXCLUDE (created_at, updated_at) FROM records ORDER BY record_key"
 RECORDS = [{"id": f"r{i}", "text": f"text {i}"} for i in range(50)]
-
-
-@pytest.fixture(scope="module")
-def reader():
-    database = Database.reader()
-    yield database
-    database.close()
 
 
 @pytest.fixture

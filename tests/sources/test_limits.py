@@ -32,7 +32,7 @@ def repeated(count: int, value: str) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), [value])
 
 
-def arrow(column: pa.Array, compression: str | None = None) -> Write:
+def arrow(column: pa.Array | pa.ChunkedArray, compression: str | None = None) -> Write:
     def write(path: Path) -> None:
         options = pa.ipc.IpcWriteOptions(compression=compression)
         schema = pa.schema([("t", column.type)])
@@ -172,10 +172,18 @@ BOMBS: dict[str, tuple[str, Write, str]] = {
     "depth": (
         "f.jsonl",
         lambda p: p.write_text('{"t":' * 5 * M + "1" + "}" * 5 * M + '\n{"t":"x"}'),
-        "read=2, added=1",
+        "2 rows read: 1 added",
     ),
-    "dictionary": ("f.arrow", lambda p: arrow(repeated(2_000, "x" * M))(p), "read=2000, added=1"),
-    "values": ("f.parquet", lambda p: parquet(repeated(2_000, "x" * M))(p), "read=2000, added=1"),
+    "dictionary": (
+        "f.arrow",
+        lambda p: arrow(repeated(2_000, "x" * M))(p),
+        "rows read: 1 added",
+    ),
+    "values": (
+        "f.parquet",
+        lambda p: parquet(repeated(2_000, "x" * M))(p),
+        "rows read: 1 added",
+    ),
     "page": (
         "f.parquet",
         lambda p: parquet(pa.array(["x" * 600 * M]), compression="zstd", use_dictionary=False)(p),
@@ -184,6 +192,11 @@ BOMBS: dict[str, tuple[str, Write, str]] = {
     "batch": (
         "f.arrow",
         lambda p: arrow(pa.array(["x" * 600 * M]), "zstd")(p),
+        "takes more",
+    ),
+    "later batch": (  # nothing of the first is compressed: it is too short
+        "f.arrow",
+        lambda p: arrow(pa.chunked_array([["x"], ["x" * 600 * M]]), "zstd")(p),
         "takes more",
     ),
 }

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as parquet
 import pytest
 from commands import ok
+from source_rows import ALL, every_source, write_csv
 
 import duckplets as dp
 from duckplets.errors import SourceError
@@ -28,38 +25,17 @@ ROWS: list[dict[str, str | None]] = [
 ]
 MAPPING: dict[str, Any] = {"id": "id", "anchor": "q", "positive": "a", "date": "d", "meta": ["m"]}
 WORDS = ("N/A", "nan", "NULL")
-
-
-def written(folder: Path) -> dict[str, Any]:
-    """Return sources of the same rows, one of each kind, to be given a mapping."""
-    table = pa.Table.from_pylist(ROWS)
-    with (folder / "rows.csv").open("w", newline="") as file:
-        lines = csv.DictWriter(file, ROWS[0])
-        lines.writeheader()
-        lines.writerows(ROWS)
-    (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
-    (folder / "rows.json").write_text(json.dumps(ROWS))
-    parquet.write_table(table, folder / "rows.parquet")
-    feather.write_feather(table, str(folder / "rows.feather"))
-    return {
-        "csv": lambda **m: dp.CsvSource(folder / "rows.csv", **m),
-        "jsonl": lambda **m: dp.JsonSource(folder / "rows.jsonl", **m),
-        "json": lambda **m: dp.JsonSource(folder / "rows.json", **m),
-        "parquet": lambda **m: dp.ParquetSource(folder / "rows.parquet", **m),
-        "arrow": lambda **m: dp.ArrowSource(folder / "rows.feather", **m),
-        "memory": lambda **m: dp.MemorySource(ROWS, **m),
-        "sql": lambda **m: dp.SqlSource(f"FROM '{folder}/rows.parquet'", **m),
-        "dataset": lambda **m: dp.DatasetSource(datasets.Dataset.from_list(ROWS), **m),
-    }
+KINDS = ("csv", *(kind for kind in ALL if kind not in ("custom", "tables", "indexed", "reader")))
 
 
 def test_words_for_no_value_are_null_in_any_source(tmp_path: Path) -> None:
-    for kind, source in written(tmp_path).items():
-        rows = preview(source(**MAPPING, null_values=WORDS), 6).rows
+    plain_sources = every_source(tmp_path, ROWS, KINDS, **MAPPING)
+    for kind, source in every_source(tmp_path, ROWS, KINDS, **MAPPING, null_values=WORDS).items():
+        rows = preview(source, 6).rows
         skips = [row["skip"] for row in rows]
         assert skips == [None, *["no positive"] * 2, "no anchor", "no id", None], kind
         assert [row["key"] for row in rows[::5]] == ["1", "6"], kind
-        plain = preview(source(**MAPPING), 6).rows
+        plain = preview(plain_sources[kind], 6).rows
         # NaT is no date that could not be read; NULL is one, until it is said to be a word.
         wrong = [row["value"] for row in plain if row["value"] is not None]
         assert [row["skip"] for row in plain] == [None] * 6, kind
@@ -89,20 +65,20 @@ def test_lists_with_words_for_no_value_cannot_stay_in_place(tmp_path: Path) -> N
 
 
 def test_the_preview_counts_such_words_and_says_the_option(tmp_path: Path) -> None:
-    source = written(tmp_path)["csv"]
-    (flag,) = preview(source(**MAPPING)).flags
+    path = write_csv(tmp_path / "rows.csv", ROWS)
+    (flag,) = preview(dp.CsvSource(path, **MAPPING)).flags
     assert flag == (
         "3 of 12 texts look like no value: N/A (1), NULL (1), nan (1); null_values=['N/A', "
         "'NULL', 'nan'] (--null-values N/A,NULL,nan) takes them for none"
     )
-    flags = preview(source(**MAPPING, null_values=WORDS)).flags
+    flags = preview(dp.CsvSource(path, **MAPPING, null_values=WORDS)).flags
     assert flags == ["4 of the first 6 rows cannot become records"]
 
 
 def test_the_command_and_lines_of_lists_take_them(tmp_path: Path) -> None:
-    written(tmp_path)
+    path = write_csv(tmp_path / "rows.csv", ROWS)
     told = ok(
-        *("ingest", tmp_path / "c.duckdb", tmp_path / "rows.csv", "--anchor", "q"),
+        *("ingest", tmp_path / "c.duckdb", path, "--anchor", "q"),
         *("--positive", "a", "--null-values", "N/A,nan", "--null-values", "NULL"),
     )
     assert "2 no positive, 1 no anchor" in told

@@ -12,16 +12,8 @@ import pytest
 from source_rows import read
 
 import duckplets as dp
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources.formats import text_file
-
-
-@pytest.fixture(scope="module")
-def reader():
-    database = Database.reader()
-    yield database
-    database.close()
 
 
 def seconds(number: int, zone: str | None = None) -> pa.Array:

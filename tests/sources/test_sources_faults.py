@@ -20,13 +20,6 @@ from duckplets.sources import row_batches
 HUGE = 'x y"z\n\\' * (often(50_000_000, less=20_000_000) // 7)  # DuckDB stops at 16 MB by itself
 
 
-@pytest.fixture(scope="module")
-def reader():
-    database = Database.reader()
-    yield database
-    database.close()
-
-
 def outcome(rows: list[dict[str, Any]]) -> list[Any]:
     """What became of each row: its reason to be skipped, else its texts."""
     return [row["skip"] or [text for _, text in texts(row)] for row in rows]

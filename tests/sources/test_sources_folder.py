@@ -7,16 +7,8 @@ import pytest
 from source_rows import read, texts
 
 from duckplets import TextFileSource
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources.formats.text_file import path_date
-
-
-@pytest.fixture(scope="module")
-def reader():
-    database = Database.reader()
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from prebuilt import empty_corpus
 from source_rows import read, texts
 
 import duckplets as dp
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.recipes.recipes import default_recipes
 from duckplets.sources.formats.headings import front_matter, headings, opening
@@ -289,13 +287,6 @@ def test_a_split_keeps_the_sections_of_a_file_together(tmp_path):
         groups = corpus.sql(query).to_pylist()
     assert {(row["splits"], row["records"]) for row in groups} == {(1, 4)}
     assert len(groups) == 20
-
-
-@pytest.fixture(scope="module")
-def reader() -> Iterator[Database]:
-    database = Database.reader()
-    yield database
-    database.close()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from effort import often
+from source_rows import Paged
 
 import duckplets as dp
 from duckplets import (
@@ -46,13 +47,6 @@ MAPPING: dict[str, Any] = {
 COLUMNS = "abcdefg"
 DAY = datetime.date(2024, 2, 3)
 WORDS = ["", " ", "x", "5", "[]", "{}", "true", "null", '["a"]', "[Note] y", "é\u2028", "-1"]
-
-
-@pytest.fixture(scope="module")
-def reader():
-    database = Database.reader()
-    yield database
-    database.close()
 
 
 # -- the rule, written down once more
@@ -217,16 +211,6 @@ def test_records_of_any_values(tmp_path, reader, seed):
     assert found(CustomSource(paged, **MAPPING), reader) == wanted
     indexed = dp.IndexedSource(more, name="i", shuffle=False, **MAPPING)
     assert found(indexed, reader) == wanted
-
-
-class Paged:
-    name = "paged"
-
-    def __init__(self, records: list[Record]) -> None:
-        self.records = records
-
-    def batches(self, cursor: Any) -> Any:
-        yield self.records, None
 
 
 @pytest.mark.parametrize("seed", range(often(4, less=1)))

@@ -8,23 +8,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import datasets
 import pyarrow as pa
 import pyarrow.feather
-import pyarrow.parquet as pq
 import pytest
 from effort import often, some
+from source_rows import ALL, Paged, every_source, texts
 
-import duckplets as dp
 from duckplets import (
-    ArrowSource,
     CsvSource,
     CustomSource,
-    DatasetSource,
     JsonSource,
     MemorySource,
-    ParquetSource,
-    SqlSource,
 )
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
@@ -35,23 +29,8 @@ from duckplets.sources.names import path_of
 Record = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def reader():
-    database = Database.reader()
-    yield database
-    database.close()
-
-
-class Paged:
-    name = "paged"
-
-    def __init__(self, *batches: Any) -> None:
-        self.given = batches
-
-    def batches(self, cursor: Any) -> Any:
-        for number, records in enumerate(self.given):
-            if cursor is None or number > cursor:
-                yield records, number
+def every_kind(folder: Path, records: list[Record], **mapping: Any) -> list[Any]:
+    return list(every_source(folder, records, ALL, **mapping).values())
 
 
 def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:
@@ -59,32 +38,6 @@ def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:
     opened = made.open(reader, cursor)
     items = [item for item in opened.batches if not isinstance(item, Mark)]
     return [row for batch in items for row in batch.to_pylist()]
-
-
-def texts(row: Record) -> list[tuple[str, str]]:
-    return [(section["role"], section["text"]) for section in row["sections"]]
-
-
-def every_kind(folder: Path, records: list[Record], **mapping: Any) -> list[Any]:
-    """The same records, in every kind of source that can hold them."""
-    table = pa.Table.from_pylist(records)
-    pq.write_table(table, folder / "r.parquet")
-    pyarrow.feather.write_feather(table, str(folder / "r.arrow"))
-    (folder / "r.jsonl").write_text("\n".join(map(json.dumps, records)))
-    (folder / "r.json").write_text(json.dumps(records))
-    return [
-        MemorySource(records, **mapping),
-        MemorySource(table, **mapping),
-        JsonSource(folder / "r.jsonl", **mapping),
-        JsonSource(folder / "r.json", **mapping),
-        ParquetSource(folder / "r.parquet", **mapping),
-        ArrowSource(folder / "r.arrow", **mapping),
-        SqlSource(f"SELECT * FROM '{folder}/r.parquet'", **mapping),
-        DatasetSource(datasets.Dataset(table), **mapping),
-        CustomSource(Paged(records), **mapping),
-        CustomSource(Paged(table), **mapping),
-        dp.IndexedSource(records, name="i", shuffle=False, **mapping),
-    ]
 
 
 # -- paths

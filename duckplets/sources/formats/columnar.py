@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -39,9 +40,8 @@ _ROWS = 16_384  # of a batch, where rows are short
 _MOST_BYTES = 64 << 20  # of a batch, whatever its values stand for
 _OWN = 1 << 30  # bytes of addresses that a process with PyArrow has anyway
 _OUT_OF_MEMORY = 3  # the exit status of the process
-# What a compressed buffer begins with, and times its bytes that it takes: LZ4, Zstandard.
-_MOST_OF_FRAME = {b"\x04\x22\x4d\x18": 255, b"\x28\xb5\x2f\xfd": math.inf}
-_FRAME = re.compile(b"|".join(map(re.escape, _MOST_OF_FRAME)))
+_COMPRESSION = 3  # number of the field of a RecordBatch
+_MOST_OF_CODEC = {-1: 0, 0: 255}  # times its bytes that a file takes: uncompressed, LZ4
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +197,38 @@ def _may_take(file: Path) -> float:
     with paths.reading(file), pa.memory_map(str(file)) as source:
         source.seek(8 if source.read(6) == b"ARROW1" else 0)
         try:
-            message = pa.ipc.read_message(source)
-            while message.type not in ("record batch", "dictionary"):
+            while True:
                 message = pa.ipc.read_message(source)
+                if message.type in ("record batch", "dictionary"):
+                    codec = _codec(message.metadata.to_pybytes(), message.type)
+                    return float(_MOST_OF_CODEC.get(codec, math.inf) * source.size())
         except (EOFError, pa.ArrowException):
             return 0  # there is none; what is wrong is said when it is read
-        found = _FRAME.search(message.body)
-        return 0 if found is None else _MOST_OF_FRAME[found[0]] * source.size()
+        except struct.error:
+            return math.inf
+
+
+def _codec(data: bytes, kind: str) -> int:
+    """Return the codec that the header of a message names, a table of FlatBuffers; -1 for none."""
+
+    def field(table: int, number: int) -> int:
+        places = table - struct.unpack_from("<i", data, table)[0]
+        size = struct.unpack_from("<H", data, places)[0]
+        if 4 + 2 * number >= size:
+            return 0
+        at = int(struct.unpack_from("<H", data, places + 4 + 2 * number)[0])
+        return table + at if at else 0
+
+    def inner(at: int) -> int:
+        return at + int(struct.unpack_from("<I", data, at)[0])
+
+    batch = inner(field(inner(0), 2))
+    batch = inner(field(batch, 1)) if kind == "dictionary" else batch
+    at = field(batch, _COMPRESSION)
+    if not at:
+        return -1
+    codec = field(inner(at), 0)
+    return data[codec] if codec else 0
 
 
 # -- in a process of its own ----------------------------------------------------------------------
