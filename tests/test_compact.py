@@ -58,7 +58,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
         corpus.add_recipe(replace(MINED, sources=("toy",)))
         corpus.add_recipe(PLAIN)
         corpus.index(dp.Terms(stemmer="none"), source="toy", split="train", progress=False)
-        for n in range(4):
+        for n in (1, 2, 3):
             corpus.mine(source="toy", split="train", progress=False)
             state: dict[str, Any] = {"state": elsewhere} if n == 1 else {}
             if n != 2:  # whose records and minings nobody needs
@@ -79,7 +79,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
         size = path.stat().st_size
         report = corpus.compact(state=[elsewhere])
         assert (report.before, report.after) == (size, path.stat().st_size)
-        runs = ("r0", "r1", "r3")
+        runs = ("r1", "r3")
         assert report.runs == runs
         assert report.freed["records"] > 0 < report.freed["minings"]
         for name, rows in tables(corpus).items():
