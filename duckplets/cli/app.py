@@ -147,13 +147,14 @@ class _Command(TyperCommand):
         options = [param for param in every if not _is_place(param)]
         places = [(param.metavar, param.help) for param in every if _is_place(param)]
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": places, "Options": []}
+        sections |= {heading: [] for heading in _HEADINGS}
         for param in options:
             written, told = param.get_help_record(context) or ("", "")
             for kind, instead in _TYPES.items():
                 written = written.replace(kind, instead)
             told = _RANGE.sub("", told).replace("  [", " [")
             heading = _HEADING_OF.get(param.name, "Options") if len(options) > _MANY else "Options"
-            sections.setdefault(heading, []).append((written, told))
+            sections[heading].append((written, told))
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):

@@ -11,8 +11,8 @@ import json
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import date
 from itertools import chain
@@ -27,7 +27,6 @@ from duckplets.cli.app import say, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     from duckplets.cli.inputs import FoundSource
     from duckplets.ingest.records import IngestReport
@@ -39,8 +38,6 @@ SUFFIXES = (".jsonl", ".parquet")
 
 _ROWS = 4096  # turned into Python values at once
 _ROW_GROUP = 16_384
-
-Write = Callable[["pa.Table"], None]
 
 
 # -- tables -----------------------------------------------------------------------------------
@@ -191,42 +188,23 @@ def check_folder(option: str, path: Path | None) -> None:
 
 
 def put(tables: Iterator[pa.Table], out: Path | None) -> int:
-    """Write tables of samples to a file, or to stdout as JSON lines; returns the rows."""
+    """Write tables of samples to a file, or to stdout as JSON lines; returns the rows.
+
+    The file has its name only when it is whole.
+    """
     if out is None:
-        rows, stream = 0, stdout()
-        for table in tables:
-            write_rows(table, stream)
-            rows += table.num_rows
+        stream = stdout()
+        rows = _put_lines(tables, stream)
         stream.flush()
         return rows
     first = next(tables, None)
     if first is None:
         say(f"no samples to write: {out} is left as it is")
         return 0
-    return _put_into(chain([first], tables), out)
-
-
-def _put_into(tables: Iterator[pa.Table], out: Path) -> int:
-    from duckplets.base.progress import bar
-
-    rows = 0
-    with tables_to(out) as write, bar(None, sys.stderr) as advance:
-        for table in tables:
-            write(table)
-            rows += table.num_rows
-            if advance:
-                advance(rows, None)
-    return rows
-
-
-@contextmanager
-def tables_to(out: Path) -> Iterator[Write]:
-    """Open what takes tables; the file has its name only when it is whole."""
     aside = aside_of(out)
     sweep(out)
     try:
-        with (_parquet if out.suffix.lower() == ".parquet" else _json_lines)(aside) as write:
-            yield write
+        rows = _put_aside(_shown(chain([first], tables)), first.schema, aside)
         os.replace(aside, out)
     except OSError as error:
         if error.filename == str(aside):
@@ -235,40 +213,46 @@ def tables_to(out: Path) -> Iterator[Write]:
     finally:
         with suppress(OSError):
             aside.unlink()
+    return rows
 
 
-@contextmanager
-def _json_lines(path: Path) -> Iterator[Write]:
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
-        yield lambda table: write_rows(table, stream)
+def _put_lines(tables: Iterable[pa.Table], stream: TextIO) -> int:
+    rows = 0
+    for table in tables:
+        write_rows(table, stream)
+        rows += table.num_rows
+    return rows
 
 
-@contextmanager
-def _parquet(path: Path) -> Iterator[Write]:
-    """Write row groups of thousands of samples, not one a batch."""
+def _put_aside(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int:
+    """Write JSON lines, or Parquet in row groups of thousands of samples, not one a batch."""
+    if path.suffix.lower() != ".parquet":
+        with path.open("w", encoding="utf-8", newline="\n") as stream:
+            return _put_lines(tables, stream)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    held: list[pa.Table] = []
-    writer: pq.ParquetWriter | None = None
-
-    def flush() -> None:
-        nonlocal writer
+    rows, held = 0, list[pa.Table]()
+    with path.open("wb") as file, pq.ParquetWriter(file, schema) as writer:
+        for table in tables:
+            held.append(table)
+            rows += table.num_rows
+            if sum(part.num_rows for part in held) >= _ROW_GROUP:
+                writer.write_table(pa.concat_tables(held))
+                held.clear()
         if held:
-            table = pa.concat_tables(held)
-            writer = writer or pq.ParquetWriter(stream, table.schema)
-            writer.write_table(table)
-            held.clear()
+            writer.write_table(pa.concat_tables(held))
+    return rows
 
-    def write(table: pa.Table) -> None:
-        held.append(table)
-        if sum(part.num_rows for part in held) >= _ROW_GROUP:
-            flush()
 
-    with path.open("wb") as stream:
-        try:
-            yield write
-            flush()
-        finally:
-            if writer is not None:
-                writer.close()
+def _shown(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield tables while a bar on a terminal shows how many rows they have."""
+    from duckplets.base.progress import bar
+
+    rows = 0
+    with bar(None, sys.stderr) as advance:
+        for table in tables:
+            yield table
+            rows += table.num_rows
+            if advance:
+                advance(rows, None)
