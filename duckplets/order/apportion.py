@@ -158,7 +158,7 @@ def _phase(purpose: int, leaves: tuple[int, ...]) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _phase_of(leaves: tuple[int, ...]) -> bytes:
-    return encoded("phase", *leaves)
+    return b"".join(map(encoded, ("phase", *leaves)))
 
 
 # How a node, of the leaves numbered ``low … high-1``, is split at the middle one: what goes left of

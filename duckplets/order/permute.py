@@ -38,17 +38,15 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 def key(*parts: str | int | bytes) -> int:
     """Return a 64-bit key for a purpose, such as ``key(seed, source, recipe, "swap")``."""
-    digest = hashlib.blake2b(encoded(*parts), digest_size=8)
+    digest = hashlib.blake2b(b"".join(map(encoded, parts)), digest_size=8)
     return int.from_bytes(digest.digest(), "little")
 
 
-def encoded(*parts: str | int | bytes) -> bytes:
-    """Return parts of keys as one of them, for who makes many keys that end alike."""
-    return b"".join([of if isinstance(of, bytes) else _encoded(of) for of in parts])
-
-
 @lru_cache(maxsize=1 << 13, typed=True)
-def _encoded(part: str | int) -> bytes:
+def encoded(part: str | int | bytes) -> bytes:
+    """Return a part of a key as bytes, several of which may be one part of many keys."""
+    if isinstance(part, bytes):
+        return part
     data = f"{type(part).__name__}:{part}".encode()
     return len(data).to_bytes(8, "little") + data
 

@@ -9,7 +9,6 @@ its batches in turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,21 +47,11 @@ class RankPart:
         return np.arange(start, stop, self.stride, dtype=np.int64)
 
     def own(self, start: int, stop: int) -> Integers:
-        """Return all positions of this reader in such a block."""
-        return self._positions(start, stop, self.slice)
-
-    def shared(self, start: int, stop: int) -> Integers:
-        """Return all positions of all ranks in the batches of this reader."""
-        return self._positions(start, stop, lambda *batch: batch)
-
-    def _positions(
-        self, start: int, stop: int, cut: Callable[[int, int], tuple[int, int]]
-    ) -> Integers:
-        """Return what ``cut`` takes of the positions of every batch; the last may be short."""
+        """Return all positions of this reader in such a block; its last batch may be short."""
         begins = self.batches(start, stop)
         full = begins[begins + self.batch <= stop]
-        found = (full[:, None] + np.arange(*cut(0, self.batch))).reshape(-1)
-        short = [np.arange(*cut(begin, stop)) for begin in begins[len(full) :].tolist()]
+        found = (full[:, None] + np.arange(*self.slice(0, self.batch))).reshape(-1)
+        short = [np.arange(*self.slice(begin, stop)) for begin in begins[len(full) :].tolist()]
         return np.concatenate([found, *short])
 
 

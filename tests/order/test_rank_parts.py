@@ -84,7 +84,6 @@ def test_ranks_and_workers_share_out_a_block(
             continue
         begins = ranks[0].batches(at, high).tolist()
         whole = [p for b in begins for p in range(b, min(b + batch, end))]
-        assert ranks[0].shared(at, high).tolist() == whole
         owns = [part.own(at, high).tolist() for part in ranks]
         for part, own in zip(ranks, owns, strict=True):
             slices = [part.slice(b, min(b + batch, end)) for b in begins]
