@@ -116,6 +116,8 @@ class Schedule:
 
     def with_events(self, events: Events) -> Schedule:
         """Return the schedule with these events instead of its own."""
+        if events == self._events:
+            return self
         changed = copy(self)
         changed._segments = self._declared.copy()
         changed._set_anew(events)
