@@ -78,11 +78,14 @@ class Registry(Generic[Function]):
         found = [place for place, known in self._functions.items() if known == function]
         return found[-1] if found else None
 
+    def names(self) -> tuple[str, ...]:
+        """Return the names, each once."""
+        return tuple(dict.fromkeys(name for name, _ in self._functions))
+
     def unknown(self, name: str, version: str = "") -> DuckpletsError:
         """Return the error for a name that is not registered."""
-        known = dict.fromkeys(known for known, _ in self._functions)
-        there = f"there are {', '.join(known)}; " if known else ""
+        there = f"there are {', '.join(self.names())}; " if self._functions else ""
         return self.error(
-            f"{self.kind} {name!r} is not registered{nearest(name, known)}; {there}before ingest "
-            f"or chunk call: dp.register_{self.kind}({name!r}, function{version})"
+            f"{self.kind} {name!r} is not registered{nearest(name, self.names())}; {there}before "
+            f"it is asked for call: dp.register_{self.kind}({name!r}, function{version})"
         )

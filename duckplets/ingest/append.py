@@ -24,17 +24,7 @@ _COLUMNS = (
 
 
 class Appending:
-    """Appends records with consecutive keys; every method runs inside a transaction.
-
-    Args:
-        database: The corpus.
-        source_id: Of the source they belong to.
-        version: The version that adds them.
-        removed_version: The version that marks them unpublished, or None.
-        trust: Of the source, for records without their own.
-        chunking: How their sections are cut; by default as the corpus has it.
-        placing: The files that texts are left in, if they are.
-    """
+    """Appends records with consecutive keys; every method runs inside a transaction."""
 
     def __init__(
         self,

@@ -66,14 +66,6 @@ def ingest_all(
 
     Whoever does not want the next one after an error closes the iterator. It ends all threads,
     and leaves no file that waits.
-
-    Args:
-        database: The corpus.
-        several: What to read; no two have one name.
-        work: Reads files, and makes the rows of all sources ready; told of rows read.
-        readers: How many are read at the same time, the one that is being stored included.
-        retries: How often a source that fails by what may pass is read on from its last mark,
-            without one more row coming.
     """
     chunking = current_chunking(database)
     beside = Path(f"{os.path.realpath(str(database.path))}.parts")

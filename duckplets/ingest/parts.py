@@ -92,11 +92,7 @@ class Read(NamedTuple):
 
 
 def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
-    """Read a part of a source, and make its rows ready; return why if it cannot be read.
-
-    Raises:
-        EngineError: Files, or the folder for rows, are not there for this worker; or it is full.
-    """
+    """Read a part of a source, and make its rows ready; return why if it cannot be read."""
     if (error := _refused(given.cut)) is not None:
         return error
     part = PartOf(job.source, job.source.uri or "", keys=job.keys)

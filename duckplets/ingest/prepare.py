@@ -149,11 +149,7 @@ def _is_left_open(source: Source) -> bool:
 def _as_known(
     database: Database, source: Source, name: str, *, remap: bool
 ) -> tuple[Source, tuple[str, ...]]:
-    """Return a source as it is to be read under its name, and what is to be said of that.
-
-    Raises:
-        SourceError: It was read otherwise before, and is not to be mapped anew.
-    """
+    """Return a source as it is to be read under its name, and what is to be said of that."""
     known = [row for row in database.run("ingest/records/live_sources") if row[1] == name]
     if not known:
         return source, ()
@@ -219,11 +215,7 @@ def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
 
 
 def refuse_shuffled(source: Source) -> None:
-    """Refuse a data set whose order changes as it streams, where reading is to go on.
-
-    Raises:
-        SourceError: It is one.
-    """
+    """Refuse a data set whose order changes as it streams, where reading is to go on."""
     if getattr(source, "is_shuffled", False):
         raise SourceError(
             f"source {shown(repr(source.default_name()))} is shuffled as it streams, so reading it "

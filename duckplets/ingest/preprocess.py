@@ -26,7 +26,7 @@ from duckplets.text.preprocessors import (
     name_of,
 )
 
-__all__ = ["NOTHING_LEFT", "Cleaned", "clean", "preprocess"]
+__all__ = ["NOTHING_LEFT", "Cleaned", "clean", "lists_like", "preprocess"]
 
 NOTHING_LEFT = "nothing left after preprocessing"
 
@@ -45,9 +45,6 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
     Sections get the fields ``original``, the text that came where it was changed or dropped, and
     ``dropped``, why it was. A row of which nothing is left has a ``skip``. Ids and hashes stay
     those of the original content, and rows that have been here before stay as they are.
-
-    Raises:
-        ChunkingError: A function is not registered, raised an error, or did not return text.
     """
     if not chunking.preprocessors:
         return batch, {}
@@ -78,7 +75,7 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
     fields = {name: flat.field(name) for name in ("role", "heading")}
     fields |= found._asdict()
     left = np.bincount(row, fields["text"].is_valid(), minlength=batch.num_rows)
-    sections = _lists(sections, fields)
+    sections = lists_like(sections, fields)
     empty = pa.array((left == 0) & (np.bincount(row, usable, minlength=batch.num_rows) > 0))
     skip = pc.if_else(empty, pa.scalar(NOTHING_LEFT), batch["skip"])
     names = batch.schema.names
@@ -162,7 +159,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _lists(like: pa.ListArray, fields: dict[str, pa.Array]) -> pa.ListArray:
+def lists_like(like: pa.ListArray, fields: dict[str, pa.Array]) -> pa.ListArray:
     """Return structs in lists as long as others."""
     lengths = pc.fill_null(pc.list_value_length(like), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(like) + 1, np.int32)

@@ -62,16 +62,7 @@ _LATE = (
 
 
 class Reading:
-    """The rows of a source, read in a thread of its own from ``begin`` on.
-
-    Args:
-        prepared: What is read.
-        engine: Reads files, and makes the rows of all sources ready, where it is not inline.
-        chunking: Of the corpus.
-        folder: Where rows that workers have read wait, with a name of the source's own.
-        retries: How often it is read again without one more row.
-        readers: How many sources are read at the same time.
-    """
+    """The rows of a source, read in a thread of its own from ``begin`` on."""
 
     def __init__(
         self,

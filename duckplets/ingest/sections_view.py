@@ -25,12 +25,7 @@ _FILLED = (
 
 
 def refresh(database: Database, without: Collection[int] = ()) -> None:
-    """Make the view anew, for the files that are noted.
-
-    Args:
-        database: The corpus, which may read these files.
-        without: Keys of files that are left out.
-    """
+    """Make the view anew, for the files that are noted."""
     files = [row for row in database.run("ingest/external_text/files") if row[0] not in without]
     view: exp.Query = _statement("ingest/external_text/inside")
     if files:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ import pyarrow as pa
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import html_report
+from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SplitError
@@ -27,6 +28,7 @@ from duckplets.errors import SplitError
 SPLITS = ("train", "validation", "test")
 KeepTogether = Literal["group", "text"]
 
+_Ratio = Annotated[float, Bounds(0, 1)]
 _USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
@@ -34,29 +36,20 @@ _USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
 class SplitSettings:
     """Ratios, which add up to 1 (within 1e-9), and seed of the splits."""
 
-    train: float
-    validation: float
-    test: float
+    train: _Ratio
+    validation: _Ratio
+    test: _Ratio
     seed: int
     keep_together: KeepTogether = "group"
 
     def __post_init__(self) -> None:
-        ratios = {"train": self.train, "validation": self.validation, "test": self.test}
-        for name, ratio in ratios.items():
-            if isinstance(ratio, bool) or not isinstance(ratio, int | float):
-                raise SplitError(f"{name}={ratio!r}: give a number from 0 to 1")
-            if not 0 <= ratio <= 1 + 1e-9:
-                raise SplitError(f"{name}={ratio!r}: a ratio lies between 0 and 1")
-        if abs(sum(ratios.values()) - 1) > 1e-9:
+        """Check every field, and that the ratios add up."""
+        check(self, SplitError)
+        if abs((total := self.train + self.validation + self.test) - 1) > 1e-9:
             raise SplitError(
                 f"train={self.train}, validation={self.validation}, test={self.test} add up to "
-                f"{sum(ratios.values()):.12g}; they must add up to 1"
+                f"{total:.12g}; they must add up to 1"
             )
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
-            raise SplitError(f"seed={self.seed!r}: give an integer")
-        if self.keep_together not in get_args(KeepTogether):
-            choices = " or ".join(map(repr, get_args(KeepTogether)))
-            raise SplitError(f"keep_together={self.keep_together!r}: give {choices}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain values; ``keep_together`` where it is not usual."""

@@ -1,4 +1,4 @@
-"""Read what a user asks of rows and texts: conditions in SQL, names of gates, and caps.
+"""Read what a user asks of rows and texts: conditions in SQL, and names of gates.
 
     text ─name of a function─→ its value has to be True
          ─or a condition, checked as those of recipes─→ DuckDB's SQL over stored metrics
@@ -30,7 +30,7 @@ from duckplets.quality.metrics import METRICS
 if TYPE_CHECKING:
     from sqlglot import exp
 
-__all__ = ["Condition", "checked_limit", "checked_size", "checked_where", "chosen", "condition"]
+__all__ = ["Condition", "checked_where", "chosen", "condition"]
 
 _LONG = frozenset({"text", "license", "language"})
 
@@ -61,11 +61,7 @@ class Condition(NamedTuple):
 
 
 def condition(text: str) -> Condition:
-    """Return a gate as it was written.
-
-    Raises:
-        QualityError: It is neither the name of a registered function nor a condition.
-    """
+    """Return a gate as it was written."""
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
@@ -108,14 +104,7 @@ def _is_one(name: str) -> str:
 
 
 def holds(database: Database, condition: Condition, metrics: pa.Table) -> Flags:
-    """Return for which rows a gate of the user's own is true, bool[rows].
-
-    Args:
-        database: Any connection; nothing in it is read.
-        condition: The gate. If it looks at the text, and ``metrics`` has no column ``text``, its
-            answer from when the text was measured counts.
-        metrics: Columns of ``METRICS``; one that is missing counts as NULL.
-    """
+    """Return for which rows a gate of the user's own is true, bool[rows]."""
     from sqlglot import parse_one
     from sqlglot.dialects.duckdb import DuckDB
 
@@ -146,11 +135,7 @@ COLUMNS = ("record_id", "source", *_OF_ROWS, "trust", "text")
 
 
 def checked_where(where: Any) -> exp.Expression | None:
-    """Return a condition as a tree over the columns of ``slot``, None for none.
-
-    Raises:
-        SourceError, RecipeError: It is no condition over ``COLUMNS``.
-    """
+    """Return a condition as a tree over the columns of ``slot``, None for none."""
     if where is None:
         return None
     from sqlglot import exp
@@ -179,44 +164,9 @@ def chosen(
     name: str,
     trust: float,
 ) -> Flags:
-    """Return for which rows ``where=`` is true, bool[rows].
-
-    Args:
-        database: The corpus.
-        condition: As from ``checked_where``.
-        rows: As from ``preprocess``.
-        texts: Of the rows.
-        ids: Of the records they would be.
-        name: Of the source.
-        trust: Of the source, for rows without their own.
-    """
+    """Return for which rows ``where=`` is true, bool[rows]."""
     columns = {column: rows[column] for column in _OF_ROWS} | {"text": texts, "record_id": ids}
     columns["trust"] = pc.fill_null(rows["trust"], trust)
     columns["source"] = pa.array([name] * rows.num_rows, pa.string())
     with database.deadline("where="):
         return _places_where(database, condition, pa.table(columns))
-
-
-def checked_size(size_mb: Any) -> float | None:
-    """Return a cap of text in 10^6 bytes, None for none.
-
-    Raises:
-        SourceError: It is no such number.
-    """
-    if size_mb is None:
-        return None
-    is_number = isinstance(size_mb, int | float) and not isinstance(size_mb, bool)
-    if not is_number or not 0 <= size_mb < 1e12:
-        raise SourceError(f"size_mb={size_mb!r}: give a number of 10^6 bytes, 0 or more")
-    return float(size_mb)
-
-
-def checked_limit(limit: Any) -> int | None:
-    """Return a cap of records, None for none.
-
-    Raises:
-        SourceError: It is no such number.
-    """
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
-        raise SourceError(f"limit={limit!r}: give a whole number of records, 0 or more")
-    return limit

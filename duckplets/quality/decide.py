@@ -61,14 +61,6 @@ def decide(
 ) -> pa.Table:
     """Return what becomes of rows, and by which gate and rule.
 
-    Args:
-        database: Any connection; nothing in it is read.
-        metrics: ``row`` and columns of ``METRICS``: all that ``needed(quality)`` names. A column
-            that is missing counts as NULL, which no rule fails by.
-        quality: The settings. A rule has the name of the setting that a row does not meet; a gate
-            of the user's own is its own rule, the last ones of ``content``.
-        duplicate: By which rule each row is a duplicate, null where it is none; None for none.
-
     Returns:
         ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule`` (null where accepted),
         in the order of ``metrics``.

@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.checks import integer
-from duckplets.base.formats import OF_SUFFIX, TEXT
 from duckplets.base.prefetch import ahead
 from duckplets.base.sanitize import Reported, counted, listed, shown
 from duckplets.db.database import Database
@@ -36,10 +35,9 @@ from duckplets.ingest.splits import need_splits
 from duckplets.quality.minhash import ALGORITHM, grams_of
 from duckplets.quality.near_dedup import Action, checked_action
 from duckplets.quality.texts import LiveTexts, joined
+from duckplets.sources.by_path import source_of
 from duckplets.sources.custom.protocol import adapted
-from duckplets.sources.files import reader_of
 from duckplets.sources.limits import FileReader, Limits
-from duckplets.sources.paths import inner_suffix
 from duckplets.sources.rows import Mark
 
 _SLICE = 1 << 23  # n-grams of the evaluation set that are looked for at once
@@ -287,7 +285,9 @@ def _evaluation_of(
                 f"against={fspath(against)!r} is no file, no source{nearest(str(path), names)} and "
                 f"not 'test' or 'validation'; sources: {listed(names) or 'none'}"
             )
-        return _of_sources(str(path), _sources_of(path, columns))
+        # A file once for every column; without any the source says which ones there are.
+        found = [source_of(path, text=column) for column in columns] or [source_of(path)]
+        return _of_sources(str(path), found)
     if columns:
         raise SourceError(f"text={text!r} is for a file; a source says itself what its text is")
     source = adapted(against)
@@ -305,22 +305,6 @@ def _own(database: Database, version: int, against: str) -> _Evaluation:
         texts = LiveTexts.of(database, version, source=against)
         name, judged = f"source {against}", {"without": against}
     return _Evaluation(name=name, judged=judged, texts=texts.blocks, places_of=texts.record_ids)
-
-
-def _sources_of(path: Path, columns: Sequence[str]) -> list[Any]:
-    """Return what reads a path: a file once for every column, or a folder of texts."""
-    suffix = inner_suffix(path)
-    if not path.is_dir() and suffix not in OF_SUFFIX:
-        raise SourceError(
-            f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; "
-            f"known are {', '.join(OF_SUFFIX)}, or give a source, such as dp.CsvSource(…)"
-        )
-    form = TEXT if path.is_dir() else OF_SUFFIX[suffix]
-    if form == TEXT and columns:
-        raise SourceError(f"{path} is text, which has no columns: leave out text=")
-    made = reader_of(form)
-    # Without a column the source says which ones there are.
-    return [made(path, text=column) for column in columns] or [made(path)]
 
 
 def _of_sources(name: str, found: Sequence[Any]) -> _Evaluation:

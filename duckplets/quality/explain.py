@@ -72,11 +72,7 @@ def counts(database: Database, examples: int) -> pa.Table:
 
 
 def why(database: Database, record: str) -> list[dict[str, Any]]:
-    """Return what became of the rows of an id, or of ``SOURCE:ROW``, with metrics and text.
-
-    Raises:
-        QualityError: No gate has seen such a row.
-    """
+    """Return what became of the rows of an id, or of ``SOURCE:ROW``, with metrics and text."""
     rows: list[dict[str, Any]] = database.table(
         "quality/explain/why", {"record": record}
     ).to_pylist()
@@ -95,16 +91,7 @@ def why(database: Database, record: str) -> list[dict[str, Any]]:
 
 
 def shifts(database: Database, against: str | int) -> Shifts:
-    """Return how the metrics of sources differ from those of one source, or of a version.
-
-    Args:
-        database: The corpus.
-        against: The name of a source, with which every other is compared; or a version, with
-            which every source is compared as it was then.
-
-    Raises:
-        QualityError: There is no such source or version with metrics.
-    """
+    """Return how the metrics of sources differ from those of one source, or of a version."""
     newest = current_version(database)
     names = [row[0] for row in database.run("quality/explain/sources_with_metrics")]
     pairs: list[tuple[str, tuple[str, int]]]

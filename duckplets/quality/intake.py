@@ -14,7 +14,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +22,12 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Words
 from duckplets.base.sanitize import counted, shown, without_secrets
+from duckplets.base.settings import Bounds, checked
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.checkpoint import UNPUBLISHED, differing
 from duckplets.ingest.gates import Gates, Intake, NothingNew
-from duckplets.quality.conditions import checked_limit, checked_size, checked_where, chosen
+from duckplets.quality.conditions import checked_where, chosen
 from duckplets.quality.judgement_log import Noting
 from duckplets.quality.measure import ready
 from duckplets.quality.settings import Quality
@@ -50,22 +51,14 @@ from duckplets.sources.rows import is_failure
 FILTERED = ("where", "not met")
 _COUNTS = ("read", "accepted", "filtered", "rejected", "unreadable")
 _MB = 10**6
+_SIZE = Annotated[float, Bounds(0, 1e12), "a number of 10^6 bytes from 0"] | None
+_LIMIT = Annotated[int, Bounds(0), "a whole number of records from 0"] | None
 _LOG = logging.getLogger(f"{__name__}.QualityGates")
 _BITS = (1 << 64) - 1
 
 
 class QualityGates(Gates):
-    """The gates of one intake of one source.
-
-    Args:
-        quality: What texts are judged by; None for no gates but the other arguments.
-        where: A condition on rows, in SQL; others are filtered.
-        size_mb: Take no further row once the accepted texts of the source have so many 10^6 bytes.
-        limit: Take no further row once so many records of the source were accepted.
-
-    Raises:
-        SourceError, RecipeError, QualityError: An argument is wrong.
-    """
+    """The gates of one intake of one source."""
 
     judges = True
 
@@ -82,7 +75,8 @@ class QualityGates(Gates):
             ready(self.quality)
         self.where = where
         self._condition = checked_where(where)
-        self.size_mb, self.limit = checked_size(size_mb), checked_limit(limit)
+        self.size_mb = checked("size_mb", size_mb, _SIZE, SourceError)
+        self.limit = checked("limit", limit, _LIMIT, SourceError)
         self._counts: Counter[str] = Counter()
         self._accepted = self._bytes = self._own_bytes = 0
         self._last_row = self._digest = self._passed = 0

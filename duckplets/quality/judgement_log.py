@@ -16,6 +16,7 @@ from duckplets.db.database import Database
 from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.ingest.chunks import sliced
 from duckplets.ingest.gates import Intake
+from duckplets.ingest.preprocess import lists_like
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.verdicts import GATE, Verdicts
 
@@ -36,12 +37,7 @@ _SECTION = pa.struct([(name, pa.string()) for name in ("role", "heading", "text"
 
 
 class Noting:
-    """What is noted of one intake; every method runs inside its transaction.
-
-    Args:
-        of: The intake.
-        state: Its row in ``acquisitions``.
-    """
+    """What is noted of one intake; every method runs inside its transaction."""
 
     def __init__(self, of: Intake, state: dict[str, Any]) -> None:
         self.state = state
@@ -52,12 +48,7 @@ class Noting:
 
     @classmethod
     def begun(cls, of: Intake, settings: dict[str, Any]) -> Self:
-        """Begin to note an intake.
-
-        Args:
-            of: The intake.
-            settings: The columns of ``acquisitions`` that say how it decides and where it begins.
-        """
+        """Begin to note an intake."""
         database = of.database
         for statement in ("forget", "forget_rejected"):
             of_source = {"name": of.name, "source_id": of.source_id}
@@ -92,17 +83,7 @@ class Noting:
         *,
         keep: bool,
     ) -> None:
-        """Note rows.
-
-        Args:
-            batch: As from ``preprocess``.
-            ids: Of the records they are or would be.
-            digests: Of their texts.
-            sizes: Of their texts, int64[rows].
-            found: What became of them.
-            record_key: Of the first that is accepted.
-            keep: Whether rejected rows are kept.
-        """
+        """Note rows."""
         accepted = found.outcome == "accepted"
         keys = np.cumsum(accepted) + record_key - 1
         keys = pa.array(keys, mask=~accepted)
@@ -198,19 +179,11 @@ def _sections(sections: pa.ListArray) -> pa.ListArray:
     there = [field.name for field in flat.type]
     nothing = pa.nulls(len(flat), pa.string())
     fields = [flat.field(f.name) if f.name in there else nothing for f in _SECTION]
-    lengths = pc.fill_null(pc.list_value_length(sections), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(sections) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    values = pa.StructArray.from_arrays(fields, [f.name for f in _SECTION])
-    return pa.ListArray.from_arrays(pa.array(offsets), values)
+    return lists_like(sections, dict(zip([f.name for f in _SECTION], fields, strict=True)))
 
 
 def stored_metrics(metrics: pa.Table) -> pa.Array:
-    """Return metrics as ``judgements`` has them, but for digest and size of the text.
-
-    Args:
-        metrics: As from ``measure``, or some of its columns; the others are null.
-    """
+    """Return metrics as ``judgements`` has them, but for digest and size of the text."""
     count, there = metrics.num_rows, metrics.column_names
     fields = [
         metrics[f.name].combine_chunks().cast(f.type)

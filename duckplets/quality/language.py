@@ -38,23 +38,12 @@ CODES = frozenset(_CODES.split())
 
 
 def detector_of(name: str) -> plugins.Detector:
-    """Return a detector.
-
-    Raises:
-        ExtensionError: py3langid is asked for, and not installed.
-        QualityError: Another one is not registered.
-    """
+    """Return a detector."""
     return _py3langid() if name == "py3langid" else plugins.detector(name)
 
 
 def languages(texts: pa.Array, detector: str, prefix: int, letters: int) -> tuple[Any, Any]:
     """Return the language of texts, and how probable it is.
-
-    Args:
-        texts: Strings, shape (n,), none null.
-        detector: Its name.
-        prefix: How many characters of each are looked at.
-        letters: With fewer of them among those, a text is undetermined.
 
     Returns:
         Codes, shape (n,), and probabilities, shape (n,), null where undetermined.

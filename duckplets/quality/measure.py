@@ -96,12 +96,7 @@ _LINES = {
 
 
 def ready(quality: Quality) -> None:
-    """Check before anything is read that all that settings need is there.
-
-    Raises:
-        ExtensionError: The package for languages is missing.
-        QualityError: A gate or a detector is not registered.
-    """
+    """Check before anything is read that all that settings need is there."""
     if quality.language is not None:
         detector_of(quality.detector)
     for condition in quality.conditions:
@@ -142,22 +137,14 @@ def _key(what: str, by: object) -> str:
 
 
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
-    """Return the metrics of texts.
+    """Return the metrics of texts; thresholds play no part.
 
-    Args:
-        database: Any connection; nothing in it is read.
-        rows: ``row`` (int64, unique) and ``text`` (strings, none null), and where rows have them
-            ``license`` (string) and ``fields`` (a struct or map of strings by name).
-        quality: Settings: the word files, phrases and own gates, and whether language is wanted.
-            Thresholds play no part.
+    ``rows`` has ``row`` (int64, unique), ``text`` (none null), and may have ``license`` and
+    ``fields`` (strings by name).
 
     Returns:
         ``row`` and the columns of ``METRICS``, in the order of ``rows``. Language is null while
         its gate is off, profanity while there is no word file.
-
-    Raises:
-        ExtensionError: The package for languages is missing.
-        QualityError: A registered function failed.
     """
     ready(quality)
     texts = _one(rows["text"]).cast(pa.string())

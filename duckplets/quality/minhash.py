@@ -78,9 +78,6 @@ class NearSettings:
         Of all that find 99 % of the pairs that are just near enough, with no more hash functions
         than a text's share of the time allows, those of the most rows: they propose the least
         that is not near.
-
-        Raises:
-            SamplerError: A setting is wrong.
         """
         one = {"bands": 1 if bands is None else bands, "rows": 1 if rows is None else rows}
         given = cls(near=near, ngram=ngram, **one, seed=seed)
@@ -125,12 +122,7 @@ class Grams(NamedTuple):
         return " ".join(self.words.slice(self.first[gram], self.size[gram]).to_pylist())
 
     def similarities(self, one: Integers, other: Integers) -> Floats:
-        """Return the Jaccard similarity of the n-grams of pairs of texts; float64[pairs].
-
-        Args:
-            one: The first text of each pair, which has at least one n-gram.
-            other: The second.
-        """
+        """Return the Jaccard similarity of the n-grams of pairs of texts; float64[pairs]."""
         various, numbers = np.unique(self.hashes, return_inverse=True)
         owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
         known = np.unique(owners * len(various) + numbers)  # every (text, n-gram)
@@ -145,14 +137,7 @@ class Grams(NamedTuple):
 
 
 def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Grams:
-    """Return the n-grams of texts.
-
-    Args:
-        database: Any connection; nothing in it is read.
-        texts: Strings, shape (n,), none null.
-        n: Words of an n-gram.
-        whole: Whether a text of fewer words is an n-gram by itself, or has none.
-    """
+    """Return the n-grams of texts."""
     table = pa.table({"place": np.arange(len(texts)), "text": texts})
     with database.registered(gram_texts=table):
         found = database.table("quality/near_dedup/words", _WORDS)
@@ -193,12 +178,7 @@ def _powers(base: int, count: int) -> Words:
 
 
 def bands_of(grams: Grams, settings: NearSettings) -> Words:
-    """Return the MinHash bands of texts: equal ones make a candidate; uint64[texts, bands].
-
-    Args:
-        grams: Of all texts; every text has one at least.
-        settings: Bands, rows and seed.
-    """
+    """Return the MinHash bands of texts: equal ones make a candidate; uint64[texts, bands]."""
     functions = settings.bands * settings.rows
     factors = _numbers(functions, 2 * settings.seed) | np.uint64(1)
     addends = _numbers(functions, 2 * settings.seed + 1)

@@ -109,11 +109,7 @@ class NearReport(Reported):
 
 
 def checked_action(action: Any) -> Action:
-    """Return what is to become of records that were found.
-
-    Raises:
-        SamplerError: It is neither.
-    """
+    """Return what is to become of records that were found."""
     if action not in ("mark", "remove"):
         raise SamplerError(f"action={action!r}: give 'mark' or 'remove'")
     return action  # type: ignore[no-any-return]

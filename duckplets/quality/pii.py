@@ -70,11 +70,6 @@ _EMPHASIS = re.compile(r"(?<![A-Za-z0-9_])_+|(?<=[A-Za-z0-9])_++(?![A-Za-z0-9])"
 def redacted(database: Database, texts: pa.Array, kinds: Sequence[str]) -> pa.Array:
     """Return texts in which each piece of personal data is its kind: ``[EMAIL]``, ``[PHONE]``, ….
 
-    Args:
-        database: Any connection.
-        texts: Strings, shape (n,), none null.
-        kinds: What is taken out, of email, phone, ssn, ipv4 and card.
-
     Returns:
         Strings, shape (n,), of the same type.
     """

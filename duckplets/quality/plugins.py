@@ -15,10 +15,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from duckplets.base.checks import checked_name
+from duckplets.base.registry import Registry
 from duckplets.base.sanitize import shown
-from duckplets.errors import DuckpletsError, QualityError, nearest
+from duckplets.errors import DuckpletsError, QualityError
 
 __all__ = [
+    "DETECTORS",
+    "GATES",
     "Detector",
     "Gate",
     "detected",
@@ -51,8 +54,10 @@ class Detector(NamedTuple):
     languages: frozenset[str]
 
 
-_GATES: dict[str, Gate] = {}
-_DETECTORS: dict[str, Detector] = {}
+_WANTED = "a function of a list of texts"
+GATES: Registry[Any] = Registry("gate", QualityError, _WANTED)
+DETECTORS: Registry[Any] = Registry("detector", QualityError, _WANTED)
+_LANGUAGES: dict[str, frozenset[str]] = {}  # that detectors may return
 
 
 def register_gate(
@@ -77,12 +82,12 @@ def register_gate(
     Raises:
         QualityError: A wrong name or version, or not a function.
     """
-    _check("gate", name, function, version)
+    _check("gate", name, version)
     if not name.isidentifier() or name != name.lower():
         raise QualityError(
             f"gate name {name!r}: expected a lower-case identifier, as in 'toxicity'"
         )
-    _GATES[name] = Gate(name, function, version)
+    GATES.add(name, version, function)
     return name
 
 
@@ -108,73 +113,51 @@ def register_detector(
     Raises:
         QualityError: A wrong name, version or code, or not a function.
     """
-    _check("detector", name, function, version)
+    _check("detector", name, version)
     codes = frozenset([languages] if isinstance(languages, str) else languages)
     for code in codes or {""}:
         checked_name(f"detector {name!r}: language {code!r}", code, QualityError, longest=_CODE)
-    _DETECTORS[name] = Detector(name, function, version, codes)
+    DETECTORS.add(name, version, function)
+    _LANGUAGES[name] = codes
     return name
 
 
-def _check(what: str, name: str, function: Any, version: str) -> None:
+def _check(what: str, name: str, version: str) -> None:
     for part, text in (("name", name), ("version", version)):
         checked_name(f"{what} {part} {text!r}", text, QualityError)
-    if not callable(function):
-        raise QualityError(
-            f"{what} {name!r} is {function!r}: expected a function of a list of texts"
-        )
 
 
 def names() -> tuple[str, ...]:
     """Return the names of all gates."""
-    return tuple(_GATES)
+    return GATES.names()
 
 
 def register_all(registered: Iterable[Gate | Detector]) -> None:
     """Register what another process had registered."""
     for each in registered:
         if isinstance(each, Gate):
-            _GATES[each.name] = each
+            GATES.add(each.name, each.version, each.function)
         else:
-            _DETECTORS[each.name] = each
+            DETECTORS.add(each.name, each.version, each.function)
+            _LANGUAGES[each.name] = each.languages
 
 
 def gate(name: str) -> Gate:
-    """Return a registered gate.
-
-    Raises:
-        QualityError: There is none of that name.
-    """
-    if name in _GATES:
-        return _GATES[name]
-    raise QualityError(
-        f"gate {name!r} is not registered{nearest(name, _GATES)}; before that call "
-        f"dp.register_gate({name!r}, function, version='1')"
-    )
+    """Return the gate that was registered last under a name."""
+    version = GATES.newest(name)
+    return Gate(name, GATES.find(name, version), version)
 
 
 def detector(name: str) -> Detector:
-    """Return a registered detector of language.
-
-    Raises:
-        QualityError: There is none of that name.
-    """
-    if name in _DETECTORS:
-        return _DETECTORS[name]
-    known = ["py3langid", *_DETECTORS]
-    raise QualityError(
-        f"detector={name!r} is not registered{nearest(name, known)}; known: {', '.join(known)}; "
-        f"before that call dp.register_detector({name!r}, function, version='1', languages=...)"
-    )
+    """Return the detector of language that was registered last under a name."""
+    version = DETECTORS.newest(name)
+    return Detector(name, DETECTORS.find(name, version), version, _LANGUAGES[name])
 
 
 def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
     """Call a gate and return its values as numbers, True as 1.
 
     Named by itself (``alone``) it has to return bools.
-
-    Raises:
-        QualityError: It raised an error, or returned something else than a value a text.
     """
     values = _call("gate", name, gate(name).function, texts)
     kinds = (bool, np.bool_) if alone else (bool, np.bool_, int, float, np.integer, np.floating)
@@ -188,11 +171,7 @@ def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
 
 
 def detected(found: Detector, texts: list[str]) -> list[tuple[str, float]]:
-    """Call a detector and return language codes and probabilities.
-
-    Raises:
-        QualityError: It raised an error, or returned something else.
-    """
+    """Call a detector and return language codes and probabilities."""
     pairs = _call("detector", found.name, found.function, texts)
     for pair in pairs:
         fits = isinstance(pair, tuple | list) and len(pair) == 2 and pair[0] in found.languages

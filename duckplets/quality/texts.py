@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Flags, Integers
 from duckplets.db.database import Database
+from duckplets.ingest.preprocess import lists_like
 from duckplets.ingest.records import commit_version
 from duckplets.text.characters import bytes_of
 
@@ -25,11 +26,7 @@ _WHOLE = ("messages", "rejected_messages", "quarantined", "value", "complaint")
 
 
 def joined(sections: pa.ListArray) -> pa.Array:
-    """Return the text of every row, shape (rows,); null where it has none.
-
-    Args:
-        sections: Lists of structs with ``role`` and ``text``; a null text is of no section.
-    """
+    """Return the text of every row, shape (rows,); null where it has none."""
     flat = sections.flatten()
     texts, roles = flat.field("text"), flat.field("role")
     kept = pc.and_(pc.is_valid(texts), pc.fill_null(pc.not_equal(roles, "rejected"), True))
@@ -57,13 +54,7 @@ def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> pa.RecordBatch:
-    """Return rows whose texts are redacted in some of them, originals and messages too.
-
-    Args:
-        batch: Rows as from ``preprocess``.
-        rows: Which, bool[rows].
-        redact: Returns texts with personal data replaced.
-    """
+    """Return rows whose texts are redacted in some of them, originals and messages too."""
     if not rows.any():
         return batch
     names = batch.schema.names
@@ -79,12 +70,7 @@ def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> p
     for name in fields.keys() & {"heading", "text", "original"}:
         redacted = redact(fields[name].filter(mask))
         fields[name] = pc.replace_with_mask(fields[name], mask, redacted)
-    lengths = pc.fill_null(pc.list_value_length(sections), 0).to_numpy(zero_copy_only=False)
-    offsets = np.zeros(len(sections) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    values = pa.StructArray.from_arrays(list(fields.values()), list(fields))
-    lists = pa.ListArray.from_arrays(pa.array(offsets), values, mask=pc.is_null(sections))
-    return batch.set_column(names.index("sections"), "sections", lists)
+    return batch.set_column(names.index("sections"), "sections", lists_like(sections, fields))
 
 
 def hash_what_is_there(database: Database) -> None:
@@ -143,14 +129,7 @@ class LiveTexts(NamedTuple):
 
     @classmethod
     def of(cls, database: Database, version: int, **which: Any) -> LiveTexts:
-        """Look up the records of a version.
-
-        Args:
-            database: The corpus.
-            version: Of the corpus.
-            which: ``splits``, names of splits, and ``source``, the name of one, to take only the
-                records there; ``without``, the name of a source to leave out.
-        """
+        """Look up the records of a version."""
         given: dict[str, Any] = {"splits": None, "source": None, "without": None, **which}
         found = database.table("quality/texts/places", given | {"version": version})
         return cls(database, found["record_key"].to_numpy(), found["size"].to_numpy())

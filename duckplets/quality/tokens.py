@@ -43,10 +43,6 @@ Columns = dict[str, Integers]
 def counts(texts: pa.Array, sample: int) -> Columns:
     """Return counts of every text, by their names among the metrics.
 
-    Args:
-        texts: Strings, shape (n,), none null.
-        sample: Characters at the beginning in which what begins with ``code_`` is counted.
-
     Returns:
         Columns of shape (n,).
     """

@@ -41,14 +41,7 @@ T = TypeVar("T")
 def verdicts(
     database: Database, quality: Quality, rows: pa.Table, known: pa.Table | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the metrics of texts, and what becomes of them; see ``measure`` and ``decide``.
-
-    Args:
-        database: Any connection; nothing in it is read.
-        quality: Settings.
-        rows: As ``measure`` takes them.
-        known: Their metrics, if they were measured before or elsewhere.
-    """
+    """Return the metrics of texts, and what becomes of them; see ``measure`` and ``decide``."""
     metrics = measure(database, rows, quality) if known is None else known
     return metrics, decide(database, metrics, quality)
 
@@ -282,14 +275,7 @@ def settle(
     *,
     texts: bool,
 ) -> dict[int, str]:
-    """Return the rule that rejects rows as copies, by their places.
-
-    Args:
-        rows: In order.
-        ids: Of records that are there, with what is equal where the content is.
-        digests: Of the texts of records that are there.
-        texts: Whether equal texts are copies; equal ids always are.
-    """
+    """Return the rule that rejects rows as copies, by their places."""
     held_ids, held = dict(ids), set(digests)
     found: dict[int, str] = {}
     for row in rows:

@@ -41,11 +41,7 @@ class WordFile(NamedTuple):
 
 
 def read_words(file: str | Path) -> WordFile:
-    """Read a file with a word or a phrase a line; ``#`` begins a comment.
-
-    Raises:
-        QualityError: It is missing, empty, not UTF-8, or a line is no word.
-    """
+    """Read a file with a word or a phrase a line; ``#`` begins a comment."""
     lines = _text_of(file).splitlines()
     found = [("", line.strip(), f"line {n}") for n, line in enumerate(lines, 1)]
     found = [(c, w, at) for c, w, at in found if w and not w.startswith("#")]
@@ -53,14 +49,7 @@ def read_words(file: str | Path) -> WordFile:
 
 
 def read_terms(file: str | Path) -> WordFile:
-    """Read a vocabulary: JSON or TOML that maps categories to lists of terms.
-
-    Args:
-        file: A path that ends in ``.json`` or ``.toml``, or ``medical`` for the one that ships.
-
-    Raises:
-        QualityError: It is missing, empty, malformed, or of another form.
-    """
+    """Read a vocabulary: JSON or TOML that maps categories to lists of terms."""
     if str(file) == SHIPPED:
         file = Path(__file__).parent / "medical.toml"
     forms: dict[str, Form] = {".json": "JSON", ".toml": "TOML"}

@@ -85,9 +85,6 @@ DIGITS = (
 def bytes_of(texts: pa.Array) -> tuple[Bytes, Integers]:
     """Return the bytes of texts laid end to end, and where each begins; null is an empty text.
 
-    Args:
-        texts: Strings, shape (n,).
-
     Returns:
         The bytes, and the first of each text with the end of the last, shape (n + 1,).
     """
@@ -104,9 +101,6 @@ def bytes_of(texts: pa.Array) -> tuple[Bytes, Integers]:
 
 def classes(data: Bytes) -> Bytes:
     """Return the flags of every character of UTF-8 text.
-
-    Args:
-        data: The bytes of whole characters, shape (n,).
 
     Returns:
         Flags, shape (n,): those of a character at its first byte, none at its others; ``SPACE`` at

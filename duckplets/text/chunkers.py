@@ -126,12 +126,7 @@ def checked(given: Any) -> Chunker | None:
 
 
 def spans_of(texts: pa.Array, chunker: Chunker, place: Place) -> ChunkSpans:
-    """Call a chunker on texts and check its spans; ``place`` names a text by its index, for errors.
-
-    Raises:
-        ChunkingError: The function is not registered or raises an error, or gives what is no span
-            inside its text, in another order, or of another kind.
-    """
+    """Call a chunker on texts and check its spans; ``place`` names a text in errors."""
     function = REGISTRY.find(chunker.name, chunker.version)
     rows: list[tuple[int, int, int, bool]] = []
     for at, text in enumerate(texts.to_pylist()):

@@ -162,14 +162,7 @@ class Chunking:
 
 
 def open_tokenizer(path: str) -> Tokenizer:
-    """Return the tokenizer in a file; read anew on each call, parsed only when it has changed.
-
-    Args:
-        path: A Hugging Face tokenizers JSON file.
-
-    Raises:
-        ChunkingError: No such file, not a tokenizer, or the package is not installed.
-    """
+    """Return the tokenizer in a file; read anew on each call, parsed only when it has changed."""
     content = _read(path)
     try:
         return _parse(content)

@@ -92,11 +92,6 @@ class Denoiser:
 def _without_noise(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
     """Return texts without their noise, null where nothing is left.
 
-    Args:
-        texts: An array of strings, shape (n,).
-        limit: Largest share of digits among the letters and digits of a line.
-        tables: Whether rows of Markdown tables become the texts of their cells.
-
     Returns:
         An array of the same type, shape (n,).
     """

@@ -170,11 +170,7 @@ class Prefix:
 
 
 def prefix_of(given: Any) -> Prefix | None:
-    """Return a prefix given as such, as names of columns, as plain values, or not at all.
-
-    Raises:
-        SourceError: It is none of these.
-    """
+    """Return a prefix given as such, as names of columns, as plain values, or not at all."""
     if given is None or isinstance(given, Prefix):
         return given
     if isinstance(given, Mapping):

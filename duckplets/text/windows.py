@@ -80,9 +80,6 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Inte
 
     Returns:
         Tokens of every text, and the chunks of all of them.
-
-    Raises:
-        ChunkingError: A text above 2 GiB, or a tokenizer file that cannot be used.
     """
     return _joined(
         (tokens.counts, _cut(tokens, base, chunking))
@@ -100,17 +97,8 @@ def windows_of(
     ``max_tokens``, and one equal to a window is not made. A token that lies in two spans counts
     in both.
 
-    Args:
-        texts: Strings.
-        spans: Of these texts.
-        chunking: How spans that are too long are cut.
-        place: Names a text by its index, for errors.
-
     Returns:
         As for ``windows``.
-
-    Raises:
-        ChunkingError: As for ``windows``; a span is white space alone, or other text in none.
     """
     return _joined(
         (tokens.counts, _cut_spans(tokens, base, spans, chunking, place))
@@ -272,13 +260,6 @@ def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> 
     its first word, or is given one, and begins or ends within a word. Then its end gives way, by
     tokens or else by characters, and the next one begins there if it would have begun later. Only
     a single character may be left that has more.
-
-    Args:
-        text: Yields a window at a time, to be told its tokens.
-        offsets: Of the tokens of the text, from ``_ascending``.
-        most: Tokens of a window.
-        overlap: Tokens that it shares with the one before.
-        once: Whether the first window is all that is wanted.
     """
     found: list[_Window] = []
     starts, count = offsets[:, 0].tolist(), len(offsets) - 1

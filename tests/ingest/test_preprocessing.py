@@ -175,44 +175,6 @@ ROWS: list[tuple[list[str] | None, str | None]] = [
 ]
 
 
-def test_nothing_happens_without_preprocessors() -> None:
-    batch = batch_of(ROWS)
-    found, dropped = preprocess(batch, Chunking())
-    assert found is batch
-    assert dropped == {}
-
-
-@pytest.mark.parametrize("start", range(len(ROWS) + 1))
-def test_a_batch_is_cleaned(start: int) -> None:
-    batch = batch_of(ROWS).slice(start)
-    found, dropped = preprocess(batch, Chunking(preprocessors=[Denoiser()]))
-    found.validate(full=True)
-    lists = [
-        [("a title", None), ("some prose", "some prose\n12 34")],
-        [(None, "12"), ("kept", None), ("x y", "| x | y |")],
-        [(None, "12"), (None, "---")],
-        [("12", None), ("kept", None)],
-        None,
-        [("only", None)],
-    ]
-    rows = found.to_pylist()
-    texts = [
-        sections and [(section["text"], section["original"]) for section in sections]
-        for sections in (row["sections"] for row in rows)
-    ]
-    assert texts == lists[start:]
-    skips = [None, None, NOTHING_LEFT, "no text", "invalid JSON", None]
-    assert [row["skip"] for row in rows] == skips[start:]
-    count = sum(text is None for texts in (lists[start:3]) for text, _ in texts or [])
-    assert dropped == ({"section dropped by denoiser": count} if count else {})
-    for row, before in zip(rows, batch.to_pylist(), strict=True):
-        for section, old in zip(row["sections"] or [], before["sections"] or [], strict=True):
-            assert {k: section[k] for k in ("role", "heading")} == {
-                k: old[k] for k in ("role", "heading")
-            }
-        assert {**row, "sections": 0, "skip": 0} == {**before, "sections": 0, "skip": 0}
-
-
 def test_preprocessors_are_called_in_order_and_counted_by_name() -> None:
     seen: list[str] = []
 

@@ -269,7 +269,7 @@ def quality(tmp_path: Path) -> Iterator[dp.Quality]:
         gates=("NOT contains(text, 'zzz')", "quiet"),
         keep_rejected=True,
     )
-    plugins._GATES.clear()
+    plugins.GATES.clear()
 
 
 def encoded(row: Planted) -> bytes:

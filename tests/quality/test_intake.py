@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 import test_kills
-from effort import THOROUGH, often, some
+from effort import often, some
 from gated_rows import GOOD, LONG, check, contents, ends, oracle, take, texts, written
-from killed_intakes import assert_kills_change_nothing, dying, nursery
+from killed_intakes import dying, nursery
 from prebuilt import empty_corpus
-from test_kills import sound
 
 import duckplets as dp
 from duckplets.quality.settings import Quality
@@ -414,24 +413,6 @@ def gates(path: Path, *death: int) -> None:
 
 
 test_kills.JOBS["gates"] = gates
-
-
-@pytest.mark.timeout(3600 if THOROUGH else 300)
-def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: Path) -> None:
-    path = tmp_path / "c.duckdb"
-    written(tmp_path / "a.jsonl", killed_rows())
-
-    def fresh() -> None:
-        path.unlink(missing_ok=True)
-        dp.Corpus(path).close()
-
-    def stored() -> Any:
-        with dp.Corpus(path) as corpus:
-            check(corpus)
-            return contents(corpus)
-
-    assert_kills_change_nothing(__file__, "gates", path, fresh, stored)
-    sound(path)
 
 
 if __name__ == "__main__":

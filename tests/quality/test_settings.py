@@ -25,8 +25,8 @@ LONG = "This is a text of some words that is long enough to be looked at. "
 @pytest.fixture(autouse=True)
 def _no_gates_are_left() -> Iterator[None]:
     yield
-    plugins._GATES.clear()
-    plugins._DETECTORS.clear()
+    plugins.GATES.clear()
+    plugins.DETECTORS.clear()
 
 
 def file(folder: Path, name: str, text: str | bytes) -> str:
@@ -125,7 +125,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"required": ("",)}, "required"),
     ({"language": "eng"}, r"language='eng' \(did you mean 'en'\?\): py3langid knows"),
     ({"language": "xx"}, "language='xx'"),
-    ({"language": "en", "detector": "mine"}, "detector='mine' is not registered"),
+    ({"language": "en", "detector": "mine"}, "detector 'mine' is not registered"),
     ({"language_prefix": 0}, "language_prefix=0"),
     ({"undetermined": None}, "undetermined=None"),
     ({"gates": ("word > 3",)}, "unknown column word"),
@@ -265,7 +265,7 @@ def test_a_gate_cannot_take_the_name_of_a_metric() -> None:
         dp.register_gate(name, lambda texts: [True] * len(texts))
         with pytest.raises(dp.QualityError, match=f"gate name '{name}' is taken"):
             dp.Quality(gates=("bytes > 3",))
-        plugins._GATES.clear()
+        plugins.GATES.clear()
 
 
 # -- language -------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import duckplets as dp
 from duckplets.errors import ChunkingError
 from duckplets.text import chunkers
 from duckplets.text.characters import NARROW_SPACES, WIDE_SPACES
-from duckplets.text.chunkers import Chunker, ChunkSpans, register_chunker
+from duckplets.text.chunkers import Chunker, register_chunker
 from duckplets.text.chunking import Chunking
 from duckplets.text.windows import windows, windows_of
 
@@ -462,9 +462,3 @@ def test_the_command_names_a_chunker(tmp_path: Path) -> None:
     back = cli("chunk", path, "--chunker", "windows").stderr
     assert "chunker" not in back
     assert "summary_tokens=4" in back
-
-
-def test_spans_of_a_part_are_counted_from_it() -> None:
-    columns = np.array([0, 0, 2, 5]), np.arange(4), np.arange(1, 5)
-    part = ChunkSpans(*columns, np.zeros(4, np.bool_)).of(1, 5)
-    assert (part.text.tolist(), part.start.tolist()) == ([1], [2])

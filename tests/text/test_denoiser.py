@@ -25,7 +25,6 @@ from duckplets.text.characters import (
     SPACE,
     WIDE_SPACES,
     _table,
-    classes,
 )
 from duckplets.text.denoiser import Denoiser
 
@@ -352,20 +351,6 @@ def test_letters_digits_and_white_space_are_those_of_python() -> None:
     spaces = "".join(point for point in points if point.isspace())
     assert spaces == "".join(sorted(NARROW_SPACES + WIDE_SPACES))
     assert np.flatnonzero(table & SPACE).tolist() == [ord(space) for space in spaces]
-
-
-def test_flags_are_those_of_the_character_at_its_first_byte() -> None:
-    every = [chr(i) for i in range(sys.maxunicode + 1) if not 0xD800 <= i < 0xE000]
-    data = np.frombuffer("".join(every).encode(), np.uint8)
-    flags = classes(data)
-    table = _table()
-    first = np.flatnonzero((data & 0xC0) != 0x80)
-    assert flags[first].tolist() == [table[ord(character)] for character in every]
-    rest = np.ones(len(data), np.bool_)
-    rest[first] = False
-    owner = np.cumsum(~rest) - 1
-    spaces = flags[first] == SPACE
-    assert (flags[rest] == np.where(spaces[owner[rest]], SPACE, 0)).all()
 
 
 # ---- settings
