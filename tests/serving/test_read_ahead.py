@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli
@@ -18,6 +19,8 @@ from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.artifacts import read_ahead
+from duckplets.artifacts.arrays import ArrayFile
+from duckplets.artifacts.folder import FileEntry
 from duckplets.serving import snapshot
 
 pytestmark = pytest.mark.skipif(
@@ -28,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have everything taken for cold: whether pages are there is the system's to say."""
-    monkeypatch.setattr(read_ahead, "is_cold", lambda *_: True)
+    monkeypatch.setattr(read_ahead, "cold_share", lambda *_: 1.0)
 
 
 @pytest.mark.usefixtures("cold")
@@ -112,12 +115,52 @@ def test_a_run_is_the_same_with_what_is_read_ahead(
             return [next(sampler).to_pydict() for _ in range(60)], sampler.metrics()
 
     expected, before = batches()
-    monkeypatch.setattr(read_ahead, "is_cold", lambda *_: True)
+    monkeypatch.setattr(read_ahead, "cold_share", lambda *_: 1.0)
     found, metrics = batches()
     assert found == expected
     assert not any(key.startswith("read_ahead/") for key in before)
     assert metrics["read_ahead/reads"] >= 60 * 16
     assert metrics["read_ahead/bytes_dropped"] == 0
+
+
+def test_where_few_spans_are_missing_only_these_are_read(
+    snapshot_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def batches() -> tuple[list[Any], float]:
+        with (
+            dp.Corpus(snapshot_corpus, read_only=True) as corpus,
+            corpus.sampler(batch_size=16) as sampler,
+        ):
+            found = [next(sampler).to_pydict() for _ in range(20)]
+            return found, sampler.metrics().get("read_ahead/reads", 0)
+
+    expected, none = batches()
+    monkeypatch.setattr(read_ahead, "cold_share", lambda *_: 0.01)
+    monkeypatch.setattr(
+        read_ahead,
+        "not_in_memory",
+        lambda _file, starts, _lengths: np.arange(len(starts)) % 50 == 0,
+    )
+    found, few = batches()
+    monkeypatch.setattr(read_ahead, "not_in_memory", lambda _file, starts, _lengths: starts < 0)
+    again, whole = batches()  # a system that does not say which
+    assert found == again == expected
+    assert none == 0
+    assert 0 < few <= whole / 50 + 50
+
+
+def test_which_pages_are_in_memory_is_the_systems_to_say(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.bin"
+    path.write_bytes(bytes(64 << 20))
+    file = ArrayFile(tmp_path, FileEntry.of(path))
+    os.sync()
+    os.posix_fadvise(file.descriptor, 32 << 20, 0, os.POSIX_FADV_DONTNEED)
+    starts = np.arange(0, 64 << 20, 1 << 20)
+    missing = read_ahead.not_in_memory(file, starts, np.full_like(starts, 600))
+    assert not missing[:32].any()
+    assert (
+        not missing.any() or missing[40:].all()
+    )  # some file systems keep what they are told to drop
 
 
 @pytest.mark.usefixtures("cold")
@@ -184,7 +227,7 @@ def test_records_are_the_same(snapshot_corpus: Path, monkeypatch: pytest.MonkeyP
 
     expected = records()
     asked = []
-    monkeypatch.setattr(read_ahead, "is_cold", lambda *_: not asked.append(True))
+    monkeypatch.setattr(read_ahead, "cold_share", lambda *_: asked.append(1.0) or 1.0)
     assert records() == expected
     assert asked
 
@@ -203,7 +246,7 @@ def test_rows_of_tokens_are_the_same(
             return [batch["input_ids"].tolist() for batch in sampler], sampler.metrics()
 
     expected, _ = rows()
-    monkeypatch.setattr(read_ahead, "is_cold", lambda *_: True)
+    monkeypatch.setattr(read_ahead, "cold_share", lambda *_: 1.0)
     found, metrics = rows()
     assert found == expected
     assert metrics["read_ahead/reads"] > 0
@@ -230,7 +273,7 @@ def test_prepare_and_status_say_whether_a_snapshot_fits(
 ) -> None:
     monkeypatch.setattr("duckplets.base.memory.available", lambda: room)
     monkeypatch.setattr(read_ahead, "CAN_ADVISE", rate is not None)
-    monkeypatch.setattr(read_ahead, "is_cold", lambda *_: True)
+    monkeypatch.setattr(read_ahead, "cold_share", lambda *_: 1.0)
     for command in ("status", "prepare"):
         found = cli(command, snapshot_corpus)
         assert re.search(said, found.output.replace("\n", " ")), command

@@ -65,7 +65,7 @@ def test_every_vector_is_that_of_its_text(
     """Windows, prefixes, equal texts and replaced records; from memory, and read ahead of files."""
     if mapped:
         monkeypatch.setattr(opened, "_HELD", 0)
-        monkeypatch.setattr(read_ahead, "is_cold", lambda *_: True)
+        monkeypatch.setattr(read_ahead, "cold_share", lambda *_: 1.0)
     with made(tmp_path / "c.duckdb") as corpus:
         filled(corpus, commits=3)
         oracle, slots = Oracle(corpus), slots_of(run)
