@@ -26,7 +26,7 @@ def keep_in(session: pytest.TempPathFactory) -> None:
     """Keep what is made in a folder of the session, which its processes share."""
     global _FOLDER
     own = session.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    shared = own.parent if own.name.startswith("popen-") else own  # of a worker
     _FOLDER = shared / "prebuilt"
     _FOLDER.mkdir(exist_ok=True)
 

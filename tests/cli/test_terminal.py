@@ -241,7 +241,7 @@ def test_recipes_of_other_hands_print_nothing_that_acts(hostile: str) -> None:
 def test_errors_name_arguments_as_they_are() -> None:
     dp.Corpus("e.duckdb").close()
     assert "k=0" in error("search", "e.duckdb", "x", "--k", "0")
-    assert "train=2.0: a ratio" in error("split", "e.duckdb", "--train", "2")
+    assert "train=2.0: give" in error("split", "e.duckdb", "--train", "2")
     assert "ingest some text first" in error("sql", "e.duckdb", "anchor_context")
 
 
