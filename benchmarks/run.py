@@ -136,7 +136,8 @@ def ten_million_anchors(folder: Path, records: int) -> dict[str, float]:
     started = time.perf_counter()
     names = [f"s{i}" for i in range(10)]
     phases = [Phase(step, {names[step // 1000]: 5.0}) for step in range(1000, 10_000, 1000)]
-    schedule = Schedule(Mixture({}, phases=phases), names, seed=42, batch=256)
+    mixture = Mixture(dict.fromkeys(names, 1.0), phases=phases)
+    schedule = Schedule(mixture, names, seed=42, batch=256)
     block(0)
     seconds = time.perf_counter() - started
     started = time.perf_counter()

@@ -95,6 +95,10 @@ AIMS = (
 LARGE = (Aim(PLAIN, LEAST, 0.8, f"smaller {PLAIN}"),)
 OTHERS = {"allowed_mb": "1.2 × the text, 80 bytes a chunk and 12 a candidate"}
 
+_AGAIN = """These were taken once more, right after that run, with all corpora made and compiled:
+{}.
+
+"""
 TEXT = """
 ## Serving
 
@@ -106,7 +110,7 @@ train split, and those of the others from all records. Grain draws from Python l
 without threads, its fastest setting here; `datasets` from its memory-mapped file, by lists of row
 numbers that NumPy draws; its shuffle buffer holds {buffer:,} records and reads them in stored order.
 
-{rates}
+{again}{rates}
 
 Against the aims; a ratio of 1 or more is an aim reached:
 
@@ -162,6 +166,9 @@ def _section(
     parts = [
         TEXT.format(
             date=f", {results['date']}" if "date" in results else "",
+            again=_AGAIN.format(", ".join(f"`{n}`" for n in results["again"]))
+            if "again" in results
+            else "",
             **{n: results[n] for n in ("load_before", "records", "seconds", "buffer")},
             count=len(results["rounds"]),
             rates=_rates(results, there),
