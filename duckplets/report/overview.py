@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import counted, listed, size, tallied
+from duckplets.ingest.splits import SPLITS
 from duckplets.report.plots import stacked_bars
 from duckplets.report.tables import Section, Table, told
 
@@ -108,12 +109,16 @@ def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
     if not status["splits"]:
         what = "Records are not split, so nothing can be drawn."
         yield [what, f"duckplets split {corpus}"]
+    known = {source["name"] for source in status["sources"]}
     for kept in status["unfinished"]:
+        rows, name = counted(kept["rows"], "row"), shlex.quote(kept["source"])
         what = (
-            f"The ingest of {kept['source']} was interrupted; {counted(kept['rows'], 'row')} are "
-            f"kept. Repeat its command to go on, or discard them."
+            f"The ingest of {kept['source']} was interrupted; {rows} are kept. Repeat its command"
         )
-        yield [what, f"duckplets remove {corpus} {shlex.quote(kept['source'])}"]
+        if kept["source"] in known:  # to remove it would take what was there before as well
+            yield [f"{what} to go on.", f"duckplets ingest {corpus} … --name {name}"]
+        else:
+            yield [f"{what} to go on, or discard them.", f"duckplets remove {corpus} {name}"]
     stale: dict[str, list[dict[str, Any]]] = {}
     for mining in status["mining"]:
         if mining["stale"]:
@@ -129,7 +134,9 @@ def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
     ]
     if shared:
         what = f"Anchors of other splits are anchors of train too: {listed(shared)}."
-        yield [what, f"duckplets split {corpus} --keep-together text --reassign"]
+        how = status["splits"] or {}
+        same = " ".join(f"--{name} {how[name]}" for name in (*SPLITS, "seed") if name in how)
+        yield [what, f"duckplets split {corpus} {same} --keep-together text --reassign"]
     if changed := status["in_place"]["changed"]:
         yield [f"Texts left in their files cannot be read: {listed(changed, _NAMED)}.",
                f"duckplets doctor {corpus}"]  # fmt: skip

@@ -7,6 +7,7 @@ in ``base/formats``.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -33,7 +34,7 @@ _Looked = tuple[Path | StoredObject, Path, Look, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Files(Mapped):
+class Files(Mapped, ABC):
     """The arguments common to sources of files with columns, and how they are opened in turn."""
 
     path: paths.Paths
@@ -75,11 +76,11 @@ class Files(Mapped):
         """Return the columns of a file; nothing where its rows have keys of their own."""
         return Look()
 
+    @abstractmethod
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
         """Yield the rows of a file, of the columns that are used."""
-        raise NotImplementedError
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns of every file, then read them in turn."""

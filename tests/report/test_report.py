@@ -251,7 +251,9 @@ def test_the_overview_tells_sizes_shares_and_what_needs_attention(
     assert f"duckplets recipe show {name} hard" in found
     assert "left out, by reason" in found[f"duckplets quality {name}"]
     assert f"duckplets ingest {name} FILE … --on-error quarantine" in found
-    again = f"duckplets split {name} --keep-together text --reassign"
+    (again,) = (command for command in found if " split " in command)
+    assert again.startswith(f"duckplets split {name} --train ")
+    assert again.endswith(" --keep-together text --reassign")
     shared = {split: of["shared"] for split, of in status["shared_anchors"].items() if of["shared"]}
     assert all(f"{n} of {split}" in found[again] for split, n in shared.items())
 
@@ -268,6 +270,53 @@ def test_the_commands_of_the_overview_help(path: Path, tmp_path: Path) -> None:
     with dp.Corpus(copy, read_only=True) as corpus:
         after = attention(corpus.report())
     assert {command.split()[1] for command in after} == {"quality", "ingest", "recipe"}
+
+
+def test_a_split_that_is_advised_keeps_its_shares(tmp_path: Path) -> None:
+    rows = [{"q": f"question {i % 20}", "a": f"answer {i}"} for i in range(60)]
+    with empty_corpus(tmp_path / "split.duckdb") as corpus:
+        source = dp.MemorySource(rows, anchor="q", positive="a")
+        corpus.ingest(source, name="s", progress=False)
+        corpus.split(0.5, 0.25, 0.25, seed=7)
+        (command,) = (c for c in attention(corpus.report()) if " split " in c)
+    ok(*shlex.split(command)[1:])
+    with dp.Corpus(tmp_path / "split.duckdb", read_only=True) as corpus:
+        splits = corpus.status()["splits"]
+        assert not any(" split " in c for c in attention(corpus.report()))
+    assert splits == {
+        "train": 0.5,
+        "validation": 0.25,
+        "test": 0.25,
+        "seed": 7,
+        "keep_together": "text",
+    }
+
+
+def test_what_an_interrupted_ingest_left_is_advised_on_without_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+
+    class Halting:
+        name = "s"
+
+        def __init__(self, first: int, halts: bool) -> None:
+            self.first, self.halts = first, halts
+
+        def batches(self, cursor: Any) -> Any:
+            for n in range(cursor or 0, 2):
+                if n and self.halts:
+                    raise RuntimeError("halted")
+                rows = [{"id": f"{self.first + n}-{i}", "text": f"text {n} {i}"} for i in range(9)]
+                yield rows, n + 1
+
+    with empty_corpus(tmp_path / "left.duckdb") as corpus:
+        for known, first in ((False, 0), (True, 7)):
+            with pytest.raises(dp.SourceError):
+                corpus.ingest(Halting(first, True), progress=False)
+            (command,) = (c for c in attention(corpus.report()) if c.endswith(" s"))
+            assert command.split()[1] == ("ingest" if known else "remove")
+            corpus.ingest(Halting(first, False), progress=False)
 
 
 def test_streams_that_are_visited_far_more_often_are_told_of(tmp_path: Path) -> None:

@@ -253,6 +253,22 @@ def test_what_a_store_answers_is_told_without_secrets(
     assert isinstance(caught.value, dp.PassingError) == passes
 
 
+class Whole:
+    """A filesystem that gives what it is asked for."""
+
+    def cat_file(self, name: str, start: int, end: int) -> bytes:
+        return bytes(end - start)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk that is full")
+def test_a_disk_that_is_full_is_no_failure_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "_filesystem", lambda *_: Whole())
+    found = StoredObject("texts", "a.csv", 1 << 20, "1", "az")
+    with pytest.raises(dp.SourceError, match=r"a\.csv: it cannot be kept here: No space") as caught:
+        stores.store_of("az", "texts").fetch(found, Path("/dev/full"))
+    assert not isinstance(caught.value, dp.PassingError)  # another try would fail as well
+
+
 @pytest.mark.parametrize(("scheme", "extra"), [("gs", "gs"), ("az", "az"), ("abfs", "az")])
 def test_a_package_that_is_missing_is_named_with_its_extra(
     scheme: str, extra: str, monkeypatch: pytest.MonkeyPatch

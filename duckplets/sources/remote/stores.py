@@ -182,12 +182,21 @@ class _FsspecStore:
         """Bring an object whole to a file, as it was listed; ``stop`` ends it."""
         name, pin = f"{self._bucket}/{found.path}", self._kind.pin
         asked = {} if pin is None else {pin: found.checksum}
-        with self._asking(found.path), file.open("wb") as out:
-            for start in range(0, found.size, _RANGE):
-                end = min(start + _RANGE, found.size)
-                out.write(self._files.cat_file(name, start=start, end=end, **asked))
-                if self.stop.is_set():
-                    raise PassingError(f"{found}: reading it was broken off")
+        try:
+            with file.open("wb") as out:
+                for start in range(0, found.size, _RANGE):
+                    end = min(start + _RANGE, found.size)
+                    with self._asking(found.path):
+                        part = self._files.cat_file(name, start=start, end=end, **asked)
+                    out.write(part)
+                    if self.stop.is_set():
+                        raise PassingError(f"{found}: reading it was broken off")
+        except OSError as error:  # of this machine: what a store raises is an error of ours
+            raise SourceError(
+                f"{found}: it cannot be kept here: {error.strerror}; give a folder with room as "
+                f"DUCKPLETS_CACHE"
+            ) from error
+        with self._asking(found.path):
             now = self._object(self._info(found.path))
         if now != found:
             raise SourceError(f"{found}: {CHANGED}")
