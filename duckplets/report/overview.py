@@ -116,7 +116,8 @@ def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
             f"The ingest of {kept['source']} was interrupted; {rows} are kept. Repeat its command"
         )
         if kept["source"] in known:  # to remove it would take what was there before as well
-            yield [f"{what} to go on.", f"duckplets ingest {corpus} … --name {name}"]
+            what += " to go on, or with --restart to begin anew."
+            yield [what, f"duckplets ingest {corpus} … --name {name}"]
         else:
             yield [f"{what} to go on, or discard them.", f"duckplets remove {corpus} {name}"]
     stale: dict[str, list[dict[str, Any]]] = {}
