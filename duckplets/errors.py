@@ -64,15 +64,15 @@ __all__ = [
     "several",
 ]
 
-_SAID = 10  # of many mistakes: who has more of them reads no more at once
+_SAID = 10  # problems listed before "and N more"
 
 
 class DuckpletsError(Exception):
-    """The root: catching it catches everything this package raises on purpose.
+    """Base class of every error this package raises on purpose.
 
     Args:
-        message: What a user reads. Whatever in it came from outside cannot act on a terminal, and
-            long values that stand in it as ``{value!r}`` are cut: nobody need see to that before.
+        message: What the user reads. Control characters in it are escaped and long quoted values
+            cut here, so callers format values with ``{value!r}`` and nothing more.
     """
 
     def __init__(self, message: str) -> None:
@@ -86,8 +86,8 @@ class SourceError(DuckpletsError, ValueError):
 class PassingError(SourceError):
     """A source cannot be read at the moment, and perhaps later.
 
-    A source of your own may raise it as well: ``Corpus.acquire`` then opens the source again at
-    its last mark, after a while, as often as ``retries`` says.
+    A source of your own may raise it too: ``Corpus.acquire`` then waits, reopens the source at its
+    last mark and tries again, up to ``retries`` times.
     """
 
 
@@ -116,15 +116,15 @@ class SamplerError(DuckpletsError, ValueError):
 
 
 class VectorError(DuckpletsError, ValueError):
-    """A set of vectors is not there or of another maker, or what is to go into one is wrong."""
+    """A vector set is missing or of another model, or a value to store in it is wrong."""
 
 
 class ShardError(DuckpletsError, ValueError):
-    """Token shards are not there or of another run, or an argument about them is wrong."""
+    """Token shards are missing or of another run, or an argument about them is wrong."""
 
 
 class EngineError(DuckpletsError, ValueError):
-    """An engine is none or cannot be reached, or a part of a work fails on its workers."""
+    """An engine is invalid or unreachable, or a task fails on its workers."""
 
 
 class EmptyPoolError(DuckpletsError):
@@ -148,7 +148,7 @@ class DamagedFileError(DuckpletsError):
 
 
 class ChangedFileError(DuckpletsError):
-    """A Parquet file that texts were left in has changed, or is gone."""
+    """A Parquet file whose texts stay in place has changed, or is gone."""
 
 
 class CorpusLockedError(DuckpletsError):
@@ -156,7 +156,7 @@ class CorpusLockedError(DuckpletsError):
 
 
 class ReadOnlyError(DuckpletsError):
-    """A corpus that was opened with ``read_only=True`` is to be changed."""
+    """A corpus opened with ``read_only=True`` would have to be changed."""
 
 
 class ExtensionError(DuckpletsError):
@@ -172,13 +172,13 @@ class DeadlineError(QueryError):
 
 
 def several(problems: Sequence[str]) -> str:
-    """Return what is wrong with something, a line each: the first ten, and how many more."""
+    """Return problems one per line: the first ten, and how many more there are."""
     more = len(problems) - _SAID
     rest = [f"… and {more:,} more mistakes"] if more > 0 else []
     return "\n".join([*problems[:_SAID], *rest])
 
 
-# What users of the triplets crate write, without underscores, and its name here.
+# Names of the triplets crate, without underscores, and ours.
 _OF_THE_CRATE = {
     "wrongarticle": "other_record",
     "wrongpublicationdate": "other_date",
@@ -192,7 +192,7 @@ _OF_THE_CRATE = {
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the closest of ``right``, or nothing."""
     if len(wrong) > 200:
-        return ""  # no slip of the pen, and comparing takes the square of its length
+        return ""  # longer words are no typing error, and comparing is quadratic in length
     names = {name.casefold(): name for name in right}
     ours = _OF_THE_CRATE.get(wrong.casefold().replace("_", ""), "")
     if ours in names:

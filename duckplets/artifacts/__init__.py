@@ -1,1 +1,1 @@
-"""Files that can always be made anew: mapped arrays, and the manifests that name them."""
+"""Derived files that can always be rebuilt: mapped arrays and the manifests that name them."""

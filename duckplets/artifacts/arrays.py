@@ -1,10 +1,10 @@
-"""Write arrays into files, map such files, and keep whole objects of arrays by keys.
+"""Write arrays into files, map such files, and store objects made of arrays by key.
 
-    arrays ─ArrayWriter→ KIND-XXXX.npy, where each lies ─ArrayFile→ arrays without a copy
-    objects ─taken apart→ a file of arrays, and one of JSON ─Bundle→ the objects
+arrays ─ArrayWriter→ KIND-XXXX.npy, where each lies ─ArrayFile→ arrays without a copy
+objects ─taken apart→ a file of arrays, and one of JSON ─Bundle→ the objects
 
-A file is one NumPy array of bytes, in which arrays lie end to end. Where each lies is kept outside
-of it, and is checked against its size, so nothing that is damaged leads outside of it.
+A file is one NumPy array of bytes that holds arrays end to end. The place of each array is
+recorded outside the file and checked against its size, so a damaged record cannot point beyond it.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from duckplets.errors import DamagedFileError
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
-_HEAD = 128  # bytes, all of the header of the file
-_WORD = 8  # where arrays begin
-_STEP = 1 << 20  # values that are compared at once
+_HEAD = 128  # bytes of the file's header
+_WORD = 8  # alignment of arrays in the file
+_STEP = 1 << 20  # values compared at a time
 _SAME, _COUNTED = "same", "counted"
 _counted: Integers = np.arange(0)
 
 
 class ArrayWriter:
-    """Writes arrays end to end into a new file.
+    """Write arrays end to end into a new file.
 
-    Used with ``with``: a file that is not finished is removed.
+    A context manager: a file that is not finished is removed.
 
     Args:
-        folder: Where it is to lie.
-        kind: The first part of its name, a word of small letters.
+        folder: Folder of the file.
+        kind: First part of its name, lower-case letters.
     """
 
     def __init__(self, folder: Path, kind: str) -> None:
         self._path = new_path(folder, kind, ".npy")
         self._file = self._path.open("w+b")
         self._size = _HEAD
-        self._known: dict[bytes, list[Any]] = {}  # what was told of an array, by its digest
+        self._known: dict[bytes, list[Any]] = {}  # entry of each array written, by digest
         self._done = False
 
     def __enter__(self) -> ArrayWriter:
@@ -65,7 +65,7 @@ class ArrayWriter:
             self._path.unlink(missing_ok=True)
 
     def append(self, data: Any) -> int:
-        """Write bytes at the end of the file; return where they begin."""
+        """Write bytes at the end of the file and return their offset."""
         begin = self._size
         self._file.seek(begin)
         self._file.write(data)
@@ -73,7 +73,7 @@ class ArrayWriter:
         return begin
 
     def reserve(self, dtype: Any, count: int) -> tuple[list[Any], Array]:
-        """Make room for an array; return what to tell of it, and the array, to be filled."""
+        """Reserve space for an array; return its entry and the array to fill."""
         self._size += -self._size % _WORD
         begin, dtype = self._size, np.dtype(dtype)
         self._size += count * dtype.itemsize
@@ -84,7 +84,7 @@ class ArrayWriter:
         return told, np.memmap(self._path, dtype, "r+", begin, (count,))
 
     def add(self, array: Array) -> list[Any]:
-        """Write an array, unless an equal one is there; return what to tell of it."""
+        """Write an array unless an equal one is in the file; return its entry."""
         if told := repeated(array):
             return told
         array = np.ascontiguousarray(array)
@@ -96,7 +96,7 @@ class ArrayWriter:
         return self._known[digest]
 
     def finish(self) -> FileEntry:
-        """Bring the file to the disk; return how a manifest names it."""
+        """Flush the file to disk and return its manifest entry."""
         size = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({self._size - _HEAD},), }}"
         self._file.seek(0)
         self._file.write(b"\x93NUMPY\x01\x00\x76\x00" + size.ljust(_HEAD - 11).encode() + b"\n")
@@ -109,7 +109,7 @@ class ArrayWriter:
 
 
 def repeated(array: Array) -> list[Any] | None:
-    """Return what tells of an array of one value, or one that counts from 0; None for others."""
+    """Return the entry of a constant array or of a range from 0; None for any other."""
     if array.ndim != 1 or len(array) < 2:
         return None
     first, last, steps = array[0], array[-1], range(0, len(array), _STEP)
@@ -122,14 +122,14 @@ def repeated(array: Array) -> list[Any] | None:
 
 
 class ArrayFile:
-    """A file of arrays that is mapped to be read.
+    """A file of arrays, memory-mapped for reading.
 
     Args:
-        folder: Where it lies.
-        entry: What it should be.
+        folder: Folder of the file.
+        entry: Its manifest entry.
 
     Raises:
-        DamagedFileError: It is not there, or has another size.
+        DamagedFileError: The file is missing or has another size.
     """
 
     def __init__(self, folder: Path, entry: FileEntry) -> None:
@@ -145,18 +145,18 @@ class ArrayFile:
             raise damaged(self.path, f"it has {self.buffer.size:,} bytes instead of {entry.size:,}")
 
     def expect(self, begin: int, end: int) -> None:
-        """Have the system read a part of the file that will be touched all over, at full speed."""
+        """Advise the system to read a region ahead; all of it will be used."""
         if CAN_ADVISE:
             os.posix_fadvise(self.descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
 
     def expect_random(self, begin: int) -> None:
-        """Have the system read no neighbours of the pages that are touched from a place on."""
+        """Advise the system to read single pages, from an offset on."""
         if hasattr(mmap, "MADV_RANDOM"):
             begin -= begin % mmap.PAGESIZE
             self._map.madvise(mmap.MADV_RANDOM, begin, len(self._map) - begin)
 
     def array(self, told: list[Any]) -> Array:
-        """Return an array as it was told of; it cannot be written to."""
+        """Return the array of an entry, read-only."""
         if told[0] == _SAME:
             _, kind, value, count = told
             return np.broadcast_to(np.array(value, np.dtype(kind)), count)
@@ -174,7 +174,7 @@ class ArrayFile:
 
 
 def _counting(count: int) -> Integers:
-    """Return whole numbers from 0 on, which a process has once."""
+    """Return the integers from 0 on, one shared array per process."""
     global _counted
     if count > len(_counted):
         _counted = np.arange(max(count, 2 * len(_counted)))
@@ -186,16 +186,16 @@ def _counting(count: int) -> Integers:
 
 
 def key_of(*what: Any) -> str:
-    """Return a short name of plain values: equal ones have equal names."""
+    """Return a short key of plain values; equal values have equal keys."""
     text = json.dumps(what, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def write_bundle(folder: Path, objects: Mapping[str, Any]) -> dict[str, Any]:
-    """Write objects by their keys: dataclasses, arrays, plain values, lists and dicts of these.
+    """Write objects by key: dataclasses, arrays, plain values, lists and dicts of these.
 
     Returns:
-        How a manifest tells of both files, as ``Bundle`` takes it.
+        The manifest entry of both files, for ``Bundle``.
     """
     with ArrayWriter(folder, "arrays") as writer:
         entries = {key: _apart(value, writer) for key, value in objects.items()}
@@ -216,10 +216,10 @@ def _apart(value: Any, writer: ArrayWriter) -> Any:
 
 
 class Bundle:
-    """Objects that ``write_bundle`` has written, mapped.
+    """Objects written by ``write_bundle``, memory-mapped.
 
     Raises:
-        DamagedFileError: Its files are not there, or not as they were written.
+        DamagedFileError: A file is missing or damaged.
     """
 
     def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
@@ -237,11 +237,11 @@ class Bundle:
 
     @property
     def keys(self) -> Iterable[str]:
-        """Of all it holds."""
+        """Return the keys of all objects."""
         return self._entries.keys()
 
     def get(self, key: str, of: type[T]) -> T:
-        """Return the object of a key, of a type."""
+        """Return the object of a key, built as the given type."""
         found: T = self._together(self._entries[key], of)
         return found
 
@@ -252,7 +252,7 @@ class Bundle:
             return self._file.array(told["array"])
         if "list" in told:
             return [self._together(item, object) for item in told["list"]]
-        kind: Any = next((k for k in get_args(of) if is_dataclass(k)), of)  # of ``Kind | None``
+        kind: Any = next((k for k in get_args(of) if is_dataclass(k)), of)  # of Kind | None
         hints = _hints(kind)
         return kind(**{n: self._together(value, hints[n]) for n, value in told["of"].items()})
 

@@ -1,11 +1,11 @@
-"""A folder of files that can always be made anew, and the manifests that name them.
+"""A folder of derived files and the manifests that name them.
 
-    files, under names that no other ever has ─→ NAME.json, with their sizes and digests
+files, under names never used before ─→ NAME.json, with their sizes and digests
 
-A manifest takes the place of the one before in one step, so what it names is complete or absent
-whatever happens. A file is never changed: who has mapped it goes on with it whatever takes its
-place. One process writes at a time. Only what no manifest names is swept away, and only files
-whose names were made here.
+A manifest replaces its predecessor in one step, so what it names is complete whatever happens.
+Files never change: a process that has mapped one keeps it after it was replaced. One process
+writes at a time. The sweep removes only files that no manifest names and whose names this
+module made.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from duckplets.errors import DamagedFileError, ReadOnlyError
 
 log = logging.getLogger("duckplets")
 
-_STEP = 1 << 20  # bytes that are read at once for a digest
+_STEP = 1 << 20  # bytes hashed at a time
 _LOCK = "lock"
 _FILE = re.compile(r"[a-z]+-[0-9a-f]{32}\.(npy|json)")
-_ASIDE = re.compile(r"\.\w+\.\d+-\d+\.new\.json")  # a manifest on its way, see ``aside_of``
+_ASIDE = re.compile(r"\.\w+\.\d+-\d+\.new\.json")  # a manifest being written, see ``aside_of``
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file as a manifest names it: its name in the folder, its bytes, and their digest."""
+    """A file as a manifest names it: name in the folder, size in bytes, digest."""
 
     name: str
     size: int
@@ -45,19 +45,19 @@ class FileEntry:
 
     @classmethod
     def of(cls, path: Path) -> FileEntry:
-        """Describe a file that is written."""
+        """Return the entry of a finished file."""
         return cls(path.name, path.stat().st_size, digest_of(path))
 
 
 class ArtifactFolder:
-    """A folder of such files.
+    """A folder of derived files.
 
     Args:
-        path: Need not be there.
-        what: It holds, with its article, for messages.
+        path: The folder; need not exist.
+        what: What it holds, with its article, for messages.
         manifests: Pattern of the names of manifests in it.
-        version: Of the format; a manifest of another one is as good as none.
-        also: Names of what else may lie in it.
+        version: Version of the format; a manifest of an earlier one counts as missing.
+        also: Names of other files that may lie in it.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class ArtifactFolder:
         self._also = {_LOCK, *also}
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """Return what a manifest says; None where there is none, or one of an earlier version.
+        """Return the content of a manifest; None if missing or of an earlier version.
 
         Raises:
-            DamagedFileError: It is not as it was written, or of a later version.
+            DamagedFileError: It is damaged, or of a later version.
         """
         path = self.path / name
         try:
@@ -92,17 +92,17 @@ class ArtifactFolder:
         return dict(told) if version == self._version else None
 
     def write(self, name: str, told: Mapping[str, Any]) -> None:
-        """Put a manifest in the place of the one before; files in it are dicts of ``FileEntry``."""
+        """Replace a manifest; files in its content are dicts of ``FileEntry``."""
         whole = {"format": self._version, "digest": _digest(self._version, told), "content": told}
         with written_aside(self.path / name) as file:
             file.write(json.dumps(whole).encode())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Wait until no other process writes here, and let none do so meanwhile.
+        """Hold the folder's lock for writing.
 
         Raises:
-            ReadOnlyError: The folder holds somebody else's files, and no manifest.
+            ReadOnlyError: The folder holds foreign files and no manifest.
         """
         self.check_own()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -115,7 +115,7 @@ class ArtifactFolder:
             yield
 
     def check_own(self) -> None:
-        """Refuse a folder that holds other things than were written here, and no manifest."""
+        """Refuse a folder with foreign files and no manifest."""
         if not self.path.is_dir() or any(self.manifests()):
             return
         for name in sorted(os.listdir(self.path)):
@@ -126,12 +126,12 @@ class ArtifactFolder:
                 )
 
     def manifests(self) -> Iterator[str]:
-        """Yield the names of all manifests that are there."""
+        """Yield the names of all manifests in the folder."""
         if self.path.is_dir():
             yield from (n for n in sorted(os.listdir(self.path)) if self._manifests.fullmatch(n))
 
     def sweep(self) -> None:
-        """Remove the files that no manifest names, but nobody else's."""
+        """Remove our files that no manifest names."""
         named = set()
         for manifest in self.manifests():
             sweep(self.path / manifest)
@@ -139,11 +139,11 @@ class ArtifactFolder:
                 named |= {file.name for file in files_of(self.read(manifest))}
         for path in self.path.iterdir():
             if _FILE.fullmatch(path.name) and path.name not in named:
-                with suppress(OSError):  # Windows keeps what somebody has mapped
+                with suppress(OSError):  # Windows cannot delete a mapped file
                     path.unlink()
 
     def verify(self) -> Iterator[str]:
-        """Yield what is wrong with the bytes of manifests and the files they name."""
+        """Yield every difference between the files and their manifests."""
         for manifest in self.manifests():
             try:
                 files = list(files_of(self.read(manifest)))
@@ -161,7 +161,7 @@ class ArtifactFolder:
 
 
 def files_of(told: Any) -> Iterator[FileEntry]:
-    """Yield all files that a manifest names, wherever in it."""
+    """Yield the entries of all files a manifest names, at any depth."""
     if isinstance(told, dict) and told.keys() == {"name", "size", "digest"}:
         yield FileEntry(**told)
     elif isinstance(told, dict | list):
@@ -174,12 +174,12 @@ def _digest(version: int, told: Mapping[str, Any]) -> str:
 
 
 def new_path(folder: Path, kind: str, suffix: str) -> Path:
-    """Return a path in a folder that no file has had yet; ``kind`` is a word of small letters."""
+    """Return an unused path in a folder; ``kind`` is a word of lower-case letters."""
     return folder / f"{kind}-{uuid.uuid4().hex}{suffix}"
 
 
 def damaged(path: Path | None, why: str) -> DamagedFileError:
-    """Return the error for a file that is not as it was written; None stands for memory."""
+    """Return the error for a damaged file; ``None`` stands for arrays in memory."""
     if path is None:
         return DamagedFileError(f"memory: {why}")
     return DamagedFileError(
@@ -189,7 +189,7 @@ def damaged(path: Path | None, why: str) -> DamagedFileError:
 
 
 def digest_of(path: Path) -> str:
-    """Return the digest of all bytes of a file."""
+    """Return the digest of a file."""
     found = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         while part := file.read(_STEP):

@@ -1,15 +1,15 @@
-"""Read spans of mapped files that are not in memory: many at a time, in the order of the file.
+"""Read spans of mapped files that are not in memory: queued, in file order.
 
-    spans ─some asked of the kernel→ in memory? ──yes─→ the mapped bytes
-                                        └──no─→ pages, advised a queue ahead ─pread→ their bytes
+spans ─sample asked of the kernel→ in memory? ──yes─→ the mapped bytes
+                                    └──no─→ pages, advised a queue ahead ─pread→ their bytes
 
-A touch of a mapped page that is not there waits for the disk, and nothing else is asked of it
-meanwhile: 54 texts a second came from a cold file of 2.4 GB that way. What a run reads is known
-ahead, so one thread advises the pages of the next 256 spans and then reads them one after the
-other, and the disk has a full queue. Threads that read were no faster, at twice the processor time.
+Touching a mapped page that is not in memory waits for the disk with one request in flight: 54
+texts a second from a cold file of 2.4 GB. The reads of a run are known ahead, so one thread
+advises the pages of the next 256 spans and preads them in order, and the disk always has a full
+queue. Reading threads were no faster, at twice the processor time.
 
-Where few spans are missing only these are read, and all are gathered from the mapped bytes: of a
-file that was in memory but for .3 % all of a block took a second to read, and .01 s to gather.
+Where only few spans are missing, these alone are read and all are gathered from the mapped
+bytes: with .3 % of a file missing, reading every span of a block took 1 s, gathering .01 s.
 
 Without ``posix_fadvise`` (macOS, Windows) pages are touched as they are needed.
 """
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duckplets")
 
-DEPTH = 256  # spans that are asked for ahead of the one that is read
+DEPTH = 256  # spans advised ahead of the one being read
 CAN_ADVISE = hasattr(os, "posix_fadvise") and hasattr(os, "preadv")
 
 _PAGE = 4096
-_PROBES = 256  # spans of which the kernel is asked whether they are in memory
-_PROBED = 1 << 16  # bytes of each, at most: of long texts the beginning tells
-_TIMED = 32  # that are read instead where it does not say
-_FEW = 1 / 8  # of the spans: where fewer are missing, it is looked up which
-_SLOW = 5e-5  # seconds for one of them: a read from memory takes less, one from a disk more
-_TOLD = 20_000  # reads after which it is said: a run that begins reads fewer before all is there
-_LISTED = 8192  # spans that are Python numbers at once
-_AT_ONCE = getattr(os, "RWF_NOWAIT", None)  # Linux: only what is in memory is given
+_PROBES = 256  # spans in a sample
+_PROBED = 1 << 16  # bytes checked of a sampled span: its beginning stands for it
+_TIMED = 32  # spans timed instead, where the kernel does not tell
+_FEW = 1 / 8  # share of missing spans below which each one is looked up
+_SLOW = 5e-5  # seconds of one read: from memory it takes less, from a disk more
+_TOLD = 20_000  # reads before the log says so: a run that begins makes some
+_LISTED = 8192  # spans converted to Python integers at a time
+_AT_ONCE = getattr(os, "RWF_NOWAIT", None)  # Linux: read only what is in memory
 _NO_ANSWER = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 class ReadAhead:
-    """Reads for one run what is not in memory, and counts it.
+    """Read what a run needs and memory does not hold, and count it.
 
     Attributes:
-        reads: Spans that were read.
-        bytes: Of these.
-        seconds: For these.
+        reads: Spans read.
+        bytes: Bytes read.
+        seconds: Time spent reading.
     """
 
     def __init__(self) -> None:
@@ -74,14 +74,14 @@ class ReadAhead:
         lengths: Integers,
         is_stopped: IsStopped = never,
     ) -> tuple[Bytes, Integers] | None:
-        """Read spans of a file, which lie within it, if some are not in memory.
+        """Read spans of a file if some of them are not in memory.
 
         Returns:
-            Their bytes and where each begins among them; None where all are in memory.
+            Their bytes and the offset of each; None if all are in memory.
 
         Raises:
-            DamagedFileError: The file is shorter than it was, or cannot be read.
-            StoppedError: Nobody wants them any more.
+            DamagedFileError: The file became shorter, or cannot be read.
+            StoppedError: ``is_stopped`` said so.
         """
         missing = self._missing(file, starts, lengths)
         if missing is None or not missing.all():
@@ -101,7 +101,7 @@ class ReadAhead:
         lengths: Integers,
         is_stopped: IsStopped = never,
     ) -> None:
-        """Have spans of a file in memory, to be gathered from its mapped bytes soon."""
+        """Bring spans of a file into memory."""
         self._touch(file, starts, lengths, self._missing(file, starts, lengths), is_stopped)
 
     def _touch(
@@ -120,7 +120,7 @@ class ReadAhead:
         self._read(file, starts[order], lengths[order], scratch, places, is_stopped)
 
     def _missing(self, file: ArrayFile, starts: Integers, lengths: Integers) -> Flags | None:
-        """Return which spans to read: all where many are not in memory; None where none is."""
+        """Return the spans to read: all if many are missing, None if none is."""
         share = cold_share(file, starts, lengths) if CAN_ADVISE and len(starts) else 0
         if not share:
             return None
@@ -151,7 +151,7 @@ def read(
     places: Integers,
     is_stopped: IsStopped = never,
 ) -> None:
-    """Read ascending spans of a file to places of an array."""
+    """Read ascending spans of a file into an array, each to its place."""
     view, coming = into.data, _listed(*_advised(starts, lengths))
 
     def advise(count: int) -> None:
@@ -172,9 +172,9 @@ def read(
 
 
 def reads_per_second(file: ArrayFile, begin: int, seconds: float = 1.0) -> float | None:
-    """Measure how many texts a disk gives a second, over the part of a file from a place on.
+    """Measure the random reads per second of a disk, from an offset of a file on.
 
-    None where nothing can be asked for ahead, or all that was tried is in memory.
+    None where the system cannot advise reads, or all spans tried are in memory.
     """
     places = np.arange(begin, file.buffer.size - _PAGE, _PAGE)
     if not CAN_ADVISE or not len(places):
@@ -191,7 +191,7 @@ def reads_per_second(file: ArrayFile, begin: int, seconds: float = 1.0) -> float
 
 
 def _whole(file: ArrayFile, view: memoryview, start: int) -> None:
-    """Read one span, of which the kernel gives a part at a time."""
+    """Read one span; the kernel may return it in pieces."""
     while view:
         count = os.preadv(file.descriptor, [view], start)
         if not count:
@@ -200,7 +200,7 @@ def _whole(file: ArrayFile, view: memoryview, start: int) -> None:
 
 
 def _advised(starts: Integers, lengths: Integers) -> tuple[Integers, Integers]:
-    """Return what to ask for with each span: the pages up to the next gap, or nothing."""
+    """Return what to advise with each span: the pages up to the next gap, or nothing."""
     first, after = starts // _PAGE * _PAGE, starts + lengths
     reach = np.maximum.accumulate(after)
     begins = np.flatnonzero(np.concatenate([[True], first[1:] > reach[:-1]]))
@@ -215,7 +215,7 @@ def _listed(*columns: Integers) -> Iterator[tuple[Any, ...]]:
 
 
 def cold_share(file: ArrayFile, starts: Integers, lengths: Integers) -> float:
-    """Return which part of the spans is not in memory, as far as a sample of them tells."""
+    """Estimate the share of spans not in memory from a sample."""
     some = np.unique(np.linspace(0, len(starts) - 1, _PROBES).astype(np.int64))
     sizes = np.minimum(lengths[some], _PROBED)
     spans = list(zip(starts[some].tolist(), sizes.tolist(), strict=True))
@@ -228,7 +228,7 @@ def cold_share(file: ArrayFile, starts: Integers, lengths: Integers) -> float:
 
 
 def _count_cold(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryview) -> int | None:
-    """Return how many spans the kernel says are not in memory; None where it does not say."""
+    """Count the spans that the kernel reports missing; None where it does not report."""
     if _AT_ONCE is None:
         return None
     count = 0
@@ -245,7 +245,7 @@ def _count_cold(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryvi
 
 
 def not_in_memory(file: ArrayFile, starts: Integers, lengths: Integers) -> Flags:
-    """Return which spans have a page that is not in memory; none where the system does not say."""
+    """Return a flag per span: whether a page of it is missing, as far as known."""
     size, pages = file.buffer.size, np.zeros(-(-file.buffer.size // mmap.PAGESIZE), np.uint8)
     address, told = ctypes.c_void_p(file.buffer.address), ctypes.c_void_p(pages.ctypes.data)
     if ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), told):
@@ -257,10 +257,10 @@ def not_in_memory(file: ArrayFile, starts: Integers, lengths: Integers) -> Flags
 
 
 def _is_slow(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryview) -> bool:
-    """Whether reads of some of the spans take as long as those of a disk."""
+    """Return whether reading some of the spans takes as long as from a disk."""
     took = []
     for start, size in spans[:: -(-len(spans) // _TIMED)]:
         begun = time.perf_counter()
         os.preadv(file.descriptor, [scratch[:size]], start)
         took.append(time.perf_counter() - begun)
-    return sorted(took)[len(took) * 3 // 4] > _SLOW  # some are slow on a busy machine
+    return sorted(took)[len(took) * 3 // 4] > _SLOW  # single reads may be slow on a busy machine

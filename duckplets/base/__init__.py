@@ -1,1 +1,1 @@
-"""What every room stands on: checks of arguments, arrays, prefetch, progress."""
+"""Foundations of every room: argument checks, arrays, settings, prefetch, progress."""

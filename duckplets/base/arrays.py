@@ -1,8 +1,8 @@
-"""Arrays that several rooms work with: names of their types, ragged lists, packed flags, and more.
+"""Array types and structures shared by the rooms: ragged lists, packed flags, ranges.
 
-``IntegerLists`` keeps a list of integers for each of many owners in two flat arrays, looks them up
-and chains them without a loop. ``Bits`` keeps flags 64 to a word: counting those before a place,
-and finding the n-th, takes the same time anywhere.
+``IntegerLists`` holds a list of integers for each of many owners in two flat arrays, looks them up
+and chains them without a loop. ``Bits`` packs flags 64 to a word and counts or finds them in
+constant time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class IntegerLists:
 
     @classmethod
     def of(cls, owners: Integers, values: Integers, count: int) -> IntegerLists:
-        """Group values by their owners, 0 to ``count - 1``, in ascending order, once each."""
+        """Group values by owner (0 to ``count - 1``), ascending and without repeats."""
         order = np.lexsort((values, owners))
         owners, values = owners[order], values[order]
         fresh = np.ones(len(values), dtype=bool)
@@ -51,7 +51,7 @@ class IntegerLists:
 
     @property
     def lengths(self) -> Integers:
-        """How many values each owner has."""
+        """Number of values of each owner."""
         return np.diff(self.starts)
 
     def owners(self) -> Integers:
@@ -64,16 +64,16 @@ class IntegerLists:
         return IntegerLists(_sums(counts), self.values[ranges(self.starts[:-1][owners], counts)])
 
     def then(self, other: IntegerLists) -> IntegerLists:
-        """Return for each owner the values that ``other`` has for its values, laid end to end."""
+        """Return for each owner the values that ``other`` has for its values."""
         further = other.take(self.values)
         return IntegerLists(further.starts[self.starts], further.values)
 
 
 def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
-    """Return the values of several lists of the same owners, ascending and once each.
+    """Merge several lists of the same owners, ascending and without repeats.
 
     Returns:
-        The lists, and for every value the first part that had it.
+        The lists, and for every value the first part that has it.
     """
     owners = np.concatenate([part.owners() for part in parts])
     values = np.concatenate([part.values for part in parts])
@@ -87,7 +87,7 @@ def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
 
 
 def places(ascending: Integers, wanted: Integers) -> Integers:
-    """Return where each wanted number stands among ascending ones, or -1."""
+    """Return the index of each wanted number in an ascending array, or -1."""
     if not len(ascending):
         return np.full(len(wanted), -1, np.int64)
     at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
@@ -95,18 +95,18 @@ def places(ascending: Integers, wanted: Integers) -> Integers:
 
 
 def ranges(start: Integers, size: Integers) -> Integers:
-    """Return whole numbers, so many from each start on."""
+    """Return the concatenated ranges ``start[i] … start[i] + size[i] - 1``."""
     ends = np.cumsum(size)
     return np.arange(ends[-1] if len(ends) else 0) + np.repeat(start - ends + size, size)
 
 
 def in_order(keys: Integers) -> tuple[Integers, Integers]:
-    """Return keys from 0 on in order, and where each stood; of equal ones the first comes first."""
+    """Sort non-negative keys stably; return them and the index of each."""
     bits = len(keys).bit_length()
     if not len(keys) or int(keys.max()) >> (63 - bits):
         order = np.argsort(keys, kind="stable")
         return keys[order], order
-    # Plain integers are sorted several times faster than their order is found.
+    # Sorting plain integers is several times faster than argsort.
     both = keys << bits
     both += np.arange(len(keys))
     both.sort()
@@ -120,10 +120,10 @@ def _sums(counts: Integers) -> Integers:
 
 
 class Bits:
-    """Flags, 64 to a word, that can be counted up to any place and found by their number.
+    """Flags packed 64 to a word, with rank and select.
 
     Args:
-        flags: One for each place; one more, set, stands after the last.
+        flags: The flags; one more, set, is added after the last.
     """
 
     __slots__ = ("before", "words")
@@ -138,13 +138,13 @@ class Bits:
         np.cumsum(np.bitwise_count(self.words), out=self.before[1:])
 
     def rank(self, at: Integers) -> Integers:
-        """Return how many flags are set before each position."""
+        """Return the number of set flags before each position."""
         below = (np.uint64(1) << (at & 63).astype(np.uint64)) - np.uint64(1)
         rank: Integers = self.before[at >> 6] + np.bitwise_count(self.words[at >> 6] & below)
         return rank
 
     def select(self, nth: Integers) -> Integers:
-        """Return the positions of the flags numbered ``nth``, from 0; the last is the size."""
+        """Return the position of the n-th set flag, from 0; the last is the size."""
         word: Integers = np.searchsorted(self.before, nth, side="right") - 1
         bits, left = self.words[word], nth - self.before[word]
         at: Integers = word << 6

@@ -1,7 +1,7 @@
-"""Write aside and rename: whoever looks sees the old file or the whole new one.
+"""Write to a temporary file and rename: readers see the old file or the whole new one.
 
-What is on its way to ``NAME.SUFFIX`` lies beside it as ``.NAME.PID-THREAD.new.SUFFIX``. A process
-that is killed leaves it behind, and the next one that writes there removes it.
+The temporary file of ``NAME.SUFFIX`` is ``.NAME.PID-THREAD.new.SUFFIX`` beside it. If its process
+is killed, the next writer of that path removes it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-_STEM = 20  # characters of a name, which may have 255 bytes in all
-_NUMBERED = re.compile(r"\.\d+[-.]")  # as every name that is left behind
+_STEM = 20  # characters of the name; file systems allow 255 bytes
+_NUMBERED = re.compile(r"\.\d+[-.]")  # part of every temporary name
 
 
 def aside_of(path: Path, kind: str = "new") -> Path:
-    """Return where this thread puts what is on its way to a path, or ``old`` away from it."""
+    """Return this thread's temporary path for a path, or with ``kind="old"`` its backup path."""
     mark = f"{os.getpid()}-{threading.get_ident()}.{kind}"
     return path.with_name(f".{path.stem[:_STEM]}.{mark}{path.suffix[:_STEM]}")
 
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that has its name only when it is whole and on the disk."""
+    """Open a file that gets its name once it is complete and on disk."""
     sweep(path)
     aside = aside_of(path)
     try:
@@ -42,16 +42,16 @@ def written_aside(path: Path) -> Iterator[BinaryIO]:
 
 
 def sweep(path: Path, also: str = "(?!)") -> None:
-    """Remove what dead processes left on its way to a path.
+    """Remove temporary files of dead processes for a path.
 
     Args:
-        path: Of a file or a folder.
-        also: A regular expression of other names beside it to remove; the number of the process
-            is its group ``process``, between dots.
+        path: A file or folder.
+        also: A regular expression of further names beside it to remove; its group ``process`` is
+            the process id, between dots.
     """
     with suppress(OSError), os.scandir(path.parent) as entries:
         numbered = [entry for entry in entries if _NUMBERED.search(entry.name)]
-        if not numbered:  # an expression of its own for every path takes 3 ms to compile
+        if not numbered:  # compiling an expression for every path takes 3 ms
             return
         stem, suffix = re.escape(path.stem[:_STEM]), re.escape(path.suffix[:_STEM])
         left = re.compile(rf"\.{stem}\.(\d+)-\d+\.(?:new|old){suffix}(?:\.wal)?|{also}")
@@ -62,7 +62,7 @@ def sweep(path: Path, also: str = "(?!)") -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder with all that is in it, if it is there and can be."""
+    """Remove a file or a folder tree, if it exists and can be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -75,9 +75,9 @@ def _is_alive(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is somebody else's
+    except OSError:  # the process belongs to another user
         return True
-    try:  # Linux keeps one that has ended until its parent asks
+    try:  # a zombie, until its parent waits for it
         state = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2]
     except OSError:
         return True

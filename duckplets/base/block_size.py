@@ -1,6 +1,6 @@
-"""Size the next block of a read by the rows and bytes of the one before.
+"""Choose the size of the next block of a read by the rows and bytes of the previous one.
 
-Blocks start small, so that the first rows come soon, and grow as far as their bytes allow.
+Blocks start small, so the first rows come soon, and grow as far as their bytes allow.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _GROWTH = 4
 
 @dataclass(slots=True)
 class BlockSize:
-    """The size of blocks.
+    """Size of the next block.
 
     Attributes:
-        most_rows: Of a block.
-        most_bytes: Of a block.
-        rows: Of the next block.
+        most_rows: Most rows of a block.
+        most_bytes: Most bytes of a block.
+        rows: Rows of the next block.
     """
 
     most_rows: int
@@ -26,6 +26,6 @@ class BlockSize:
     rows: int = field(default_factory=lambda: FIRST_ROWS)
 
     def learn(self, rows: int, nbytes: int) -> None:
-        """Size the next block by the rows and bytes of the last one."""
+        """Adapt the size to the rows and bytes of the last block."""
         fitting = self.most_bytes * rows // max(1, nbytes)
         self.rows = max(1, min(self.rows * _GROWTH, self.most_rows, fitting))

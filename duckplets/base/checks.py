@@ -1,4 +1,4 @@
-"""Check integers and names that a caller gave, and return them as Python's own."""
+"""Check integers and names from callers and return them as Python's own types."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from duckplets.errors import DuckpletsError, SamplerError
 
 LONGEST_NAME = 200
 
-# The greatest position of a run: exact as a float too, and far beyond what anybody will train on.
+# Largest position of a run: exact as a float, and beyond any training.
 MAX_POSITION = 1 << 53
 
-_TOLD = 256  # bits of a number that a message shows; Python refuses to write thousands of digits
+_TOLD = 256  # bits of a number shown in a message; Python refuses to print thousands of digits
 
 
 def integer(
@@ -26,17 +26,17 @@ def integer(
     *,
     say_high: bool = True,
 ) -> int:
-    """Return an argument as an integer; refuse what is none or lies outside its bounds.
+    """Return an argument as an integer within bounds.
 
     Args:
-        name: Of the argument.
+        name: Name of the argument.
         value: An integer of Python or NumPy; no bool.
-        low: The least it may be, or None.
-        high: The most it may be, or None.
-        say_high: Whether a message names ``high``, or only once a value exceeds it.
+        low: Least value, or None.
+        high: Greatest value, or None.
+        say_high: Whether every message names ``high``, or only one about a larger value.
 
     Raises:
-        SamplerError: It is none, or lies elsewhere.
+        SamplerError: It is not an integer, or out of bounds.
     """
     allowed = "an integer" if low is None else f"an integer from {low}"
     if isinstance(value, bool | np.bool_) or not hasattr(value, "__index__"):
@@ -58,14 +58,14 @@ def checked_name(
     longest: int = LONGEST_NAME,
     slash: bool = False,
 ) -> str:
-    """Return a name of anything: 1 to 200 printable characters, not only blanks.
+    """Return a name: 1 to 200 printable characters, not only blanks.
 
     Args:
-        what: Whose name it is, for the message, with the name.
-        name: What was given.
-        error: What to raise where it is none.
-        longest: Characters that it may have.
-        slash: Whether it may hold a ``/``, which stands between the parts of a place.
+        what: What the name belongs to, with the value, for the message.
+        name: The value.
+        error: Error class to raise.
+        longest: Most characters.
+        slash: Whether ``/`` is allowed, as between the parts of a path.
     """
     rule = Name(longest, slash)
     if not isinstance(name, str) or not rule.admits(name):

@@ -1,4 +1,4 @@
-"""Make Arrow arrays of NumPy's and of texts without pandas, take them apart, and send tables."""
+"""Convert between Arrow and NumPy without pandas, and pack tables for sending."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 
 def column(values: np.ndarray[Any, Any]) -> pa.Array:
-    """Return numbers or flags as an Arrow array, numbers without a copy: shape (n,)."""
+    """Return numbers or flags of shape (n,) as an Arrow array; numbers are not copied."""
     if values.dtype == np.bool_:
         kind, data = pa.bool_(), np.packbits(values, bitorder="little")
     else:
@@ -20,7 +20,7 @@ def column(values: np.ndarray[Any, Any]) -> pa.Array:
 
 
 def text_column(values: Sequence[str | None]) -> pa.Array:
-    """Return some texts as an Arrow array; None is null."""
+    """Return texts as an Arrow array; None is null."""
     data = [b"" if value is None else value.encode() for value in values]
     ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
     there = np.packbits([value is not None for value in values], bitorder="little")
@@ -29,7 +29,7 @@ def text_column(values: Sequence[str | None]) -> pa.Array:
 
 
 def numbers_of(vectors: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the numbers of a column of fixed-size lists, one after the other, of nulls too."""
+    """Return the flat values of a fixed-size list column, including those of nulls."""
     if isinstance(vectors, pa.ChunkedArray):
         one = vectors.num_chunks == 1
         vectors = vectors.chunk(0) if one else vectors.combine_chunks()
@@ -38,23 +38,23 @@ def numbers_of(vectors: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def matrix_of(vectors: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
-    """Return a column of fixed-size lists as an array (samples, dimension), without a copy."""
+    """Return a fixed-size list column as an array (rows, dimension), without a copy."""
     numbers = numbers_of(vectors).to_numpy(zero_copy_only=False)
     return np.asarray(numbers.reshape(len(vectors), vectors.type.list_size))
 
 
 def packed(table: pa.Table) -> tuple[bytes, list[bytes]]:
-    """Return the schema of a table, and its rows alone, as Arrow IPC has them."""
+    """Return the schema and the rows of a table as separate Arrow IPC messages."""
     rows = [part.serialize().to_pybytes() for part in table.to_batches()]
     return table.schema.serialize().to_pybytes(), rows
 
 
 def unpacked(schema: bytes, rows: list[bytes]) -> pa.Table:
-    """Return the table that was packed, without a copy of its texts."""
+    """Return the table of packed messages, without copying its texts."""
     known = _schema(schema)
     return pa.Table.from_batches([pa.ipc.read_record_batch(part, known) for part in rows], known)
 
 
-@lru_cache(16)  # all batches of a run have one
+@lru_cache(16)  # all batches of a run share a schema
 def _schema(schema: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(schema))

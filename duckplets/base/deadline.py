@@ -1,4 +1,4 @@
-"""Stop what takes too long, from a thread of its own."""
+"""Stop statements that take too long, from a watching thread."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 from duckplets.errors import QueryError
 
-STATEMENT_TIMEOUT = 60.0  # seconds, of one statement over a pool
+STATEMENT_TIMEOUT = 60.0  # seconds a statement over a pool may take
 
-_AGAIN = 0.05  # seconds: a statement that had not yet begun does not notice it was stopped
+_AGAIN = 0.05  # seconds between attempts: a statement that has not begun ignores one
 
 
 @contextmanager
 def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[threading.Event]:
-    """Call ``stop`` again and again if what is done inside takes longer; None: never.
+    """Call ``stop`` repeatedly once the block has taken ``seconds``; None means never.
 
     Yields:
-        What is set once the time is over.
+        An event, set once the time is over.
     """
     passed, ended = threading.Event(), threading.Event()
 
@@ -29,7 +29,7 @@ def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[thread
         while not ended.wait(rest):
             passed.set()
             rest = _AGAIN
-            with suppress(Exception):  # a connection that was closed meanwhile
+            with suppress(Exception):  # the connection was closed meanwhile
                 stop()
 
     if seconds is None:
@@ -41,14 +41,14 @@ def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[thread
         yield passed
     finally:
         ended.set()
-        thread.join()  # else it might stop the next statement
+        thread.join()  # or it could stop the next statement
 
 
 def checked_timeout(seconds: Any) -> float | None:
-    """Return ``statement_timeout`` as a user gave it.
+    """Return a checked ``statement_timeout``.
 
     Raises:
-        QueryError: It is no number of seconds.
+        QueryError: It is not a number of seconds.
     """
     if seconds is None:
         return None

@@ -1,10 +1,10 @@
-"""Read YAML, TOML and JSON documents that somebody else wrote, and JSON that we stored.
+"""Parse YAML, TOML and JSON documents from outside, and JSON columns of our own files.
 
-    bytes ─size→ text ─parser→ dicts, lists, texts, numbers, dates ─checked→ who asked
+bytes ─size→ text ─parser→ dicts, lists, texts, numbers, dates ─checked→ caller
 
-A document is limited in size, and YAML has no aliases: a few hundred bytes of these can stand for
-gigabytes. What is wrong with stored JSON is damage, or the work of somebody else: nothing is taken
-out of it before all of it was looked at.
+Documents are limited in size, and YAML aliases are refused: a few hundred bytes of them can expand
+to gigabytes. Stored JSON is checked as a whole before any of it is used: an unexpected shape means
+damage or tampering.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = ["DocumentLimits", "Form", "StoredJson", "from_json", "parse", "read_d
 
 Form = Literal["JSON", "TOML", "YAML"]
 
-_DEEPEST = 100  # lists and tables within each other: whoever walks them calls itself
-_LONGEST_NUMBER = 100  # characters; a number of base 60 in YAML costs the square of them
-_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a pair of characters, or alone
+_DEEPEST = 100  # nesting of lists and tables; walking them recurses
+_LONGEST_NUMBER = 100  # characters; parsing a base-60 number of YAML is quadratic
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # surrogates, paired or alone
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DocumentLimits:
-    """How large a document may be: YAML, TOML or JSON that is written by hand or by a tool.
+    """Size limits of YAML, TOML and JSON documents.
 
     Attributes:
-        max_bytes: Of the file.
+        max_bytes: Largest file in bytes.
     """
 
     max_bytes: int = 4 << 20
@@ -55,19 +55,19 @@ DEFAULT = DocumentLimits()
 
 
 class Unreadable(ValueError):  # noqa: N818 - it becomes an error that names the file
-    """A document is not what its form wants, or too large; says what, after "it"."""
+    """A document is malformed or too large; the message reads on after "it"."""
 
 
 def read_document(
     file: Path, form: Form, error: type[DuckpletsError], limits: DocumentLimits | None = None
 ) -> Any:
-    """Return what a file holds.
+    """Return the content of a file as plain values.
 
     Args:
         file: Its path.
-        form: Of the document.
-        error: What to raise where it cannot be read; its message begins with the file.
-        limits: How large it may be; None for the default.
+        form: Format of the document.
+        error: Error class to raise; its message begins with the path.
+        limits: Size limits; None for the defaults.
     """
     limits = limits or DEFAULT
     try:
@@ -82,12 +82,12 @@ def read_document(
         is_long = len(content) > limits.max_bytes
         way = "; to read it all the same give limits=DocumentLimits(max_bytes=…)" * is_long
         raise error(f"{file}: it {unreadable}{way}") from unreadable
-    except ValueError as wrong:  # a path that no file can have
+    except ValueError as wrong:  # not a valid path
         raise error(f"{str(file)!r}: it cannot be read: {wrong}") from wrong
 
 
 def decoded(content: bytes, limits: DocumentLimits = DEFAULT) -> str:
-    """Return the text of a document, which may begin with a mark of its encoding.
+    """Return the text of a document, without a byte order mark.
 
     Raises:
         Unreadable: It is too long, or not UTF-8.
@@ -101,10 +101,10 @@ def decoded(content: bytes, limits: DocumentLimits = DEFAULT) -> str:
 
 
 def parse(text: str, form: Form) -> Any:
-    """Return what a document says, as plain values.
+    """Return the content of a document as plain values.
 
     Raises:
-        Unreadable: It is not of that form, or nested too deeply.
+        Unreadable: It is malformed, or nested too deeply.
     """
     try:
         if form == "YAML":
@@ -114,12 +114,12 @@ def parse(text: str, form: Form) -> Any:
         raise
     except RecursionError as error:
         raise Unreadable("is nested too deeply") from error
-    except ValueError as error:  # the parsers' own errors, and numbers too long for Python
+    except ValueError as error:  # parser errors, and numbers too long for Python
         raise Unreadable(f"is not {form}: {error}") from error
 
 
 def _checked(value: Any) -> Any:
-    """Return a value that was parsed, if all in it can be shown, compared and stored."""
+    """Return a parsed value after checking that it can be printed, compared and stored."""
     left = [(value, 1)]
     while left:
         inner, depth = left.pop()
@@ -150,7 +150,7 @@ def _yaml(text: str) -> Any:
 
 @cache
 def _loader() -> type[yaml.SafeLoader]:
-    """Return a safe loader without aliases that refuses what is no value of its tag."""
+    """Return a safe YAML loader that refuses aliases and values that do not match their tag."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -180,7 +180,7 @@ def _loader() -> type[yaml.SafeLoader]:
             except (yaml.YAMLError, Unreadable, RecursionError):
                 raise
             except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                # What a tag such as !!int or !!timestamp makes of a text that is none.
+                # a tag such as !!int or !!timestamp on a value that is none
                 why = f": {error}" if isinstance(error, ValueError) else ""
                 raise Unreadable(f"is not YAML: line {line}: this is no {tag}{why}") from error
 
@@ -191,13 +191,13 @@ def _loader() -> type[yaml.SafeLoader]:
 
 
 class StoredJson:
-    """One place of a file where JSON is stored.
+    """A place of a file where JSON is stored.
 
     Args:
         file: The corpus or state file.
         table: The table.
         row: Which row, in words.
-        way: What to do where it is damaged.
+        way: What to do if it is damaged.
     """
 
     def __init__(
@@ -211,10 +211,10 @@ class StoredJson:
         self._way = way
 
     def read(self, column: str, text: Any, shape: Any) -> Any:
-        """Return what the JSON of a column says.
+        """Return the parsed JSON of a column.
 
         Raises:
-            DamagedFileError: It is no JSON, nested too deeply, or of another shape.
+            DamagedFileError: It is malformed, nested too deeply, or of another shape.
         """
         try:
             if not isinstance(text, str):
@@ -228,22 +228,22 @@ class StoredJson:
 
     @contextmanager
     def making(self, column: str) -> Iterator[None]:
-        """Turn what is said of a value of ours into an error that says where it is stored."""
+        """Turn an error about a stored value into one that says where it is stored."""
         try:
             yield
         except DuckpletsError as error:
             raise self.damage(column, f"has a wrong value: {error}") from error
 
     def damage(self, column: str, what: str) -> DamagedFileError:
-        """Return the error for a column that is damaged."""
+        """Return the error for a damaged column."""
         return DamagedFileError(f"{self._where}: {column} is damaged: it {what}. {self._way}")
 
 
 def from_json(text: str) -> Any:
-    """Return what a JSON text says.
+    """Parse a JSON text.
 
     Raises:
-        Unreadable: It is no JSON, or nested too deeply.
+        Unreadable: It is malformed, or nested too deeply.
     """
     try:
         value = json.loads(text)

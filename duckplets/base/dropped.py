@@ -1,10 +1,10 @@
-"""Know which objects others still hold, and end what belonged to one that was dropped.
+"""Track live objects without keeping them alive, and clean up after dropped ones.
 
-    object dropped ─one call of C→ queue ─a thread→ what is to be done then
+object dropped ─C callback→ queue ─thread→ its clean-up action
 
-The decision that matters: where an object is dropped no Python runs. A signal's handler that runs
-in a callback of ``weakref`` raises to nobody, so Ctrl-C would be printed there and lost, which is
-what a ``WeakSet`` or ``weakref.finalize`` does. Signals do not land in threads.
+The decision that matters: no Python code runs at the moment an object is dropped. An exception in
+a ``weakref`` callback is printed and lost, and Ctrl-C may land in one; that is what happens with
+``WeakSet`` and ``weakref.finalize``. Signals are never delivered in other threads.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from weakref import ref
 
 T = TypeVar("T")
 
-_PATIENCE = 10.0  # seconds to wait for what is being ended
+_PATIENCE = 10.0  # seconds to wait for a clean-up action
 
 
 class LiveSet(Generic[T]):
-    """Objects, each for as long as somebody else holds it."""
+    """A set of weakly referenced objects."""
 
     def __init__(self) -> None:
         self._refs: set[ref[T]] = set()
         self._gone: deque[ref[T]] = deque()
 
     def add(self, item: T) -> None:
-        """Have an object among them."""
+        """Add an object."""
         with suppress(IndexError):
             while True:
                 self._refs.discard(self._gone.popleft())
         self._refs.add(ref(item, self._gone.append))
 
     def discard(self, item: T) -> None:
-        """Have an object among them no more."""
+        """Remove an object."""
         self._refs.discard(ref(item))
 
     def clear(self) -> None:
-        """Have none."""
+        """Remove all objects."""
         self._refs.clear()
 
     def __iter__(self) -> Iterator[T]:
@@ -52,7 +52,7 @@ class LiveSet(Generic[T]):
 
 
 class _Ending:
-    """What is to be done when objects are dropped, and the thread that does it."""
+    """Actions to run when objects are dropped, and the thread that runs them."""
 
     def __init__(self) -> None:
         self.actions: dict[ref[Any], Callable[[], None]] = {}
@@ -71,19 +71,19 @@ class _Ending:
             if isinstance(found, threading.Event):
                 found.set()
             elif action := self.actions.pop(found, None):
-                with suppress(Exception):  # it is over, whatever comes of it
+                with suppress(Exception):  # best effort
                     action()
-                del action  # with all that it holds
+                del action  # releases what the action holds
 
 
 _ending = _Ending()
 
 
 def when_dropped(item: Any, action: Callable[[], None]) -> ref[Any]:
-    """Have something done, in a thread, when an object is dropped; what it needs is held so long.
+    """Run an action in a thread when an object is dropped; the action must not hold it.
 
     Returns:
-        By what it is forgotten again.
+        A handle for ``forget``.
     """
     _ending.begin()
     mark = ref(item, _ending.dropped.put)
@@ -92,23 +92,23 @@ def when_dropped(item: Any, action: Callable[[], None]) -> ref[Any]:
 
 
 def forget(mark: ref[Any]) -> None:
-    """Have nothing done any more when an object is dropped."""
+    """Cancel the action of a dropped object."""
     _ending.actions.pop(mark, None)
 
 
 def settle() -> None:
-    """Wait until all is done for what was dropped before."""
+    """Wait until the actions of all objects dropped so far have run."""
     if _ending.thread.is_alive() and threading.current_thread() is not _ending.thread:
         done = threading.Event()
         _ending.dropped.put(done)
         done.wait(_PATIENCE)
 
 
-atexit.register(settle)  # a thread that is inside DuckDB when Python ends would crash
+atexit.register(settle)  # a thread inside DuckDB at interpreter exit would crash
 
 
 def _begin_anew() -> None:
-    """Leave to the parent, in a forked process, what is its own."""
+    """Leave the parent's objects to the parent after a fork."""
     global _ending
     _ending = _Ending()
 

@@ -1,8 +1,8 @@
-"""Know what a fork has inherited by the process in which it was made.
+"""Detect use of an object in a forked process.
 
-A forked process has a copy of every object but of no thread, and perhaps a lock that a thread held
-at that moment and nobody will release. What has threads, locks or an open file asks its home
-first: in another process it refuses, or begins anew, without touching any of them.
+A fork copies every object but no thread, and possibly a lock that a thread held and nobody will
+release. Objects with threads, locks or open files ask their ``Home`` first: in another process they
+refuse, or start anew, without touching any of these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 class Home:
-    """The process in which something was made."""
+    """The process that created an object."""
 
     __slots__ = ("process",)
 
@@ -29,14 +29,14 @@ class Home:
 
     @property
     def is_left(self) -> bool:
-        """Whether this is another process, forked from that one."""
+        """Whether this is a process forked from that one."""
         return os.getpid() != self.process
 
     def need(self, what: str, instead: str) -> None:
         """Refuse to use ``what`` in another process, and say what to do instead.
 
         Raises:
-            CorpusLockedError: This process was forked from that one.
+            CorpusLockedError: This process was forked from the creator.
         """
         if self.is_left:
             raise CorpusLockedError(
@@ -46,7 +46,7 @@ class Home:
 
 
 class HomeLock:
-    """Lets one thread at a time in, and no other process; says what, and what to do instead."""
+    """A reentrant lock that refuses other processes, with a message."""
 
     __slots__ = ("_instead", "_lock", "_what", "home")
 
@@ -64,7 +64,7 @@ class HomeLock:
 
 
 def alone(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Let a method run inside the ``HomeLock`` that its object has as ``alone``."""
+    """Run a method inside the ``HomeLock`` its object has as ``alone``."""
 
     @functools.wraps(method)
     def run(self: Any, /, *arguments: P.args, **named: P.kwargs) -> R:

@@ -1,6 +1,6 @@
-"""Name the formats of files, and what reads each: the one table that a new format is added to.
+"""The table of file formats and their readers: a new format is added here.
 
-It is read before any reader is loaded, by the command line too.
+It is loaded before any reader, by the command line too.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ DATA_SETS = (".yaml", ".yml", ".toml")
 
 
 class Format(NamedTuple):
-    """A format: ``module:class`` in ``duckplets.sources`` that reads it, suffixes, arguments."""
+    """A format: its reader as ``module:class`` in ``duckplets.sources``, suffixes, arguments."""
 
     reader: str
     suffixes: tuple[str, ...]
     arguments: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
 
 
-READERS = {  # of several copies of a data set on the Hub the first of these is read
+READERS = {  # of several copies of a Hub data set the first format here is read
     "parquet": Format("formats.columnar:ParquetSource", (".parquet",)),
     "arrow": Format("formats.columnar:ArrowSource", (".arrow", ".ipc", ".feather")),
     "jsonl": Format("formats.json_file:JsonSource", (".jsonl", ".ndjson")),

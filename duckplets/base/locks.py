@@ -1,6 +1,6 @@
-"""Lock a file among processes, until it is closed; the system does so when a process dies.
+"""Lock a file among processes until it is closed; the system unlocks it if a process dies.
 
-``filelock`` was tried: it cannot lock one shared, and importing it takes as long as duckplets.
+``filelock`` has no shared locks, and importing it takes as long as importing duckplets.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import BinaryIO
 
 
 def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
-    """Lock an open file until it is closed; returns whether it could be.
+    """Lock an open file until it is closed; return whether that succeeded.
 
     Args:
-        file: Unlocked when it is closed.
-        wait: Whether to wait for who has locked it.
-        shared: Whether others may lock it, shared too.
+        file: Closing it unlocks it.
+        wait: Whether to wait for the present holder.
+        shared: Whether to take a shared lock.
     """
     try:
         import fcntl
-    except ModuleNotFoundError:  # Windows deletes no file that is open
+    except ModuleNotFoundError:  # Windows cannot delete an open file
         return True
     how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
@@ -34,16 +34,16 @@ def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
 
 @contextmanager
 def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
-    """Hold a lock file for a while, and remove it then.
+    """Hold a lock file, and remove it afterwards.
 
-    What a killed process leaves behind holds nobody up, and goes with the next one.
+    A file left by a killed process blocks nobody, and goes with the next holder.
 
     Args:
-        path: Of the lock file.
-        waiting: Called where somebody else holds it, before waiting for that.
+        path: The lock file.
+        waiting: Called before waiting for another holder; without it there is no waiting.
 
     Yields:
-        Whether nobody else holds it; without ``waiting`` it may be False.
+        Whether the lock is held; False only without ``waiting``.
     """
     while True:
         with path.open("ab") as file:
@@ -53,12 +53,12 @@ def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[boo
                     return
                 waiting()
                 lock(file, wait=True)
-            if not _is_at(file, path):  # who held it has removed it since it was opened
+            if not _is_at(file, path):  # the previous holder removed it after we opened it
                 continue
             try:
                 yield True
             finally:
-                with suppress(OSError):  # Windows deletes no file that is open
+                with suppress(OSError):  # Windows cannot delete an open file
                     path.unlink(missing_ok=True)
             return
 

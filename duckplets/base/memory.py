@@ -1,4 +1,4 @@
-"""Find out how much memory a process may fill."""
+"""Find out how much memory is available."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _GROUPS = Path("/sys/fs/cgroup")
 
 
 def available() -> int | None:
-    """Return the bytes that this process and pages of files may still take; None if nobody says.
+    """Return the bytes available to this process and the page cache; None if unknown.
 
-    The least of what the system has available and of what the control groups of the process allow.
+    The least of the system's available memory and the limits of the process's control groups.
     """
     found = []
     with suppress(OSError, ValueError, IndexError):
@@ -29,11 +29,11 @@ def available() -> int | None:
 
 
 def _limits(root: Path, name: str) -> list[int]:
-    """Return the limits of a control group and of those that it is in."""
+    """Return the limits of a control group and its parents."""
     found = []
     for group in (root / name, *(root / name).parents):
         for file in ("memory.max", "memory.limit_in_bytes"):
-            with suppress(OSError, ValueError):  # "max" is none
+            with suppress(OSError, ValueError):  # "max" means no limit
                 found.append(int((group / file).read_text()))
         if group == root:
             break

@@ -1,8 +1,7 @@
-"""Turn names that came from outside into paths below a folder, and never into others.
+"""Turn names from outside into paths below a folder, and never elsewhere.
 
-What a manifest, a note or a listing names was written by somebody else, who may have meant
-``../../elsewhere`` or a link that leads there. So a name is looked at, and its path is resolved and
-compared, before anything is opened or made.
+Names in manifests, notes and listings come from others: ``../../elsewhere``, or a link that leads
+there. Each is checked, resolved and compared before anything is opened or created.
 """
 
 from __future__ import annotations
@@ -15,23 +14,23 @@ from urllib.parse import quote
 
 from duckplets.errors import DuckpletsError
 
-_LONGEST_PART, _LONGEST = 255, 1024  # bytes that file systems take of a name, and of a path
-_LONGEST_QUOTED = 200  # so that something may be put before or after it
-# What no name of ours has in it: controls, half characters, what Windows takes for a separator or a
-# drive, or leaves off at the end of a name; parts that are empty or lead to another folder.
+_LONGEST_PART, _LONGEST = 255, 1024  # bytes that file systems allow for a name, and for a path
+_LONGEST_QUOTED = 200  # room for a prefix or suffix
+# Refused in names: control characters, surrogates, separators and drives of Windows, trailing
+# characters that Windows drops, and parts that are empty or ``..``.
 _NO_NAME = re.compile(r"[\x00-\x1f\x7f\\:\ud800-\udfff]|[ .](?:/|$)|(?:^|/)(?:/|$)|^$")
 
 
 def inside(folder: Path, name: str, error: type[DuckpletsError]) -> Path:
-    """Return the path of a name with ``/`` below a folder, if no link leads it out of there.
+    """Return the path of a ``/``-separated name below a folder.
 
     Args:
-        folder: May be a link itself.
-        name: As it came.
-        error: What to raise.
+        folder: The folder; may itself be a link.
+        name: The name as received.
+        error: Error class to raise.
 
     Raises:
-        DuckpletsError: Of the given type: it is no such name, or leads elsewhere.
+        DuckpletsError: Of the given class: the name is invalid, or leads out of the folder.
     """
     is_name = not _NO_NAME.search(name)
     if is_name:
@@ -49,7 +48,7 @@ def inside(folder: Path, name: str, error: type[DuckpletsError]) -> Path:
 
 
 def quoted(text: str) -> str:
-    """Return a text as the name of one folder that is not hidden; other texts have other names."""
+    """Return a text as the name of one visible folder; distinct texts give distinct names."""
     name = quote(text, safe="", errors="surrogatepass")
     name = re.sub(r"^\.|\.$", "%2E", name)
     if not 0 < len(name) <= _LONGEST_QUOTED:

@@ -34,9 +34,9 @@ from duckplets.errors import DuckpletsError, ExtensionError
 _ADDRESS = re.compile(r"(s3|gs|az|abfs)://([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])(?:/(.*))?", re.DOTALL)
 _SIGNED = re.compile(r"(?i)[?&](x-amz-|x-goog-|awsaccesskeyid=|signature=|expires=|sig=)")
 
-_RANGE = 64 << 20  # bytes of one request
-_ATTEMPTS = 5  # where AWS_RETRY_MODE does not say otherwise
-_PART = 16 << 20  # bytes of a part of an upload, of which four are under way at once
+_RANGE = 64 << 20  # bytes of one range request
+_ATTEMPTS = 5  # unless AWS_RETRY_MODE says otherwise
+_PART = 16 << 20  # bytes of an upload part; four are in flight at once
 
 CHANGED = "it has changed since it was listed, and is read only as it was then"
 _MISSING = ("NoSuchKey", "NotFound", "404")
@@ -49,20 +49,20 @@ _KEYS = (
     "TokenRefreshRequired",
 )
 _NOT_NOW = ("SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "InternalError")
-# Classes of boto3's errors, by name: it is imported when a store is asked.
+# Error classes of boto3 by name: it is imported only when a store is used.
 _ANONYMOUS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"}
 _OF_NETWORKS = {"ConnectionError", "HTTPClientError", "IncompleteReadError"}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object as a listing has it.
+    """An object as listed.
 
     Attributes:
-        bucket: That it is in.
+        bucket: Its bucket.
         path: Its key.
         size: In bytes.
-        checksum: Its ETag or generation, which another content does not have.
+        checksum: Its ETag or generation, which changes with the content.
         scheme: Of its address.
     """
 
@@ -77,7 +77,7 @@ class StoredObject:
 
 
 def is_address(given: object) -> bool:
-    """Return whether something is the address of an object, a folder or a glob in a store."""
+    """Return whether a text is the address of an object, a prefix or a glob in a store."""
     return isinstance(given, str) and given.startswith(("s3://", "gs://", "az://", "abfs://"))
 
 
@@ -85,7 +85,7 @@ def address_of(given: str, error: type[DuckpletsError]) -> tuple[str, str, str]:
     """Return the scheme, the bucket and the key, glob or prefix of an address.
 
     Raises:
-        DuckpletsError: Of the given type: it is none, or has a password or a signature in it.
+        DuckpletsError: Of the given class: it is malformed, or contains a password or signature.
     """
     bare = without_secrets(given.partition("?")[0] if _SIGNED.search(given) else given)
     if bare != given:
@@ -99,9 +99,9 @@ def address_of(given: str, error: type[DuckpletsError]) -> tuple[str, str, str]:
     return found[1], found[2], found[3] or ""
 
 
-@cache  # it takes 0.2 s to make one, and one that is dropped leaves sockets open
+@cache  # creating a client takes 0.2 s, and a dropped one leaves sockets open
 def _client(process: int, said: tuple[tuple[str, str], ...]) -> Any:
-    """Return what asks stores, of this process, as the environment has it."""
+    """Return this process's boto3 client, configured by the environment."""
     import boto3
     from botocore.config import Config
 
@@ -115,18 +115,18 @@ def _client(process: int, said: tuple[tuple[str, str], ...]) -> Any:
 
 
 class _AsListed:
-    """Tells a transfer what was listed, so that it asks for nothing else, and when to stop."""
+    """Give a transfer the listed size and ETag, and stop it on request."""
 
     def __init__(self, found: StoredObject, stop: threading.Event) -> None:
         self._found, self._stop = found, stop
 
     def on_queued(self, future: Any, **_: Any) -> None:
-        """Give the size and the ETag that each request is to match."""
+        """Set the size and the ETag that every request must match."""
         future.meta.provide_transfer_size(self._found.size)
         future.meta.provide_object_etag(self._found.checksum)
 
     def on_progress(self, future: Any, **_: Any) -> None:
-        """Break off where nobody wants the object any more."""
+        """Stop the transfer if nobody wants the object any more."""
         if self._stop.is_set():
             future.cancel()
 
@@ -139,8 +139,8 @@ class Store:
 
     Args:
         bucket: Its name.
-        error: What to raise.
-        passing: What to raise where the same may be possible later; by default that as well.
+        error: Error class to raise.
+        passing: Error class for failures that may pass; by default ``error``.
 
     Raises:
         ExtensionError: The package ``boto3`` is missing.
@@ -174,9 +174,9 @@ class Store:
     # -- what is there ----------------------------------------------------------------------------
 
     def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
-        """Return the objects whose keys begin so, or the first, by key; none that marks a folder.
+        """Return the objects whose keys begin with a prefix, by key, without folder markers.
 
-        The object of that very key is the first.
+        An object with exactly that key comes first.
         """
         bounds = {"MaxItems": most, "PageSize": most}
         with self._asking(prefix):
@@ -190,13 +190,13 @@ class Store:
     # -- reading ----------------------------------------------------------------------------------
 
     def fetch(self, found: StoredObject, file: Path) -> None:
-        """Bring an object whole to a file, by ranges that are asked for of that very content.
+        """Download an object to a file by range requests that match its ETag.
 
-        Bodies that break off are asked for again. ``stop`` ends it.
+        Interrupted bodies are requested again. ``stop`` ends the download.
         """
         from boto3.s3.transfer import TransferConfig, create_transfer_manager
 
-        # What is not asked for by ranges is asked for whatever its ETag.
+        # Requests without a range would not be matched against the ETag.
         config = TransferConfig(multipart_threshold=1, multipart_chunksize=_RANGE)
         with (
             self._asking(found.path),
@@ -208,7 +208,7 @@ class Store:
             raise self._passing(f"{found}: reading it was broken off")
 
     def read(self, found: StoredObject) -> Iterator[bytes]:
-        """Yield the bytes of an object, once it is here whole."""
+        """Download an object, then yield its bytes."""
         with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
             self.fetch(found, Path(folder) / "object")
             with (Path(folder) / "object").open("rb") as file:
@@ -217,7 +217,7 @@ class Store:
     # -- writing ----------------------------------------------------------------------------------
 
     def put(self, file: Path, key: str) -> None:
-        """Make a file an object, which is there when it is whole; a failed upload is taken back."""
+        """Upload a file as an object, visible once complete; a failed upload is aborted."""
         from boto3.s3.transfer import TransferConfig
 
         config = TransferConfig(
@@ -227,13 +227,13 @@ class Store:
             self._client.upload_fileobj(opened, self.bucket, key, Config=config)
 
     def remove(self, keys: Iterable[str]) -> None:
-        """Remove objects in this order, those that are not there too."""
+        """Delete keys in this order; missing ones are ignored."""
         for key in keys:
             with self._asking(key):
                 self._client.delete_object(Bucket=self.bucket, Key=key)
 
     def abort_uploads(self, prefix: str) -> int:
-        """Take back the uploads below a prefix that nobody has finished; return how many."""
+        """Abort unfinished uploads below a prefix and return how many there were."""
         pages = self._client.get_paginator("list_multipart_uploads")
         count = 0
         with self._asking(prefix):
@@ -248,14 +248,14 @@ class Store:
 
     @contextmanager
     def _asking(self, key: str) -> Iterator[None]:
-        """Turn what boto3 raises into an error of ours."""
+        """Turn errors of boto3 into ours."""
         try:
             yield
         except self._foreign as error:
             raise self._failure(error, key)[0] from None
 
     def _failure(self, error: Exception, key: str) -> tuple[DuckpletsError, bool]:
-        """Return an error that names an object and what to do, and whether the cause may pass."""
+        """Return an error that names the object and what to do; passing if the cause may pass."""
         error = getattr(error, "last_exception", error)
         answer = getattr(error, "response", None)
         why, passes = self._unasked(error) if answer is None else self._refusal(answer)
@@ -263,7 +263,7 @@ class Store:
         return (self._passing if passes else self._error)(told), passes
 
     def _refusal(self, answer: Mapping[str, Any]) -> tuple[str, bool]:
-        """Return what a store answers, and whether another time it may answer otherwise."""
+        """Return what the store answered, and whether it may answer otherwise later."""
         code = str(answer.get("Error", {}).get("Code", ""))
         facts = answer.get("ResponseMetadata", {})
         status = int(facts.get("HTTPStatusCode", 0))
@@ -286,7 +286,7 @@ class Store:
         return f"the store refuses that ({said})", False
 
     def _unasked(self, error: Exception) -> tuple[str, bool]:
-        """Return why a store was not asked, or has not answered; likewise."""
+        """Return why no answer came, and whether that may change."""
         names = {kind.__name__ for kind in type(error).__mro__}
         if names & _ANONYMOUS:
             ways = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"

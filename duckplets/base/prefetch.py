@@ -1,13 +1,13 @@
-"""Make the next items of an iterator in background threads while one is used.
+"""Compute the next items of an iterator in background threads.
 
-    calls ─drawn by whoever iterates→ waiting for a thread → being made → made ─in order→ taken
+calls ─drawn by the consumer→ waiting → being computed → done ─in order→ taken
 
-What waits is bounded by number and by bytes, and comes in the order of the calls, whichever thread
-made it. An error surfaces where its item would have come, and ends the items. Closing tells the
-call that is being made to stop, if it can be told, and waits for it.
+The queue is bounded by number and by bytes and keeps the order of the calls. An error is raised at
+the place of its item and ends the items. Closing asks the running call to stop, where it can be
+asked, and waits for it.
 
-The threads are no ``concurrent.futures``: those make all that waits before Python ends, and Ctrl-C
-at the exit of one of their conditions leaves it held for good.
+``concurrent.futures`` would compute the whole queue before Python exits, and Ctrl-C at the exit of
+one of its conditions leaves a lock held.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ IsStopped = Callable[[], bool]
 
 
 def never() -> bool:
-    """Let something come to its end, for nobody stops it."""
+    """Return False: a stop function for work that nobody stops."""
     return False
 
 
 class StoppedError(Exception):
-    """The items were closed while somebody waited for one."""
+    """The items were closed while a consumer waited for one."""
 
 
 class Lookahead(Iterator[T]):
-    """Iterates over the results of calls, in their order, making the next ones in threads.
+    """Iterate over the results of calls in order, computing the next ones in threads.
 
-    The calls themselves are drawn in the thread that iterates. One that raises StopIteration ends
-    the items as any error does, at its place.
+    Calls are drawn in the consumer's thread. One that raises StopIteration ends the items, like any
+    error, at its place.
 
     Args:
-        calls: What makes the items.
-        name: Of the threads.
-        most: How many items are being made or wait, besides the one asked for; with 0 each is
-            made when it is asked for, by who asks.
-        threads: How many make them.
-        most_bytes: No further item is begun while so much waits.
+        calls: Functions that compute the items.
+        name: Name of the threads.
+        most: Items computed or waiting besides the requested one; 0 computes each on request, in
+            the consumer's thread.
+        threads: Number of threads.
+        most_bytes: No further item is started while this many bytes wait.
         weigh: Returns the bytes of an item.
-        stop: Makes a call that waits for something else come to its end.
+        stop: Makes a running call return early.
         finish: Called once after the last call, in the thread that made it.
-        patience: Seconds to wait for a thread that does not come to its end, or None for as long
-            as it takes: no thread can be killed.
+        patience: Seconds to wait for a thread on closing; None waits for ever. Threads cannot be
+            killed.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Lookahead(Iterator[T]):
         self._calls = iter(calls)
         self._most = most
         self._work = _PrefetchQueue(name, threads, most_bytes, weigh, stop, finish, patience)
-        self._last: Exception | None = None  # what ended the calls
+        self._last: Exception | None = None  # the exception that ended the calls
         self._ended = False
-        # The threads know the work only, so whoever drops the items ends them.
+        # Threads hold only the queue, so dropping the iterator ends them.
         self._dropped = when_dropped(self, self._work.stop)
 
     def __next__(self) -> T:
@@ -105,21 +105,22 @@ class Lookahead(Iterator[T]):
         try:
             raise error or StopIteration
         finally:
-            del error  # else it and this frame keep each other alive, and the thread's too
+            del error  # breaks the cycle between the error and this frame
 
     @property
     def made(self) -> list[T]:
-        """The items that are made and wait to be taken, but not what failed."""
+        """Computed items that wait to be taken, without failures."""
         waiting = list(self._work.items)
         return [item.result for item in waiting if item.made and item.result is not None]
 
     def begin(self) -> None:
-        """Have the next items made, before the first of them is asked for."""
+        """Start computing before the first item is requested."""
         while self._last is None and len(self._work.items) <= self._most:
             try:
                 call = next(self._calls)
-            except Exception as error:  # StopIteration too: it comes after the items before it
-                # This frame, and so whoever iterates, is not to be held by what waits here.
+            except Exception as error:  # StopIteration too, raised after the items before it
+                # The traceback must not keep this frame, and so the consumer,
+                # alive.
                 inner = error.__traceback__ and error.__traceback__.tb_next
                 self._last = error.with_traceback(inner)
             else:
@@ -130,21 +131,21 @@ class Lookahead(Iterator[T]):
         self.close()
 
     def stop(self) -> None:
-        """Tell the threads to end, without waiting for them."""
+        """Ask the threads to end, without waiting."""
         self._work.stop()
 
     def close(self) -> None:
-        """End the threads, also while another one waits for an item; not made is what was not."""
+        """End the threads and drop what was not taken; another thread may be waiting."""
         forget(self._dropped)
         self._work.stop()
         self._work.join()
 
 
 def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> Lookahead[T]:
-    """Return the items of an iterator, all made in one thread while those before them are used.
+    """Return an iterator whose items are computed in one thread while earlier ones are used.
 
-    Closing tells the iterator to ``stop()``, or else closes it in that thread, if it can. Bounds
-    are those of ``Lookahead``: one item ahead if nothing is said.
+    Closing calls ``stop()`` of the iterator, or closes a generator in that thread. ``bounds`` are
+    arguments of ``Lookahead``; by default one item is computed ahead.
     """
     stop = getattr(items, "stop", lambda: None)
     finish = items.close if isinstance(items, Generator) else lambda: None
@@ -153,16 +154,16 @@ def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> L
 
 
 class BlocksAhead(Generic[T]):
-    """Hands out consecutive blocks, some of them prepared in a thread before they are asked for.
+    """Hand out consecutive blocks, computing some of them ahead in a thread.
 
-    Blocks nobody took are neither lost nor counted: only taking a batch moves a cursor.
+    A block that nobody takes is neither lost nor counted: only taking a batch moves the cursor.
 
     Args:
-        prepare: Makes the block of positions ``start … stop-1``; asks now and then whether it is
-            still wanted, and else raises ``StoppedError``.
-        follow: Names the block that begins at a position, or None at the end of the run.
-        most: How many blocks to prepare ahead; 0 prepares each when it is asked for.
-        alone: Positions that are gone over before any block is prepared ahead.
+        prepare: Computes the block of positions ``start … stop-1``; polls whether it is still
+            wanted and else raises ``StoppedError``.
+        follow: Returns the span of the block at a position; None at the end of the run.
+        most: Blocks to compute ahead; 0 computes each on request.
+        alone: Positions to pass before anything is computed ahead.
     """
 
     def __init__(
@@ -176,7 +177,7 @@ class BlocksAhead(Generic[T]):
         self._prepare, self._follow, self._most = prepare, follow, most
         self._alone = alone
         self._coming: Lookahead[tuple[int, T]] | None = None
-        self._next: int | None = None  # the position at which the next of them begins
+        self._next: int | None = None  # position of the next block
 
     def take(self, position: int) -> T | None:
         """Return the block that begins at a position; None at the end of the run."""
@@ -185,12 +186,12 @@ class BlocksAhead(Generic[T]):
                 return None
             self._alone -= span[1] - span[0]
             return self._prepare(*span, never)
-        if self._coming is None or self._next != position:  # the cursor has jumped
+        if self._coming is None or self._next != position:  # the cursor was moved
             self.close()
             stopped = threading.Event()
             calls = self._blocks_from(position, stopped.is_set)
             self._coming = Lookahead(calls, "duckplets-prefetch", most=self._most, stop=stopped.set)
-        self._next = None  # Ctrl-C may come before the block does
+        self._next = None  # Ctrl-C may arrive before the block
         found = next(self._coming, None)
         if found is None:
             return None
@@ -198,34 +199,34 @@ class BlocksAhead(Generic[T]):
         return block
 
     def _blocks_from(self, position: int, is_stopped: IsStopped) -> Iterator[Call[tuple[int, T]]]:
-        prepare = self._prepare  # the thread is not to hold whoever takes
+        prepare = self._prepare  # the thread must not keep the consumer alive
         while span := self._follow(position):
             yield partial(lambda start, stop: (stop, prepare(start, stop, is_stopped)), *span)
             position = span[1]
 
     @property
     def waiting(self) -> list[T]:
-        """The blocks that are prepared and wait to be taken."""
+        """Computed blocks that wait to be taken."""
         return [] if self._coming is None else [block for _, block in self._coming.made]
 
     def is_ready(self, position: int) -> bool:
-        """Whether the block that begins at a position is prepared."""
+        """Return whether the block at a position is computed."""
         return self._next == position and bool(self.waiting)
 
     def stop(self) -> None:
-        """Let the thread end after the block it is at, without waiting for it."""
+        """Ask the thread to end after its current block, without waiting."""
         if self._coming is not None:
             self._coming.stop()
 
     def close(self) -> None:
-        """Forget what was prepared, and end the thread, after the block it is at."""
+        """Drop the computed blocks and end the thread after its current block."""
         coming, self._coming = self._coming, None
         if coming is not None:
             coming.close()
 
 
 class _Item(Generic[T]):
-    """One item: what makes it, and what became of that."""
+    """One item: its call, and its result or error."""
 
     __slots__ = ("call", "error", "made", "result", "size")
 
@@ -238,7 +239,7 @@ class _Item(Generic[T]):
 
 
 class _PrefetchQueue(Generic[T]):
-    """The items between the threads that make them and the one that takes them."""
+    """The queue between the computing threads and the consumer."""
 
     def __init__(
         self,
@@ -251,17 +252,18 @@ class _PrefetchQueue(Generic[T]):
         patience: float | None,
     ) -> None:
         self.home = Home()
-        self.items: deque[_Item[T]] = deque()  # drawn and not taken, in order
+        self.items: deque[_Item[T]] = deque()  # drawn, not yet taken; in order
         self.stopped = False
-        self._left: deque[_Item[T]] = deque()  # those among them that no thread has begun
+        self._left: deque[_Item[T]] = deque()  # those of them not yet started
         self._name, self._most_threads = name, threads
         self._most_bytes, self._weigh = most_bytes, weigh
         self._stop, self._finish, self._patience = stop, finish, patience
         self._bytes = self._running = 0
         self._failed = False
         self._threads: list[threading.Thread] = []
-        # Whoever holds it may be the one that drops the items. It is entered itself, never by a
-        # condition: Ctrl-C at the beginning of a condition's exit would leave it held for good.
+        # Reentrant, since its holder may drop the iterator. It is acquired directly,
+        # never through a condition: Ctrl-C at the entry of a condition's exit would leave
+        # it held.
         self._lock = threading.RLock()
         self._made = threading.Condition(self._lock)
         self._wanted = threading.Condition(self._lock)
@@ -269,13 +271,13 @@ class _PrefetchQueue(Generic[T]):
     # -- on the side of who takes
 
     def add(self, call: Call[T]) -> None:
-        """Have an item made, in another thread if there may be one more."""
+        """Queue a call, and start a thread if one more is allowed."""
         with self._lock:
             self.items.append(_Item(call))
             self._left.append(self.items[-1])
             self._wanted.notify()
             if len(self._threads) < self._most_threads and not self.stopped:
-                inside = copy_context().run  # what the caller is about is known in the thread
+                inside = copy_context().run  # context variables of the caller hold in the thread
                 thread = threading.Thread(
                     target=inside, args=(self._make_items,), name=self._name, daemon=True
                 )
@@ -285,10 +287,10 @@ class _PrefetchQueue(Generic[T]):
                 thread.start()
 
     def take(self) -> _Item[T]:
-        """Wait for the next item to be made, and return it.
+        """Wait for the next item and return it.
 
         Raises:
-            StoppedError: Somebody else has ended the work.
+            StoppedError: Another thread ended the work.
         """
         with self._lock:
             self._made.wait_for(lambda: self.stopped or self.items[0].made)
@@ -301,8 +303,8 @@ class _PrefetchQueue(Generic[T]):
             return item
 
     def stop(self) -> None:
-        """Say that no item is wanted any more; from any thread, and without waiting."""
-        if self.home.is_left:  # the threads stayed behind, perhaps with a lock in their hands
+        """Refuse further items; callable from any thread, does not wait."""
+        if self.home.is_left:  # the threads, and locks they may hold, are the parent's
             return
         with self._lock:
             if self.stopped:
@@ -320,7 +322,7 @@ class _PrefetchQueue(Generic[T]):
             return
         for thread in self._threads:
             if thread is not threading.current_thread():
-                with suppress(RuntimeError):  # Ctrl-C before it had begun: it ends at once
+                with suppress(RuntimeError):  # Ctrl-C arrived before the thread started
                     thread.join(self._patience)
         _AT_WORK.discard(self)
 
@@ -336,10 +338,10 @@ class _PrefetchQueue(Generic[T]):
             with self._lock:
                 item.call, item.made = None, True
                 self._bytes += item.size
-                self._failed |= item.error is not None  # nothing is begun behind an error
+                self._failed |= item.error is not None  # no item is started after an error
                 self._wanted.notify_all()
                 self._made.notify_all()
-            del item  # it would be held until the next one is wanted
+            del item  # or it stays alive until the next one
         with self._lock:
             self._running -= 1
             is_last = not self._running
@@ -348,7 +350,7 @@ class _PrefetchQueue(Generic[T]):
                 self._finish()
 
     def _begun(self) -> _Item[T] | None:
-        """Wait for an item to make; None if there are no more."""
+        """Wait for a call to run; None if there are no more."""
 
         def is_ready() -> bool:
             has_room = self._bytes < self._most_bytes
@@ -368,7 +370,7 @@ if hasattr(os, "register_at_fork"):
 
 @atexit.register
 def _end_all() -> None:
-    """End the threads before Python does: one that is inside DuckDB then would crash."""
+    """End all threads before Python exits: one inside DuckDB then would crash."""
     for work in _AT_WORK:
         work.stop()
         work.join()

@@ -1,4 +1,4 @@
-"""Tell how far a long job is: by a bar on a terminal, or by calls to what the caller gave."""
+"""Report progress of long work: a bar on a terminal, or calls to the caller's function."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def bar(
     rate: bool = False,
     told: Callable[[], str] | None = None,
 ) -> Iterator[Progress | None]:
-    """Yield what to call with rows done and rows in all, or None for silence.
+    """Yield a function to call with rows done and total, or None for silence.
 
     Args:
-        progress: A callable to use as it is; True for a bar, False for none, None for a bar if
+        progress: A function to use as it is; True for a bar, False for none, None for a bar if
             the stream is a terminal.
-        stream: Where the bar goes; None for nowhere, as stderr is where it is closed.
+        stream: Stream of the bar; None for none, as when stderr is closed.
         what: What is counted.
-        rate: Whether the bar tells how many a second, and the time that is left.
-        told: What else the bar tells, besides how many a second.
+        rate: Whether the bar shows the rate and the time left.
+        told: Returns a further text for the bar.
     """
     if callable(progress):
         yield progress

@@ -1,7 +1,7 @@
-"""Keep the user's functions by name and version.
+"""Register user functions by name and version.
 
-Settings and corpora store the name and version, never the function. So whoever only draws samples
-needs no such code, and what is stored says by which version it was made.
+Settings and corpora store name and version, never the function: drawing samples needs no user
+code, and what is stored says which version made it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Registry(Generic[Function]):
-    """Functions of one kind, in the order in which they were registered.
+    """Functions of one kind, in order of registration.
 
     Args:
-        kind: What one is called, as in ``chunker`` and ``dp.register_chunker``.
-        error: What is raised.
+        kind: What a function is called, as in ``chunker`` and ``dp.register_chunker``.
+        error: Error class to raise.
         wanted: What a function takes and returns, for messages.
-        built_in: Functions by name that cannot be replaced.
+        built_in: Functions that cannot be replaced, by name.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Registry(Generic[Function]):
         self.clear()
 
     def clear(self) -> None:
-        """Forget all but what is built in."""
+        """Forget all but the built-in functions."""
         self._functions = {(name, "1"): of for name, of in self._built_in.items()}
 
     def version_of(self, version: Any) -> str:
@@ -46,7 +46,7 @@ class Registry(Generic[Function]):
         return str(version)
 
     def add(self, name: str, version: str, function: Any) -> None:
-        """Register a function in the place of one of the same name and version."""
+        """Register a function, replacing one of the same name and version."""
         if name in self._built_in:
             raise self.error(f"{self.kind} name {name!r} is taken: it is built in")
         if not callable(function):
@@ -55,7 +55,7 @@ class Registry(Generic[Function]):
         self._functions[name, version] = function
 
     def find(self, name: str, version: str) -> Function:
-        """Return a function, or raise an error that says how to register it."""
+        """Return a function; the error for a missing one says how to register it."""
         if function := self._functions.get((name, version)):
             return function
         if versions := [other for known, other in self._functions if known == name]:
@@ -67,14 +67,14 @@ class Registry(Generic[Function]):
         raise self.unknown(name, f", version={version!r}")
 
     def newest(self, name: str) -> str:
-        """Return the version of a name that was registered last."""
+        """Return the version of a name registered last."""
         versions = [version for known, version in self._functions if known == name]
         if not versions:
             raise self.unknown(name)
         return versions[-1]
 
     def name_of(self, function: Any) -> tuple[str, str] | None:
-        """Return the name and version under which a function was registered last, if it was."""
+        """Return the name and version a function was last registered under, if any."""
         found = [place for place, known in self._functions.items() if known == function]
         return found[-1] if found else None
 
@@ -83,7 +83,7 @@ class Registry(Generic[Function]):
         return tuple(dict.fromkeys(name for name, _ in self._functions))
 
     def unknown(self, name: str, version: str = "") -> DuckpletsError:
-        """Return the error for a name that is not registered."""
+        """Return the error for an unregistered name."""
         there = f"there are {', '.join(self.names())}; " if self._functions else ""
         return self.error(
             f"{self.kind} {name!r} is not registered{nearest(name, self.names())}; {there}before "

@@ -1,9 +1,9 @@
-"""Write what came from outside: to a terminal, a log or an error, nothing in it acts there.
+"""Escape values from outside before they reach a terminal, a log or an error message.
 
-Names, tags, paths, texts and the messages of other libraries may hold what moves a cursor, colours
-a line, turns its direction or begins another one. Here it becomes visible, as Python escapes it.
-Everything that prints or raises with such a value goes through these functions;
-``DuckpletsError`` does so for every message, by itself.
+Names, tags, paths, texts and messages of other libraries may contain control characters that move
+a cursor, change colours or direction, or start a new line. They are shown as Python escapes.
+Everything that prints or raises such values uses these functions; ``DuckpletsError`` applies them
+to every message.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from html import escape
 from itertools import islice
 from typing import Any
 
-_ROWS = 50  # of a list that a notebook shows
-MESSAGE = 4000  # characters of a message: no cause is longer
+_ROWS = 50  # rows of a list shown in a notebook
+MESSAGE = 4000  # longest message, in characters
 
-# Controls (C0, DEL, C1), what is invisible or turns the direction of a line, line and paragraph
-# separators, surrogates, tags. The joiners of emoji and of Indic and Persian script stay.
+# Controls (C0, DEL, C1), invisible and direction-changing characters, line and paragraph
+# separators, surrogates, tags. Joiners of emoji and of Indic and Persian scripts stay.
 _ACTING = (
     "\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f"
@@ -29,12 +29,12 @@ _IN_A_LINE = re.compile(f"[{_ACTING}]")
 _IN_LINES = re.compile(f"(?!\n)[{_ACTING}]")
 
 
-# A text as Python writes it, in which no other one begins or ends.
+# a quoted Python text without quotes inside
 _LONG_VALUE = re.compile(r"""(?<!\w)(?:'[^'"\n]{400,}'|"[^'"\n]{400,}")(?!\w)""")
 
 
 def shown(value: object, limit: int = 200) -> str:
-    """Return a value as text in one line of at most about ``limit`` characters."""
+    """Return a value as one line of at most about ``limit`` characters."""
     return _cut(_IN_A_LINE.sub(_escaped, _cut(str(value), limit)), limit)
 
 
@@ -47,12 +47,12 @@ def listed(values: Iterable[object], most: int = 20) -> str:
 
 
 def counted(number: int, one: str, several: str = "") -> str:
-    """Return a number with what it counts: ``1 row``, ``2,000 rows``, ``0 families``."""
+    """Return a count with its noun: ``1 row``, ``2,000 rows``, ``0 families``."""
     return f"{number:,} {one if number == 1 else several or f'{one}s'}"
 
 
 def size(number: int) -> str:
-    """Return a number of bytes in words: 3.9 MB, of 10^6 bytes."""
+    """Return bytes in decimal units: 3.9 MB is 3.9 × 10^6 bytes."""
     for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if number >= unit:
             return f"{number / unit:,.1f} {name}"
@@ -66,7 +66,7 @@ def tallied(counts: Mapping[str, int]) -> str:
 
 
 def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Return rows under the names of their columns as lines, numbers to the right."""
+    """Return rows as lines under column names, numbers aligned to the right."""
     values = [list(row) for row in rows]
     cells = [list(columns), *([_cell(value) for value in row] for row in values)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -85,7 +85,7 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list
 
 
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table for a notebook: plain HTML in which every text is escaped and cut."""
+    """Return an HTML table for a notebook, with every text escaped and cut."""
     head = "".join(f"<th>{_in_html(column)}</th>" for column in columns)
     body = "".join(
         f"<tr>{''.join(f'<td>{_in_html(value)}</td>' for value in row)}</tr>" for row in rows
@@ -97,11 +97,11 @@ def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[obj
 
 
 def html_report(title: str, facts: Mapping[str, object]) -> str:
-    """Return facts for a notebook: a table of name and value, and one for each list of rows.
+    """Return facts as HTML for a notebook: a table of names and values, then one per list.
 
     Args:
-        title: What they are about.
-        facts: Values by name. Rows are mappings or dataclasses; what is empty is left out.
+        title: Caption of the first table.
+        facts: Values by name. Rows are mappings or dataclasses; empty values are left out.
     """
     plain, lists = _parted(facts)
     parts = [html_table(title, ("", ""), plain.items())]
@@ -112,7 +112,7 @@ def html_report(title: str, facts: Mapping[str, object]) -> str:
 
 
 def text_report(facts: Mapping[str, object]) -> str:
-    """Return facts as text: a line for each, and a table for each list of rows."""
+    """Return facts as text: a line each, and a table for each list of rows."""
     plain, lists = _parted(facts)
     names = {name: name.replace("_", " ") for name in plain}
     width = max((len(name) for name in names.values()), default=0)
@@ -126,7 +126,7 @@ def text_report(facts: Mapping[str, object]) -> str:
 def _parted(
     facts: Mapping[str, object],
 ) -> tuple[dict[str, str], dict[str, tuple[list[str], list[list[str]], int]]]:
-    """Return plain facts as text, and lists of rows: columns, the first rows, how many are left."""
+    """Split facts into plain values and lists of rows (columns, first rows, rows left out)."""
     told = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
     lists = {}
     for name, value in told.items():
@@ -138,7 +138,7 @@ def _parted(
 
 
 class Reported:
-    """A dataclass whose fields ``print`` shows as lines, and a notebook as a table."""
+    """A dataclass that prints as lines and shows as a table in a notebook."""
 
     __slots__ = ()
 
@@ -150,7 +150,7 @@ class Reported:
 
 
 class ShownDict(dict[str, Any]):
-    """A dictionary that a notebook shows as a table; it is one like any other besides."""
+    """A dictionary that shows as a table in a notebook."""
 
     def _repr_html_(self) -> str:
         return html_report(type(self).__name__, self)
@@ -161,7 +161,7 @@ def _facts_of(value: Any) -> dict[str, object]:
 
 
 def _rows_of(value: object) -> list[dict[str, object]]:
-    """Return a list of mappings or dataclasses as rows; nothing of anything else."""
+    """Return a list of mappings or dataclasses as rows; anything else as none."""
     if not isinstance(value, list | tuple):
         return []
     if all(isinstance(each, Mapping) for each in value):
@@ -170,7 +170,7 @@ def _rows_of(value: object) -> list[dict[str, object]]:
 
 
 def _words(value: object) -> str:
-    """Return a value in one line, as people write it."""
+    """Return a value as people write it, in one line."""
     if isinstance(value, Mapping):
         return listed(f"{key}: {_words(of)}" for key, of in value.items())
     if isinstance(value, list | tuple):
@@ -187,7 +187,7 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, int) and _is_number(value):
         return f"{value:,}"
-    if isinstance(value, date):  # datetimes are dates
+    if isinstance(value, date):  # a datetime is a date
         value = (
             value.isoformat(" ", "seconds") if isinstance(value, datetime) else value.isoformat()
         )
@@ -203,9 +203,9 @@ def _in_html(value: object) -> str:
 
 
 def harmless(text: str, limit: int | None = MESSAGE) -> str:
-    """Return a message with what acts on a terminal escaped; its line breaks stay.
+    """Return a message with control characters escaped, keeping its line breaks.
 
-    Long values in quotation marks, as ``{value!r}`` writes them, are cut in their middle.
+    Long quoted values, as ``{value!r}`` writes them, are cut in the middle.
     """
     if limit is not None:
         text = _cut(_LONG_VALUE.sub(lambda found: _cut(found[0], 200), text), limit)
@@ -213,13 +213,13 @@ def harmless(text: str, limit: int | None = MESSAGE) -> str:
 
 
 def harmless_json(text: str) -> str:
-    """Return a JSON text of the same value in which nothing acts on a terminal."""
+    """Return JSON of the same value with control characters escaped."""
     if text.isascii() and "\x7f" not in text:
-        return text  # JSON has escaped the other controls
+        return text  # JSON escapes the other controls itself
     return _IN_LINES.sub(_escaped_in_json, text)
 
 
-# Names and passwords in URIs, their queries where something is signed, and tokens.
+# Credentials in URIs, signed query parameters, and tokens.
 _SECRETS = (
     (re.compile(r"(?<=://)[^/@\s]+@"), ""),
     (
@@ -234,7 +234,7 @@ _SECRETS = (
 
 
 def without_secrets(text: str) -> str:
-    """Return a text without passwords and tokens, as far as they can be told."""
+    """Return a text without recognisable passwords and tokens."""
     for pattern, instead in _SECRETS:
         text = pattern.sub(instead, text)
     return text
@@ -250,7 +250,7 @@ def _escaped_in_json(found: re.Match[str]) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Shorten a text in its middle, and say how much there was."""
+    """Shorten a text in the middle, saying how long it was."""
     if len(text) <= limit:
         return text
     note = f"… ({len(text):,} characters) …"

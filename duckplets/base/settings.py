@@ -54,7 +54,7 @@ __all__ = [
 Made = TypeVar("Made")
 
 SURROGATE = re.compile("[\ud800-\udfff]")
-_WIDEST = 256  # bits of a number that a message shows: Python refuses to write thousands of digits
+_WIDEST = 256  # bits of a number shown in a message; Python refuses to print thousands of digits
 _WORDS: dict[Any, str] = {
     int: "an integer",
     float: "a finite number",
@@ -71,14 +71,14 @@ _PLURALS = {"int": "integers", "float": "finite numbers", "str": "texts"}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a number may be: at least ``least`` or more than ``above``, and at most ``most``."""
+    """Bounds of a number: at least ``least`` or more than ``above``, and at most ``most``."""
 
     least: float | None = None
     most: float | None = None
     above: float | None = None
 
     def admits(self, value: Any) -> bool:
-        """Return whether a number is within."""
+        """Return whether a number is within the bounds."""
         return (
             (self.least is None or value >= self.least)
             and (self.most is None or value <= self.most)
@@ -86,7 +86,7 @@ class Bounds:
         )
 
     def words(self, number: str) -> str:
-        """Return what is wanted, after what number it is."""
+        """Return the bounds in words, after a noun for the number."""
         if self.above is not None:
             number += f" above {self.above}"
         elif self.least is not None:
@@ -96,7 +96,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name: printable characters, not only blanks, and no ``/`` unless it is a place."""
+    """A name: printable characters, not only blanks; ``/`` only if allowed."""
 
     longest: int = 200
     slash: bool = False
@@ -107,13 +107,13 @@ class Name:
         return fits and (self.slash or "/" not in value)
 
     def words(self, _: str) -> str:
-        """Return what is wanted."""
+        """Return the rule in words."""
         without = "" if self.slash else " without '/'"
         return f"up to {self.longest} printable characters{without}, not only blanks"
 
 
 class FrozenMapping(Mapping[str, Any]):
-    """A mapping that cannot change and has a hash; shown as a dict."""
+    """An immutable, hashable mapping that prints as a dict."""
 
     __slots__ = ("_values",)
 
@@ -138,12 +138,12 @@ class FrozenMapping(Mapping[str, Any]):
 
 @cache
 def kinds_of(declared: Any) -> dict[str, Any]:
-    """Return the kind of every field of a class of settings, or of every argument of a function."""
+    """Return the kind of every field of a settings class, or argument of a function."""
     return get_type_hints(declared, include_extras=True)
 
 
 def bounds_of(kind: Any) -> Bounds:
-    """Return the bounds that a kind has, also as one of several; empty ones if it has none."""
+    """Return the bounds of a kind or of one of its alternatives; empty ones if none."""
     for part in getattr(kind, "__metadata__", ()):
         if isinstance(part, Bounds):
             return part
@@ -152,12 +152,12 @@ def bounds_of(kind: Any) -> Bounds:
 
 
 def check(settings: Any, error: type[DuckpletsError], what: str = "") -> None:
-    """Check every field of settings by its kind, and make its value uniform.
+    """Check every field of settings by its kind, and normalise its value.
 
     Args:
-        settings: A dataclass that is just being made.
-        error: What to raise where a value does not fit.
-        what: What the settings are of, for the message.
+        settings: A dataclass, called from its ``__post_init__``.
+        error: Error class to raise.
+        what: What the settings are for, in messages.
     """
     for name, kinds in _kinds_of_fields(type(settings)):  # type: ignore[arg-type]
         value = getattr(settings, name)
@@ -176,14 +176,14 @@ def _kinds_of_fields(made: Any) -> list[tuple[str, _Kinds]]:
 
 
 def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what: str = "") -> Any:
-    """Return a value made uniform, if it is of a kind.
+    """Return a normalised value if it is of a kind.
 
     Args:
-        name: Of the setting or argument.
-        value: What was given.
-        kind: What it should be.
-        error: What to raise where it is something else.
-        what: Where the setting stands, for the message.
+        name: Name of the setting or argument.
+        value: The value.
+        kind: Its kind.
+        error: Error class to raise.
+        what: Where the setting stands, in messages.
     """
     try:
         return _fitted(value, _kinds(kind))
@@ -192,13 +192,13 @@ def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what:
 
 
 def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: str = "") -> Made:
-    """Make settings from plain values: a table of TOML or JSON, whose ``false`` may stand for None.
+    """Build settings from a table of TOML or JSON, where ``false`` may stand for None.
 
     Args:
-        made: The class.
-        table: Its fields by name; those that are left out have their defaults.
-        error: What to raise for an unknown or missing key; the class raises its own for values.
-        what: What the settings are of, for the message.
+        made: The settings class.
+        table: Its fields by name; missing ones take their defaults.
+        error: Error class for unknown or missing keys; the class raises its own for values.
+        what: What the settings are for, in messages.
     """
     where = f"{what}: " if what else ""
     known = {field.name: field for field in fields(made) if field.init}  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: 
 
 @cache
 def _read_otherwise(made: Any) -> dict[str, tuple[Any, Any, bool]]:
-    """Return the classes of settings that a field is of, alone and in a list; if false is None."""
+    """Return the settings classes of a field, alone and in a list, and whether false is None."""
     found = {}
     for name, kind in kinds_of(made).items():
         parts = _parts(kind)
@@ -240,7 +240,7 @@ def _read_otherwise(made: Any) -> dict[str, tuple[Any, Any, bool]]:
 
 
 def _parts(kind: Any) -> list[Any]:
-    """Return the kinds that a kind is one of."""
+    """Return the alternatives of a kind."""
     origin = get_origin(kind)
     if origin is Annotated:
         return _parts(get_args(kind)[0])
@@ -250,7 +250,7 @@ def _parts(kind: Any) -> list[Any]:
 
 
 def _read(made: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
-    """Make settings of a table, or of a text that stands for one; leave others to the checker."""
+    """Build settings from a table, or from a text that stands for one; pass other values on."""
     from_text = getattr(made, "from_text", None) if isinstance(value, str) else None
     if from_text is None and not isinstance(value, Mapping):
         return value
@@ -261,11 +261,11 @@ def _read(made: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
 
 
 def to_plain(value: Any, *, defaults: bool = True) -> Any:
-    """Return settings as values fit for JSON and TOML: what is None is left out.
+    """Return settings as values for JSON and TOML, without those that are None.
 
     Args:
-        value: Settings, or a value of some.
-        defaults: Whether to keep what is as it is by default.
+        value: Settings, or a value of one.
+        defaults: Whether to include values equal to their defaults.
     """
     if is_dataclass(value) and not isinstance(value, type):
         plain = {}
@@ -285,20 +285,20 @@ def to_plain(value: Any, *, defaults: bool = True) -> Any:
 
 
 class _Misfit(Exception):  # noqa: N818 - it becomes the error that a caller names
-    """A value, or one within it, is of another kind."""
+    """A value, or one within it, is not of its kind."""
 
     def __init__(self, value: Any, kind: Any, hint: str = "") -> None:
         super().__init__()
         self.value, self.kind, self.hint, self.at = value, kind, hint, ""
 
     def error(self, error: type[DuckpletsError], name: str, what: str) -> DuckpletsError:
-        """Return the error that says which setting it is, and what would be right."""
+        """Return the error that names the setting and what it should be."""
         where = f"{what}: {name}{self.at}" if what else f"{name}{self.at}"
         return error(f"{where}={_shown(self.value)}: give {_wanted(self.kind)}{self.hint}")
 
 
 class _Kinds:
-    """The kinds that a kind is one of, but for None, each with its rules, origin and parts."""
+    """The alternatives of a kind but None, each with its rules, origin and parts."""
 
     def __init__(self, kind: Any) -> None:
         self.kind, every = kind, list(_taken_apart(kind))
@@ -326,10 +326,10 @@ def _taken_apart(kind: Any, rules: tuple[Any, ...] = ()) -> Iterator[tuple[Any, 
 
 
 def _fitted(value: Any, kinds: _Kinds) -> Any:
-    """Return a value of one of several kinds made uniform.
+    """Return a value normalised to one of several kinds.
 
     Raises:
-        _Misfit: It is of none; what is nearly of one says where it fails.
+        _Misfit: It is of none; a near miss says where it fails.
     """
     if value is None and kinds.is_optional:
         return None
@@ -351,7 +351,7 @@ def _fitted(value: Any, kinds: _Kinds) -> Any:
 
 
 def _of_kind(value: Any, kind: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
-    """Return a value of one kind made uniform, or raise ``_Misfit``."""
+    """Return a value normalised to one kind, or raise ``_Misfit``."""
     hint = ""
     if origin is None:
         if kind is str:
@@ -362,7 +362,7 @@ def _of_kind(value: Any, kind: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
         elif kind is float or kind is int:
             if not isinstance(value, bool) and isinstance(value, _NUMBERS[kind]):
                 try:
-                    number = kind(value) + kind(0)  # no -0.0
+                    number = kind(value) + kind(0)  # turns -0.0 into 0.0
                 except OverflowError:
                     number = math.inf
                 if kind is int or math.isfinite(number):
@@ -394,13 +394,13 @@ def _within(place: Any, value: Any, kinds: _Kinds) -> Any:
 
 
 def _wanted(kind: Any) -> str:
-    """Return in words what is of a kind."""
+    """Return a kind in words."""
     *first, last = dict.fromkeys(_choices(kind))
     return f"{', '.join(first)} or {last}" if first else str(last)
 
 
 def _choices(kind: Any) -> list[str]:
-    """Return in words each of the kinds that a kind is one of."""
+    """Return the alternatives of a kind in words."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         words = _wanted(parts[0])
@@ -424,7 +424,7 @@ def _choices(kind: Any) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value for a message, in one line."""
+    """Return a value as one line of a message."""
     if isinstance(value, int) and value.bit_length() > _WIDEST:
         return f"(a number of {value.bit_length()} bits)"
     return shown(repr(value))
@@ -434,20 +434,20 @@ def _shown(value: Any) -> str:
 
 
 def misfit(value: Any, shape: Any) -> str:
-    """Return where a value of JSON does not fit a shape and how, or an empty text.
+    """Return where and how a JSON value does not fit a shape, or an empty text.
 
     Args:
-        value: What was read.
-        shape: A kind; a range of integers; a tuple of shapes of which one fits; a list of the shape
-            of all elements, ``{str: shape}`` of the shape of all values, or ``{"name": shape,
-            "other?": shape}``, of which the second may be missing. Other keys are let be.
+        value: The parsed value.
+        shape: A kind; a range of integers; a tuple of alternative shapes; a list of the shape of
+            all elements; ``{str: shape}`` of the shape of all values; or ``{"name": shape,
+            "other?": shape}``, where names with ``?`` may be missing. Further keys are ignored.
     """
     wrong = _wrong_in(value, shape)
     return wrong and f"it{wrong}"
 
 
 def _wrong_in(value: Any, shape: Any) -> str:
-    """Return what is wrong, after the place where it is."""
+    """Return what is wrong, after where it is."""
     if isinstance(value, dict | list) and isinstance(shape, type(value)):
         return _wrong_within(value, shape)
     if isinstance(shape, tuple):

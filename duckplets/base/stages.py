@@ -1,4 +1,4 @@
-"""Log the stages of long work: that one begins, and what it has done in how many seconds."""
+"""Log the stages of long work: its start, its counts and its duration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duckplets.base.sanitize import shown
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_KEYS = ("mining", "version")  # integers that count nothing
+_KEYS = ("mining", "version")  # integers that are no counts
 
 log = logging.getLogger("duckplets")
 
@@ -25,11 +25,11 @@ log = logging.getLogger("duckplets")
 def stage(
     name: str, within: Callable[[Any], AbstractContextManager[object]] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Log the begin of a verb, and its end with the counts of what it returns and the seconds.
+    """Log the start of a verb, and at its end the counts of its report and the seconds.
 
     Args:
-        name: What it does, to its first argument if that is a corpus or a path.
-        within: Returns, of its first argument, what is held while it runs.
+        name: The verb in words; its first argument is named if it is a corpus or a path.
+        within: Returns a context manager for the first argument, held while the verb runs.
     """
 
     def marked(verb: Callable[P, R]) -> Callable[P, R]:
@@ -38,7 +38,7 @@ def stage(
             first = getattr(arguments[0], "path", arguments[0]) if arguments else None
             what = f"{name} {shown(first)}" if isinstance(first, str | PathLike) else name
             begun = time.monotonic()
-            log.info("%s: begins", what, stacklevel=2)  # where the verb was called, as below
+            log.info("%s: begins", what, stacklevel=2)  # logged as from the verb's caller
             try:
                 with nullcontext() if within is None else within(arguments[0]):
                     found = verb(*arguments, **named)
@@ -57,10 +57,7 @@ def stage(
 
 
 def counts(found: object) -> dict[str, int]:
-    """Return the integers of a report by name, those of several reports added up.
-
-    What is an integer alone has no name.
-    """
+    """Return the integers of a report by name, summed over several reports."""
     total = Counter[str]()
     if isinstance(found, int):
         return {} if isinstance(found, bool) else {"": found}

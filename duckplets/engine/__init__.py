@@ -1,6 +1,6 @@
-"""Run parts of a work in this process, in others or on other machines; one file an engine.
+"""Run tasks in this process, in others or on other machines; one module per engine.
 
-    engine= ─opened→ Engine ─map→ parts, wherever they run ─in order→ who asked, who alone writes
+engine= ─opened→ Engine ─map→ tasks, wherever they run ─in order→ the caller, who alone writes
 
 An engine is anything with ``workers`` and ``map`` (``duckplets.engine.protocol.Engine``).
 """
@@ -27,15 +27,15 @@ _FORMS = (
 
 @contextmanager
 def opened(engine: Any) -> Iterator[Engine]:
-    """Yield what runs the parts of a work, for as long as that takes.
+    """Yield the engine an argument names, closed afterwards if it was opened here.
 
     Args:
-        engine: None for this process; ``local:N`` is at most N processes, started when there is
-            something for them to do and ended afterwards; ``dask://HOST:PORT`` is the scheduler
-            of a cluster; a ``distributed.Client``, or any other ``Engine``, is used and left open.
+        engine: None for this process; ``local:N`` for at most N processes, started on demand and
+            ended afterwards; ``dask://HOST:PORT`` for the scheduler of a cluster; a
+            ``distributed.Client`` or any other ``Engine`` is used and left open.
 
     Raises:
-        EngineError: It is none of these, or cannot be reached.
+        EngineError: It is none of these, or unreachable.
         ExtensionError: The package ``distributed`` is missing.
     """
     if engine is None or (isinstance(engine, Engine) and not isinstance(engine, type)):

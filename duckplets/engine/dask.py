@@ -1,15 +1,15 @@
-"""Run the parts of a work on a cluster of Dask's ``distributed``.
+"""Run tasks on a cluster of Dask's ``distributed``.
 
-    part ─submit→ scheduler ─→ worker: run_part ─result→ taken in order
-                     └─worker lost→ another one, up to MOST_LOSSES times
+task ─submit→ scheduler ─→ worker: run_part ─result→ taken in order
+                 └─worker lost→ another one, up to MOST_LOSSES times
 
-The decision that matters: what a part needs is in its task, and nothing but the scheduler has to
-remember it. So a worker may be lost at any moment, with all that it has made, and Dask makes that
-again; what is scattered to workers would be lost with them. A part that raises is tried again by
-Dask, where a worker is lost only that is counted.
+The decision that matters: a task carries all it needs, so only the scheduler has to remember it.
+A worker may be lost at any moment with all its results, and Dask computes them again; data
+scattered to workers would be lost with them. Dask also retries tasks that raise; lost workers
+alone are counted here.
 
-The security of a cluster is its owner's: whoever reaches a scheduler can run code on its workers,
-and workers on whoever asked.
+Security is the cluster owner's: who reaches a scheduler can run code on its workers, and workers
+on their clients.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ if TYPE_CHECKING:
 
 _CONNECTING = 10  # seconds
 _PATIENCE = 60.0  # seconds without any worker
-_LOOK = 2.0  # seconds between two looks at whether there are workers
+_LOOK = 2.0  # seconds between two checks for workers
 
-_CARRYING = {"distributed.admin.large-graph-warning-threshold": "1GB"}  # parts have their input
+_CARRYING = {"distributed.admin.large-graph-warning-threshold": "1GB"}  # tasks carry their input
 _MISSING = "engine= needs the package distributed: pip install 'duckplets[dask]'"
 
 
 @contextmanager
 def connected(address: str) -> Iterator[DaskEngine]:
-    """Connect to a scheduler that runs at ``dask://HOST:PORT``.
+    """Connect to the scheduler at ``dask://HOST:PORT``.
 
     Raises:
-        EngineError: Nobody answers there, or no worker.
+        EngineError: No scheduler answers there, or it has no worker.
     """
     try:
         from distributed import Client
@@ -72,23 +72,23 @@ def connected(address: str) -> Iterator[DaskEngine]:
 
 
 def of_client(client: Client) -> DaskEngine:
-    """Return the engine of a client, once a worker is there."""
+    """Return the engine of a client, once it has a worker."""
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
         allowed = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.allowed_failures)
-    except Exception as error:  # of Dask, of its sockets, or of the other side
+    except Exception as error:  # errors of Dask, of sockets, or of the other side
         raise EngineError(f"no worker came to the cluster: {said(error)}") from error
     return DaskEngine(client, int(allowed))
 
 
 def _given(job: Any) -> Any:
-    """Return a job: as a task it is made again wherever it was lost."""
+    """Return a job; as a Dask task it is recomputed wherever it was lost."""
     return job
 
 
 @dataclass(slots=True)
 class _Sent:
-    """A part on its way."""
+    """A submitted task."""
 
     part: Part
     future: Future[Any]
@@ -96,27 +96,27 @@ class _Sent:
 
 
 class DaskEngine:
-    """Runs parts on the workers of a cluster."""
+    """Run tasks on the workers of a cluster."""
 
     def __init__(self, client: Client, allowed: int) -> None:
         self.client = client
-        self._allowed = allowed  # lost workers with which the scheduler gives up a part by itself
+        self._allowed = allowed  # lost workers after which the scheduler itself gives up a task
 
     @property
     def workers(self) -> int:
-        """How many parts run at the same time."""
+        """Number of tasks that run at the same time."""
         return max(1, sum(map(int, self.client.nthreads().values())))
 
     def map(
         self, function: Callable[[Any, Any], Any], job: Any, parts: Iterable[Part]
     ) -> Generator[Any, None, None]:
-        """Yield what a function makes of every part, in their order; see ``Engine.map``."""
+        """Yield the results of a function for every task, in order; see ``Engine.map``."""
         with closing(_DaskJob(self.client, self._allowed, function, job)) as work:
             yield from windowed(parts, self.workers * (1 + AHEAD), work.send, work.take)
 
 
 class _DaskJob:
-    """One function over some parts."""
+    """One function over some tasks."""
 
     def __init__(
         self, client: Client, allowed: int, function: Callable[[Any, Any], Any], job: Any
@@ -130,11 +130,11 @@ class _DaskJob:
         self.sent: deque[_Sent] = deque()
 
     def send(self, part: Part) -> None:
-        """Have a part made."""
+        """Submit a task."""
         self.sent.append(_Sent(part, self._submitted(part)))
 
     def take(self) -> Any:
-        """Wait for the part that was sent first, and return what was made of it."""
+        """Wait for the earliest task and return its result."""
         first = self.sent[0]
         while True:
             self._wait(first.future)
@@ -147,8 +147,8 @@ class _DaskJob:
             first.future = self._submitted(first.part)
 
     def close(self) -> None:
-        """Let go of what nobody wants any more."""
-        with suppress(Exception):  # the scheduler may be gone
+        """Release tasks that are no longer wanted."""
+        with suppress(Exception):  # the scheduler may have stopped
             for future in [*(each.future for each in self.sent), self._job]:
                 future.release()
 
@@ -190,13 +190,13 @@ class _DaskJob:
     def _gathered(self, sent: _Sent) -> Any:
         try:
             return unpacked(sent.future.result())
-        except Exception as error:  # whoever had it is gone since
+        except Exception as error:  # its worker was lost since
             if sent.future.status == "error":
                 raise _Lost from error
             raise self._gone(error) from error
 
     def _refuse_or_count(self, sent: _Sent) -> None:
-        """Raise what a part has failed by, or count the workers that were lost with it."""
+        """Raise the failure of a task, or count the workers lost with it."""
         from distributed.scheduler import KilledWorker
 
         error = sent.future.exception() if sent.future.status == "error" else None
@@ -215,4 +215,4 @@ class _DaskJob:
 
 
 class _Lost(Exception):  # noqa: N818 # no error: it is made again
-    """A result went with the worker that had it."""
+    """A result was lost with its worker."""

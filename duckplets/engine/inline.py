@@ -1,9 +1,8 @@
-"""Run the parts of a work in this process, where nobody else is asked to.
+"""Run tasks in this process; the default engine.
 
-    part ─drawn by who iterates→ function(job, input), there or in a thread ─in order→ taken
+task ─drawn by the consumer→ function(job, input), there or in a thread ─in order→ taken
 
-Nothing is serialised: a function gets the very job and input that it is given, so a job may hold a
-connection that is another one on a worker.
+Nothing is serialised: a function receives the very job and input, so a job may hold a connection.
 """
 
 from __future__ import annotations
@@ -20,11 +19,10 @@ __all__ = ["INLINE", "InlineEngine", "threaded"]
 
 
 class InlineEngine:
-    """Runs parts in this process; see ``Engine``.
+    """Run tasks in this process; see ``Engine``.
 
     Args:
-        threads: How many make the next parts while one is used; with 0 a part is made when its
-            result is asked for, by who asks.
+        threads: Threads that compute ahead; with 0 a task runs when its result is requested.
     """
 
     workers = 1
@@ -35,7 +33,7 @@ class InlineEngine:
     def map(
         self, function: Callable[[Any, Any], Any], job: Any, parts: Iterable[Part]
     ) -> Generator[Any, None, None]:
-        """Yield what a function makes of every part, in their order; what it raises is raised."""
+        """Yield the results of a function for every task, in order; errors pass through."""
         calls = (partial(function, job, part.input) for part in parts)
         threads = self._threads
         with closing(
@@ -48,5 +46,5 @@ INLINE = InlineEngine()
 
 
 def threaded(engine: Engine, threads: int) -> Engine:
-    """Return an engine that makes parts in threads where it would make them when asked for."""
+    """Return an engine that computes ahead in threads if the given one runs inline."""
     return InlineEngine(threads) if engine is INLINE else engine

@@ -1,16 +1,16 @@
-"""Run the parts of a work in processes of this machine.
+"""Run tasks in processes of this machine.
 
-    part ─pipe→ a process: run_part ─pipe→ taken in order
-             └─process lost→ another one, up to MOST_LOSSES times
+task ─pipe→ a process: run_part ─pipe→ taken in order
+         └─process lost→ another one, up to MOST_LOSSES times
 
-The decision that matters: a thread here has a process of its own, which has one part at a time. So
-a thread that loses its process knows by which part, and begins another one for the same part,
-while the others go on. (A ``ProcessPoolExecutor`` breaks as a whole when one of its processes is
-lost, cannot tell by which part, imports the script again, and outlives who started it.)
+The decision that matters: each thread here owns a process, which has one task at a time. A thread
+that loses its process knows the task and starts another process for it while the others go on.
+(A ``ProcessPoolExecutor`` breaks as a whole when a process is lost, cannot name the task, imports
+the script again, and outlives its parent.)
 
-Parts and results go through pipes that nobody but parent and child has: nothing listens anywhere.
-The processes are programs of their own, not forks, so a script needs no guard of ``__main__``, and
-they end when the pipe does: with this process, however that ends.
+Tasks and results go through private pipes: nothing listens anywhere. The processes are programs of
+their own, not forks, so a script needs no ``__main__`` guard, and they end with the pipe, however
+this process ends.
 """
 
 from __future__ import annotations
@@ -52,20 +52,20 @@ from duckplets.errors import DuckpletsError, EngineError
 
 _log = logging.getLogger("duckplets")
 
-# A process is one thread of the work: libraries are not to begin one for every core in each.
+# Each process is one worker: libraries must not start a thread per core in it.
 _THREADS = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from duckplets.engine.local import serve; serve()"
 )
-_WORTH = 2.0  # seconds of work that a process is worth: to begin it takes half of that
-_LEAVING = 1.0  # seconds that a process has to end of its own accord
-_LOST = (EOFError, OSError, pickle.UnpicklingError)  # what a pipe raises whose other end is gone
+_WORTH = 2.0  # seconds of work that justify a process; starting it takes half of that
+_LEAVING = 1.0  # seconds a process has to end by itself
+_LOST = (EOFError, OSError, pickle.UnpicklingError)  # errors of a pipe whose other end is gone
 
 
 @contextmanager
 def local(workers: int, *, most_losses: int = MOST_LOSSES) -> Iterator[LocalEngine]:
-    """Run parts in so many processes of this machine, each started when there is a part for it."""
+    """Return an engine of at most so many processes, each started on demand."""
     engine = LocalEngine(workers, most_losses)
     try:
         yield engine
@@ -75,32 +75,32 @@ def local(workers: int, *, most_losses: int = MOST_LOSSES) -> Iterator[LocalEngi
 
 
 class _LocalJob:
-    """One function, by its name, over some parts, which have a pickled job in common."""
+    """One function, by name, over some tasks that share a pickled job."""
 
     def __init__(self, function: str, job: bytes) -> None:
         self.function, self.job = function, job
-        self.is_over = False  # nobody wants its results any more
-        self.running: set[_Process] = set()  # those that are at a part of it
+        self.is_over = False  # its results are no longer wanted
+        self.running: set[_Process] = set()  # processes at work on it
 
 
 class LocalEngine:
-    """Runs parts in processes of this machine; see ``local``."""
+    """Run tasks in processes of this machine; see ``local``."""
 
     def __init__(self, workers: int, most_losses: int = MOST_LOSSES) -> None:
         self.workers = workers
         self._name = f"engine='local:{workers}'"
         self._most_losses = most_losses
-        self._own = threading.local()  # the process of each thread
+        self._own = threading.local()  # one process per thread
         self._processes: set[_Process] = set()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._worked = 0.0  # seconds, of all processes
+        self._worked = 0.0  # seconds of work, over all processes
         self._threads = ThreadPoolExecutor(workers, "duckplets-engine", _leave_ctrl_c)
 
     def map(
         self, function: Callable[[Any, Any], Any], job: Any, parts: Iterable[Part]
     ) -> Generator[Any, None, None]:
-        """Yield what a function makes of every part, in their order; see ``Engine.map``."""
+        """Yield the results of a function for every task, in order; see ``Engine.map``."""
         work = _LocalJob(name_of(function), self._sent(job))
         coming: list[Future[bytes]] = []
 
@@ -109,14 +109,14 @@ class LocalEngine:
             coming.append(self._threads.submit(self._made, work, part.label, data))
 
         def take() -> Any:
-            found = coming[0].result()  # it stays there meanwhile: Ctrl-C may end the waiting
+            found = coming[0].result()  # kept in the list until done: Ctrl-C may end the waiting
             del coming[0]
             return unpacked(pickle.loads(found))
 
         try:
             yield from windowed(parts, self.workers * (1 + AHEAD), send, take)
         finally:
-            # What is done for nobody is stopped: after this it writes no file any more.
+            # Unwanted work is stopped: after this it writes no file.
             running = [each for each in coming if not each.cancel()]
             with self._lock:
                 work.is_over = True
@@ -136,7 +136,7 @@ class LocalEngine:
             process.end(patience=2 * _LEAVING)
 
     def tell_if_small(self) -> None:
-        """Log it where the processes were not worth starting."""
+        """Log where the processes were not worth starting."""
         if self._processes and self._worked < _WORTH * len(self._processes):
             _log.warning(
                 "%s: %s worked for %.1f s, which is not worth starting them: work as small as "
@@ -147,10 +147,10 @@ class LocalEngine:
             )
 
     def _sent(self, value: Any) -> bytes:
-        """Return a value as it is sent."""
+        """Return a value serialised for sending."""
         try:
             return _pickled(value)
-        except Exception as error:  # whatever an object of the user's own raises
+        except Exception as error:  # an object of the user may raise anything
             raise EngineError(
                 f"{self._name}: workers cannot be sent what they need ({said(error)}); define "
                 f"functions of your own in a module that can be imported, or pip install "
@@ -160,7 +160,7 @@ class LocalEngine:
     # -- in a thread, which has a process of its own ----------------------------------------------
 
     def _made(self, work: _LocalJob, label: str, data: bytes) -> bytes:
-        """Return what a process makes of a part."""
+        """Return the result of a task, computed by this thread's process."""
         raised = lost = 0
         while True:
             process = self._process()
@@ -188,7 +188,7 @@ class LocalEngine:
                 raise failed(label, pickle.loads(answer))
 
     def _process(self) -> _Process:
-        """Return the process of this thread, started if there is none."""
+        """Return this thread's process, started if there is none."""
         process: _Process | None = getattr(self._own, "process", None)
         if process is not None:
             return process
@@ -198,7 +198,7 @@ class LocalEngine:
                 process.begin()
             except _LOST:
                 ended = self._drop(process)
-                if ended >= 0:  # of its own accord, as the next one would
+                if ended >= 0:  # it ended by itself, and so would the next
                     break
             else:
                 return process
@@ -221,7 +221,7 @@ class LocalEngine:
             return process
 
     def _drop(self, process: _Process) -> int:
-        """Let go of a process that is lost; return what it ended with."""
+        """Discard a lost process and return its exit code."""
         self._own.process = None
         with self._lock:
             self._processes.discard(process)
@@ -229,7 +229,7 @@ class LocalEngine:
 
 
 class _Process:
-    """A worker process, and the pipes to and from it."""
+    """A worker process and its pipes."""
 
     def __init__(self) -> None:
         path = json.dumps([place for place in sys.path if isinstance(place, str)])
@@ -241,17 +241,17 @@ class _Process:
         )
         self._asked: IO[bytes] = self._popen.stdin  # type: ignore[assignment] # it was asked for
         self._answers: IO[bytes] = self._popen.stdout  # type: ignore[assignment]
-        self._has: _LocalJob | None = None  # the work whose job it has
+        self._has: _LocalJob | None = None  # the work whose job it holds
 
     def begin(self) -> None:
-        """Wait until it has begun."""
+        """Wait until it has started."""
         pickle.load(self._answers)
 
     def ask(self, work: _LocalJob, part: bytes) -> tuple[bool, bytes]:
-        """Return whether it has made a part of a work, and the result or the error.
+        """Send a task; return whether it succeeded, and the result or the error.
 
         Raises:
-            EOFError: The process is lost; or one of the other ``_LOST``.
+            EOFError: The process is lost; or another one of ``_LOST``.
         """
         job = None if self._has is work else work.job
         self._has = None
@@ -260,23 +260,23 @@ class _Process:
             pickle.dump(request, self._asked, pickle.HIGHEST_PROTOCOL)
             self._asked.flush()
             is_made, answer = pickle.load(self._answers)
-        except BaseException:  # nobody knows where in a message the pipes are
+        except BaseException:  # the pipes may be in the middle of a message
             self.kill()
             raise
         self._has = work if is_made else None
         return is_made, answer
 
     def kill(self) -> None:
-        """End it, whatever it is at."""
+        """Kill it."""
         self._popen.kill()
 
     def leave(self) -> None:
-        """Let it end when it has nothing to do, and in a moment if it has."""
-        with suppress(OSError):  # it is gone, and did not take all that it was sent
+        """Let it end once idle, or soon if it is busy."""
+        with suppress(OSError):  # it is gone and did not read all input
             self._asked.close()
 
     def end(self, patience: float = 0.0) -> int:
-        """End it at the latest after some seconds, and return its exit code."""
+        """End it within so many seconds and return its exit code."""
         with suppress(subprocess.TimeoutExpired):
             self._popen.wait(patience)
         self._popen.kill()
@@ -286,12 +286,12 @@ class _Process:
 
 
 def _leave_ctrl_c() -> None:
-    """Leave Ctrl-C to the main thread: not for this thread, nor for processes that it starts."""
+    """Block SIGINT in this thread and the processes it starts."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
 
 class _Pickler(pickle.Pickler):
-    """Refuses what a worker would look for in its own ``__main__``."""
+    """Refuse objects that a worker would look up in its own ``__main__``."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, FunctionType | type) and value.__module__ == "__main__":
@@ -313,11 +313,11 @@ def _pickled(value: Any) -> bytes:
 
 
 def serve() -> None:
-    """Make the parts that come in on stdin, and answer on stdout, until nobody asks any more."""
+    """Answer tasks from stdin on stdout until the pipe closes."""
     asked: SimpleQueue[Any] = SimpleQueue()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # no function of a user's reads what is sent
-    os.dup2(2, 1)  # or writes among the answers
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # user functions must not read the requests
+    os.dup2(2, 1)  # or write among the answers
     threading.Thread(target=_receive, args=(requests, asked), daemon=True).start()
     with suppress(BrokenPipeError):
         _answer(answers, None)
@@ -335,7 +335,7 @@ def serve() -> None:
 
 
 def _receive(requests: IO[bytes], asked: SimpleQueue[Any]) -> None:
-    """Pass on what is asked; when the pipe has ended end this process, whatever it is at."""
+    """Forward requests; end the process when the pipe closes, whatever it is doing."""
     try:
         while True:
             asked.put(pickle.load(requests))
@@ -352,5 +352,5 @@ def _answer(answers: IO[bytes], value: Any) -> None:
 
 
 def _known(error: Exception) -> Exception:
-    """Return an error that whoever asked can read: its own class need not be known there."""
+    """Return an error whose class the parent can load."""
     return error if isinstance(error, DuckpletsError | PartError) else PartError(said(error))

@@ -1,10 +1,10 @@
-"""Say what an engine is: it runs a function over the parts of a work, wherever it likes.
+"""The protocol of engines: run a function over tasks, anywhere, with results in order.
 
-    parts ─drawn as they are needed→ function(job, input) ─in the order of the parts→ results
+tasks ─drawn on demand→ function(job, input) ─in the order of the tasks→ results
 
-The decision that matters: a part is a pure function of what it is sent, and whoever sent it takes
-results in order and is the only one to write. So neither the number of workers, nor which of them
-ended, nor how often, can be told from what is stored.
+The decision that matters: a task is a pure function of what it is sent, and the caller takes
+results in order and is the only writer. So what is stored does not depend on the number of
+workers, nor on which of them were lost.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from duckplets.base.sanitize import counted, shown
 from duckplets.engine.serialization import packed, unpacked
 from duckplets.errors import DuckpletsError, EngineError
 
-AHEAD = 2  # parts for each worker, besides the one it is at
-TRIES = 3  # of a part that raises
-MOST_LOSSES = 20  # of workers that a part may be lost with
+AHEAD = 2  # tasks queued per worker, besides the running one
+TRIES = 3  # attempts of a task that raises
+MOST_LOSSES = 20  # workers that a task may be lost with
 
 J = TypeVar("J")
 T = TypeVar("T")
@@ -33,9 +33,9 @@ R = TypeVar("R")
 
 
 class Part(NamedTuple):
-    """A part of a work: what it is, for messages, and what the function is called with.
+    """A task: its name for messages, and its input.
 
-    That is bytes, arrays, Arrow, or the name of a file that workers can read.
+    The input is bytes, arrays, Arrow, or the name of a file that workers can read.
     """
 
     label: str
@@ -44,24 +44,24 @@ class Part(NamedTuple):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Runs the parts of a work; any object with these two will do."""
+    """Runs tasks; any object with these two members will do."""
 
     @property
     def workers(self) -> int:
-        """How many parts run at the same time."""
+        """Number of tasks that run at the same time."""
 
     def map(
         self, function: Callable[[J, Any], R], job: J, parts: Iterable[Part]
     ) -> Generator[R, None, None]:
-        """Yield what a function makes of every part, in their order.
+        """Yield the results of a function for every task, in order.
 
         Args:
-            function: Of a module, so that it has a name wherever it runs.
-            job: What all parts have in common; sent once to every worker.
-            parts: Drawn a few more than there are workers ahead of what is yielded.
+            function: A module-level function, so that workers can import it.
+            job: What all tasks share; sent once to every worker.
+            parts: The tasks; drawn a few more than there are workers ahead of the results.
 
         Raises:
-            EngineError: A part failed thrice, or whoever it ran on was lost too often; it is named.
+            EngineError: A task failed three times, or lost too many workers; it is named.
         """
 
 
@@ -72,7 +72,7 @@ def mapped(
     items: Iterable[T],
     part_of: Callable[[T], Part],
 ) -> Generator[tuple[T, R], None, None]:
-    """Yield items, kept here meanwhile, with what an engine's ``map`` makes of the part of each."""
+    """Yield items together with the result of each item's task."""
     waiting: deque[T] = deque()
 
     def parts() -> Iterator[Part]:
@@ -88,7 +88,7 @@ def mapped(
 def windowed(
     parts: Iterable[Part], most: int, send: Callable[[Part], None], take: Callable[[], R]
 ) -> Iterator[R]:
-    """Send parts, so many of them ahead of those whose results are taken, and yield these."""
+    """Send tasks, at most ``most`` ahead of the results taken, and yield the results."""
     sent = 0
     for part in parts:
         send(part)
@@ -101,14 +101,14 @@ def windowed(
 
 
 def failed(label: str, error: BaseException) -> DuckpletsError:
-    """Return the error of a part that has raised as often as it may."""
+    """Return the error of a task that failed at every attempt."""
     if isinstance(error, DuckpletsError):
         return error
     return EngineError(f"{label} failed {TRIES} times: {said(error)}")
 
 
 def lethal(label: str, losses: int) -> EngineError:
-    """Return the error of a part with which as many workers were lost as may be."""
+    """Return the error of a task with which too many workers were lost."""
     return EngineError(
         f"{label}: {counted(losses, 'worker')} ended while they worked at it, so it is "
         f"likely what ends them: does it need more memory than they have?"
@@ -116,7 +116,7 @@ def lethal(label: str, losses: int) -> EngineError:
 
 
 def said(error: BaseException) -> str:
-    """Return what an error says, with its class if that is not of this package."""
+    """Return the text of an error, with its class if it is not ours."""
     return shown(
         str(error) if isinstance(error, PartError) else f"{type(error).__name__}: {error}", 300
     )
@@ -124,31 +124,30 @@ def said(error: BaseException) -> str:
 
 # -- on a worker ----------------------------------------------------------------------------------
 
-# What decides the bytes of results; others are Dask's own to compare.
+# Packages that determine results; Dask compares its own.
 _PACKAGES = ("duckplets", "duckdb", "numpy", "pyarrow")
 
 
 class PartError(Exception):
-    """What a part has raised, in words: its own class need not be known to who asked for it."""
+    """What a task raised, in words: the caller need not know its class."""
 
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of what decides results."""
+    """Return the versions of the packages that determine results."""
     return {name: version(name) for name in _PACKAGES}
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return by what name a worker finds a function."""
+    """Return the name by which a worker imports a function."""
     return f"{function.__module__}:{function.__qualname__}"
 
 
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:
-    """Run a function of this package over a part.
+    """Run a function of this package on a task's input.
 
     Raises:
-        EngineError: The versions here are others, or the function has raised what is no error of
-            this package.
+        EngineError: The versions differ here, or the function raised an error not of this package.
     """
     has = versions()
     if others := [n for n in wanted if wanted[n] != has[n]]:

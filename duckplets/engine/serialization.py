@@ -1,9 +1,9 @@
-"""Send values to other processes and back, with Arrow and arrays in them that come well.
+"""Send values between processes, with Arrow data and arrays in a compact, aligned form.
 
-    value ─packed→ tables and arrays of Arrow as streams of their own ─sent→ unpacked
+value ─packed→ Arrow tables and arrays as IPC streams ─sent→ unpacked
 
-The decision that matters: a transport pickles, and of Arrow that takes too much along, and lays
-arrays wherever they fall. So both are seen to here, for values as deep as a part has them.
+The decision that matters: pickling an Arrow slice sends the whole buffer it was cut from, and
+arrays arrive unaligned. Both are handled here, at any depth of a task's value.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import pyarrow as pa
 
 
 class Packed(NamedTuple):
-    """A table or an array of Arrow as a stream: pickled, a slice brings all it was cut from."""
+    """An Arrow table or array as an IPC stream."""
 
     is_array: bool
     data: bytes
 
 
 def packed(value: Any) -> Any:
-    """Return a value as it is sent."""
+    """Return a value ready to be sent."""
     if isinstance(value, pa.Array):
         batch = pa.record_batch([value], ["array"])
         return Packed(True, _stream(pa.Table.from_batches([batch])))
@@ -40,9 +40,9 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def unpacked(value: Any) -> Any:
-    """Return a value that was sent, its arrays where processors like them.
+    """Return a received value, with its arrays aligned.
 
-    They come as views of all that was received, wherever they lie in it.
+    Arrays arrive as views of the received buffer, at any offset.
     """
     if isinstance(value, np.ndarray):
         return np.require(value, requirements=["ALIGNED"])
@@ -53,7 +53,7 @@ def unpacked(value: Any) -> Any:
 
 
 def _each(done: Callable[[Any], Any], value: Any) -> Any:
-    """Return a tuple, or a dataclass, of its own kind with what is done to each of its values."""
+    """Return a tuple or dataclass with a function applied to each of its values."""
     if isinstance(value, tuple):
         made = tuple(map(done, value))
         if all(map(operator.is_, made, value)):

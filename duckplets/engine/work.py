@@ -1,4 +1,4 @@
-"""Hand down in one value who runs the parts of a work, and whom to tell how far it is."""
+"""The engine and the progress function of a verb, passed down as one value."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["QUIET", "Work", "working"]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a verb gives to all that it calls.
+    """What a verb hands to everything it calls.
 
     Attributes:
-        engine: Runs the parts.
-        progress: Called with what is done and how much there is; None for silence.
+        engine: Runs the tasks.
+        progress: Called with done and total; None for silence.
     """
 
     engine: Engine = INLINE
     progress: Progress | None = None
 
     def tell(self, done: int, total: int | None = None) -> None:
-        """Tell how far it is."""
+        """Report progress."""
         if self.progress is not None:
             self.progress(done, total)
 
 
-QUIET = Work()  # in this process, in silence
+QUIET = Work()  # inline and silent
 
 
 @contextmanager
@@ -46,14 +46,14 @@ def working(
     rate: bool = False,
     told: Callable[[], str] | None = None,
 ) -> Iterator[Work]:
-    """Yield the value made of a verb's arguments, for as long as the verb runs.
+    """Yield the ``Work`` of a verb's arguments while the verb runs.
 
     Args:
-        engine: As ``opened`` takes it.
-        progress: As ``bar`` takes it.
+        engine: As for ``opened``.
+        progress: As for ``bar``.
         what: What is counted.
-        rate: Whether a bar tells the time that is left.
-        told: What else a bar tells.
+        rate: Whether a bar shows the time left.
+        told: Returns a further text for the bar.
     """
     with opened(engine) as by, bar(progress, sys.stderr, what, rate=rate, told=told) as advance:
         yield Work(by, advance)
