@@ -1,1 +1,1 @@
-"""Training frameworks: Hugging Face and PyTorch, imported only where asked for."""
+"""Adapters for training frameworks, Hugging Face and PyTorch, imported on use."""

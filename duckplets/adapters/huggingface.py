@@ -85,7 +85,7 @@ def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
     columns = _columns(sampler)
     batches = sampler.peek(integer("steps", steps, 1))
     tables = [batch.table.select(list(columns)) for batch in batches]
-    if ARRAYS[0] in columns:  # lists of one length have a type of their own
+    if ARRAYS[0] in columns:  # fixed-size lists have a type of their own
         tables = [table.cast(pa.schema(list(columns.items()))) for table in tables]
     if not tables:
         raise SamplerError(
@@ -176,7 +176,7 @@ def hf_callback(sampler: Sampler) -> Any:
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Note where training begins, and refuse what would not be the sampler's batches."""
             self._batches = _batches_a_step(sampler, args)
-            # Without ignore_data_skip the trainer reads anew what it used before.
+            # Without ignore_data_skip the trainer reads again what it used before.
             used = state.global_step if args.ignore_data_skip else 0
             self._first = sampler.step - used * self._batches
             if self._first < 0:
@@ -194,7 +194,7 @@ def hf_callback(sampler: Sampler) -> Any:
                 checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
                 step = self._first + state.global_step * self._batches
                 path = checkpoint / "sampler.state.duckdb"
-                path.unlink(missing_ok=True)  # of a run that was saved there before
+                path.unlink(missing_ok=True)  # of an earlier run saved there
                 sampler.save(path=path, step=step)
 
     return SavesSampler()
@@ -254,7 +254,7 @@ def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _batches_a_step(sampler: Sampler, args: Any) -> int:
-    """Return how many batches of a sampler a trainer uses in one of its steps."""
+    """Return how many batches a trainer uses per step."""
     rows = args.train_batch_size * args.world_size
     expected = sampler.settings.batch_size
     if rows != expected:
@@ -279,7 +279,7 @@ def _refuse_beyond(sampler: Sampler, step: int) -> None:
 
 
 class _Rows:
-    """The rows of a sampler from where it stood; called anew for every iteration."""
+    """The rows of a sampler from its position on; called once per iteration."""
 
     def __init__(self, sampler: Sampler, columns: list[str]) -> None:
         self._sampler = sampler
@@ -306,7 +306,7 @@ class _Rows:
             yield from batch.table.select(self._columns).to_pylist()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Datasets are told apart by what pickling gives, and so are these.
+        # Data sets are distinguished by their pickles, and so are these.
         return _Elsewhere, (self._sampler.settings.fingerprint(), self._start, self._columns)
 
     def __deepcopy__(self, memo: Mapping[int, Any]) -> _Rows:
@@ -314,7 +314,7 @@ class _Rows:
 
 
 class _Elsewhere:
-    """What the rows of a sampler are in another process, to which no sampler goes."""
+    """The pickled form of a sampler's rows, which refuses to run in another process."""
 
     def __init__(self, *_: Any) -> None:
         pass
@@ -331,7 +331,7 @@ def _refuse_process() -> NoReturn:
 
 
 def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
-    """Return the columns a trainer takes, in order, and the type of their values."""
+    """Return the columns a trainer takes, in order, with their types."""
     settings = sampler.settings
     if ARRAYS[0] in settings.columns:
         return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))

@@ -1,6 +1,6 @@
 """The command line: ``duckplets COMMAND CORPUS …``.
 
-One module a step of the work; ``app`` holds what all commands share. Modules that load DuckDB or
+One module per step of the work; ``app`` holds what commands share. Modules that load DuckDB or
 Arrow are imported inside the commands: ``duckplets --help`` takes 0.1 s.
 """
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-# By what one does: each command with the module that has a function of that name, and the first
-# line of its docstring, so that a list of them needs no module.
+# Commands by purpose: module, and summary, so that listing them imports no module. The function
+# has the command's name.
 _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Bring text in": {
         "demo": ("demo", "Do the main job on text that every Python ships."),
@@ -73,7 +73,7 @@ _GROUPS = {
     },
     "cursor": {"list": "maintenance.list_cursors", "reset": "maintenance.reset"},
 }
-# What may take long, and can be logged.
+# Long commands, which have --log-file.
 _LONG = {
     *("demo", "ingest", "split", "chunk", "deduplicate", "decontaminate", "mine", "embed"),
     *("export", "shard", "verify", "sample", "report", "quality", "remove", "compact"),
@@ -87,13 +87,13 @@ _HELP = (
     "    duckplets sample faq.duckdb --steps 10 --save"
 )
 
-_COMPLETE = "_DUCKPLETS_COMPLETE"  # how the shell asks what may come next
+_COMPLETE = "_DUCKPLETS_COMPLETE"  # set by the shell for completion
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
 
     def __getattr__(name: str) -> Any:
-        """Make the application when it is first asked for: Typer takes 0.2 s to load."""
+        """Build the application on first use: Typer takes 0.2 s to load."""
         if name != "app":
             raise AttributeError(f"module 'duckplets.cli' has no attribute {name!r}")
         globals()["app"] = made = _application()
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; never returns.
 
     Args:
-        arguments: Those of the command line; by default the process's own.
+        arguments: Arguments; by default those of the process.
 
     Raises:
         SystemExit: With the exit code.
@@ -113,23 +113,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         from duckplets.cli.app import run
 
         given = list(sys.argv[1:] if arguments is None else arguments)
-        if arguments is None:  # the process is ours alone
-            os.environ.setdefault(
-                "OPENBLAS_NUM_THREADS", "1"
-            )  # NumPy would start them, for nothing
+        if arguments is None:  # the process is ours
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start unused threads
         called = [each for each in given if each != "--debug"]
         run(_application(None if _COMPLETE in os.environ else called), given)
-    except KeyboardInterrupt:  # while modules are loaded; later each command says so itself
+    except KeyboardInterrupt:  # while modules load; later the boundary handles it
         if sys.stderr is not None:
             print("interrupted", file=sys.stderr)
         raise SystemExit(130) from None
 
 
 def _application(called: Sequence[str] | None = None) -> typer.Typer:
-    """Return the application; of one that is called, only what the words of the call need.
+    """Return the application, with only the commands that the given words need.
 
-    Typer takes 3 ms for a command with its options, beside what its module imports. A list of all
-    commands needs no module.
+    Typer takes 3 ms for a command with its options, besides importing its module. Listing the
+    commands imports none.
     """
     from duckplets.cli.app import add, list_only, new_app, start
 

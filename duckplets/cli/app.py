@@ -1,9 +1,9 @@
-"""Register commands, run them, and turn their errors into one line and an exit code.
+"""Register commands, run them, and turn errors into one line and an exit code.
 
-Data goes to stdout, talk and progress to stderr. Exit codes: 0, 1 for an error (one line on
-stderr, a traceback only with ``--debug``), 2 for wrong usage (Typer's), 130 after Ctrl-C and 141
-when the reader of stdout is gone, as the shell has them. Whatever came from outside is written by
-``duckplets.base.sanitize``. Errors are printed as they are, by the names of arguments in Python.
+Data goes to stdout, messages and progress to stderr. Exit codes: 0; 1 for an error (one line on
+stderr, a traceback only with ``--debug``); 2 for wrong usage (Typer's); 130 after Ctrl-C and 141
+when the reader of stdout is gone, as in a shell. Values from outside are escaped by
+``duckplets.base.sanitize``. Error messages name arguments as in Python.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LOG_FILE = Annotated[
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
-# Where a command has many options: which of them stand below which heading.
+# Headings for the options of commands with many.
 _MANY = 20
 _HEADINGS = {
     "Columns": (
@@ -68,7 +68,7 @@ _HEADINGS = {
     ),
 }
 _HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}
-_TYPES = {  # as Typer writes them, and as people do
+_TYPES = {  # Typer's words, and ours
     "<int>": "N",
     "<int range>": "N",
     "<float>": "NUMBER",
@@ -81,7 +81,7 @@ _RANGE = re.compile(r" +\[x>=\d+\]|; x>=\d+")
 INTERRUPTED = 130  # 128 + SIGINT
 READER_GONE = 141  # 128 + SIGPIPE
 
-_USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer names those of wrong usage nowhere else
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # Typer does not export its usage error
 
 _debug = False
 
@@ -92,12 +92,12 @@ def new_app(
     completion: bool = False,
     panels: Mapping[str, Sequence[str]] | None = None,
 ) -> typer.Typer:
-    """Return an application, or a group of commands, with plain help.
+    """Return an application or command group with plain help.
 
     Args:
-        description: What its help begins with.
+        description: First lines of its help.
         completion: Whether it has the options that install shell completion.
-        panels: The names of its commands, below what they are for.
+        panels: Names of its commands by heading.
     """
     return typer.Typer(
         cls=type("_Panels", (_Group,), {"panels": panels or {}}),
@@ -110,10 +110,10 @@ def new_app(
 
 
 class _Group(TyperGroup):
-    """A group of commands that refuses wrong usage without repeating what acts on a terminal.
+    """A command group whose usage errors are escaped and whose help has headings.
 
     Attributes:
-        panels: The names of commands, below what they are for; without any they are one list.
+        panels: Names of commands by heading; empty for one list.
     """
 
     panels: ClassVar[Mapping[str, Sequence[str]]] = {}
@@ -137,7 +137,7 @@ class _Group(TyperGroup):
 
 
 class _Command(TyperCommand):
-    """A command whose help has its many options below headings."""
+    """A command whose many options stand under headings in its help."""
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         return [self.options_metavar or "", *(_place(p) for p in self.params if _is_place(p))]
@@ -171,7 +171,7 @@ def _place(param: Any) -> str:
 
 
 def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool = False) -> None:
-    """Register a command under a name, inside the errors' boundary; a long one can be logged."""
+    """Register a command inside the error boundary; a long one gets ``--log-file``."""
 
     @functools.wraps(command)
     def guarded(log_file: Path | None = None, **options: object) -> None:
@@ -195,12 +195,12 @@ def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool
         given = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.values()]
         guarded.__signature__ = inspect.Signature([*given, log])  # type: ignore[attr-defined]
         guarded.__annotations__ = {p.name: p.annotation for p in [*given, log]}
-        del guarded.__wrapped__  # or Typer would look at its parameters
+        del guarded.__wrapped__  # or Typer would read its parameters
     app.command(name, cls=_Command, help=_help(command))(guarded)
 
 
 def list_only(app: typer.Typer, name: str, told: str) -> None:
-    """Register the name and the first line of a command that is listed and not called."""
+    """Register the name and summary of a command for a listing."""
     app.command(name, help=told)(lambda: None)
 
 
@@ -219,35 +219,35 @@ DEBUG = typer.Option("--debug", help="Show errors in full, with their traceback.
 def start(
     *, version: Annotated[bool, VERSION] = False, debug: Annotated[bool, DEBUG] = False
 ) -> None:
-    """Take the options that stand before any command."""
+    """Handle the options before any command."""
     global _debug
     _debug = debug
 
 
 def run(app: typer.Typer, arguments: Sequence[str]) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and exit with its code."""
     _reserve_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 wherever it goes
+        sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8 everywhere
     with boundary():
         app(_debug_first(list(arguments)), prog_name="duckplets")
 
 
 def tell(*lines: str) -> None:
-    """Print lines for people: to stdout."""
+    """Print lines of a result to stdout."""
     for line in lines:
         print(shown(line, MESSAGE))
 
 
 def say(*lines: str) -> None:
-    """Print talk: to stderr, if it is open."""
-    if sys.stderr is not None:  # print would take stdout in its place
+    """Print messages to stderr, if it is open."""
+    if sys.stderr is not None:  # print would use stdout instead
         for line in lines:
             print(shown(line, MESSAGE), file=sys.stderr)
 
 
 def existing(corpus: Path) -> Path:
-    """Return the path of a corpus that a command changes but does not create."""
+    """Return the path of a corpus that must exist."""
     if not corpus.exists():
         raise MissingFileError(
             f"{corpus} does not exist; create it with: duckplets ingest {corpus} …"
@@ -256,10 +256,10 @@ def existing(corpus: Path) -> Path:
 
 
 def corpus_at(path: Path, *, read_only: bool = False) -> Corpus:
-    """Open a corpus that is there.
+    """Open an existing corpus.
 
     Raises:
-        MissingFileError: It is not.
+        MissingFileError: It does not exist.
     """
     from duckplets.corpus.corpus import Corpus
 
@@ -295,8 +295,8 @@ def boundary() -> Iterator[None]:
 
 
 def interrupted() -> None:
-    """Leave after Ctrl-C."""
-    _give_up_stdout()  # whoever reads it may wait for us
+    """Exit after Ctrl-C."""
+    _give_up_stdout()  # its reader may be waiting for us
     say("interrupted")
     raise SystemExit(INTERRUPTED) from None
 
@@ -308,27 +308,27 @@ def _harmless_usage() -> Iterator[None]:
     except KeyboardInterrupt:
         interrupted()
     except _USAGE_ERROR as error:
-        if type(error).__name__ != "NoArgsIsHelpError":  # whose message is the help
+        if type(error).__name__ != "NoArgsIsHelpError":  # its message is the help
             error.message = shown(error.message, MESSAGE)
         raise
 
 
 def _reserve_streams() -> None:
-    """Keep a corpus from being opened in the place of a standard stream that is closed.
+    """Keep a corpus from getting the file descriptor of a closed standard stream.
 
-    What C code says on stderr would be written into it.
+    Messages of C code to stderr would be written into it.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the first free number
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest free number
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
 
 
 def _give_up_stdout() -> None:
-    """Lose what stdout still holds: Python would try to write it at exit, and print a traceback."""
+    """Discard what stdout still buffers: Python would write it at exit and print a traceback."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -350,7 +350,7 @@ def _text_of(error: Exception) -> str:
 
 
 def _debug_first(arguments: list[str]) -> list[str]:
-    """Let ``--debug`` stand anywhere: it is an option of the application, before the command."""
+    """Move ``--debug`` before the command: it may stand anywhere."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     rest = [argument for argument in arguments[:end] if argument != "--debug"]
     debug = ["--debug"] if len(rest) < end else []
@@ -358,6 +358,6 @@ def _debug_first(arguments: list[str]) -> list[str]:
 
 
 def _help(command: Callable[..., None]) -> str:
-    """Return the help of a command: its docstring, with the lines of its example kept apart."""
+    """Return a command's docstring with the line breaks of its example preserved."""
     text = inspect.getdoc(command) or ""
     return text.replace("Example:\n", "\b\nExample:\n")

@@ -1,4 +1,4 @@
-"""Cut texts into chunks, and clean them: the command, and what others have of its options."""
+"""The command `chunk`, and the cleaning options it shares with others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def _settings() -> list[Parameter]:
-    """Return the fields of ``Chunking`` as options; what is not given stays as it is."""
+    """Return the fields of ``Chunking`` as options without defaults."""
     options = options_of("text.chunking:Chunking", without={"preprocessors"})
     return [optional(each) for each in options]
 
@@ -78,10 +78,10 @@ def chunk(
 def cleaners_of(
     denoise: bool, ratio: float | None, normalise: str | None, *, tables: bool = True
 ) -> list[Denoiser | Normaliser]:
-    """Return the preprocessors that options ask for, in the order in which they work.
+    """Return the preprocessors that options ask for, in their order of work.
 
     Raises:
-        typer.BadParameter: An option is about one that is not asked for.
+        typer.BadParameter: An option belongs to one that is not asked for.
     """
     if not denoise and (ratio is not None or not tables):
         raise typer.BadParameter("--max-digit-ratio and --keep-tables are about --denoise")
@@ -100,12 +100,12 @@ def cleaners_of(
 def with_cleaners(
     kept: Sequence[AnyPreprocessor], cleaners: Sequence[AnyPreprocessor]
 ) -> tuple[AnyPreprocessor, ...]:
-    """Return preprocessors with others in the place of those of their kinds; ours come first.
+    """Return preprocessors with those of the same kinds replaced; ours come first.
 
-    Functions of a user are not known here, and left out.
+    User functions are unknown here and left out.
     """
     from duckplets.text.preprocessors import Preprocessor
 
     kinds = {Preprocessor, *map(type, cleaners)}
     every = [*(each for each in kept if type(each) not in kinds), *cleaners]
-    return tuple(sorted(every, key=lambda each: type(each).__name__))  # a Denoiser works first
+    return tuple(sorted(every, key=lambda each: type(each).__name__))  # a Denoiser runs first

@@ -1,8 +1,7 @@
-"""Complete what lies in a corpus: names of sources and recipes, of saved runs and their tags.
+"""Shell completion of names in a corpus: sources, recipes, saved runs and tags.
 
-What a shell asks for while somebody types: nothing is written, and where a file is not there, is
-locked, damaged or of another schema there is just nothing to offer. A name that the shell would
-read otherwise than it stands is not offered, for nobody has looked at it: it came with the data.
+Nothing is written, and a file that is missing, locked, damaged or of another schema offers nothing.
+Names that a shell would interpret are not offered: they come from data nobody has checked.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
 Complete = Callable[[typer.Context, str], list[str]]
 
 _SPLITS = ("train", "validation", "test")
-_PLAIN = re.compile(r"\w[\w@%+./-]*")  # no shell takes any of it for something else
+_PLAIN = re.compile(r"\w[\w@%+./-]*")  # no character is special to a shell
 
 
 def splits(context: typer.Context, incomplete: str) -> list[str]:
-    """Offer the splits, where any text may be given."""
+    """Offer the splits where free text is allowed."""
     return _fitting(_SPLITS, incomplete)
 
 
@@ -35,12 +34,12 @@ def sources(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def recipes(context: typer.Context, incomplete: str) -> list[str]:
-    """Offer the recipes of the corpus, stored ones and those of its sources."""
+    """Offer the stored recipes of the corpus and those of its sources."""
     return _fitting(_read(_path(context, "corpus"), _recipes), incomplete)
 
 
 def several_recipes(context: typer.Context, incomplete: str) -> list[str]:
-    """Offer the recipes for the last place of a list with commas."""
+    """Offer recipes for the last item of a comma-separated list."""
     before, comma, last = incomplete.rpartition(",")
     taken = before.split(",")
     return [f"{before}{comma}{n}" for n in recipes(context, last) if n not in taken]
@@ -52,7 +51,7 @@ def runs(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def tags(context: typer.Context, incomplete: str) -> list[str]:
-    """Offer the tags of the run that is named, or of the one that is meant by default."""
+    """Offer the tags of the named run, or of the default one."""
     named = context.params.get("run") or "default"
     return _fitting([tag for run, tag in _saved(context) if tag and run == named], incomplete)
 
@@ -86,13 +85,13 @@ def _newest(database: Database) -> dict[str, int]:
 
 def _path(context: typer.Context, name: str) -> Path | None:
     given = context.params.get(name)
-    if given is None and name == "corpus":  # after an option without its value none has its name
+    if given is None and name == "corpus":  # as after an option without its value
         given = next(iter(context.args), None)
     return Path(given).expanduser() if isinstance(given, str | Path) else None
 
 
 def _read(path: Path | None, what: Callable[[Database], list[Any]]) -> list[Any]:
-    """Return what a file has, or nothing where it cannot be read at once."""
+    """Return names from a file; none if it cannot be read at once."""
     if path is None or not path.is_file():
         return []
     from duckplets.db.database import Database
@@ -100,7 +99,7 @@ def _read(path: Path | None, what: Callable[[Database], list[Any]]) -> list[Any]
     try:
         with closing(Database.open(path, read_only=True, threads=1)) as database:
             return what(database)
-    except Exception:  # whatever is wrong with it, the next command says so
+    except Exception:  # the next command reports what is wrong
         return []
 
 

@@ -1,9 +1,8 @@
-"""The command `demo`: do the main job, end to end, on text that every Python ships.
+"""The command `demo`: the main job, end to end, on text that every Python ships.
 
-Two sources are made of that. *Topics* are the chapters behind ``help()``: title and text.
-*Docstrings* are those of public functions and classes of the standard library: signature and
-docstring. Both come in the same order on every run of the same Python, so the demo's samples can
-be compared.
+Two sources: *topics* are the chapters behind ``help()``, title and text; *docstrings* are those of
+public functions and classes of the standard library, signature and docstring. Both come in the
+same order on every run of the same Python, so demo samples can be compared.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ if TYPE_CHECKING:
     from duckplets.samples.batch import Batch
 
 BATCH_SIZE = 32
-_SHOWN = 3  # triplets
+_SHOWN = 3  # triplets shown
 _WIDTH = 88
 COLUMNS = ("anchor", "positive", "negative", "source", "recipe", "negative_by", "negative_score")
 
-# Quick to import, without side effects, and in every Python from 3.11 on.
+# Modules quick to import, without side effects, in every Python from 3.11 on.
 _MODULES = (
     *("abc", "argparse", "base64", "bisect", "calendar", "cmath", "codecs"),
     *("collections", "collections.abc", "concurrent.futures", "configparser", "contextlib"),
@@ -80,7 +79,7 @@ def walk(path: Path) -> tuple[Batch, bool]:
     """Do the main job in a new corpus: ingest, split, mine, sample, save, resume.
 
     Returns:
-        A batch of triplets, and whether a resumed run gives what the unbroken one does.
+        A batch of triplets, and whether the resumed run equals the unbroken one.
     """
     from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.resume import resume
@@ -118,7 +117,7 @@ def topics() -> list[dict[str, str]]:
     found = []
     for topic, chapter in sorted(chapters.items()):
         title, _, text = chapter.strip().partition("\n")
-        text = text.lstrip("*=-~\"' \t\n").strip()  # the line below the title underlines it
+        text = text.lstrip("*=-~\"' \t\n").strip()  # drop the underline of the title
         if title and text:
             found.append({"topic": topic, "title": title.strip(), "text": text})
     return found
@@ -128,12 +127,12 @@ def docstrings() -> list[dict[str, str]]:
     """Return public functions and classes: ``name``, ``module``, ``signature`` and ``doc``."""
     found: dict[str, dict[str, str]] = {}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of deprecated names, on being looked at
+        warnings.simplefilter("ignore")  # deprecated names warn on access
         for name in _MODULES:
             try:
                 rows = list(_documented(importlib.import_module(name)))
             except ImportError:
-                continue  # some systems ship a smaller library
+                continue  # some systems ship fewer modules
             found.update({row["name"]: row for row in rows})
     if not found:
         raise SourceError("this Python runs without docstrings; run it without -OO")
@@ -206,14 +205,14 @@ def _mine(corpus: Corpus) -> None:
 
 
 def _documented(module: ModuleType) -> Iterator[dict[str, str]]:
-    """Yield the public functions and classes of a module that have a docstring of their own."""
+    """Yield the public functions and classes of a module with a docstring of their own."""
     listed = getattr(module, "__all__", None)
     for attribute in sorted(listed or vars(module)):
         value = getattr(module, attribute, None)
         if attribute.startswith("_") or not (inspect.isclass(value) or inspect.isroutine(value)):
             continue
         if not listed and getattr(value, "__module__", None) != module.__name__:
-            continue  # it was imported there
+            continue  # imported from elsewhere
         doc = inspect.cleandoc(_own_docstring(value))
         if doc:
             name = f"{module.__name__}.{attribute}"
@@ -227,7 +226,7 @@ def _own_docstring(value: Any) -> str:
 
 
 def _signature(value: Any) -> str:
-    """Return the arguments, or nothing where they are unknown or show where objects lie."""
+    """Return the signature, or nothing if it is unknown or contains addresses."""
     try:
         shown = str(inspect.signature(value))
     except (TypeError, ValueError):

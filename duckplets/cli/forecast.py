@@ -1,4 +1,4 @@
-"""The command `forecast`: say what a run will draw, or what another mixture alters of it."""
+"""The command `forecast`: what a run will draw, or what another mixture changes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _show_difference(found: Mapping[str, Any], *, json: bool) -> None:
 
 
 def _told(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is to be said below the shares."""
+    """Yield the lines below the shares."""
     step = found["first_step"]
     for row in found["lr_scale"]:
         yield f"lr_scale from step {row['start_step']:,}: {row['before']:g}, {row['after']:g}"
@@ -103,7 +103,7 @@ def _told(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shares(ends: list[float]) -> str:
-    """Return the share of the first and of the last step of some, if that is another."""
+    """Return the first and last share of a row, or one if they are equal."""
     from duckplets.runs.forecast import percent
 
     one, other = map(percent, ends)

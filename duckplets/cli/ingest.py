@@ -1,4 +1,4 @@
-"""Commands from files to records: `ingest` stores them, through gates too, and `split` divides."""
+"""The commands `ingest`, with and without gates, and `split`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from duckplets.ingest.records import IngestReport
 
 _GATES = ("quality", "where", "size_mb", "limit", "jsonl")
-_READING = ("readers", "retries")  # of sources that are read at the same time
+_READING = ("readers", "retries")  # options of concurrent reading
 _ONE_BY_ONE = ("remap", "in_place")
 _FROM_PATHS = {"source", "sources", "each", "trust", "limits", "keep_going"}
 
@@ -144,7 +144,7 @@ def ingest(
             _store(opened, found, problems, how, gated=gated, keep_going=keep_going, json=json)
         finally:
             if is_new and opened.version == 0 and not opened.unfinished():
-                opened.path.unlink(missing_ok=True)  # while nobody else can have it open
+                opened.path.unlink(missing_ok=True)  # while the lock is still held
 
 
 _NO_COLUMNS = {"list", "format", "max_row", "max_field", "max_columns", "reader_memory"}
@@ -160,7 +160,7 @@ def _store(
     keep_going: bool,
     json: bool,
 ) -> None:
-    """Store sources, through gates several at the same time, and tell what became of each."""
+    """Store sources, concurrently through gates, and report each."""
     reports: list[tuple[str, IngestReport]] = []
 
     def each(name: str, report: IngestReport | DuckpletsError) -> None:
@@ -189,11 +189,11 @@ def _store(
         output.say_kept(corpus.unfinished())
         raise
     except DuckpletsError:
-        if not keep_going or not problems:  # else each was said
+        if not keep_going or not problems:  # each was reported already
             raise
     finally:
         output.show_ingested(reports, json=json)
-        with suppress(DuckpletsError):  # of a corpus that failed nothing can be read
+        with suppress(DuckpletsError):  # a failed corpus may be unreadable
             _summarise(corpus, before)
     if problems:
         say(f"{counted(len(reports), 'source')} stored, {len(problems):,} failed")
@@ -210,7 +210,7 @@ def _by_name(found: Sequence[FoundSource]) -> dict[str, Any]:
 
 
 def _summarise(corpus: Corpus, before: Sequence[int]) -> None:
-    """Say what the intakes of a command have taken in, but those that had begun before."""
+    """Print the counts of the intakes that began with this command."""
     for row in corpus.acquisitions().to_pylist():
         if row["acquisition_id"] in before or row["ended_at"] is None:
             continue

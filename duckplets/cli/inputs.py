@@ -1,7 +1,7 @@
-"""From the SOURCE arguments and options of ``ingest`` to sources: by format, name and options.
+"""Turn the SOURCE arguments and options of ``ingest`` into sources.
 
-The options are the fields of the sources themselves, so each says what it is for where it is
-declared; what is written otherwise on a command line is in the short tables below.
+The options are the fields of the source classes, documented there; the tables below name what is
+written otherwise on a command line.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TABS = ("tab", "\\t")
 _SOURCES = ("mapping:Mapped", "formats.csv_file:CsvSource", "formats.text_file:TextFileSource")
 _NOT_HERE = {"path", "folder", "prefix", "on_error", "quote", "trust_by_folder", "in_pieces"}
-_WRITTEN = {  # what stands for a value, where it is no column; forms and globs may hold commas
+_WRITTEN = {  # placeholders of values that are not columns; formats and globs may contain commas
     "trust": "NUMBER|COLUMN",
     "labels": "NAME:NUMBER,…",
     "null_values": "NAME,…",
@@ -56,7 +56,7 @@ _OF_COMMAND = {
 
 
 def source_options() -> list[Parameter]:
-    """Return the options that say what is read, and how."""
+    """Return the options that say what to read, and how."""
     options: dict[str, Parameter] = {}
     for place in _SOURCES:
         without = _NOT_HERE | options.keys()
@@ -86,10 +86,10 @@ def is_data_sets(given: str) -> bool:
 
 
 def arguments_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what options say of the rows, as arguments of a source."""
+    """Return the row options as arguments of a source."""
     found = {name: value for name, value in given.items() if value not in (None, False)}
     if "trust" in found:
-        with suppress(ValueError):  # else it is a column
+        with suppress(ValueError):  # otherwise a column
             found["trust"] = float(found["trust"])
     if found.get("delimiter") in _TABS:
         found["delimiter"] = "\t"
@@ -99,7 +99,7 @@ def arguments_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def limits_of(given: Mapping[str, Any]) -> Any:
-    """Return the limits of reading that options say."""
+    """Return the limits of reading."""
     from duckplets.sources.limits import Limits
 
     sizes = {name: given.get(written) for name, written in _LIMITS.items()}
@@ -111,13 +111,13 @@ def limits_of(given: Mapping[str, Any]) -> Any:
 
 @dataclass(frozen=True)
 class FoundSource:
-    """A source to ingest, with what a failure of it is told by.
+    """A source to ingest.
 
     Attributes:
-        name: That it is to have.
-        source: What reads it.
-        where: Where it was named.
-        data_set: That it is, in a file of data sets.
+        name: Its name in the corpus.
+        source: Its reader.
+        where: Where it was named, for messages.
+        data_set: Its entry in a data-set file, if any.
     """
 
     name: str
@@ -135,20 +135,19 @@ def found_in(
     *,
     keep_going: bool,
 ) -> tuple[list[FoundSource], list[str]]:
-    """Return all sources that arguments and lists name, and what is wrong with the others.
+    """Return the sources that arguments and lists name, and the problems of the others.
 
     Args:
-        given: The SOURCE arguments, as typed. What follows the URI of a data set on the Hub in the
-            form ``key=value`` belongs to it.
-        lists: Files of lines that each name a source.
-        form: Format of all files, or None to go by their suffixes.
-        name: Of the one source that they make together, or None for a source each.
-        arguments: Of the sources.
-        keep_going: Whether what is wrong is passed over.
+        given: The SOURCE arguments as typed. ``key=value`` arguments after a Hub URI belong to it.
+        lists: Files with one source per line.
+        form: Format of all files, or None to use their suffixes.
+        name: Name of one source made of all, or None for a source each.
+        arguments: Arguments of the sources.
+        keep_going: Whether to collect problems instead of raising.
 
     Raises:
-        typer.BadParameter: There is none, or an option is about what a file says itself.
-        DuckpletsError: Something is wrong, and it is not to be passed over.
+        typer.BadParameter: There is no source, or an option contradicts a data-set file.
+        DuckpletsError: A source is wrong, and ``keep_going`` is off.
     """
     if form is not None and form not in FORMATS:
         known = f"{nearest(form, FORMATS)}: give one of {', '.join(FORMATS)}"
@@ -161,7 +160,7 @@ def found_in(
         raise typer.BadParameter(f"{own[0]} says itself what its data sets are named and hold")
     from duckplets.sources.converters.registry import search_first
 
-    with suppress(OSError):  # the folder was deleted
+    with suppress(OSError):  # the working folder was deleted
         search_first(os.getcwd())
     problems: list[str] = []
     passed = problems if keep_going else None
@@ -185,11 +184,10 @@ def _named(
     arguments: Mapping[str, Any],
     problems: list[str] | None,
 ) -> Iterator[FoundSource]:
-    """Yield the sources of arguments; of those that together make one any error is one of all.
+    """Yield the sources of arguments; an error in one of a named group is an error of the group.
 
     Raises:
-        SourceError: Something does not exist, is of no known format, or has no name of its own; or
-            two have one name.
+        SourceError: A source is missing, of unknown format or without a name; or two share a name.
     """
     from duckplets.sources.by_path import format_of, source_at
 
@@ -214,7 +212,7 @@ def _named(
 
 @contextmanager
 def _passed_over(problems: list[str] | None, given: str | Path) -> Iterator[None]:
-    """Note an error about what was given, where errors are noted, and go on after it."""
+    """Collect an error about an argument if problems are collected."""
     try:
         yield
     except DuckpletsError as error:
@@ -225,7 +223,7 @@ def _passed_over(problems: list[str] | None, given: str | Path) -> Iterator[None
 
 
 def _with_keys(given: Sequence[str]) -> list[str]:
-    """Return the arguments, the keys of a data set on the Hub as one with its URI."""
+    """Join the keys of a Hub data set to its URI."""
     whole: list[str] = []
     for argument in given:
         is_key = "=" in argument and not Path(argument).exists()
@@ -237,7 +235,7 @@ def _with_keys(given: Sequence[str]) -> list[str]:
 
 
 def _groups(inputs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
-    """Put arguments of one format together: they are stored as one, whole or not at all."""
+    """Group arguments of one format: they are stored together or not at all."""
     groups: list[tuple[str, list[str]]] = []
     together: dict[str, list[str]] = {}
     for given, form in inputs:
@@ -253,7 +251,7 @@ def _groups(inputs: Iterable[tuple[str, str]]) -> list[tuple[str, list[str]]]:
 
 
 def _listed(file: Path, problems: list[str]) -> list[FoundSource]:
-    """Return the sources of a list, and note what is wrong with its lines."""
+    """Return the sources of a list, collecting problems of its lines."""
     from duckplets.sources.remote.hub import read_hub_lines
 
     sources, wrong = read_hub_lines(file)
@@ -262,7 +260,7 @@ def _listed(file: Path, problems: list[str]) -> list[FoundSource]:
 
 
 def _data_sets(file: Path) -> list[FoundSource]:
-    """Return the sources that a file of data sets describes."""
+    """Return the sources of a data-set file."""
     from duckplets.records.data_sets import load_data_sets
 
     sets = load_data_sets(file)

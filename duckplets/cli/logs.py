@@ -1,8 +1,8 @@
-"""What is logged while a command runs: on stderr for people, and in a file for later.
+"""Log handlers of a command: stderr for people, and a file for later.
 
-Code of the package logs to the logger of its module and class, and configures nothing; handlers are
-here. The file has a line for each record, whatever is in it, and nothing that can be told to be a
-password or a token. Five files of 5 MB before it are kept.
+The package logs to loggers named after its modules and configures nothing; handlers are here. The
+file has one line per record and no recognisable passwords or tokens. Five earlier files of 5 MB
+are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BEGINS = re.compile(rb"\d{4}-\d\d-\d\dT")
 
 
 class _InALine(logging.Formatter):
-    """Writes times in UTC, and everything in one line."""
+    """Format records as one line, with times in UTC."""
 
     def __init__(self) -> None:
         super().__init__(_FIELDS, "%Y-%m-%dT%H:%M:%S")
@@ -41,7 +41,7 @@ class _InALine(logging.Formatter):
 
 
 class _LogFile(RotatingFileHandler):
-    """Says once, in a line, that it cannot be written; the work goes on."""
+    """A log file that warns once when it cannot be written, while the work goes on."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         log = logging.getLogger("duckplets")
@@ -56,24 +56,24 @@ class _Said(logging.Handler):
         self._say = say
 
     def emit(self, record: logging.LogRecord) -> None:
-        if not hasattr(record, _ENDED):  # whoever ends the command says that
+        if not hasattr(record, _ENDED):  # the boundary prints that error itself
             self._say(record.getMessage())
 
 
 @contextmanager
 def said(say: Callable[[str], None]) -> Iterator[None]:
-    """Say what is logged: by default warnings, and with a log file what is done."""
+    """Print log records: warnings by default, stages too with a log file."""
     with _handled(_Said(say)):
         yield
 
 
 @contextmanager
 def logged(path: Path | None, *, apart_from: Sequence[object]) -> Iterator[None]:
-    """Log to a file, if one is given, what is done and with which error it ends.
+    """Log stages, and the error that ends the command, to a file if one is given.
 
     Args:
         path: The file.
-        apart_from: Files that it may not be.
+        apart_from: Files that it must not be.
 
     Raises:
         SourceError: It cannot be written, or is no log.

@@ -1,4 +1,4 @@
-"""Commands that look after corpora: from `status` and `cursor` to `remove`, `compact`, `doctor`."""
+"""Commands that inspect and maintain corpora: `status` and `cursor` to `compact`, `doctor`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def status(corpus: CORPUS, json: JSON = False, **given: Any) -> None:
     with corpus_at(corpus, read_only=True) as opened:
         found = opened.status(counts=counts, **given)
     if counts:
-        # Others may have it open, or it may not be written: then they are counted again.
+        # If others have it open, or it is read-only, the counts are lost and counted
+        # again.
         with suppress(DuckpletsError), corpus_at(corpus) as opened:
             opened.keep_counts(counts)
     if json:
@@ -149,7 +150,7 @@ def remove(
             saved = runs(_state_path(corpus, state))
             _say_who_draws([run.run for run in saved if name in run.settings.get("sources", ())])
             _confirm(f"remove {name} from {corpus}?", yes=yes)
-        records = opened.remove(name)  # which refuses a name that is not there
+        records = opened.remove(name)  # refuses an unknown name
         gone = counted(records, "record")
         say(f"removed {gone} of {name}; the corpus is at version {opened.version}")
     say(f"what no run needs is still in the file; to free it: {command('compact', corpus)}")
@@ -210,11 +211,11 @@ def _say_who_draws(runs: list[str]) -> None:
 
 
 def _confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal; elsewhere ``--yes`` is required.
+    """Ask for confirmation on a terminal; elsewhere require ``--yes``.
 
     Raises:
         typer.Abort: The answer is no.
-        typer.BadParameter: Nobody can be asked.
+        typer.BadParameter: There is no terminal to ask on.
     """
     if yes:
         return
@@ -259,7 +260,7 @@ def _migrate(path: Path) -> Kind:
 
 
 def _kind(database: Database) -> Kind:
-    """Return what a file says it is; one that is none of ours is refused as no corpus."""
+    """Return the kind of a file; foreign ones count as corpora, which are then refused."""
     if ("schema_migrations",) not in database.run("db/migrate/tables"):
         return "corpus"
     try:

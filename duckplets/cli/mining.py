@@ -152,7 +152,7 @@ def export(
 def set_terms(
     corpus: Corpus, source: str | None, stemmer: str | None, stop_words: str | None
 ) -> None:
-    """Set how text becomes terms, where something is given; indexes are then built anew."""
+    """Change how text becomes terms, if asked for; indexes are then rebuilt."""
     given: dict[str, Any] = {} if stemmer is None else {"stemmer": stemmer}
     if stop_words is not None:
         given["stop_words"] = _stop_words(stop_words)
@@ -164,7 +164,7 @@ def set_terms(
 
 
 def _stop_words(given: str) -> str | list[str]:
-    """Return the words of a file, one a line, or what one of two words means."""
+    """Return the words of a file, one a line, or the meaning of a keyword."""
     if given in ("none", "english"):
         return given if given == "english" else []
     try:

@@ -1,4 +1,4 @@
-"""Read the options by which several commands name a run, and open that run."""
+"""Options by which several commands name a run, and how they open it."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ _OF_SAMPLES = {
     "rank",
     "prefixes",
     "memory_mb",
-}  # change nothing of what is forecast
+}  # no influence on a forecast
 
 # -- which run ------------------------------------------------------------------------------------
 
@@ -118,14 +118,14 @@ OUT = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a run is opened: anew, or where it was saved.
+    """How to open a run: new, or as saved.
 
     Attributes:
         run: Its name.
-        resume: Whether it was saved.
+        resume: Whether to resume a saved run.
         tag: Checkpoint to resume from.
         state: The state file, or None for the one beside the corpus.
-        arguments: Other arguments of ``Corpus.sampler``, those that were given.
+        arguments: Further arguments of ``Corpus.sampler``.
     """
 
     run: str
@@ -135,10 +135,10 @@ class RunOptions:
     arguments: Mapping[str, Any]
 
     def need_saved(self) -> None:
-        """Refuse what names a saved run where none is resumed.
+        """Refuse options about a saved run without ``--resume``.
 
         Raises:
-            typer.BadParameter: It was given.
+            typer.BadParameter: One was given.
         """
         named = {"--run": self.run != "default", "--tag": self.tag, "--state": self.state}
         for written, given in named.items():
@@ -146,11 +146,11 @@ class RunOptions:
                 raise typer.BadParameter(f"{written} is about a saved run: give --resume with it")
 
     def open(self, corpus: Corpus, *, save: bool = False) -> Sampler:
-        """Return the run's sampler, at its first position or where it was saved.
+        """Return the run's sampler.
 
         Args:
             corpus: The corpus.
-            save: Whether it is going to be saved; else what matters for that is not noted.
+            save: Whether it will be saved; if not, notes about saving are dropped.
         """
         from duckplets.runs.state import not_of_saving
 
@@ -181,10 +181,10 @@ def opening(
     no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
     **given: Any,
 ) -> RunOptions:
-    """Return how to open the run that options mean; those of ``Corpus.sampler`` are ``given``.
+    """Return how to open the run that options describe; ``given`` are those of ``Corpus.sampler``.
 
     Raises:
-        typer.BadParameter: Options do not go together.
+        typer.BadParameter: Options contradict each other.
         RecipeError, MixtureError: A file is wrong.
     """
     of_saved = {"--allow-drift": allow_drift, "--version": version}
@@ -216,10 +216,10 @@ def opening(
 def names_run(
     without: Collection[str] = _OF_SAMPLES,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of ``Corpus.sampler``, in the place of its ``**given``.
+    """Give a command the options of ``Corpus.sampler`` for its ``**given``.
 
     Args:
-        without: Those that it does not have.
+        without: Options that it does not have.
     """
     options = options_of("corpus.runs:sampler", without=_NOT_HERE | {*without}, **_SPELLED)
     how = [p for p in signature(opening, eval_str=True).parameters.values() if p.name != "given"]
@@ -227,19 +227,19 @@ def names_run(
 
 
 def introduce(sampler: Sampler) -> None:
-    """Say what a run draws, in short, and what is to be known of it."""
+    """Print what a run draws, in short, with its notes."""
     say(*sampler.describe().split("\n"))
-    sampler.notes.clear()  # they are said
+    sampler.notes.clear()  # they are printed
 
 
 def command(*words: str | Path, **options: str | Path | None) -> str:
-    """Return a command to be shown, with those of the options that are not None."""
+    """Return a command line to show, with the options that are not None."""
     given = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
     return shlex.join(["duckplets", *map(str, words), *chain.from_iterable(given)])
 
 
 def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
-    """Return names as they are, and the recipes of files."""
+    """Return recipe names, and the recipes of files."""
     from duckplets.recipes.files import load_recipes
 
     found: list[Recipe | str] = []
@@ -252,7 +252,7 @@ def _recipes(values: Sequence[str] | None) -> list[Recipe | str] | None:
 def mixture_of(
     values: Sequence[str] | None, temperature: float | None, name: str = "--mixture"
 ) -> Mixture | None:
-    """Return the mixture of a file, or of weights and a temperature, that an option gives."""
+    """Return the mixture of a file, or of weights and a temperature."""
     from duckplets.order.mixture import Mixture, Word
 
     parts = names(values) or []

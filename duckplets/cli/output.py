@@ -1,7 +1,7 @@
-"""Print what commands found: tables for people, JSON for programs, and samples to stdout or a file.
+"""Print results: tables for people, JSON for programs, samples to stdout or a file.
 
-In tables what would act on a terminal is escaped, and cells are cut. JSON has the same values in
-full: what would act is escaped there too. A file has its name only when it is whole.
+Control characters are escaped in both; tables also cut long cells. A file gets its name once it
+is complete.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jsonl", ".parquet")
 
-_ROWS = 4096  # turned into Python values at once
+_ROWS = 4096  # rows converted to Python at a time
 _ROW_GROUP = 16_384
 
 
@@ -44,18 +44,18 @@ _ROW_GROUP = 16_384
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows under the names of their columns, numbers to the right."""
+    """Print rows as a table, numbers aligned to the right."""
     for line in text_table(columns, rows):
-        print(line)  # of cells that are harmless
+        print(line)  # cells are escaped
 
 
 def show_columns(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Print some columns of rows that are mappings."""
+    """Print some columns of mappings as a table."""
     show_table(columns, ([row[column] for column in columns] for row in rows))
 
 
 def show(report: Any, *, json: bool = False) -> None:
-    """Print a report as ``print`` shows it, or as JSON."""
+    """Print a report as text or JSON."""
     if json:
         path = getattr(report, "path", None)
         print_document(asdict(report) | ({} if path is None else {"path": str(path)}))
@@ -64,7 +64,7 @@ def show(report: Any, *, json: bool = False) -> None:
 
 
 def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) -> None:
-    """Print what became of the rows of sources, each with its name."""
+    """Print what became of the rows of each source."""
     if json:
         print_lines({"source": name, **asdict(report)} for name, report in reports)
     elif reports:
@@ -92,7 +92,7 @@ def show_records(
 
 
 def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
-    """Say which rows of unfinished ingests are kept, and what becomes of them."""
+    """Print which rows of unfinished ingests are kept, and how to go on."""
     for kept in unfinished:
         say(
             f"kept of {kept['source']}: {counted(kept['rows'], 'row')}; the same command goes on "
@@ -101,7 +101,7 @@ def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:
 
 
 def show_split(report: SplitReport, keep_together: str) -> None:
-    """Print how many records each split has, and say what several of them share."""
+    """Print the records of each split, and what splits share."""
     from duckplets.corpus.status_text import shared_anchors
 
     show_table(("split", "records"), report.items())
@@ -118,25 +118,25 @@ def show_split(report: SplitReport, keep_together: str) -> None:
 
 
 def write_rows(table: pa.Table, stream: TextIO) -> None:
-    """Write the rows of a table, one JSON object a line; maps become objects, dates ISO text."""
+    """Write rows as JSON lines; maps become objects, dates ISO texts."""
     for start in range(0, table.num_rows, _ROWS):
         rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")
         stream.writelines(f"{harmless_json(line)}\n" for line in map(_ENCODER.encode, rows))
 
 
 def print_lines(values: Iterable[Any]) -> None:
-    """Print one JSON value a line."""
+    """Print JSON values, one a line."""
     for value in values:
         print(harmless_json(_ENCODER.encode(value)))
 
 
 def print_document(value: Any) -> None:
-    """Print a JSON document for people and programs."""
+    """Print an indented JSON document."""
     print(harmless_json(json.dumps(value, ensure_ascii=False, indent=2, default=_plain)))
 
 
 def stdout() -> TextIO:
-    """Return stdout, or refuse to lose what would be written there.
+    """Return stdout.
 
     Raises:
         OSError: It is closed.
@@ -147,7 +147,7 @@ def stdout() -> TextIO:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, date):  # datetimes are dates
+    if isinstance(value, date):  # a datetime is a date
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} is no JSON value")
 
@@ -159,10 +159,10 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain)
 
 
 def check(out: Path | None) -> None:
-    """Refuse a file that cannot be written, before there is anything to write.
+    """Refuse an output file that cannot be written, before any work.
 
     Raises:
-        typer.BadParameter: Its suffix is none of a format, or its folder is not there.
+        typer.BadParameter: It has an unknown suffix, or no folder.
     """
     if out is not None and out.suffix.lower() not in SUFFIXES:
         raise typer.BadParameter(f"--out {out}: give FILE.jsonl or FILE.parquet")
@@ -170,10 +170,10 @@ def check(out: Path | None) -> None:
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    """Refuse a file whose folder is not there or is closed.
+    """Refuse a file in a missing or inaccessible folder.
 
     Raises:
-        typer.BadParameter: It is not.
+        typer.BadParameter: It is.
     """
     if path is None:
         return
@@ -181,16 +181,16 @@ def check_folder(option: str, path: Path | None) -> None:
         why = "" if stat.S_ISDIR(path.parent.stat().st_mode) else f"{path.parent} is no folder"
     except FileNotFoundError:
         why = f"there is no folder {path.parent}"
-    except OSError as error:  # one above it is closed, or its name is too long
+    except OSError as error:  # no access to a parent, or too long a name
         why = f"{path.parent}: {error.strerror}"
     if why:
         raise typer.BadParameter(f"{option} {path}: {why}")
 
 
 def put(tables: Iterator[pa.Table], out: Path | None) -> int:
-    """Write tables of samples to a file, or to stdout as JSON lines; returns the rows.
+    """Write tables of samples to a file, or to stdout as JSON lines; return the rows.
 
-    The file has its name only when it is whole.
+    The file gets its name once it is complete.
     """
     if out is None:
         stream = stdout()
@@ -208,7 +208,7 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
         os.replace(aside, out)
     except OSError as error:
         if error.filename == str(aside):
-            error.filename = str(out)  # which is what the user knows
+            error.filename = str(out)  # the path the user knows
         raise
     finally:
         with suppress(OSError):
@@ -225,7 +225,7 @@ def _put_lines(tables: Iterable[pa.Table], stream: TextIO) -> int:
 
 
 def _put_aside(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int:
-    """Write JSON lines, or Parquet in row groups of thousands of samples, not one a batch."""
+    """Write JSON lines, or Parquet in row groups of thousands of samples."""
     if path.suffix.lower() != ".parquet":
         with path.open("w", encoding="utf-8", newline="\n") as stream:
             return _put_lines(tables, stream)
@@ -246,7 +246,7 @@ def _put_aside(tables: Iterator[pa.Table], schema: pa.Schema, path: Path) -> int
 
 
 def _shown(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables while a bar on a terminal shows how many rows they have."""
+    """Yield tables while a bar on a terminal counts their rows."""
     from duckplets.base.progress import bar
 
     rows = 0

@@ -97,7 +97,7 @@ def show(corpus: CORPUS, name: RECIPE, preset: PRESET = None) -> None:
     parts = to_dict(known[name])
     print(f"[[{parts.pop('kind')}]]")
     for key, value in parts.items():
-        print(f"{key} = {_toml(value)}")  # whole, for it is read again
+        print(f"{key} = {_toml(value)}")  # uncut, since it is read again
 
 
 def remove(corpus: CORPUS, name: RECIPE) -> None:
@@ -145,7 +145,7 @@ def sql(
 
 
 def _defaults(corpus: Corpus, preset: Preset | None) -> list[tuple[Recipe, str]]:
-    """Return what the sources bring or have by default, once each, with where it comes from."""
+    """Return the recipes of the sources, once each, with their origin."""
     from duckplets.db.queries import query
     from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
@@ -169,16 +169,16 @@ def _sources(recipe: Recipe) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Return a value of a recipe as TOML, whose strings are those of JSON."""
+    """Return a value as TOML, whose strings are those of JSON."""
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
     text = json.dumps(value, ensure_ascii=False)
-    # Eight digits, for TOML has no pairs of surrogates.
+    # eight digits: TOML has no surrogate pairs
     return "".join(s if harmless(s) == s else f"\\U{ord(s):08x}" for s in text)
 
 
 def _harmless_sql(statement: str) -> str:
-    """Return a statement of the same result in which nothing acts on a terminal."""
+    """Return an equivalent statement with control characters escaped."""
 
     def of(found: re.Match[str]) -> str:
         if found[1] is None or harmless(found[1], None) == found[1]:

@@ -1,4 +1,4 @@
-"""The command `report`: make a page of a corpus to look at."""
+"""The command `report`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands from a run to its samples: `sample` writes them, `served` their ids."""
+"""The commands `sample`, which writes samples, and `served`, which prints their ids."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
     from duckplets.samples.batch import Batch
 
-_PIECE = 1 << 16  # positions worked out at once, however long the stretch
+_PIECE = 1 << 16  # positions computed at a time
 
 
 @names_run(without=())
@@ -156,7 +156,7 @@ def _check(how: RunOptions, *, save: bool, metrics: Path | None, out: Path | Non
 
 
 def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
-    """Refuse a name or a tag that is taken now, not after hours of writing."""
+    """Refuse a taken name or tag now, not after hours of writing."""
     from duckplets.runs import state
     from duckplets.runs.state import differing, refuse_mismatch
 
@@ -168,7 +168,7 @@ def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
             f"{path} has run {settings.run!r} tagged {how.tag!r} already; give another tag"
         )
     if how.resume:
-        tags = [tag for tag in tags if tag is not None]  # the latest save may be left behind
+        tags = [tag for tag in tags if tag is not None]  # the latest save may be replaced
     if not tags:
         return
     saved = state.load(path, settings.run, tags[0])
@@ -197,7 +197,7 @@ def _write(sampler: Sampler, steps: int | None, out: Path | None) -> int:
 
 
 def _batches(sampler: Sampler, steps: int | None) -> Iterator[Batch]:
-    """Return the batches to write: so many, else all of a bounded run, else one."""
+    """Return the batches to write: as many as asked, or all of a bounded run, or one."""
     bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
     if steps is None and not bounded:
         steps = 1
@@ -220,7 +220,7 @@ def _put_ids(tables: Iterator[pa.Table], out: Path | None) -> None:
 
 
 def _planned(sampler: Sampler, steps: int) -> Iterator[pa.Table]:
-    """Yield the ids of the next steps, moving on."""
+    """Yield the ids of the next steps, moving the sampler."""
     most = max(1, _PIECE // sampler.settings.global_batch)
     while steps:
         count = min(most, steps)

@@ -1,4 +1,4 @@
-"""The command `show`: rows of a source with their sections, or samples of a run, to look at."""
+"""The command `show`: records of a source with their sections, or samples of a run."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _show_records(
 
 
 def _why_none(corpus: Corpus, source: str | None, split: str | None) -> str:
-    """Return why there is no record to show, and what would be right."""
+    """Return why there is no record to show, and what to do."""
     from duckplets.db.queries import query
 
     rows = corpus.sql(query("corpus/status/records_by_split"), {"source": source}).to_pylist()

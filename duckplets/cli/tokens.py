@@ -1,4 +1,4 @@
-"""Commands that make numbers of texts: `embed`, `tokenizer train`, `shard` and `verify`."""
+"""Commands that turn texts into numbers: `embed`, `tokenizer train`, `shard`, `verify`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def embed(
     """
     from duckplets.sources.converters.registry import search_first
 
-    with suppress(OSError):  # the folder was deleted
+    with suppress(OSError):  # the working folder was deleted
         search_first(os.getcwd())
     try:
         with corpus_at(corpus, read_only=True) as opened:

@@ -1,7 +1,7 @@
-"""Make the options of a command of the signature and the docstring of the verb that it calls.
+"""Build the options of a command from the signature and docstring of its verb.
 
-A new argument of a verb is an option of its command without another line. What is written otherwise
-on a command line is said where the command is: ``of_verb("mining.mine:mine", places=…)``.
+A new argument of a verb becomes an option without another line. Exceptions stand at the command:
+``of_verb("mining.mine:mine", places=…)``.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _COMPLETE = {
 _INTEGERS, _NAMES = "N,…", "NAME,…"
 COLUMNS = "COLUMN,…"
 """What stands for the value of an option that takes names of columns."""
-_NEVER = {"corpus", "progress"}  # a command opens the one, and shows the other on a terminal
-# How docstrings tell a default, at the end of a text or of a sentence.
+_NEVER = {"corpus", "progress"}  # a command opens the corpus and shows progress itself
+# How docstrings state a default: at the end of a text or of a sentence.
 _DEFAULTS = (
     re.compile(r"[;,.] by default ((?:[^.;]|\.(?=\w))+)(?=\.?$)", re.IGNORECASE),
     re.compile(r"[;,] by default ([^.;]{,40})(?=\.\s)"),
@@ -58,15 +58,15 @@ Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
 def option(text: str, metavar: str | None = None, **how: Any) -> Any:
-    """Return an option that takes a value, with its help and what stands for the value there."""
+    """Return an option with a value, its help and its placeholder."""
     return typer.Option(metavar=metavar, help=text, show_default=False, **how)
 
 
 def names(values: Sequence[str] | None) -> list[str] | None:
-    """Return the names of an option that may be repeated and may hold commas.
+    """Return the names of a repeatable, comma-separated option.
 
-    A name with a comma in it is written in double quotes, as in CSV; in these, and alone, one keeps
-    the spaces around it.
+    As in CSV, double quotes protect commas and surrounding spaces. A single name without a comma
+    keeps its spaces.
     """
     found = []
     for value in values or ():
@@ -77,10 +77,10 @@ def names(values: Sequence[str] | None) -> list[str] | None:
 
 
 def integers(option: str, values: Sequence[str] | None) -> tuple[int, ...] | None:
-    """Return the integers of an option that may be repeated and may hold commas.
+    """Return the integers of a repeatable, comma-separated option.
 
     Raises:
-        typer.BadParameter: One is none.
+        typer.BadParameter: A value is not an integer.
     """
     try:
         return tuple(int(value) for value in names(values) or []) or None
@@ -95,12 +95,12 @@ def of_verb(
     without: Collection[str] = (),
     **spelled: Any,
 ) -> Decorator:
-    """Give a command the options of a verb in the place of its ``**given``.
+    """Give a command the options of a verb for its ``**given``.
 
     Args:
         verb: MODULE:FUNCTION in the package.
-        places: Arguments that have a place and no name, and what stands for their values.
-        without: Arguments that the command does not have.
+        places: Positional arguments, with their placeholders.
+        without: Arguments to leave out.
         spelled: Annotations of arguments that are written otherwise.
     """
     options = options_of(verb, without=without, **spelled)
@@ -108,14 +108,14 @@ def of_verb(
 
 
 def options_of(verb: str, *, without: Collection[str] = (), **spelled: Any) -> list[Parameter]:
-    """Return the options of a verb; the arguments are as for ``of_verb``."""
+    """Return the options of a verb; arguments as for ``of_verb``."""
     module, _, name = verb.partition(":")
     found = getattr(import_module(f"duckplets.{module}"), name)
     return _options(found, {*without, *_NEVER}, spelled)
 
 
 def with_options(shared: Sequence[Parameter]) -> Decorator:
-    """Give a command options in the place of its ``**given``; its own of that name stay."""
+    """Give a command options for its ``**given``; its own options take precedence."""
 
     def made(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command, eval_str=True).parameters
@@ -130,7 +130,7 @@ def with_options(shared: Sequence[Parameter]) -> Decorator:
             values = {n: _value(ours[n], v) if n in ours else v for n, v in given.items()}
             command(**{n: v for n, v in values.items() if n in rest or v is not None})
 
-        del called.__wrapped__  # or Typer would look at its parameters
+        del called.__wrapped__  # or Typer would read its parameters
         parameters = [(rest | ours)[n].replace(kind=Parameter.KEYWORD_ONLY) for n in order]
         called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -140,7 +140,7 @@ def with_options(shared: Sequence[Parameter]) -> Decorator:
 
 
 def optional(parameter: Parameter) -> Parameter:
-    """Return an option that is not there where nobody gives it."""
+    """Return an option whose default is None."""
     kind, how = get_args(parameter.annotation)
     return parameter.replace(annotation=Annotated[kind | None, how], default=None)
 
@@ -148,7 +148,7 @@ def optional(parameter: Parameter) -> Parameter:
 def _options(
     verb: Callable[..., Any], without: Collection[str], spelled: Mapping[str, Any]
 ) -> list[Parameter]:
-    """Return the arguments of a verb as Typer takes options."""
+    """Return the arguments of a verb as Typer parameters."""
     parameters, found = inspect.signature(verb).parameters, []
     texts = arguments_told(verb)
     for parameter in parameters.values():
@@ -181,17 +181,17 @@ def _options(
 
 
 def _written(name: str, arguments: Collection[str]) -> str:
-    """Return the name of an argument as that of an option; other words are left alone."""
+    """Return an argument's name as an option; other words unchanged."""
     return f"--{name.replace('_', '-')}" if name in arguments else name
 
 
 def _as_options(text: str, arguments: Collection[str]) -> str:
-    """Return a text in which other arguments have the names of options."""
+    """Return a text with argument names written as options."""
     return re.sub(r"``(\w+)``", lambda word: _written(word[1], arguments), text).replace("``", "")
 
 
 def _with_default(text: str, default: Any, choices: Sequence[Any]) -> str:
-    """Return the help of an option, with its default at the end wherever a docstring has it."""
+    """Return help with the default in brackets at its end."""
     told, (before, marked, after) = "", text.partition(" (the default)")
     if marked:
         told, text = max(choices, key=lambda choice: before.rfind(str(choice))), before + after
@@ -210,7 +210,7 @@ def _with_default(text: str, default: Any, choices: Sequence[Any]) -> str:
 
 
 def _kind(verb: Callable[..., Any], parameter: Parameter) -> Any:
-    """Return the type of an option: a choice, a flag, a number, a list of names, or text."""
+    """Return the type of an option: choice, flag, number, list of names, or text."""
     of_one = SimpleNamespace(__annotations__={"it": parameter.annotation})
     space = dict(vars(sys.modules[verb.__module__]))
     while True:
@@ -233,7 +233,7 @@ def _kind(verb: Callable[..., Any], parameter: Parameter) -> Any:
 
 
 def _of_type_checkers(module: str, name: str) -> Any:
-    """Return what a module imports for type checkers only; what is not ours is ``Any``."""
+    """Return a name imported for type checking only; foreign ones are ``Any``."""
     for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("duckplets"):
             for alias in node.names:
@@ -261,7 +261,7 @@ def _is_place(parameter: Parameter) -> bool:
 
 
 def _value(parameter: Parameter, given: Any) -> Any:
-    """Return what an option says: a list may be repeated and may hold commas."""
+    """Return the value of an option, with lists split."""
     _, how = get_args(parameter.annotation)
     if how.metavar == _INTEGERS:
         return integers(f"--{parameter.name.replace('_', '-')}", given)
@@ -269,7 +269,7 @@ def _value(parameter: Parameter, given: Any) -> Any:
 
 
 def arguments_told(verb: Callable[..., Any]) -> dict[str, str]:
-    """Return what is said of the arguments of a verb, or of the fields of a dataclass, by name."""
+    """Return the documentation of a function's arguments or a dataclass's fields, by name."""
     section = re.search(
         r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", inspect.getdoc(verb) or "", re.M | re.S
     )

@@ -1,7 +1,7 @@
-"""The command `watch`: a page in the terminal of where a run stands, for which no save waits.
+"""The command `watch`: a terminal page of where a run stands.
 
-A run tells where it stands when it saves, and its state file is copied to be looked at: so nobody
-waits, and what is shown is as of the last save.
+A run writes its position to the state file when it saves. The file is copied to be read, so nobody
+waits, and the page shows the last save.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from duckplets.runs.settings import RunSettings
     from duckplets.runs.state import Save
 
-_SECOND = 1.0  # between two looks
-_PATIENCE = 10.0  # seconds that --once tries to find the file at rest
-_SOURCES = 60  # that a log shows
+_SECOND = 1.0  # seconds between two reads
+_PATIENCE = 10.0  # seconds that --once waits for the file to be at rest
+_SOURCES = 60  # sources shown by --once
 _UNCOMPARED = "the corpus is open to write in another process, so the run was not compared with it"
-_HEAD = 12  # lines that a page has besides its sources
+_HEAD = 12  # lines of a page besides its sources
 _NAME = 40  # characters of a name
 _CENTURY = 100 * 365 * 86_400  # seconds
-_WIDE = 120  # columns from which on numbers are written out
+_WIDE = 120  # terminal width from which numbers are written in full
 
 
 def watch(
@@ -78,26 +78,26 @@ def watch(
 
 
 class _Watched:
-    """A run, looked at again where its state file has changed.
+    """A run, read again when its state file has changed.
 
     Args:
         corpus: The corpus file, or a folder of token shards.
         run: Name of the run.
-        state: The state file. [default: beside the corpus]
+        state: The state file; None for the one beside the corpus.
     """
 
     def __init__(self, corpus: Path, run: str, state: Path | None) -> None:
         from duckplets.runs.state import state_path
 
         self._corpus, self._run, self._path = corpus, run, state or state_path(corpus)
-        self._seen: Signature | None = None  # the file, when it was read
+        self._seen: Signature | None = None  # the file as it was read
         self._standing: RunStatus | None = None
-        self._saves: set[tuple[datetime, int]] = set()  # also such as others have replaced since
+        self._saves: set[tuple[datetime, int]] = set()  # including saves replaced since
         self._is_saved = False
-        self._is_compared = False  # the run with the corpus
+        self._is_compared = False  # run and corpus were compared
 
     def shown(self, console: Console) -> RenderableType:
-        """Return what is to be seen now: figures and how old they are, or what is waited for."""
+        """Return the page, or what is being waited for."""
         from rich.text import Text
 
         from duckplets.db.files import signature
@@ -106,7 +106,7 @@ class _Watched:
         try:
             if self._standing is None or self._seen != signature(self._path):
                 self._standing = self.look()
-        except CorpusLockedError:  # what was seen last stays, and grows older
+        except CorpusLockedError:  # keep showing the last state
             waiting = "a save is under way; looking again"
         except StateMismatchError as error:
             if self._is_saved:
@@ -118,7 +118,7 @@ class _Watched:
         return self.page(self._standing, console, console.height - _HEAD, waiting)
 
     def page(self, found: RunStatus, console: Console, most: int, note: str = "") -> RenderableType:
-        """Return the page of what was seen, with so many lines for sources."""
+        """Return the page of a state, with at most so many lines for sources."""
         notes = [note, "" if self._is_compared else _UNCOMPARED]
         return page(found, console.width, most, [*filter(None, notes)])
 
@@ -126,10 +126,10 @@ class _Watched:
         """Read the state file.
 
         Args:
-            seconds: How long to try while it is being written.
+            seconds: How long to retry while it is being written.
 
         Raises:
-            StateMismatchError: The run is not saved there, or is none over what is watched.
+            StateMismatchError: The run is not saved there, or is of another corpus.
             CorpusLockedError: The file was being written all the time.
         """
         from duckplets.db.files import copied, signature
@@ -153,10 +153,10 @@ class _Watched:
         return run_status(run, schedule, last["saved_at"], self._saves)
 
     def _schedule(self, run: Save) -> Schedule:
-        """Return the schedule of a run over what is watched.
+        """Return the schedule of the run.
 
         Raises:
-            StateMismatchError: It is one over something else.
+            StateMismatchError: It is of another corpus or folder.
         """
         from duckplets.runs.settings import saved_settings, schedule_of
         from duckplets.tokens.dataset import TokenShards
@@ -176,13 +176,13 @@ class _Watched:
         return schedule_of(settings, run.events)
 
     def _compare(self, run: Save, settings: RunSettings) -> None:
-        """Compare the records of a run with those of the corpus, if that can be read now."""
+        """Compare the run with the records of the corpus, if that can be read now."""
         from duckplets.db.database import Database
         from duckplets.ingest.records import current_version
         from duckplets.serving.snapshot import fingerprint
 
         version = settings.corpus_version
-        with suppress(CorpusLockedError):  # the run itself may have it open to write
+        with suppress(CorpusLockedError):  # the run itself may be writing to it
             with closing(Database.open(self._corpus, read_only=True, threads=1)) as database:
                 same = version <= current_version(database)
                 same = same and fingerprint(database, version) == settings.records
@@ -202,7 +202,7 @@ class _Watched:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceStatus:
-    """What a run has drawn of a source; ``tokens`` by the mean of those counted, None if none."""
+    """What a run has drawn of a source; ``tokens`` is estimated, None if none were counted."""
 
     name: str
     samples: int
@@ -214,7 +214,7 @@ class SourceStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStatus:
-    """Where a run stood at a save: steps of the last and next change of shares, steps a second."""
+    """Position of a run at a save; ``since`` and ``until`` are steps at which shares change."""
 
     saved: Save
     saved_at: datetime
@@ -229,7 +229,7 @@ class RunStatus:
 def run_status(
     saved: Save, schedule: Schedule, saved_at: datetime, saves: Iterable[tuple[datetime, int]]
 ) -> RunStatus:
-    """Return where a run stood, from its save and the time and step of others alone."""
+    """Return the status of a run from its save and the times and steps of other saves."""
     step, changes = saved.step, [at for at, _ in schedule.changes]
     losses, loss_step, (counted_to, counts) = dict[str, float](), None, saved.counts
     if saved.losses is not None and saved.losses.num_rows:
@@ -273,10 +273,10 @@ def page(found: RunStatus, width: int, most: int, notes: Sequence[str] = ()) -> 
     """Return the page of a run.
 
     Args:
-        found: Where it stood.
+        found: Its status.
         width: Columns of the terminal.
-        most: Lines for its sources.
-        notes: What else is to be known.
+        most: Lines for sources.
+        notes: Further remarks.
     """
     from rich.console import Group
     from rich.table import Table
@@ -292,7 +292,7 @@ def page(found: RunStatus, width: int, most: int, notes: Sequence[str] = ()) -> 
 
 
 def _told(found: RunStatus) -> dict[str, str]:
-    """Return what is told above the sources, by what it is about."""
+    """Return the facts above the sources, by label."""
     saved, mixture, rate = found.saved, found.mixture, "known when the run has saved at two steps"
     age = datetime.now(UTC).replace(tzinfo=None) - found.saved_at
     save = f"{found.saved_at:%Y-%m-%d %H:%M:%S} UTC, {_time(age.total_seconds())} ago"
@@ -325,9 +325,9 @@ def _told(found: RunStatus) -> dict[str, str]:
 
 
 def _shares(sources: Sequence[SourceStatus], width: int) -> RenderableType:
-    """Return the shares of sources as a table, without the columns that a terminal has no room for.
+    """Return the shares of sources as a table, dropping columns that do not fit.
 
-    The bar is the first to go, for the figures beside it say the same.
+    The bar goes first: the figures beside it say the same.
     """
     from rich.cells import cell_len
     from rich.console import Group
@@ -376,14 +376,14 @@ def _count(number: int | None, *, wide: bool) -> str:
 
 
 def _bar(share: float, declared: float, size: int) -> str:
-    """Return a bar as long as a share, with a mark where the declared one ends."""
+    """Return a bar of a share with a mark at the declared one."""
     bar = list("█" * round(share * size) + " " * (size - round(share * size)))
     bar[min(round(declared * size), size - 1)] = "│"
     return "".join(bar)
 
 
 def _short(number: int) -> str:
-    """Return a count in seven characters at most: 1.23M."""
+    """Return a count in at most seven characters: 1.23M."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if number >= unit:
             size = unit if letter != "k" else 1e3
@@ -392,7 +392,7 @@ def _short(number: int) -> str:
 
 
 def _time(seconds: float) -> str:
-    """Return a time in words, whole seconds."""
+    """Return a duration in words, to the second."""
     if seconds > _CENTURY:
         return "more than a century"
     return str(timedelta(seconds=max(0, round(seconds))))

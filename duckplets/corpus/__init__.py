@@ -1,1 +1,1 @@
-"""The corpus file opened, with its verbs: what users meet first."""
+"""The open corpus with its verbs: what users meet first."""

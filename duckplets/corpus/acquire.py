@@ -1,4 +1,4 @@
-"""What an intake through gates is asked for: sources by name, and the gates of each."""
+"""Arguments of an intake through gates: sources by name, and the gates of each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MB = 10**6
 
 @dataclass(frozen=True, slots=True)
 class AcquireRequest:
-    """A source to acquire, with what a data set says itself."""
+    """A source to acquire, with the settings of its data set."""
 
     source: Source
     gates: dict[str, Any]
     data_set: DataSet | None = None
 
     def check_cleaning(self, database: Database) -> None:
-        """Refuse a data set that wants its texts cleaned otherwise than the corpus does."""
+        """Refuse a data set whose cleaning differs from the corpus's."""
         from duckplets.ingest.chunks import current_chunking
         from duckplets.records.data_set_gates import check_cleaning
 
@@ -37,10 +37,10 @@ class AcquireRequest:
 
 
 def wanted_of(sources: Any) -> dict[str, AcquireRequest]:
-    """Return what is to be acquired, by name, in order.
+    """Return the requests by name, in order.
 
     Raises:
-        SourceError: Something is no source, two have one name, or a file is wrong.
+        SourceError: An entry is no source, two share a name, or a file is wrong.
     """
     from duckplets.records.data_sets import DataSet, load_data_sets
     from duckplets.sources.custom.protocol import adapted
@@ -77,11 +77,11 @@ def naming(name: str, error: DuckpletsError) -> DuckpletsError:
 
 
 def gates_of(quality: Any, **others: Any) -> QualityGates | None:
-    """Return the gates of an ingest, None for one without.
+    """Return the gates of an ingest; None without any.
 
     Args:
         quality: As for ``Corpus.ingest``.
-        others: ``where``, ``size_mb`` and ``limit``, None for none.
+        others: ``where``, ``size_mb`` and ``limit``, each None if not given.
     """
     if quality is None and all(value is None for value in others.values()):
         return None
@@ -91,7 +91,7 @@ def gates_of(quality: Any, **others: Any) -> QualityGates | None:
 
 
 def told_of(every: Sequence[QualityGates]) -> str:
-    """Return how much was accepted through gates so far, for a bar."""
+    """Return a function that says how much the gates accepted so far, for a bar."""
     if not every:
         return "no gates"
     read, accepted, size = (sum(gates.size[i] for gates in every) for i in range(3))

@@ -1,9 +1,9 @@
-"""Rewrite a corpus without what was removed or replaced and no saved run needs any more.
+"""Rewrite a corpus without what was removed or replaced and no saved run needs.
 
-    saved runs ─versions, minings→ what is kept ─table by table→ a file aside ─rename→ the corpus
+saved runs ─versions, minings→ what is kept ─table by table→ a new file ─rename→ the corpus
 
-What goes follows from the columns of a table, so one that comes later is not forgotten. Keys and
-versions stay, and keys of what is gone are not given out again: whatever names them goes on.
+Which rows go follows from the columns of a table, so a new table is not forgotten. Keys and
+versions stay, and keys of removed rows are not reused: references stay valid.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from duckplets.runs import state
 from duckplets.runs.state import Save
 from duckplets.vectors import store as vectors
 
-_BYTES = 32_000_000  # of rows that are handed over at once
+_BYTES = 32_000_000  # rows copied at a time
 _ROWS = 8192
-_MEMORY = "300MB"  # of the old file, which is only read
+_MEMORY = "300MB"  # for the old file, which is only read
 
-# Which rows of a table are kept: by its name, else by the first of these columns that it has.
+# How to choose the rows of a table: by its name, else by the first of these columns it has.
 _OF_TABLES = {
     "judgements": "corpus/compact/of_sources",
     "corpus_versions": "corpus/compact/whole",
@@ -60,10 +60,10 @@ class CompactReport(Reported):
     """What ``compact`` freed.
 
     Attributes:
-        freed: Rows that are gone, by table, and vectors by set; those that lost none are left out.
+        freed: Removed rows by table, and vectors by set; zeros are left out.
         before: Bytes of the corpus file before.
         after: Bytes of it now.
-        runs: Names of the saved runs whose records and minings were kept.
+        runs: Saved runs whose records and minings were kept.
         seconds: Wall time.
     """
 
@@ -103,7 +103,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
                 there = int(reader.run("corpus/compact/count", {"table": name})[0][0])
                 if there and name != "schema_migrations":
                     gone = there - _copy(reader, new, name, columns)
-                    told = "sections" if name == "stored_sections" else name  # as users know them
+                    told = "sections" if name == "stored_sections" else name  # the users' name
                     freed.update({told: gone} if gone else {})
             _keep_keys(reader, new)
             complete(new)
@@ -123,7 +123,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
 
 
 def _minings(run: Save) -> Iterator[int]:
-    """Yield the numbers of the minings that a run draws from."""
+    """Yield the numbers of the minings a run draws from."""
     for of in (run.settings, *run.settings.get("joins", [])):
         for of_source in of.get("candidates", {}).values():
             for pinned in of_source.values():
@@ -131,7 +131,7 @@ def _minings(run: Save) -> Iterator[int]:
 
 
 def _choose(reader: Database, versions: Collection[int], minings: Collection[int]) -> None:
-    """Note what is kept, in temporary tables."""
+    """Write what is kept into temporary tables."""
     given: dict[str, Any] = {"versions": sorted(versions), "unpublished": UNPUBLISHED}
     given["pinned"] = sorted(minings)
     for statement in _KEEP:
@@ -140,7 +140,7 @@ def _choose(reader: Database, versions: Collection[int], minings: Collection[int
 
 
 def _copy(reader: Database, new: Database, name: str, columns: Sequence[str]) -> int:
-    """Copy what is kept of a table; return how many rows that is."""
+    """Copy the kept rows of a table; return their number."""
     found = (rule for column, rule in _OF_COLUMNS.items() if column in columns)
     rule = _OF_TABLES.get(name) or next(found, "corpus/compact/whole")
     rows = 0
@@ -174,7 +174,7 @@ def _insert(name: str) -> str:
 
 
 def _keep_keys(reader: Database, new: Database) -> None:
-    """Keep the keys of what is gone from being given out again."""
+    """Keep the keys of removed rows from being reused."""
     source, mining, index = reader.run("corpus/compact/last_keys")[0]
     keys = {"source": int(source), "mining": int(mining)}
     keys |= {name: key - 1 for name, key in next_keys(reader).items()}

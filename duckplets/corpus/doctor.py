@@ -1,7 +1,7 @@
 """Check the environment, and a corpus with its state file, for ``duckplets doctor``.
 
-The statements in ``sql/corpus/doctor`` each count what breaks one promise of the schema; 0 is
-right. The file is opened read-only, and nothing is changed.
+Each statement in ``sql/corpus/doctor`` counts violations of one promise of the schema; 0 is right.
+The file is opened read-only.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _PROMISES = {
 
 @dataclass(frozen=True, slots=True)
 class CheckResult(Reported):
-    """The outcome of one check.
+    """The result of one check.
 
     Attributes:
-        ok: Whether it is as it should be.
-        what: What was found, in a line.
+        ok: Whether it passed.
+        what: The finding, in one line.
     """
 
     ok: bool
@@ -55,7 +55,7 @@ class CheckResult(Reported):
 
 
 def environment() -> Iterator[CheckResult]:
-    """Yield what is installed."""
+    """Yield checks of the installed packages."""
     yield CheckResult(True, f"Python {platform.python_version()}, {platform.platform()}")
     yield CheckResult(True, f"duckplets {_installed('duckplets') or 'from a checkout'}")
     for package in _REQUIRED:
@@ -112,7 +112,7 @@ def corpus(path: Path) -> Iterator[CheckResult]:
 
 
 def _snapshot(path: Path) -> Iterator[CheckResult]:
-    """Compare every byte of a snapshot with what was written."""
+    """Verify the bytes of a snapshot."""
     from duckplets.serving import snapshot
 
     folder = snapshot.folder_of(path)
@@ -132,7 +132,7 @@ def _snapshot(path: Path) -> Iterator[CheckResult]:
 
 
 def _vectors(path: Path) -> Iterator[CheckResult]:
-    """Compare vectors with the digests of their commits, and say what runs cannot find."""
+    """Verify vectors against the digests of their commits, and report missing ones."""
     from duckplets.runs import state
     from duckplets.vectors.opened import verify_mapped
     from duckplets.vectors.store import VectorStore, verify
@@ -165,7 +165,7 @@ def _promises(database: Database) -> Iterator[CheckResult]:
     changed = list(external_files.changed(database).values())
     yield from (CheckResult(False, message) for message in changed)
     for statement, (promise, broken) in _PROMISES.items():
-        if changed and statement == "wrong_spans":  # which reads texts
+        if changed and statement == "wrong_spans":  # needs to read texts
             continue
         count = int(database.run(f"corpus/doctor/{statement}")[0][0])
         yield CheckResult(count == 0, f"{count:,} {broken}" if count else promise)

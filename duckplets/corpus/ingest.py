@@ -1,4 +1,4 @@
-"""Take text in, clean it, cut it and split it: the verbs of a corpus from ingest to data_index."""
+"""The verbs of a corpus that take text in, clean, cut and split it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keep a corpus in order: its file compact, and its snapshot made before any run needs it."""
+"""Compact a corpus file, and prepare its snapshot."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class PrepareReport(Reported):
     """What ``prepare`` did.
 
     Attributes:
-        folder: Where the snapshot lies.
-        version: Of the corpus.
-        sections: How many it holds.
-        chunks: How many it holds.
-        splits: Those whose default pools it keeps.
-        left_out: Splits whose pools it does not keep, and why.
-        bytes: Of all its files.
-        freed: Bytes that ``clean`` has removed.
-        memory_available: Bytes that it could fill; None if nobody says.
-        reads_per_s: Texts that its disk gives a second, measured where it is larger than that.
+        folder: The snapshot's folder.
+        version: Version of the corpus.
+        sections: Number of sections in it.
+        chunks: Number of chunks in it.
+        splits: Splits whose default pools it holds.
+        left_out: Splits whose pools it does not hold, and why.
+        bytes: Bytes of all its files.
+        freed: Bytes that ``clean`` removed.
+        memory_available: Bytes of memory available; None if unknown.
+        reads_per_s: Texts per second that its disk gives, measured if it exceeds the memory.
         seconds: Wall time.
     """
 
@@ -116,7 +116,7 @@ def _prepare(
     clean: bool,
     engine: Engine,
 ) -> PrepareReport:
-    """Make or complete the snapshot of a corpus; see ``Corpus.prepare``."""
+    """Build or extend the snapshot of a corpus; see ``Corpus.prepare``."""
     from duckplets.serving import snapshot
     from duckplets.vectors import opened as vectors
 
@@ -161,12 +161,12 @@ def _prepare(
 
 
 def _sizes(folder: Path) -> dict[Path, int]:
-    """Return the files of a folder with their bytes."""
+    """Return the files of a folder with their sizes."""
     return {p: p.stat().st_size for p in folder.rglob("*") if p.is_file()}
 
 
 def _pools(corpus: CorpusFile, database: Database) -> tuple[list[str], dict[str, str]]:
-    """Keep the pools of a default run over each split."""
+    """Store the pools of a default run over each split."""
     kept, left_out = [], {}
     if splits.current_splits(database) is not None:
         for split in splits.SPLITS:

@@ -1,4 +1,4 @@
-"""Sift what was read: gates and what they tell of every row, and what is there twice."""
+"""The verbs of a corpus about gates, their judgements, and duplicates."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from duckplets.text.prefix import Prefix
 
 
-_MEMORY = "300MB"  # of the file: texts are read once or twice, and not again soon
+_MEMORY = "300MB"  # bytes of the file kept in memory: texts are read once or twice
 
 
 @changes("ingest")
@@ -354,7 +354,7 @@ def decontaminate(
 
 @contextmanager
 def _looking(corpus: CorpusFile, /, verb: str, dry_run: bool) -> Iterator[None]:
-    """Hold the right to change the corpus, unless nothing is to be changed."""
+    """Hold the write lock of the corpus unless nothing is to be changed."""
     with ExitStack() as held:
         if not dry_run:
             held.enter_context(corpus.database.changing(verb))

@@ -1,4 +1,4 @@
-"""Keep recipes, show their pools, and count: the verbs of a corpus from add_recipe to status."""
+"""The verbs of a corpus about recipes, their pools, and counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bind verbs to the class of a corpus before their rooms are imported, which takes a while."""
+"""Bind verbs to the class ``Corpus`` before their modules are imported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Room:
-    """A module of the package, of which ``room.verb`` is bound in the body of a class.
+    """A module of the package; ``room.verb`` binds a verb in a class body.
 
     Args:
         name: Of the module, in the package.
@@ -22,7 +22,7 @@ class Room:
 
 
 class Verb:
-    """A function of a room, which takes its own place in the class when it is first asked for."""
+    """A verb that replaces itself by the imported function when first used."""
 
     def __init__(self, room: str, name: str) -> None:
         self._room, self._name = room, name

@@ -1,4 +1,4 @@
-"""Open runs and read records: the verbs of a corpus from sampler to read and report."""
+"""The verbs of a corpus that open runs and read records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from duckplets.tokens.sampler import TokenSampler
     from duckplets.vectors.columns import Missing
 
-# What a sampler of texts has besides, as it stands where nobody has given it.
+# Further arguments of a sampler of texts, with their defaults.
 _OF_TEXTS = {
     **dict.fromkeys(("recipes", "columns", "by", "pairs", "swap", "preset"), None),
     "no_duplicates": False,
@@ -145,7 +145,7 @@ def sampler(
 
 
 def _token_run(corpus: CorpusFile, given: Mapping[str, Any]) -> TokenSampler:
-    """Open a run of tokens by the arguments of ``sampler``."""
+    """Open a run of tokens with the arguments of ``sampler``."""
     from duckplets.tokens.dataset import token_sampler
 
     if given["tokenizer"] is None:

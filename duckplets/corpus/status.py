@@ -1,4 +1,4 @@
-"""Count what is in a corpus: sources, pools with what they leave out, runs, possible samples."""
+"""Count what is in a corpus: sources, pools with what they leave out, runs, capacity."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.runs import state
 
-Counts = dict[str | None, int]  # anchors by why they are left out; None for those that are drawn
+Counts = dict[str | None, int]  # anchors left out by reason; the key None counts those drawn
 
 _CAPACITY = pa.schema(
     [
@@ -32,8 +32,8 @@ _CAPACITY = pa.schema(
     ]
 )
 _COUNTED = ("records", "sections", "chunks", "tokens")
-_WORTH_KEEPING = 20_000  # anchors: counting so many takes a tenth of a second
-_LARGE = 500_000  # records: counting the pools of more takes many seconds
+_WORTH_KEEPING = 20_000  # anchors above which counts are kept: counting so many takes 0.1 s
+_LARGE = 500_000  # records above which pools are not counted unless asked for
 
 
 class Status(ShownDict):
@@ -50,11 +50,11 @@ def status(
 ) -> Status:
     """Return the state of a corpus as plain values; see ``Corpus.status``.
 
-    ``new`` takes the counts that are worth keeping and are not kept yet.
+    New counts worth keeping are put into ``new``.
     """
     current = splits.current_splits(database)
     in_place = _in_place(database)
-    can_count = current is not None and not in_place["changed"]  # else pools cannot be read
+    can_count = current is not None and not in_place["changed"]  # without them pools cannot be read
     kept = _kept(database) if current else {}
     sources, by_split = _counted(database, kept, new if current else {})
     if pools is None:
@@ -86,7 +86,7 @@ def status(
 
 
 def _snapshot(database: Database) -> dict[str, Any] | None:
-    """Tell of the snapshot, if there is one: what reads it takes a while to load."""
+    """Describe the snapshot, importing its reader only if there is one."""
     if not Path(str(database.path)).with_suffix(files.SNAPSHOT).exists():
         return None
     from duckplets.serving.snapshot import overview
@@ -95,7 +95,7 @@ def _snapshot(database: Database) -> dict[str, Any] | None:
 
 
 def _vectors(path: Path) -> list[dict[str, Any]]:
-    """Tell of the sets of vectors, if there are any: what reads them takes a while to load."""
+    """Describe the vector sets, importing their reader only if there are any."""
     if not files.beside(path, files.VECTORS).exists():
         return []
     from duckplets.vectors.store import overview
@@ -104,7 +104,7 @@ def _vectors(path: Path) -> list[dict[str, Any]]:
 
 
 def in_a_line(database: Database) -> str:
-    """Return the version of a corpus and its first sources."""
+    """Return the version of a corpus and its first sources in one line."""
     version = records.current_version(database)
     rows = database.table("corpus/status/records_by_source").to_pylist()
     told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
@@ -113,12 +113,12 @@ def in_a_line(database: Database) -> str:
 
 
 def capacity(database: Database) -> pa.Table:
-    """Return how many samples there are at most, by source and split, from counts alone.
+    """Return upper bounds of samples by source and split, from counts alone.
 
     With n records and R triplet recipes: R·n·(n-1) triplets, R·n·4 taking a record's positive
     once and four negatives, R·n·n pairs, and n texts a text recipe (the estimates of the triplets
-    crate). The recipe of long sections counts with the records that have one, and derived texts
-    are the chunks there are. Grades make no triplets without a condition, and a pair each.
+    crate). The recipe of long sections counts records that have one; derived texts are counted as
+    chunks. Grades make triplets only with a condition, and one pair each.
     """
     version = records.current_version(database)
     stored, kinds = recipe_store.stored(database), labels_of(database, version)
@@ -138,14 +138,14 @@ def capacity(database: Database) -> pa.Table:
 
 
 def _in_place(database: Database) -> dict[str, Any]:
-    """Tell how many files texts were left in, of how many bytes, and what is wrong with any."""
+    """Describe the files that texts stay in: number, bytes, and what is wrong with any."""
     sizes = [int(size) for _, size, *_ in database.run("db/external_files/files")]
     changed = list(external_files.changed(database).values())
     return {"files": len(sizes), "bytes": sum(sizes), "changed": changed}
 
 
 def _bytes(database: Database) -> dict[str, int]:
-    """Return the size of the corpus, and about how much of it indexes and negatives take."""
+    """Return the size of the corpus, and roughly that of its indexes and negatives."""
     of = {what: int(size) for what, size in database.run("corpus/status/bytes")}
     names = ("indexes", "negatives")
     size = Path(str(database.path)).stat().st_size
@@ -157,7 +157,7 @@ def _counted(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the sources with their counts, and the records by source and split.
 
-    Counts are kept as those of pools are, each under the words that it counts, as JSON.
+    Counts are kept as those of pools are, as JSON under the name of the count.
     """
     version, made = records.current_version(database), _made(database)
     content = _hash("sources and splits", version, made)
@@ -177,11 +177,11 @@ def _counted(
 
 
 def _of_sources(database: Database) -> dict[tuple[str, str | None], int]:
-    """Return how many there are of what in each source, and of its records in each split."""
+    """Return counts by source, and records by source and split."""
     spans = database.table("corpus/status/spans").to_pylist()
     others = {span["source"] for span in spans}
     tables = []
-    for span in spans:  # where all between two keys are of a source, no join tells which are
+    for span in spans:  # where all keys of a range are of one source no join is needed
         if span["high"] - span["low"] + 1 == span["records"] >= _WORTH_KEEPING:
             asked = {name: span[name] for name in ("source", "low", "high")}
             tables.append(database.table("corpus/status/within", asked))
@@ -198,7 +198,7 @@ def _of_sources(database: Database) -> dict[tuple[str, str | None], int]:
 
 
 def _made(database: Database) -> str:
-    """Return, beside the version, what counts follow from."""
+    """Return what counts depend on besides the version."""
     return repr((splits.current_splits(database), chunking_of(database)))
 
 
@@ -231,7 +231,7 @@ def _shared_anchors(
 
 
 def pools_of(database: Database) -> list[CompiledPool]:
-    """Return the pools that ``status`` tells of: by split, source and recipe."""
+    """Return the pools that ``status`` reports, by split, source and recipe."""
     version = records.current_version(database)
     max_tokens = chunking_of(database)["max_tokens"]
     kinds = labels_of(database, version)
@@ -256,10 +256,10 @@ def _pools(
     new: dict[str, Counts],
     uncounted: list[str] | None,
 ) -> list[dict[str, Any]]:
-    """Count, for every source, split and recipe, the anchors and what is left out, by reason.
+    """Count drawn and left-out anchors for every source, split and recipe, by reason.
 
-    Those that are kept with the corpus are not counted again: they follow from the statement, the
-    version and the mining, until records are split or chunked otherwise.
+    Counts kept in the corpus stay valid until records are split or chunked anew: they depend on
+    the statement, the version and the mining.
     """
     pools, made = pools_of(database), _made(database)
     contents = [_content(pool, made) for pool in pools]
@@ -290,7 +290,7 @@ def _row(pool: CompiledPool, counts: Counts) -> dict[str, Any]:
 
 
 def _content(pool: CompiledPool, made: str) -> str:
-    """Return what the counts of a pool follow from, as a hash."""
+    """Return a hash of everything the counts of a pool depend on."""
     return _hash(made, pool.sql("counts", staged=True), *sorted(pool.parameters.items()))
 
 
@@ -299,7 +299,7 @@ def _hash(*told: object) -> str:
 
 
 def _kept(database: Database) -> dict[str, Counts]:
-    """Return the counts that are kept, by content."""
+    """Return the kept counts by hash."""
     kept: dict[str, Counts] = {}
     for content, reason, anchors in database.run("corpus/status/counts"):
         kept.setdefault(content, {})[reason] = anchors
@@ -307,7 +307,7 @@ def _kept(database: Database) -> dict[str, Counts]:
 
 
 def keep(database: Database, counts: Mapping[str, Counts]) -> None:
-    """Keep the counts of pools, by content; those of other versions are forgotten."""
+    """Keep counts of pools by hash, and forget those of other versions."""
     rows = [(c, reason, n) for c, found in counts.items() for reason, n in found.items()]
     rows += [(content, None, 0) for content, found in counts.items() if None not in found]
     columns = dict(zip(("content", "reason", "anchors"), zip(*rows, strict=True), strict=True))
@@ -318,7 +318,7 @@ def keep(database: Database, counts: Mapping[str, Counts]) -> None:
 
 
 def _mining(database: Database, sources: list[str]) -> list[dict[str, Any]]:
-    """Tell what was mined or given, what of it is stale, and what stored recipes still lack."""
+    """Describe minings: what was mined or added, what is stale, what recipes lack."""
     version = records.current_version(database)
     by_name = {
         recipe.name: recipe

@@ -1,4 +1,4 @@
-"""Write the state of a corpus as text: what ``print`` and the command ``status`` show."""
+"""Format the state of a corpus as text, for ``print`` and ``duckplets status``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from duckplets.base.sanitize import MESSAGE, counted, listed, shown, size, tallied, text_table
 
-_READS_A_TRIPLET = 3.5  # pages of three texts of some hundred bytes, which may lie on two
+_READS_A_TRIPLET = 3.5  # pages read for three texts of some hundred bytes, each on up to two
 _SIZES = ("records", "sections", "chunks", "tokens")
 _UNFINISHED = ("source", "uri", "rows", "saved_at")
 _MINED = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
 
 
 def status_text(found: Mapping[str, Any]) -> str:
-    """Return what ``Corpus.status`` found as lines and tables."""
+    """Return the result of ``Corpus.status`` as lines and tables."""
     return "\n".join(shown(line, MESSAGE) for line in (*_head(found), *_tables(found)))
 
 
@@ -68,7 +68,7 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
 
 
 def cursor_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return where saved runs stand, as the lines of a table."""
+    """Return the table of saved runs as lines."""
     columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
     told = []
     for row in rows:
@@ -79,18 +79,18 @@ def cursor_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def shared_anchors(split: str, anchors: int, shared: int) -> str:
-    """Return how many anchors of a split train has as well, in words."""
+    """Return in words how many anchors of a split are also in train."""
     share = f" ({100 * shared / anchors:.1f} %)" if shared else ""
     return f"{split}: {shared:,} of {anchors:,} anchors are anchors of train too{share}"
 
 
 def settings(values: Mapping[str, Any]) -> str:
-    """Return settings in one line, those that are None left out."""
+    """Return settings in one line, without those that are None."""
     return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
 def fit(needed: int, room: int | None, reads_per_s: int | None) -> str:
-    """Return in words whether a snapshot fits into memory, and what is to be expected if not."""
+    """Return in words whether a snapshot fits into memory, and what to expect if not."""
     if room is None:
         return "whether it fits into memory is not known here"
     if needed <= room:

@@ -1,1 +1,1 @@
-"""DuckDB, which nothing else imports: connections, named statements, migrations, extension."""
+"""The only room that imports DuckDB: connections, named statements, migrations, extensions."""

@@ -1,12 +1,12 @@
-"""Connect to DuckDB, run named statements and transactions, and turn its errors into ours.
+"""Connect to DuckDB, run named statements and transactions, and translate its errors.
 
-A ``Database`` that was opened has one connection for each thread that uses it, so that no thread
-fetches what another one has asked for; ``cursor`` gives one connection, for one thread at a time.
-In a forked process it opens the file anew to read, and refuses where that cannot be.
+A ``Database`` has one connection per thread, so no thread fetches the result of another's
+statement; ``cursor`` returns one more, for one thread at a time. A forked process opens the file
+again for reading, or refuses where that is impossible.
 
-Corpus and state files are opened *sealed*: with ``enable_external_access`` off, so no statement
-that reaches them, whoever wrote its condition, can read a file, a setting of the machine or the
-network. Files are read in a second, in-memory instance (``Database.reader``), and only Arrow data
+Corpus and state files are opened *sealed*, with ``enable_external_access`` off: no statement that
+reaches them, whoever wrote its condition, can read a file, a setting of the machine or the network.
+Source files are read in a second, in-memory instance (``Database.reader``), and only Arrow data
 passes between the two.
 """
 
@@ -37,32 +37,32 @@ from duckplets.db.queries import query
 from duckplets.db.sessions import Session
 from duckplets.errors import CorpusLockedError, DeadlineError, QueryError, ReadOnlyError
 
-# DuckDB 2.0 advises con.sql(), which takes no statement but a query and plans it twice.
+# DuckDB 2.0 recommends con.sql(), which takes queries only and plans them twice.
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)
 
-# Measured on a million records (docs/benchmarks.md): enough for blocks of 65,536 positions, and
-# the process stays under 2 GB with what Arrow and Python hold besides.
+# Measured on a million records (docs/benchmarks.md): enough for blocks of 65,536 positions, while
+# the process with Arrow and Python stays under 2 GB.
 DEFAULT_MEMORY_LIMIT = "1GB"
-_READER_MEMORY = "512MB"  # a reader streams: reading a million records was no slower with 400 MB
-_SCRATCH_MEMORY = "1GB"  # for one text of some 200 MB; a larger vocabulary goes to the disk
+_READER_MEMORY = "512MB"  # readers stream: a million records read no slower with 400 MB
+_SCRATCH_MEMORY = "1GB"  # enough for one text of some 200 MB; larger vocabularies spill to disk
 _OPEN_HERE = "open it in this process: Corpus(path, read_only=True)"
 
 Parameters = Mapping[str, Any]
 
-# Files that are being changed by what this code was called from, in other threads too.
+# Files being changed by the present call, also in its other threads.
 _CHANGED: ContextVar[tuple[files.FileId, ...]] = ContextVar("_CHANGED", default=())
 
 
 class Database:
-    """Connections to a DuckDB file, or to memory: one for each thread that uses it.
+    """Connections to a DuckDB file or an in-memory instance, one per thread.
 
     Made by ``open``, ``reader`` or ``scratch``.
 
     Attributes:
-        path: The file; None in memory.
-        read_only: Whether it was opened so.
-        statement_timeout: Seconds that what runs under a ``deadline`` may take, or None.
-        kept: What others keep for as long as this is.
+        path: The file; None for an in-memory instance.
+        read_only: Whether it is open for reading only.
+        statement_timeout: Seconds that statements under a ``deadline`` may take, or None.
+        kept: Objects that other modules cache for the life of this one.
     """
 
     def __init__(
@@ -77,15 +77,15 @@ class Database:
         self.statement_timeout: float | None = STATEMENT_TIMEOUT
         self.kept: dict[str, Any] = {}
         self._home = Home()
-        self._reopen = reopen  # opens the file again; None where all threads share a connection
-        self._memory_limit: str | None = None  # that the user gave; while there is none:
+        self._reopen = reopen  # reopens the file; None if all threads share a connection
+        self._memory_limit: str | None = None  # set by the user; otherwise:
         self._frugal = DEFAULT_MEMORY_LIMIT
         self._is_closed = False
         self._begin(session)
 
     def _begin(self, session: Session) -> None:
         self._first = session
-        self._of_thread = threading.local()  # lets go of a connection with its thread
+        self._of_thread = threading.local()  # drops a connection with its thread
         self._of_thread.session = session
         self._others: LiveSet[Session] = LiveSet()
 
@@ -101,8 +101,8 @@ class Database:
         """Open a file, sealed as above; a missing one is created unless ``read_only``.
 
         Raises:
-            MigrationError: The path holds something that is not a DuckDB file.
-            CorpusLockedError: Another process has it, or this one in another way.
+            MigrationError: The path is not a DuckDB file.
+            CorpusLockedError: Another process has it open, or this one with other settings.
         """
         settings, real = _settings(memory_limit, threads), files.real_path(path)
         open_real = partial(sessions.open_session, real, shown(path), settings)
@@ -112,14 +112,14 @@ class Database:
 
     @classmethod
     def reader(cls, memory_limit: str | None = None) -> Self:
-        """Open an in-memory instance that may read files: for sources only."""
+        """Open an in-memory instance that may read files, for sources only."""
         with translated():
             config = _settings(memory_limit or _READER_MEMORY, None)
             return cls(Session(duckdb.connect(config=config)))
 
     @classmethod
     def scratch(cls, threads: int | None = None) -> Database:
-        """Open an in-memory instance that downloads nothing by itself: for words and extensions."""
+        """Open an in-memory instance that never downloads extensions by itself."""
         config: dict[str, Any] = _settings(_SCRATCH_MEMORY, threads) | {
             "autoinstall_known_extensions": "false",
             "temp_directory": str(Path(tempfile.gettempdir()) / f"duckplets.{os.getpid()}.tmp"),
@@ -128,7 +128,7 @@ class Database:
             return cls(Session(duckdb.connect(config=config)))
 
     def load_extension(self, name: str) -> None:
-        """Load an installed extension by its name, or by the path of its file."""
+        """Load an installed extension by name or file path."""
         with translated():
             self._connection.load_extension(name)
 
@@ -138,15 +138,15 @@ class Database:
             self._connection.install_extension(name)
 
     def cursor(self) -> Database:
-        """Return one more connection to the same instance, for one thread at a time."""
+        """Return a further connection to the instance, for one thread at a time."""
         with translated():
             other = Database(self._session.another(), self.path)
         other.statement_timeout = self.statement_timeout
         return other
 
     def close(self) -> None:
-        """Close all connections, also while other threads use them; theirs end in an error."""
-        if self._is_closed or self._home.is_left:  # what was inherited is the parent's
+        """Close all connections; statements running in other threads fail."""
+        if self._is_closed or self._home.is_left:  # inherited connections are the parent's
             return
         self._is_closed = True
         for session in (*self._others, self._first):
@@ -154,19 +154,20 @@ class Database:
                 session.close()
 
     def replace_file(self, other: Path) -> None:
-        """Let another file take the place of this one, and go on with that.
+        """Move another file to this one's path and go on with it.
 
         Raises:
-            CorpusLockedError: Something else of this process has it open.
+            CorpusLockedError: Something else in this process has the file open.
         """
-        # The old one is closed afterwards: until then no other process can write what is lost.
+        # The old file is closed last: until then no other process can write to it, and
+        # lose the write.
         self._open_again(lambda real: os.replace(other, real))
 
     def allow(self, paths: Collection[str]) -> None:
-        """Let statements read Parquet files in which texts are about to be left.
+        """Allow statements to read Parquet files that texts are about to stay in.
 
         Raises:
-            CorpusLockedError: Something else of this process has the corpus open.
+            CorpusLockedError: Something else in this process has the corpus open.
         """
         self._open_again(allowed=paths)
 
@@ -184,13 +185,13 @@ class Database:
         self._begin(self._reopen(read_only=False, **asked))
 
     def interrupt(self) -> None:
-        """Stop the statement that another thread is running here, on the first connection."""
+        """Interrupt the statement another thread is running on the first connection."""
         if not self._home.is_left:
             self._first.connection.interrupt()
 
     @property
     def _session(self) -> Session:
-        """What this thread has of the file; a forked process has its own, to read only."""
+        """This thread's connection; a forked process gets its own, read-only."""
         if self._home.is_left and not self._is_closed:
             if self._reopen is None or not self.read_only:
                 self._home.need(str(self.path or "what reads a file"), _OPEN_HERE)
@@ -213,12 +214,12 @@ class Database:
 
     @contextmanager
     def changing(self, verb: str) -> Iterator[None]:
-        """Hold the right to change the file, which one thread has at a time; ``verb`` says what.
+        """Hold the write lock of the file, one thread at a time; ``verb`` is for messages.
 
         Raises:
-            ReadOnlyError: It is open read-only.
-            CorpusLockedError: It is of the process from which this one was forked, or the verb
-                is called by what another one waits for.
+            ReadOnlyError: The file is open read-only.
+            CorpusLockedError: The file belongs to the parent of this forked process, or the verb
+                is called from within another one.
         """
         if self.read_only:
             raise ReadOnlyError(
@@ -245,11 +246,11 @@ class Database:
     # -- statements ---------------------------------------------------------------------------
 
     def run(self, name: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
-        """Run the named statement and return its rows."""
+        """Run a named statement and return its rows."""
         return self.rows(query(name), parameters)
 
     def table(self, name: str, parameters: Parameters | None = None) -> pa.Table:
-        """Run the named statement and return its rows as an Arrow table."""
+        """Run a named statement and return an Arrow table."""
         return self.arrow(query(name), parameters)
 
     def rows(self, sql: str, parameters: Parameters | None = None) -> list[tuple[Any, ...]]:
@@ -258,12 +259,12 @@ class Database:
             return self._connection.execute(sql, dict(parameters or {})).fetchall()
 
     def arrow(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
-        """Run SQL text and return its rows as an Arrow table."""
+        """Run SQL text and return an Arrow table."""
         with translated():
             return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
 
     def read(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
-        """Run SQL text that somebody else wrote, where it cannot change anything."""
+        """Run SQL text of a user in a transaction that cannot change anything."""
         reader = self.cursor()
         try:
             reader.rows("BEGIN TRANSACTION READ ONLY")
@@ -274,7 +275,7 @@ class Database:
     def stream(
         self, sql: str, parameters: Parameters | None = None, *, rows: int = 65_536
     ) -> Iterator[pa.RecordBatch]:
-        """Run SQL text and yield its rows in Arrow batches of at most ``rows``, lazily."""
+        """Run SQL text and yield Arrow batches of at most ``rows`` rows, lazily."""
         with translated():
             reader = self._connection.execute(sql, dict(parameters or {})).to_arrow_reader(rows)
         while True:
@@ -286,26 +287,26 @@ class Database:
             yield batch
 
     def statement_type(self, sql: str) -> list[str]:
-        """Return the kind of every statement in the text, as DuckDB's parser names it."""
+        """Return the type of every statement in a text, by DuckDB's parser."""
         with translated():
             return [str(s.type.name) for s in self._connection.extract_statements(sql)]
 
     def registered(self, **tables: pa.Table) -> AbstractContextManager[None]:
-        """Make Arrow tables visible to statements under the given names, for a while."""
+        """Make Arrow tables visible to statements under the given names."""
         return self._session.registered(tables)
 
     @contextmanager
     def deadline(self, what: str) -> Iterator[None]:
-        """Stop a statement of ``what`` that takes longer than ``statement_timeout``.
+        """Stop statements of ``what`` that take longer than ``statement_timeout``.
 
         Raises:
-            DeadlineError: It was stopped.
+            DeadlineError: One was stopped.
         """
         with deadline(self.statement_timeout, self._connection.interrupt) as passed:
             try:
                 yield
             except (QueryError, KeyboardInterrupt) as error:
-                # A KeyboardInterrupt without a cause is of the user's own Ctrl-C.
+                # A KeyboardInterrupt without a cause is the user's Ctrl-C.
                 own = isinstance(error, KeyboardInterrupt) and error.__cause__ is None
                 if own or not passed.is_set():
                     raise
@@ -317,7 +318,7 @@ class Database:
 
     @contextmanager
     def frugal(self, limit: str) -> Iterator[None]:
-        """Use other memory than the default for a while; a limit that the user gave stays."""
+        """Set another memory limit for a while, unless the user set one."""
         before = self._frugal
         self._limit(limit)
         try:
@@ -327,12 +328,12 @@ class Database:
 
     def _limit(self, limit: str) -> None:
         self._frugal = limit
-        with suppress(duckdb.Error):  # somebody else is using more at the moment
+        with suppress(duckdb.Error):  # another thread uses more at the moment
             self._connection.execute("SET memory_limit = $1", [self._memory_limit or limit])
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit everything done inside, or nothing of it."""
+        """Commit everything done inside, or nothing."""
         session = self._session
         with translated():
             session.connection.execute("BEGIN")
@@ -341,9 +342,9 @@ class Database:
             with translated():
                 session.connection.execute("COMMIT")
         except BaseException:
-            with suppress(duckdb.Error):  # a failed COMMIT has rolled back already
+            with suppress(duckdb.Error):  # a failed COMMIT rolls back by itself
                 session.connection.execute("ROLLBACK")
-            session.feeds.clear()  # names registered inside were rolled back as well
+            session.feeds.clear()  # names registered inside are rolled back too
             raise
 
 

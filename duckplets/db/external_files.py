@@ -1,9 +1,9 @@
-"""Know the Parquet files that texts were left in, and whether they are as they were.
+"""Check the Parquet files whose texts stay in place.
 
-    placed_files ─state_of→ as it was: statements may read it      changed: an error that names it
+placed_files ─state_of→ unchanged: statements may read it      changed: an error that names it
 
-A corpus is sealed against all other files. So those that it names are looked at when it is opened,
-and only those whose size, time and footer are what they were may be read by its statements.
+A corpus is sealed against all other files. The ones it names are checked when it is opened, and
+statements may read only those whose size, time and footer are unchanged.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
     from duckplets.db.database import Database
 
-_END = 8  # bytes: the footer's length and the mark
+_END = 8  # bytes at the end of a file: the footer's length and the magic
 _MARK = b"PAR1"
 
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What a Parquet file is known again by."""
+    """Identity of a Parquet file."""
 
-    size: int  # in bytes
+    size: int  # bytes
     modified: int  # ns since 1970
-    footer: str  # its SHA-256
+    footer: str  # SHA-256 of the footer
 
     def differs(self, now: FileState) -> str:
-        """Say in what a file is no more what it was; nothing if it is."""
+        """Return what has changed, in words; empty if nothing has."""
         if self.size != now.size:
             return f"has {now.size:,} bytes now, and had {self.size:,}"
         if self.modified != now.modified:
@@ -54,7 +54,7 @@ def _time(modified: int) -> str:
 
 
 def state_of(file: str | Path) -> FileState:
-    """Return what a file is known by, or raise the OSError that keeps it from being read."""
+    """Return the identity of a file, or raise the OSError of reading it."""
     with open(file, "rb") as opened:
         facts = os.fstat(opened.fileno())
         opened.seek(max(facts.st_size - _END, 0))
@@ -66,17 +66,17 @@ def state_of(file: str | Path) -> FileState:
 
 
 def folder_of(corpus: Path) -> str:
-    """Return what stands before paths that do not begin at the root."""
+    """Return the folder that relative paths start from."""
     return os.path.join(os.path.realpath(corpus.parent), "")
 
 
 def located(path: str, corpus: Path) -> str:
-    """Return where a file of a corpus is, as statements name it."""
+    """Return the path of a corpus's file as statements name it."""
     return path if os.path.isabs(path) else folder_of(corpus) + path
 
 
 def change(path: str, was: FileState) -> str:
-    """Say in what a file has changed; nothing if it is as it was."""
+    """Return how a file has changed, in words; empty if it has not."""
     try:
         return was.differs(state_of(path))
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def change(path: str, was: FileState) -> str:
 
 
 def _changes(rows: Iterable[tuple[Any, ...]], corpus: Path) -> Iterator[tuple[str, str]]:
-    """Yield where every file of ``files`` is, and what is to be said of it if it has changed."""
+    """Yield the path of every row of ``files``, and how the file has changed."""
     for path, size, modified, footer in rows:
         place = located(path, corpus)
         why = change(place, FileState(size, modified, footer))
@@ -105,22 +105,22 @@ def _told(path: str, why: str, corpus: Path) -> str:
 def open_to(
     connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collection[str]
 ) -> str | None:
-    """Let statements of an instance read the files that are as they were, and no others.
+    """Allow the statements of an instance to read the unchanged files, and no others.
 
     Args:
         connection: To the corpus, or to another file of ours.
-        corpus: The file.
-        allowed: Further files, which are about to be noted.
+        corpus: The corpus file.
+        allowed: Further files, about to be recorded.
 
     Returns:
-        The folder for ``use_folder``; None where there are no such files.
+        The folder for ``use_folder``; None if there are no such files.
     """
     there = connection.execute(query("db/external_files/is_there")).fetchall()[0][0]
     rows = connection.execute(query("db/external_files/files")).fetchall() if there else []
     if not rows and not allowed:
         return None
     is_sealed = connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]
-    if not is_sealed:  # who has opened it before in this process has let them be read
+    if not is_sealed:  # an earlier opening in this process has allowed them
         paths = set(allowed)
         for place, message in _changes(rows, corpus):
             CHANGED.pop(place, None)
@@ -133,22 +133,22 @@ def open_to(
 
 
 def use_folder(connection: duckdb.DuckDBPyConnection, folder: str) -> None:
-    """Let paths of files that do not begin at the root begin in a folder."""
+    """Resolve relative paths of files against a folder."""
     connection.execute(query("db/external_files/folder"), {"folder": folder})
 
 
 def changed(database: Database) -> dict[str, str]:
-    """Return the files that texts were left in and that are not as they were, with messages."""
+    """Return the changed files with messages."""
     if not (rows := database.run("db/external_files/files")):
         return {}
     return {place: said for place, said in _changes(rows, Path(str(database.path))) if said}
 
 
 def check(database: Database) -> None:
-    """Refuse to go on where a file that texts were left in is not as it was.
+    """Refuse to go on if a file whose texts stay in place has changed.
 
     Raises:
-        ChangedFileError: One is not; it says which, and what to do.
+        ChangedFileError: One has; it says which, and what to do.
     """
     for message in changed(database).values():
         raise ChangedFileError(message)

@@ -1,10 +1,10 @@
-"""Know which file a path leads to, and what lies beside it.
+"""Resolve the path of a DuckDB file, and handle the files beside it.
 
-Beside ``NAME.duckdb`` may lie ``NAME.duckdb.wal``, what was committed and is not in the file yet;
-``NAME.duckdb.PID.tmp``, where a process puts what does not fit into its memory; and
-``.NAME.PID-THREAD.new.duckdb``, a file on its way. Dead processes leave them behind. DuckDB reads a
-WAL into whatever file has the name: so no file is made where one lies, files are of a format in
-which both know each other, and every commit goes into the file at once.
+Beside ``NAME.duckdb`` may lie ``NAME.duckdb.wal``, with commits not yet in the file;
+``NAME.duckdb.PID.tmp``, the spill folder of a process; and ``.NAME.PID-THREAD.new.duckdb``, a file
+being written. Dead processes leave them behind. DuckDB replays a WAL into whatever file has the
+name. So no file is created where a WAL lies, files have a format in which file and WAL know each
+other, and every commit is checkpointed at once.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ SNAPSHOT = ".snapshot"
 INTERNALS = "_internal"
 """The schema of a file's internals; what users need is in ``main``."""
 
-_STILL = 0.05  # seconds: file systems tell times of writing to 10 ms
-_LONGEST_NAME = 220  # bytes; file systems take 255, and what lies beside a file adds up to 30
+_STILL = 0.05  # seconds: file systems record times to 10 ms
+_LONGEST_NAME = 220  # bytes; file systems allow 255, and names beside a file add up to 30
 _ADDRESS = re.compile(
     r":memory:|(md|motherduck|https?|s3|s3[an]|gcs|gs|r2|hf|azure|az|abfss?|file|ducklake):", re.I
 )
 
 
 def real_path(path: Path) -> Path:
-    """Return the absolute path of the file that a path leads to, by links too.
+    """Return the absolute path of a file, with links resolved.
 
     Raises:
-        MigrationError: It can be none of a file, or DuckDB would read it otherwise.
+        MigrationError: It cannot be a file, or DuckDB would read the path otherwise.
     """
     if _ADDRESS.match(str(path)):
         raise MigrationError(
@@ -54,7 +54,7 @@ def real_path(path: Path) -> Path:
         )
     try:
         real = path.resolve()
-        if real.name.split(".")[0].lower() == INTERNALS:  # DuckDB calls the database so, too
+        if real.name.split(".")[0].lower() == INTERNALS:  # DuckDB names the database after it
             raise MigrationError(
                 f"{shown(path)}: {INTERNALS!r} is the schema inside each file; give the file "
                 f"another name"
@@ -62,7 +62,7 @@ def real_path(path: Path) -> Path:
         name = str(real).encode()
     except UnicodeEncodeError:
         raise MigrationError(f"{shown(path)} is not UTF-8; give the file another name") from None
-    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, NUL
+    except (OSError, RuntimeError, ValueError) as error:  # circular links, NUL
         raise MigrationError(f"{shown(path)} leads nowhere: {error}") from error
     if b"?" in name:
         raise MigrationError(f"{shown(path)}: DuckDB cuts a path at '?'; give it another name")
@@ -70,18 +70,18 @@ def real_path(path: Path) -> Path:
 
 
 def check_place(path: Path, name: str, *, read_only: bool, is_open: bool) -> None:
-    """Refuse what is no DuckDB file, and a file to read that is not there.
+    """Refuse a path that is no DuckDB file, and a missing file opened for reading.
 
     Args:
         path: From ``real_path``.
-        name: Of the file, for messages.
-        read_only: Whether it is to be read only.
-        is_open: Whether this process has it open. Then it is not looked into: closing it again
-            would give up the lock that keeps other processes from writing it.
+        name: Name of the file, for messages.
+        read_only: Whether it is opened for reading only.
+        is_open: Whether this process has it open. Then it is not inspected: closing it again would
+            release the lock that keeps other processes from writing.
 
     Raises:
         MigrationError: With what to do.
-        OSError: It may not be looked at.
+        OSError: It cannot be inspected.
     """
     if path.is_dir():
         raise MigrationError(f"{name} is a folder, not a DuckDB file")
@@ -96,10 +96,10 @@ def check_place(path: Path, name: str, *, read_only: bool, is_open: bool) -> Non
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder that a new file is to lie in, with those above it.
+    """Create the folder of a new file, with its parents.
 
     Raises:
-        MigrationError: It cannot be made.
+        MigrationError: It cannot be created.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,22 +114,22 @@ def _check_folder(path: Path, name: str) -> None:
         is_folder = stat.S_ISDIR(path.parent.stat().st_mode)
     except FileNotFoundError:
         is_folder = False
-    except OSError as error:  # a closed folder above it, or a name that is too long
+    except OSError as error:  # no access to a parent, or too long a name
         raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
     if not is_folder:
         raise MissingFileError(f"{name}: its folder {shown(Path(name).parent)} does not exist")
 
 
 def _is_duckdb(path: Path) -> bool:
-    """Whether the file has DuckDB's mark; DuckDB would open a CSV file as a view in memory."""
-    if not path.is_file():  # nobody knows how long a pipe would keep us waiting
+    """Return whether a file has DuckDB's magic; DuckDB would open a CSV file as a view."""
+    if not path.is_file():  # a pipe might block for ever
         return False
     with path.open("rb") as file:
         return file.read(12)[8:] == b"DUCK"
 
 
 def file_id(path: Path) -> FileId | None:
-    """Return what the system knows a file by; None if there is none."""
+    """Return device and inode of a file; None if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -141,7 +141,7 @@ def file_id(path: Path) -> FileId | None:
 
 
 def check_room(path: Path, name: str) -> None:
-    """Refuse to make a file where none can be, or where another one's WAL lies.
+    """Refuse to create a file where that is impossible, or where a WAL lies.
 
     Raises:
         MigrationError: With what to do.
@@ -168,7 +168,7 @@ def check_room(path: Path, name: str) -> None:
 def sweep(path: Path) -> None:
     """Remove what dead processes left beside a file that this one has open for writing.
 
-    Also on the way to the state and the vector file of a corpus, which are opened for moments only.
+    Includes those of the corpus's state and vector files, which are open only briefly.
     """
     name, new = re.escape(path.name), r"\.[^/]*\.\d+-\d+\.new\.[^/]*"
     atomic.sweep(path, rf"(?:(?:{name}|{new})\.(?P<process>\d+)\.tmp)")
@@ -178,22 +178,22 @@ def sweep(path: Path) -> None:
 
 
 def beside(corpus: Path, ending: str) -> Path:
-    """Return where another file of a corpus lies: beside the file itself, where a link leads."""
+    """Return the path of a companion file of a corpus, beside the target of a link."""
     if corpus.is_symlink():
         corpus = Path(os.path.realpath(corpus))
     return corpus.with_name(corpus.name.removesuffix(".duckdb") + ending)
 
 
 def wal_of(path: Path) -> Path:
-    """Return where DuckDB writes what is not in a file yet."""
+    """Return the path of a file's WAL."""
     return path.with_name(f"{path.name}.wal")
 
 
 def spill_folder(path: Path) -> Path:
-    """Return where this process puts what does not fit into memory.
+    """Return the spill folder of this process.
 
-    By default all processes that read a file share one folder, and overwrite what others have put
-    there: readers that ran out of memory at once died of it.
+    By default all readers of a file share one, and overwrite each other's blocks: readers that
+    ran out of memory at the same time crashed.
     """
     folder = path.parent if os.access(path.parent, os.W_OK) else Path(tempfile.gettempdir())
     return folder.absolute() / f"{path.name}.{os.getpid()}.tmp"
@@ -203,7 +203,7 @@ Signature = tuple[tuple[int, int, int] | None, ...]
 
 
 def signature(path: Path) -> Signature:
-    """Return what is another after a file or its WAL was written: which they are, sizes, times."""
+    """Return identities, sizes and times of a file and its WAL, which change with every write."""
     found: list[tuple[int, int, int] | None] = []
     for file in (path, path.with_name(f"{path.name}.wal")):
         try:
@@ -217,9 +217,9 @@ def signature(path: Path) -> Signature:
 
 @contextmanager
 def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
-    """Copy a file for a while: to open it, even to read, makes who saves to it wait.
+    """Copy a file for reading: opening it, even to read, would make writers wait.
 
-    The file has to stay the same for a moment before the copy and until it is made.
+    The file must not change from shortly before the copy until it is complete.
     """
     deadline = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
@@ -234,7 +234,7 @@ def copied(path: Path, *, seconds: float = 0.0) -> Iterator[Path]:
 
 
 def _copy(path: Path, copy: Path) -> bool:
-    """Copy a file with its WAL and return whether nobody wrote it meanwhile."""
+    """Copy a file with its WAL; return whether nobody wrote meanwhile."""
     before = signature(path)
     time.sleep(_STILL)
     for file, to in ((path, copy), (wal_of(path), wal_of(copy))):

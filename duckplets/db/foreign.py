@@ -1,4 +1,4 @@
-"""Turn the errors of DuckDB and Arrow into ours: the one boundary."""
+"""Translate errors of DuckDB and Arrow into ours: the one boundary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOSED_FOLDER = re.compile(r'Cannot open file "(.*)\.wal": (.*)')
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn their errors into ours."""
+    """Translate errors raised inside."""
     try:
         yield
     except (duckdb.Error, pa.ArrowException, MemoryError) as error:
@@ -46,7 +46,7 @@ def translated() -> Iterator[None]:
 
 
 def _raise_what_interrupted(error: Exception) -> None:
-    """Raise what a signal's handler raised, Ctrl-C or the user's own, where DuckDB hides it."""
+    """Raise what a signal handler raised where DuckDB hides it."""
     cause = error.__cause__
     if cause is not None and not isinstance(cause, duckdb.Error | pa.ArrowException):
         raise cause
@@ -55,7 +55,7 @@ def _raise_what_interrupted(error: Exception) -> None:
 
 
 def _out_of_memory(message: str) -> str:
-    """Return which limit was reached: that of the instance, or one of the process."""
+    """Return which limit was reached: the instance's or the process's."""
     if "used)" in message:
         return f"{message}: {MORE_MEMORY}"
     return (
@@ -65,7 +65,7 @@ def _out_of_memory(message: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return what a message of DuckDB begins with; more shows its statement."""
+    """Return the first line of a DuckDB message; the rest quotes the statement."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     message = " ".join(lines[:1])
     return message[:600] if message else "DuckDB gave no reason"

@@ -1,8 +1,8 @@
-"""Find DuckDB's fts extension, which has the stemmers, and open an instance that has it.
+"""Find DuckDB's fts extension, which has the stemmers, and open an instance with it.
 
-Loaded if it is installed; else from the wheel of the extra ``fts``, which works without a
-network; else installed from DuckDB's repository. It is loaded into an instance in memory: files
-are sealed, and a sealed instance loads nothing.
+Tried in order: an installed extension, the wheel of the extra ``fts`` (works offline), a download
+from DuckDB's repository. It is loaded into an in-memory instance: corpus files are sealed, and a
+sealed instance loads nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _NAME = "fts"
 _WHEEL = "duckdb-extension-fts"
 _WAYS = "pip install 'duckplets[fts]', or, with a network: duckdb -c 'INSTALL fts'"
 _WITHOUT = "duckplets mine CORPUS --stemmer none (Terms(stemmer='none')) needs no extension"
-_NEWEST = "1.5.5"  # the newest version of DuckDB that the wheel is published for
+_NEWEST = "1.5.5"  # newest DuckDB version with a published wheel
 
 
 def stemming() -> Database:
-    """Open an instance in memory that can stem.
+    """Open an in-memory instance that can stem.
 
     Raises:
-        ExtensionError: The extension is not there, and could not be downloaded.
+        ExtensionError: The extension is missing and cannot be downloaded.
     """
     database = Database.scratch()
     try:
@@ -38,7 +38,7 @@ def stemming() -> Database:
 
 
 def found() -> str:
-    """Return where the extension is found, in a few words, without downloading anything."""
+    """Return where the extension is found, in a few words, without downloading."""
     database = Database.scratch()
     try:
         way, reasons = _load(database)
@@ -48,7 +48,7 @@ def found() -> str:
 
 
 def _load(database: Database) -> tuple[str, list[str]]:
-    """Load what is on this machine; return the way, and why each way failed if all did."""
+    """Load the extension from this machine; return how, or why each way failed."""
     try:
         database.load_extension(_NAME)
     except QueryError as error:
@@ -74,7 +74,7 @@ def _install(database: Database, reasons: list[str]) -> None:
 
 
 def _ways() -> str:
-    """Return how to get the extension for the version of DuckDB that runs."""
+    """Return how to get the extension for the running version of DuckDB."""
     numbers = [[int(n) for n in v.split(".")[:2]] for v in (engine_version(), _NEWEST)]
     if numbers[0] <= numbers[1]:
         return _WAYS
@@ -85,12 +85,12 @@ def _ways() -> str:
 
 
 def _wheel_file() -> Path:
-    """Return the extension's file in the wheel, which holds it for one version of DuckDB.
+    """Return the extension's file in the wheel, made for one version of DuckDB.
 
     Raises:
-        FileNotFoundError: There is no wheel, or it is for another version.
+        FileNotFoundError: The wheel is missing, or for another version.
     """
-    spec = find_spec(_WHEEL.replace("-", "_"))  # does not import it
+    spec = find_spec(_WHEEL.replace("-", "_"))  # finds it without importing
     folders = [
         Path(place) / "extensions" for place in (spec and spec.submodule_search_locations) or []
     ]

@@ -1,8 +1,8 @@
-"""Bring corpus and state files to the newest schema, by ``migrations/KIND/NNNN_name.sql``.
+"""Migrate corpus and state files to the newest schema: ``migrations/KIND/NNNN_name.sql``.
 
-Each migration runs in one transaction together with its record and checksum, so a file is
-always at a whole version. A file is created aside, by all of them in one transaction, which takes
-half the time, and renamed into place, so a kill leaves either no file or a complete one.
+Each migration runs in one transaction with its record and checksum, so a file is always at a
+complete version. A new file is created under a temporary name, by all migrations in one
+transaction (half the time), and renamed, so a kill leaves no file or a complete one.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _MADE_AGAIN: dict[Kind, str] = {
 
 
 def create(path: Path, kind: Kind) -> None:
-    """Create a file of the newest schema at ``path``, whole or not at all, if there is none.
+    """Create a file of the newest schema, completely or not at all, if there is none.
 
     Raises:
-        MigrationError: It cannot be made there, or what another file had committed lies there.
+        MigrationError: It cannot be created there, or another file's WAL lies there.
     """
     name, path = shown(path), files.real_path(path)
     if os.path.lexists(path):
@@ -48,11 +48,12 @@ def create(path: Path, kind: Kind) -> None:
         finally:
             database.close()
         try:
-            # A link, unlike a rename, never replaces what another process has made meanwhile.
+            # Unlike a rename, a link never replaces a file another process has
+            # created meanwhile.
             os.link(aside, path)
         except FileExistsError:
             pass
-        except OSError:  # a file system without links
+        except OSError:  # the file system has no hard links
             os.replace(aside, path)
     finally:
         for left in (aside, files.wal_of(aside)):
@@ -60,15 +61,15 @@ def create(path: Path, kind: Kind) -> None:
 
 
 def rewrite(database: Database, kind: Kind, fill: Callable[[Database], None]) -> None:
-    """Put a new file in the place of an open one, whole or not at all.
+    """Replace an open file by a new one, completely or not at all.
 
     Args:
-        database: The open file; it goes on with the new one.
-        kind: Of both.
-        fill: Fills the new one, which has the newest schema.
+        database: The open file; goes on with the new one.
+        kind: Kind of both files.
+        fill: Fills the new file, which has the newest schema.
 
     Raises:
-        CorpusLockedError: Something else of this process has it open.
+        CorpusLockedError: Something else in this process has it open.
     """
     name, path = shown(database.path), files.real_path(Path(str(database.path)))
     aside = aside_of(path)
@@ -87,7 +88,7 @@ def rewrite(database: Database, kind: Kind, fill: Callable[[Database], None]) ->
 
 
 def _opened_aside(aside: Path, name: str) -> Database:
-    """Open what will have the name, and say that where it cannot be."""
+    """Open the temporary file of a path; errors name that path."""
     try:
         return Database.open(aside)
     except MigrationError as error:
@@ -95,11 +96,11 @@ def _opened_aside(aside: Path, name: str) -> Database:
 
 
 def migrate(database: Database, kind: Kind) -> list[str]:
-    """Apply what is missing, to a new file at once, else one after the other; return the names.
+    """Apply the missing migrations and return their names.
 
     Raises:
-        MigrationError: The file is newer than this package, another tool's, or its applied
-            migrations are not the ones this package knows.
+        MigrationError: The file is newer than this package or another tool's, or its applied
+            migrations differ from the ones known here.
     """
     done = _applied(database, kind)
     missing = [migration for migration in migrations(kind) if migration[0] not in done]
@@ -120,7 +121,7 @@ def check(database: Database, kind: Kind) -> None:
     """Refuse a file that is not at the newest schema.
 
     Raises:
-        MigrationError: With the command that mends it.
+        MigrationError: With the command to run.
     """
     done = _applied(database, kind)
     missing = [name for number, name, _ in migrations(kind) if number not in done]
@@ -154,7 +155,7 @@ def _applied(database: Database, kind: Kind) -> set[int]:
 
 
 def _refuse_foreign(database: Database, kind: Kind, error: QueryError) -> None:
-    """Refuse a file of something else: one without our migrations that is not empty."""
+    """Refuse a non-empty file without our migrations."""
     if database.run("db/migrate/of_earlier") == [(True,)]:
         raise _of_earlier(database, kind) from error
     tables = {name for (name,) in database.run("db/migrate/tables")}
@@ -179,7 +180,7 @@ def _checksum(text: str) -> str:
 
 
 def unwritable(path: Path) -> str | None:
-    """Return why a file could not be written or made at a path; it is not tried."""
+    """Return why a file could not be created or written at a path, without trying."""
     folder = path.parent
     if path.is_dir():
         return "it is a folder"

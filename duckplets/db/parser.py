@@ -1,4 +1,4 @@
-"""Ask DuckDB's parser how it reads expressions, without binding or running anything in them."""
+"""Parse expressions with DuckDB, without binding or running anything in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEALED: dict[str, Any] = {"threads": "1", "enable_external_access": "false"}
 
 @lru_cache(maxsize=16)
 def reading(*expressions: str) -> str:
-    """Return the JSON of a statement that selects them; its ``error`` says whether there is one."""
+    """Return DuckDB's JSON of a statement that selects the expressions, or of its error."""
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
@@ -30,7 +30,7 @@ def reading(*expressions: str) -> str:
 
 @cache
 def _asked() -> list[str]:
-    """Return what stands before the expressions, and after them."""
+    """Return the parts of the statement before and after the expressions."""
     from sqlglot import parse_one
     from sqlglot.dialects.duckdb import DuckDB
 
@@ -40,5 +40,5 @@ def _asked() -> list[str]:
 
 @cache
 def _session(process: int) -> Session:
-    """Return the instance of a process; a forked one opens its own."""
+    """Return this process's instance; a forked process opens its own."""
     return Session(duckdb.connect(config=_SEALED))

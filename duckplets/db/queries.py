@@ -1,9 +1,8 @@
-"""Find the statements in ``sql/`` and the migrations by their names, and read their texts.
+"""Load statements from ``sql/`` and migrations by name.
 
-``pools/triplets`` is the file ``sql/pools/triplets.sql``. The small statements of a stage stand
-together in one file: ``ingest/splits/assign`` is what follows the line ``-- name: assign`` in
-``sql/ingest/splits.sql``. In a wheel ``sql/`` and ``migrations/`` lie inside the package, in a
-checkout beside it.
+``pools/triplets`` is the file ``sql/pools/triplets.sql``. Small statements of a stage share a file:
+``ingest/splits/assign`` is what follows the line ``-- name: assign`` in ``sql/ingest/splits.sql``.
+In a wheel ``sql/`` and ``migrations/`` lie inside the package, in a checkout beside it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 @cache
 def query(name: str) -> str:
-    """Return the text of the statement of that name."""
+    """Return the text of a named statement."""
     file = SQL / f"{name}.sql"
     if file.is_file():
         return file.read_text(encoding="utf-8")
@@ -31,7 +30,7 @@ def query(name: str) -> str:
 
 @cache
 def statements_of(file: Path) -> dict[str, str]:
-    """Return the statements of a file that holds several, by their names."""
+    """Return the statements of a file by name."""
     _, *parts = _NAME.split(file.read_text(encoding="utf-8"))
     return {name: f"{text.strip()}\n" for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
@@ -49,6 +48,6 @@ def names() -> tuple[str, ...]:
 
 @cache
 def migrations(kind: str) -> tuple[tuple[int, str, str], ...]:
-    """Return ``(number, name, text)`` of every migration of a kind of file, in order."""
+    """Return ``(number, name, text)`` of every migration of a kind, in order."""
     files = sorted((MIGRATIONS / kind).glob("[0-9]*.sql"))
     return tuple((int(f.stem[:4]), f.stem, f.read_text(encoding="utf-8")) for f in files)

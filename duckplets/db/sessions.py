@@ -1,12 +1,12 @@
-"""Open DuckDB files, and know which of them this process has open, who changes them, and forks.
+"""Open DuckDB files, and track which of them this process has open, and who writes.
 
-DuckDB gives all who open a file in one process the same instance. So a second one with other
-settings, to read, gets an instance of its own; and the right to change a file is one thread's at a
-time, whichever connection it uses.
+Within a process DuckDB gives everybody who opens a file the same instance. So a second opening
+with other settings, for reading, gets an instance of its own; and the write lock of a file is held
+by one thread at a time, whichever connection it uses.
 
-A forked process has its parent's connections but not DuckDB's threads, without which even closing
-them waits for ever. So they are kept for good and never touched, and a file that the parent only
-reads is opened anew.
+A forked process inherits connections but not DuckDB's threads, without which even closing a
+connection waits for ever. So inherited connections are kept and never touched, and a file that the
+parent only reads is opened again.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from duckplets.errors import (
 Settings = Mapping[str, Any]
 
 _WRITTEN = {
-    # The oldest format in which a file and its WAL know each other; DuckDB 1.5 and 2.0 write it.
+    # The oldest format in which file and WAL know each other; written by DuckDB 1.5 and 2.0.
     "storage_compatibility_version": "v1.4.0",
-    # Every commit goes into the file at once, and into the WAL before: DuckDB would leave it out
-    # where one is of 100 kB or more, and then a kill in the middle could not be told from damage.
+    # Every commit is written to the WAL and checkpointed at once. DuckDB would skip the WAL
+    # for a commit of 100 kB or more, and a kill in the middle could not be told from damage.
     "wal_autocheckpoint": "0B",
     "auto_checkpoint_skip_wal_threshold": str(1 << 62),
 }
 
 
 class Session:
-    """A connection, and the Arrow tables that it scans by name."""
+    """A connection, and the Arrow tables registered in it."""
 
     __slots__ = (
         *("__weakref__", "_folder", "_hashed", "_is_attached"),
@@ -69,7 +69,7 @@ class Session:
             connection.execute(query("db/sessions/use"))
         if file is not None:
             names = "db/sessions/names_attached" if is_attached else "db/sessions/names"
-            with suppress(duckdb.CatalogException):  # a file that is still empty, or not ours
+            with suppress(duckdb.CatalogException):  # an empty or foreign file
                 connection.execute(query(names))
         if folder is not None:
             external_files.use_folder(connection, folder)
@@ -94,7 +94,7 @@ class Session:
 
     @contextmanager
     def registered(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
-        """Make Arrow tables visible to statements by their names, for a while."""
+        """Make Arrow tables visible to statements by name."""
         for name, table in tables.items():
             feed = self.feeds.get(name)
             if feed is None or feed.schema != table.schema:
@@ -102,9 +102,9 @@ class Session:
                 with translated():
                     self.connection.register(name, feed)
             feed.show(table)
-        # DuckDB 1.5 hands scans lists of 50 values and less that a join wants, and PyArrow takes
-        # no 2^63 in them. Elsewhere lists stay on: by them few keys of a stored table are found
-        # four times as fast.
+        # DuckDB 1.5 passes join keys of up to 50 values to scans as lists, and PyArrow
+        # refuses 2^63 in them. Elsewhere lists stay on: few keys of a stored table are
+        # found four times as fast.
         has_hashes = any(pa.types.is_uint64(f.type) for t in tables.values() for f in t.schema)
         try:
             if has_hashes and not self._hashed:
@@ -115,13 +115,13 @@ class Session:
         finally:
             self._hashed -= has_hashes
             if has_hashes and not self._hashed:
-                with suppress(duckdb.Error):  # a transaction has failed; joins are only slower
+                with suppress(duckdb.Error):  # in a failed transaction; joins are only slower
                     self.connection.execute(query("db/sessions/lists"))
             for name in tables.keys() & self.feeds.keys():
                 self.feeds[name].show(None)
 
     def close(self) -> None:
-        """Close the connection, also while another thread uses it: that ends in an error."""
+        """Close the connection; statements running in other threads fail."""
         with _GATE:  # DuckDB has one list of open files, with a lock that a fork would copy
             _SESSIONS.discard(self)
             self.connection.interrupt()
@@ -129,11 +129,11 @@ class Session:
 
 
 class Feed:
-    """A name under which one Arrow table after the other is scanned.
+    """A registered name under which one Arrow table after another is scanned.
 
-    Registered once: DuckDB keeps what was registered within a transaction until its end, and an
-    ingest that registered every batch held the whole source in memory. DuckDB calls a method of
-    Arrow's here, not one in Python: what a signal's handler raises in there would be lost.
+    Registered once: DuckDB keeps registered tables until the end of the transaction, and an ingest
+    that registered every batch held the whole source in memory. DuckDB calls a method of Arrow
+    here, not Python code, in which an exception of a signal handler would be lost.
     """
 
     __slots__ = ("__arrow_c_stream__", "schema")
@@ -143,16 +143,16 @@ class Feed:
         self.show(table)
 
     def show(self, table: pa.Table | None) -> None:
-        """Let a table be scanned from now on, or none."""
+        """Set the table to be scanned from now on, or None."""
         shown_now = self.schema.empty_table() if table is None else table
         self.__arrow_c_stream__ = shown_now.__arrow_c_stream__
 
 
-_GATE = threading.RLock()  # held while connections are made or closed, and by who forks
-_SESSIONS: LiveSet[Session] = LiveSet()  # of this process
-_INHERITED: list[Session] = []  # of those it was forked from, never to be touched
-_CHANGERS: dict[FileId, int | None] = {}  # the thread that does
-_CHANGING: dict[FileId, threading.RLock] = {}  # held by the thread that changes a file
+_GATE = threading.RLock()  # held while connections are opened or closed, and across a fork
+_SESSIONS: LiveSet[Session] = LiveSet()  # sessions of this process
+_INHERITED: list[Session] = []  # inherited sessions, never touched
+_CHANGERS: dict[FileId, int | None] = {}  # the thread that writes
+_CHANGING: dict[FileId, threading.RLock] = {}  # held by the thread that writes to a file
 
 
 def open_session(
@@ -163,19 +163,19 @@ def open_session(
     read_only: bool,
     allowed: Collection[str] = (),
 ) -> Session:
-    """Open a file by its ``real_path``; a missing one is made unless ``read_only``.
+    """Open a file by its ``real_path``; a missing one is created unless ``read_only``.
 
     Args:
-        path: DuckDB looks for the WAL beside the path it is given.
-        name: Of the file, for messages.
-        settings: Of DuckDB.
-        read_only: Whether nothing may be changed.
-        allowed: Parquet files that texts are about to be left in: statements may read them.
+        path: DuckDB looks for the WAL beside this path.
+        name: Name of the file, for messages.
+        settings: DuckDB settings.
+        read_only: Whether it is opened for reading only.
+        allowed: Parquet files that statements may read as well.
 
     Raises:
-        MigrationError: The path holds something that is not a DuckDB file.
-        DamagedFileError: DuckDB cannot read what it is told by the file.
-        CorpusLockedError: Another process, or this one in another way, has it.
+        MigrationError: The path is not a DuckDB file.
+        DamagedFileError: DuckDB cannot read the file.
+        CorpusLockedError: Another process has it open, or this one with other settings.
     """
     config = {**settings, "temp_directory": str(files.spill_folder(path))}
     settle()
@@ -186,7 +186,7 @@ def open_session(
             if read_only and _is_among(path, _INHERITED):
                 return _attached(path, config)
             return _connected(path, config, allowed, read_only=read_only)
-        except DuckpletsError:  # one is an OSError, too
+        except DuckpletsError:  # one of them is an OSError too
             raise
         except OSError as error:
             raise MigrationError(f"{name} cannot be opened: {error.strerror}") from error
@@ -195,10 +195,10 @@ def open_session(
 
 
 def mend(path: Path, name: str) -> None:
-    """Mend a file that a process left in the middle of a write, as ``db.torn`` tells.
+    """Repair a file left by a kill during a write; see ``torn_write_repair``.
 
     Raises:
-        DamagedFileError: It may not be written here.
+        DamagedFileError: It cannot be written here.
     """
     with _GATE:
         if not _is_among(path, _SESSIONS):
@@ -229,7 +229,7 @@ def _sealed(
     read_only: bool = True,
     is_attached: bool = False,
 ) -> Session:
-    """Let no statement of an instance reach another file, but those that texts were left in."""
+    """Seal an instance against all files but those texts stay in."""
     try:
         folder = external_files.open_to(connection, path, allowed)
         connection.execute(query("db/sessions/seal"))
@@ -243,9 +243,9 @@ def _sealed(
 
 
 def _attached(path: Path, config: dict[str, Any]) -> Session:
-    """Open a file to read in an instance of its own.
+    """Open a file for reading in an instance of its own.
 
-    DuckDB gives all who connect to a path one instance: with other settings it refuses, and in a
+    DuckDB gives everybody who connects to a path one instance: it refuses other settings, and in a
     forked process that instance is the parent's.
     """
     from sqlglot import exp, parse_one
@@ -270,10 +270,10 @@ def _is_among(path: Path, sessions: Iterable[Session]) -> bool:
 
 
 def refuse_shared(session: Session, own: Collection[Session], name: str) -> None:
-    """Refuse to go on where others of this process have the file of a session open.
+    """Refuse to go on if something else in this process has the file open.
 
     Raises:
-        CorpusLockedError: They have.
+        CorpusLockedError: Something has.
     """
     with _GATE:
         others = [s for s in _SESSIONS if s.file == session.file and s not in own]
@@ -286,7 +286,7 @@ def refuse_shared(session: Session, own: Collection[Session], name: str) -> None
 
 @contextmanager
 def changing(file: FileId) -> Iterator[None]:
-    """Hold the right to change a file, which one thread of this process has at a time."""
+    """Hold the write lock of a file, one thread of this process at a time."""
     with _GATE:
         lock = _CHANGING.setdefault(file, threading.RLock())
     with lock:
@@ -298,7 +298,7 @@ def changing(file: FileId) -> Iterator[None]:
 
 
 def is_changed_here(file: FileId) -> bool:
-    """Whether this thread holds the right to change a file."""
+    """Return whether this thread holds the write lock of a file."""
     return _CHANGERS.get(file) == threading.get_ident()
 
 
@@ -353,11 +353,11 @@ def _open_here(path: Path, name: str) -> CorpusLockedError:
 
 
 def _after_in_child() -> None:
-    """Keep what was inherited from ever being closed: that would wait for threads left behind."""
+    """Keep inherited connections from being closed, which would wait for lost threads."""
     import ctypes
 
     _INHERITED.extend(_SESSIONS)
-    # The module's own connection is closed when Python ends, and comes to be by itself.
+    # DuckDB's default connection is created on demand and closed at exit.
     for connection in (
         *(session.connection for session in _INHERITED),
         duckdb.default_connection(),
@@ -365,7 +365,7 @@ def _after_in_child() -> None:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
     for inherited in (_SESSIONS, _CHANGING, _CHANGERS):
         inherited.clear()
-    _GATE.release()  # this thread has it since before the fork
+    _GATE.release()  # held by this thread since before the fork
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""Open a file for a moment: state and vector files are shared by being open hardly ever."""
+"""Open a state or vector file briefly: processes share these by keeping them closed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from duckplets.db import files, sessions
 from duckplets.db.database import Database
 from duckplets.errors import CorpusLockedError
 
-_LOCK_PATIENCE = 10.0  # seconds a save waits for someone who looks at the state file
+_LOCK_PATIENCE = 10.0  # seconds that a save waits for another process
 
 
 @contextmanager
 def for_a_moment(path: Path, *, read_only: bool = False) -> Iterator[Database]:
-    """Open a file, waiting for other threads, and a little while for other processes that have it.
+    """Open a file, waiting for other threads, and briefly for other processes.
 
     Raises:
-        CorpusLockedError: Another process still has it.
+        CorpusLockedError: Another process still has it open.
     """
     with sessions.changing(files.file_id(files.real_path(path)) or (0, 0)):
         deadline = time.monotonic() + _LOCK_PATIENCE

@@ -1,15 +1,15 @@
-"""Mend a file whose process was killed in the middle of one of DuckDB's writes.
+"""Repair a file whose process was killed in the middle of a DuckDB write.
 
-A commit writes the WAL, at its end a mark that a checkpoint begins; rows, to blocks that nothing
-uses; blocks of metadata; at last the header, by which all of this counts. Then the WAL goes. A
-block of metadata has 64 parts and is written over itself: parts in use stay as they are, free ones
-are filled. Linux ends a write between two pages when the process is killed, so such a block may be
-the new one up to a page and the old one from there, with a checksum that is of neither, and DuckDB
-refuses the file (1.5.5: one of some 1,500 kills during commits).
+A commit writes the WAL, ending with a mark that a checkpoint begins; rows, into unused blocks;
+metadata blocks; and last the header, which makes all of it count. Then the WAL is deleted. A
+metadata block has 64 parts and is overwritten in place: parts in use stay, free ones are filled.
+Linux ends a write between two pages when the process is killed, so such a block may be new up to a
+page and old from there, with a checksum of neither, and DuckDB refuses the file (1.5.5: one of some
+1,500 kills during commits).
 
-Nothing else is lost, for the parts that the header in force uses are the same in both. So where
-the WAL ends with the mark of a checkpoint that the header does not know, the checksums of metadata
-are made to fit what is there. A block that does not fit its checksum anywhere else is damaged.
+Nothing else is lost: the parts that the header in force uses are the same in both versions. So
+where the WAL ends with the mark of a checkpoint the header does not know, the checksums of metadata
+blocks are recomputed. A block with a wrong checksum anywhere else is damaged.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ from duckplets.errors import DamagedFileError
 
 log = logging.getLogger("duckplets")
 
-_PAGE = 4096  # of a header; there are three, and the last two take turns
-_HEADER = struct.Struct("<5Q")  # its number, where the catalog and the free list lie, blocks, size
+_PAGE = 4096  # bytes of a header; there are three, and the last two alternate
+_HEADER = struct.Struct("<5Q")  # number, catalog, free list, blocks, block size
 _NOWHERE = (1 << 64) - 1
-_PARTS = 64  # of a block of metadata
-_TAIL = 128  # bytes of a WAL that hold its last two entries, each after its size and checksum
-# A checkpoint, with where its catalog will lie: a number that is left out is 0. Then a flush.
+_PARTS = 64  # parts of a metadata block
+_TAIL = 128  # bytes of the last two WAL entries, each after its size and checksum
+# A checkpoint entry with the pointer to its catalog (a zero is left out), then a flush.
 _MARK = re.compile(
     rb"d\0ce\0(?:d\0([\x80-\xff]*[\0-\x7f]))?(?:e\0.{1,5})?\xff{4}.{16}d\0d\xff\xff\Z", re.S
 )
 
 
 def mend(path: Path, name: str) -> None:
-    """Make the checksums fit that a killed process left wrong; any other file stays as it is.
+    """Recompute checksums that a kill left wrong; any other file stays as it is.
 
     Args:
-        path: Of a file that this process does not have open, for that would give up its lock.
-        name: Of the file, for messages.
+        path: A file that this process does not have open, or it would lose its lock.
+        name: Name of the file, for messages.
 
     Raises:
-        DamagedFileError: It has to be mended, and may not be written here.
+        DamagedFileError: It needs repair, and cannot be written here.
     """
     if not os.path.lexists(wal_of(path)):
         return
-    with suppress(OSError), _locked(path) as file:  # what cannot be read is refused on opening
+    with suppress(OSError), _locked(path) as file:  # unreadable files are refused on opening
         checksums = _torn(file, wal_of(path))
         if not checksums:
             return
@@ -70,14 +70,14 @@ def mend(path: Path, name: str) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that no process has, to write it if that is allowed, by the lock of DuckDB."""
+    """Open a file under DuckDB's lock, for writing if allowed."""
     file: BinaryIO
     try:
         file = path.open("r+b")
     except OSError:
         file = path.open("rb")
     with file:
-        with suppress(ImportError):  # Windows: who opened a file has it alone
+        with suppress(ImportError):  # Windows: whoever opened a file has it alone
             import fcntl
 
             fcntl.lockf(file, fcntl.LOCK_NB | (fcntl.LOCK_EX if file.writable() else fcntl.LOCK_SH))
@@ -85,9 +85,9 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
 
 
 def _torn(file: BinaryIO, wal: Path) -> dict[int, int]:
-    """Return where a checksum is wrong that a kill explains, and what it should be."""
+    """Return the position of a checksum that a kill left wrong, and the right one."""
     found = {}
-    with suppress(struct.error, ValueError):  # not the format of DuckDB that we know
+    with suppress(struct.error, ValueError):  # not a DuckDB format known here
         _, catalog, free_list, blocks, size = _header(file)
         if _begun(wal) in (None, catalog):
             return {}
@@ -101,7 +101,7 @@ def _torn(file: BinaryIO, wal: Path) -> dict[int, int]:
 
 
 def _begun(wal: Path) -> int | None:
-    """Return where the catalog will lie by a checkpoint that a WAL ends with; None without one."""
+    """Return the catalog pointer of a checkpoint that a WAL ends with, or None."""
     with wal.open("rb") as file:
         file.seek(max(0, wal.stat().st_size - _TAIL))
         mark = _MARK.search(file.read())
@@ -112,7 +112,7 @@ def _begun(wal: Path) -> int | None:
 
 
 def _header(file: BinaryIO) -> tuple[int, ...]:
-    """Return the header in force: the later one of those that are whole."""
+    """Return the header in force: the later of the intact ones."""
     found = []
     for place in (_PAGE, 2 * _PAGE):
         file.seek(place)
@@ -124,13 +124,13 @@ def _header(file: BinaryIO) -> tuple[int, ...]:
 
 
 def _metadata(file: BinaryIO, pointer: int, blocks: int, size: int) -> list[int]:
-    """Return the numbers of the blocks of metadata, which the list of free blocks ends with.
+    """Return the numbers of the metadata blocks, listed after the free blocks.
 
     Args:
         file: A DuckDB file.
         pointer: To the list: a block, and in the highest byte the part of it.
-        blocks: How many the file has.
-        size: Of a block, in bytes.
+        blocks: Number of blocks in the file.
+        size: Bytes of a block.
     """
     data, part = b"", (size - 8) // _PARTS // 8 * 8
     while pointer != _NOWHERE and len(data) < blocks * size:
@@ -139,14 +139,14 @@ def _metadata(file: BinaryIO, pointer: int, blocks: int, size: int) -> list[int]
         (pointer,) = struct.unpack_from("<Q", read)
         data += read[8:]
     place = 0
-    for width in (8, 12):  # free blocks; and those of several columns, with how many they are
+    for width in (8, 12):  # free blocks, then blocks of several columns with their counts
         place += 8 + width * struct.unpack_from("<Q", data, place)[0]
     (count,) = struct.unpack_from("<Q", data, place)
     return [struct.unpack_from("<Q", data, place + 8 + 16 * i)[0] for i in range(count)]
 
 
 def _checksums(block: bytes) -> tuple[int, int]:
-    """Return the checksum that a block begins with, and that of the rest of it."""
+    """Return the checksum stored in a block, and the one of its content."""
     import numpy as np
 
     words = np.frombuffer(block, "<u8")

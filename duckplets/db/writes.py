@@ -1,4 +1,4 @@
-"""What a verb is given, a corpus file that is open, and the mark of verbs that change it."""
+"""The open corpus file as verbs see it, and the decorator of verbs that write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class CorpusFile(Protocol):
-    """What verbs need of a ``Corpus``, whose class lies above the rooms they are in."""
+    """What verbs need of a ``Corpus``, whose class lies above their rooms."""
 
     database: Database
     path: Path
@@ -26,18 +26,18 @@ class CorpusFile(Protocol):
         ...
 
     def state_path(self, given: str | Path | None = None) -> Path:
-        """Return the state file that is given, or the one beside the corpus."""
+        """Return the given state file, or the one beside the corpus."""
         ...
 
     def owns(self, opened: Any) -> None:
-        """Close a sampler or a reader when the corpus is closed."""
+        """Close a sampler or a reader together with the corpus."""
         ...
 
 
 def changes(verb: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a verb change its corpus, as ``Database.changing`` allows, and log that it does.
+    """Decorate a verb that writes to its corpus: lock it, and log the verb.
 
     Args:
-        verb: What it does to the corpus, for messages: "cannot VERB FILE".
+        verb: What it does, for messages: "cannot VERB FILE".
     """
     return stage(verb, lambda corpus: corpus.database.changing(verb))
