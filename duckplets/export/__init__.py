@@ -1,9 +1,9 @@
-"""Write mined negatives with their anchors and positives to the files that trainers read.
+"""Write mined negatives with their anchors and positives in the formats of trainers.
 
-    minings ─subject→ Reader ─examples→ Example ─formats→ rows ─files→ JSON lines or Parquet at PATH
+minings ─subject→ Reader ─examples→ Example ─formats→ rows ─files→ JSON lines or Parquet at PATH
 
-``beir``, an evaluation set, needs no mining. Texts are whole sections, uncut. Rows come by source,
-then by anchor, then by rank, so a file's bytes follow from what was mined.
+``beir``, an evaluation set, needs no mining. Texts are whole sections, uncut. Rows are ordered by
+source, anchor and rank, so equal minings give equal files.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class ExportReport(Reported):
     """What an export wrote.
 
     Attributes:
-        path: The file or the folder.
-        format: Of the files.
-        rows: Rows of the main file; of ``beir`` its judgements.
-        anchors: Anchors in it; of ``beir`` its queries.
-        negatives: Negatives of these anchors, each counted once an anchor; of ``beir`` 0.
-        filled: How many of the negatives were drawn at random to make up the number.
-        left_out: How many anchors are not in it, by reason. ``negatives without a score`` counts
-            negatives instead, and the positives of a ``repeated question`` (of ``beir``) are
-            with the first anchor of its text.
-        sources: What it is from, by name.
-        files: Names of the files, within the folder if it is one.
+        path: The file or folder.
+        format: Its format.
+        rows: Rows of the main file; for ``beir`` its judgements.
+        anchors: Anchors written; for ``beir`` queries.
+        negatives: Negatives written, counted once per anchor; for ``beir`` 0.
+        filled: How many of them were drawn at random to make up the number.
+        left_out: Anchors left out, by reason. ``negatives without a score`` counts negatives
+            instead, and the positives of a ``repeated question`` (``beir``) are with the first
+            anchor of its text.
+        sources: Names of the sources.
+        files: Names of the files, relative to the folder if it is one.
         recipe: Name of the recipe.
-        others: Names of recipes that could be exported as well, where none was named.
+        others: Recipes that could be exported as well, if none was named.
     """
 
     path: Path
@@ -189,7 +189,7 @@ def _wanted(
     when_short: str | None,
     scores: bool,
 ) -> ExportRequest:
-    """Return what the arguments ask of a format, if it can be had."""
+    """Return the request that arguments make of a format, if it can be met."""
     shapes = list(form.places)
     chosen = shapes[0] if shape is None else shape
     if chosen not in shapes or shape == "":

@@ -1,10 +1,10 @@
-"""Examples: mined anchors with positives and negatives, read block by block from a subject.
+"""Read mined anchors with their positives and negatives, block by block.
 
-    minings ─anchors→ keys ─a block→ positives, negatives ─texts→ Example ─fit→ Example or None
+minings ─anchors→ keys ─a block→ positives, negatives ─texts→ Example ─fit→ Example or None
 
-The pools' lists become temporary tables of positives and documents; anchors are a list of keys.
-Each block takes a few thousand of them, or as many as their texts allow, and reads every text it
-needs once, so a million anchors with 32 negatives pass through in the memory of one block.
+The pools' lists become temporary tables of positives and documents. Each block takes a few
+thousand anchors, or as many as their texts allow, and reads every text once, so a million anchors
+with 32 negatives need the memory of one block.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from duckplets.pools.compile import CompiledPool, Part
 from duckplets.pools.read import PoolReader
 
 _LARGEST_BLOCK = 16_384
-_BLOCK_BYTES = 96 << 20  # of the texts of a block, in Arrow; as Python's strings they take as many
+_BLOCK_BYTES = 96 << 20  # bytes of a block's texts in Arrow; Python strings need as many again
 
 
 class Document(NamedTuple):
     """A section that is a positive or a negative.
 
     Attributes:
-        id: That of its record, with ``#`` and the position where the record has several documents.
+        id: Its record's id, with ``#`` and the position if the record has several documents.
         text: The whole section.
     """
 
@@ -48,18 +48,18 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One anchor with what goes with it.
+    """An anchor with its positives and negatives.
 
     Attributes:
-        id: That of its record, with ``#`` and the position. Never that of another document:
-            evaluators of BEIR drop a hit that has the id of its query.
+        id: Its record's id with ``#`` and the position. Never equal to a document's id: evaluators
+            of BEIR drop a hit with the id of its query.
         text: The whole section.
-        outcome: What became of it in mining, as in table ``mined_anchors``.
-        positives: By section.
+        outcome: Its outcome in mining, as in table ``mined_anchors``.
+        positives: In order of sections.
         negatives: By rank, the hardest first.
         positive_score: The lowest score of its positives, or None.
-        scores: Of the negatives; None for one that was drawn at random.
-        filled: How many of the negatives, the last ones, were drawn at random for this export.
+        scores: Of the negatives; None for one drawn at random.
+        filled: Number of negatives, the last ones, drawn at random for this export.
     """
 
     id: str
@@ -76,15 +76,15 @@ class Example:
 
 
 class SubjectReader:
-    """Reads one subject on a connection of its own, as of one moment.
+    """Read a subject on its own connection, as of one moment.
 
     Args:
         database: The corpus.
         subject: What is exported.
 
     Attributes:
-        sources: Names of those that have anchors.
-        fill: Fills up anchors with too few negatives, where that is wanted.
+        sources: Names of the sources that have anchors.
+        fill: Adds random negatives to anchors with too few, if wanted.
     """
 
     def __init__(self, database: Database, subject: Subject) -> None:
@@ -96,7 +96,7 @@ class SubjectReader:
 
     def __enter__(self) -> SubjectReader:
         minings = {"minings": self.subject.minings}
-        with self._open:  # closed here unless all goes well
+        with self._open:  # closed here on an error
             self._open.callback(self.database.close)
             self._open.enter_context(self.database.transaction())
             every = [*self.subject.pools, *self.subject.further]
@@ -116,7 +116,7 @@ class SubjectReader:
         parameters: dict[str, Any] | None = None,
         of: Sequence[CompiledPool] | None = None,
     ) -> None:
-        """Run a statement that sees columns of a part of some pools as ``pool_PART``."""
+        """Run a statement that sees columns of one part of the pools as ``pool_PART``."""
         found = [self._listed(pool, part, columns) for pool in of or self.subject.pools]
         with self.database.registered(**{f"pool_{part}": pa.concat_tables(found)}):
             self.database.run(statement, parameters)
@@ -127,7 +127,7 @@ class SubjectReader:
 
     @cached_property
     def anchors(self) -> pa.Table:
-        """Keys of the anchors in order, of all minings or else pools; of each its negatives."""
+        """Return the keys of all anchors in order, with the number of negatives of each."""
         subject = self.subject
         if subject.minings:
             return self.database.table("export/anchors", {"minings": subject.minings})
@@ -138,12 +138,12 @@ class SubjectReader:
             return self.database.table("export/pool_anchors")
 
     def most_negatives(self) -> int:
-        """Return how many negatives the fullest anchor has, of the source where that has fewest."""
+        """Return the negatives of the fullest anchor, least over the sources."""
         fullest = self.anchors.group_by("mining_key").aggregate([("candidates", "max")])
         return int(pc.min(fullest["candidates_max"]).as_py() or 0)
 
     def examples(self, negatives: int | None = None) -> Iterator[Example]:
-        """Yield the examples of all anchors, with so many negatives at most, in their order."""
+        """Yield all anchors in order, each with at most so many negatives."""
         pace, start = BlockSize(_LARGEST_BLOCK, _BLOCK_BYTES), 0
         while start < self.anchors.num_rows:
             block = self.anchors.slice(start, pace.rows)
@@ -183,7 +183,7 @@ class SubjectReader:
             )
 
     def _usable(self, own: int, text: str, found: list[tuple[int, Document]]) -> list[Document]:
-        """Return the positives of an anchor: those of another text, or itself if it is its own."""
+        """Return the positives with another text than the anchor, or itself if it is its own."""
         of_itself = self.subject.pools[0].own_positive
         same_text = self.subject.recipe.allow_same_anchor_positive
         return [
@@ -219,7 +219,7 @@ class SubjectReader:
 
 
 def _by_place(values: pa.ChunkedArray, rows: pa.Table, places: int) -> list[list[Any]]:
-    """Return the values of rows that are sorted by place, as a list for each place."""
+    """Return a list of values for each place; rows are sorted by place."""
     starts = np.searchsorted(rows["place"].to_numpy(), np.arange(places + 1)).tolist()
     flat = values.to_pylist()
     return [flat[low:high] for low, high in pairwise(starts)]
@@ -235,17 +235,16 @@ def _by_key(rows: pa.Table) -> dict[int, Document]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportRequest:
-    """What a file is to hold.
+    """What a file shall contain.
 
     Attributes:
-        shape: Of its rows, where the format has several.
-        negatives: How many an anchor has at most; None for all.
-        pairs: Whether they are plain pairs, without any.
-        exactly: Whether it must have so many.
-        when_short: What becomes of an anchor with fewer, if something is said: ``keep``, ``drop``
-            or ``random``.
-        scores: Whether scores are written.
-        instruction: That of the recipe.
+        shape: Shape of its rows, if the format has several.
+        negatives: Most negatives of an anchor; None for all.
+        pairs: Whether to write pairs without negatives.
+        exactly: Whether an anchor must have exactly that many.
+        when_short: What to do with an anchor with fewer: ``keep``, ``drop`` or ``random``.
+        scores: Whether to write scores.
+        instruction: Instruction of the recipe.
     """
 
     shape: str = ""
@@ -259,11 +258,7 @@ class ExportRequest:
 
 @dataclass
 class ExportTally:
-    """Counts of what was written: rows of the main file, anchors, and negatives of these.
-
-    Of the negatives also those that were drawn at random for it.
-    Anchors that were left out are counted by reason.
-    """
+    """Counts of an export: rows, anchors, negatives, random ones, and anchors left out."""
 
     rows: int = 0
     anchors: int = 0
@@ -273,7 +268,7 @@ class ExportTally:
 
 
 def fit(example: Example, wanted: ExportRequest, tally: ExportTally) -> Example | None:
-    """Return an example with what is wanted of it, or None, counted, if it is left out."""
+    """Return an example cut to what is wanted, or None, counted, if it is left out."""
     if wanted.scores and None in example.scores:
         pairs = zip(example.negatives, example.scores, strict=True)
         kept = [(document, score) for document, score in pairs if score is not None]

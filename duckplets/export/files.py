@@ -1,4 +1,4 @@
-"""Files of an export: rows become JSON lines or Parquet, under their name only when whole."""
+"""Write rows as JSON lines or Parquet; a file gets its name once it is complete."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from duckplets.errors import SamplerError
 Row = Mapping[str, Any]
 Write = Callable[[Row], None]
 
-# Row groups end after so many rows or characters, whichever comes first: where they end depends
-# on the rows alone, and what is held in memory is bounded whatever the length of texts.
+# Row groups end after so many rows or characters, so their bounds depend on the rows alone and
+# memory is bounded for texts of any length.
 _GROUP_ROWS = 16_384
 _GROUP_CHARACTERS = 16 << 20
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-# JSON leaves these as they are, and some readers take them for ends of lines.
+# JSON does not escape these, and some readers take them for line ends.
 _SEPARATORS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 _FILE_SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv", ".csv")
 
@@ -35,8 +35,8 @@ _FILE_SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv", ".csv")
 
 @contextmanager
 def json_lines(path: Path) -> Iterator[Write]:
-    """Open a file of JSON lines, in UTF-8; yields what writes a row as an object a line."""
-    # Half of a surrogate pair cannot be written as UTF-8; this writes it as JSON's own escape.
+    """Open a file of JSON lines; yield a function that writes an object."""
+    # A lone surrogate cannot be encoded as UTF-8; this writes its JSON escape.
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
 
         def write(row: Row) -> None:
@@ -48,7 +48,7 @@ def json_lines(path: Path) -> Iterator[Write]:
 
 @contextmanager
 def parquet(path: Path, schema: pa.Schema) -> Iterator[Write]:
-    """Open a Parquet file of a schema; yields what writes a row."""
+    """Open a Parquet file; yield a function that writes a row."""
     import pyarrow.parquet as pq
 
     rows: list[Row] = []
@@ -84,11 +84,11 @@ def _characters(value: Any) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportPlace:
-    """What an export makes: a file, or a folder of files.
+    """What an export creates: a file, or a folder of files.
 
     Attributes:
-        suffixes: That the file may have; none for a folder.
-        files: Patterns of the files in the folder; none for a file.
+        suffixes: Allowed suffixes of a file; none for a folder.
+        files: Patterns of the files in a folder; none for a file.
     """
 
     suffixes: tuple[str, ...] = ()
@@ -96,11 +96,11 @@ class ExportPlace:
 
 
 def check(path: Path, place: ExportPlace, *, overwrite: bool) -> None:
-    """Refuse a path that nothing can be written to, or where something is already.
+    """Refuse a path that cannot be written, or that exists.
 
     Raises:
-        SamplerError: Its name is that of another kind of thing, its folder is not there, or it
-            exists; with ``overwrite``, it is not what an export writes.
+        SamplerError: It has another suffix, its parent is missing, or it exists; with
+            ``overwrite``, it is not what an export writes.
     """
     what, suffix = f"path={str(path)!r}", path.suffix.lower()
     if place.suffixes and suffix not in place.suffixes:
@@ -122,7 +122,7 @@ def check(path: Path, place: ExportPlace, *, overwrite: bool) -> None:
 
 
 def _refuse_foreign(path: Path, files: Sequence[str]) -> None:
-    """Refuse to replace a folder that has anything else in it."""
+    """Refuse to replace a folder that contains other files."""
     if path.is_symlink() or not path.is_dir():
         raise SamplerError(f"path={str(path)!r} is no folder, so it is not replaced")
     parents = {str(Path(pattern).parent) for pattern in files}
@@ -138,10 +138,10 @@ def _refuse_foreign(path: Path, files: Sequence[str]) -> None:
 
 @contextmanager
 def appearing(path: Path, place: ExportPlace, *, overwrite: bool) -> Iterator[Path]:
-    """Yield a path to write to, which takes its real name when all went well.
+    """Yield a temporary path that is renamed if all goes well.
 
     Raises:
-        SamplerError: It cannot be written, or something has come to be there meanwhile.
+        SamplerError: It cannot be written, or the final path was created meanwhile.
     """
     aside = aside_of(path)
     sweep(path)
@@ -152,7 +152,7 @@ def appearing(path: Path, place: ExportPlace, *, overwrite: bool) -> Iterator[Pa
         check(path, place, overwrite=overwrite)
         _rename(aside, path)
     except OSError as error:
-        # Arrow has sentences of its own where Python has those of the system.
+        # Arrow's messages are its own, Python's are the system's
         why = os.strerror(error.errno) if error.errno else str(error)
         raise SamplerError(f"path={str(path)!r}: cannot write there: {why}") from error
     finally:
@@ -164,7 +164,7 @@ def _rename(aside: Path, path: Path) -> None:
         os.replace(aside, path)
         return
     before = aside_of(path, "old")
-    path.rename(before)  # a folder does not take the place of another
+    path.rename(before)  # a folder cannot be renamed over another
     try:
         aside.rename(path)
     except BaseException:

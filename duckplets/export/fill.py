@@ -1,8 +1,7 @@
-"""Fill: the random negatives of anchors that were mined fewer than an export wants.
+"""Draw random negatives for anchors that were mined fewer than an export wants.
 
-They are drawn as mining draws them where a recipe says ``when_short="random"``: by a hash of the
-anchor, from the documents that its guards leave, so that what an anchor gets depends on nothing
-else.
+They are drawn as mining draws them with ``when_short="random"``: by a hash of the anchor, from the
+documents its guards allow, so an anchor's negatives depend on nothing else.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from duckplets.pools.read import PoolReader
 
 
 class Fill:
-    """Adds negatives to anchors that have too few.
+    """Add negatives to anchors that have too few.
 
     Args:
         database: The corpus.
-        subject: Of mined negatives.
+        subject: Its mined negatives.
         wanted: Negatives of every anchor.
     """
 
@@ -35,11 +34,11 @@ class Fill:
                 self._guards[mining] = Guards(database, reader, pool)
 
     def filled(self, anchors: pa.Table, mined: pa.Table) -> tuple[pa.Table, list[int]]:
-        """Return the negatives of some anchors with what they lacked, and how many that was.
+        """Return anchors' negatives with the missing ones added, and how many were added.
 
         Args:
-            anchors: Of ``export/anchors``: ``mining_key`` and ``section_key``.
-            mined: Of ``export/negatives_of``: ``place`` among them, ``section_key``, ``score``.
+            anchors: From ``export/anchors``: ``mining_key`` and ``section_key``.
+            mined: From ``export/negatives_of``: ``place``, ``section_key``, ``score``.
         """
         place, sections = (mined[name].to_numpy() for name in ("place", "section_key"))
         minings = anchors["mining_key"].to_numpy()
@@ -62,16 +61,16 @@ class Fill:
     def _of(
         self, guards: Guards, keys: Integers, mine: Integers, place: Integers, sections: Integers
     ) -> list[tuple[int, IntegerLists]]:
-        """Return what stretches of one mining's anchors get, each with where it begins."""
+        """Return the random negatives of spans of a mining's anchors, with the start of each."""
         known = guards.sections.keys[guards.anchors]  # ascending
         at = np.minimum(np.searchsorted(known, keys), max(len(known) - 1, 0))
         is_known = known[at] == keys if len(known) else np.zeros(len(keys), bool)
         found, start = [], 0
         while start < len(keys):
-            if not is_known[start]:  # records have changed since, so nobody knows what is legal
+            if not is_known[start]:  # after changes of records legality is unknown
                 start += 1
                 continue
-            # A stretch that adjoins among the guarded anchors too, and is one block of theirs.
+            # A span adjacent among the guarded anchors too, and within one block.
             block = next(guards.blocks(int(at[start])))
             stop = start + 1
             while stop < len(keys) and is_known[stop] and at[stop] == at[stop - 1] + 1:
@@ -100,7 +99,7 @@ class Fill:
 
 
 def _chosen(guards: Guards, mine: Integers, place: Integers, sections: Integers) -> IntegerLists:
-    """Return the documents that some anchors have, as the guards number them."""
+    """Return the present negatives of anchors, as the guards number them."""
     low, high = np.searchsorted(place, mine), np.searchsorted(place, mine, side="right")
     counts = high - low
     rows = IntegerLists(np.concatenate([[0], np.cumsum(counts)]), np.zeros(counts.sum(), np.int64))

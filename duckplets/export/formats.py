@@ -1,17 +1,15 @@
-"""Formats: how each trainer's files are written from examples, and BEIR's evaluation set.
+"""The formats: how each trainer's files are written, and BEIR's evaluation set.
 
-- ``sentence-transformers``: exactly the columns a loss takes, in their order. Shapes and columns
-  are those of ``output_format`` and ``output_scores`` of its ``mine_hard_negatives``, where the
-  first two columns are the dataset's own. With several positives, all but labeled pairs repeat
-  the negatives for each of them.
-- ``flagembedding``: a query a line. With scores it fits ``--knowledge_distillation``. The recipe's
-  instruction is the ``prompt``, read where ``--query_instruction_for_retrieval`` is given.
-- ``tevatron``: ids with a corpus beside them, or passages in every row. The texts of
-  ``corpus.jsonl`` are called ``text``, which is what its code reads; so does that of version 1 the
-  passages. A passage has no title of its own: it is empty.
-- ``beir``: documents, queries, and which are relevant to which; no mining is needed. Queries are
-  the recipe's anchors in a held-out split, documents what its negatives could be, and its
-  positives. Anchors of one text are one query, to which the positives of all of them are relevant.
+- ``sentence-transformers``: exactly the columns a loss takes, in order. Shapes and columns are
+  those of ``output_format`` and ``output_scores`` of its ``mine_hard_negatives``. With several
+  positives, all but labeled pairs repeat the negatives for each of them.
+- ``flagembedding``: a query per line. With scores it fits ``--knowledge_distillation``. The
+  recipe's instruction is the ``prompt``, read where ``--query_instruction_for_retrieval`` is given.
+- ``tevatron``: ids with a corpus beside them, or passages in every row. The key in ``corpus.jsonl``
+  is ``text``, which its code reads, also for the passages of version 1. Titles are empty.
+- ``beir``: documents, queries and relevance judgements; needs no mining. Queries are the recipe's
+  anchors in a held-out split, documents its possible negatives and its positives. Anchors of equal
+  text are one query, with the positives of all of them.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from duckplets.export.fill import Fill
 
 Rows = Iterator[Row]
 
-_TOLD = 1000  # anchors between two calls of a progress
+_TOLD = 1000  # anchors between two progress calls
 _TRAIN, _CORPUS, _QUERIES = "train.jsonl", "corpus.jsonl", "queries.jsonl"
 
 
@@ -51,11 +49,11 @@ class ExportFormat:
     """A format.
 
     Attributes:
-        places: What every shape makes; the first is the default. ``""`` is the only shape of a
-            format that has no choice.
-        scored: Shapes that have a place for scores.
-        mined: Whether it is made of mined negatives.
-        write: Writes a shape to a path, a folder that exists or a file that does not.
+        places: What each shape creates; the first is the default. ``""`` is the only shape of a
+            format without a choice.
+        scored: Shapes with room for scores.
+        mined: Whether it consists of mined negatives.
+        write: Writes a shape to an existing folder or a new file.
     """
 
     places: dict[str, ExportPlace]
@@ -71,7 +69,7 @@ def _write_rows(
     path: Path,
     work: Work,
 ) -> ExportTally:
-    """Write the rows of every example; returns what was written and what was not."""
+    """Write the rows of every example and return the counts."""
     wanted, tally, anchors = _complete(reader, wanted), ExportTally(), reader.anchors.num_rows
     is_parquet = path.suffix.lower() == ".parquet"
     with parquet(path, _schema(wanted)) if is_parquet else json_lines(path) as write:
@@ -86,7 +84,7 @@ def _write_rows(
 
 
 def _complete(reader: SubjectReader, wanted: ExportRequest) -> ExportRequest:
-    """Return what is wanted with how many negatives, where anchors with fewer are not kept."""
+    """Return the request with its number of negatives settled, if shorter anchors are not kept."""
     if wanted.when_short not in ("drop", "random"):
         return wanted
     negatives = wanted.negatives or reader.most_negatives()
@@ -96,7 +94,7 @@ def _complete(reader: SubjectReader, wanted: ExportRequest) -> ExportRequest:
 
 
 def _ways(example: Example) -> list[str]:
-    """Return where each negative is from."""
+    """Return the origin of each negative."""
     return ["random" if score is None else "mined" for score in example.scores]
 
 
@@ -106,7 +104,7 @@ def _ways(example: Example) -> list[str]:
 def _sentence_transformers(
     reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
 ) -> ExportTally:
-    """Write a dataset, as Parquet or JSON lines by the suffix of the path."""
+    """Write a data set as Parquet or JSON lines, by suffix."""
     if wanted.shape == "n-tuple":
         most = reader.most_negatives() if wanted.negatives is None else wanted.negatives
         wanted = replace(wanted, negatives=most, exactly=True)
@@ -131,7 +129,7 @@ def _schema(wanted: ExportRequest) -> pa.Schema:
 
 
 def _named(example: Example, wanted: ExportRequest) -> Rows:
-    """Yield the rows of an example: values by the shape, named by its schema."""
+    """Yield the rows of an example by column."""
     names = _schema(wanted).names
     shape = "n-tuple" if wanted.pairs and wanted.shape == "triplet" else wanted.shape
     for values in _VALUES[shape](example, wanted.scores):
@@ -177,7 +175,7 @@ _VALUES = {
 def _flagembedding(
     reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
 ) -> ExportTally:
-    """Write a file of JSON lines."""
+    """Write a JSON lines file."""
     return _write_rows(_query_lines, reader, wanted, path, work)
 
 
@@ -240,7 +238,7 @@ def _passages(example: Example, wanted: ExportRequest) -> Rows:
 
 
 def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write a folder with documents, queries, and ``qrels`` named by the split."""
+    """Write a folder with documents, queries and ``qrels`` named after the split."""
     recipe, own = reader.subject.recipe, reader.subject.pools[0].own_positive
     same = {"own": own, "same": recipe.allow_same_anchor_positive}
     reader.run_with("export/judgements", "anchors", ["chunk_key"], same)
@@ -273,7 +271,7 @@ def _judged_queries(reader: SubjectReader) -> Iterator[dict[str, Any]]:
 
 
 def _beir_id(name: str) -> str:
-    """Return an id if it fits into a line of tab-separated values."""
+    """Return an id that fits into tab-separated values."""
     if any(unicodedata.category(character) == "Cc" for character in name):
         raise SamplerError(
             f"record {name!r}: format='beir' keeps ids in tab-separated files, so they can have "

@@ -1,8 +1,8 @@
-"""Write the records of a corpus to a file of JSON lines, whole, with why each was kept.
+"""Write the records of a corpus as JSON lines, with why each was kept.
 
-    records ─by key, some megabytes→ lines, made by one statement ─→ written aside ─rename→ FILE
+records ─by key, some megabytes→ lines, made by one statement ─→ temporary file ─rename→ FILE
 
-The corpus is the only truth: the file follows from it, and is written anew whenever it is wanted.
+The corpus is the only truth: the file is derived and written anew whenever it is wanted.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.text.characters import bytes_of
 
 _LOG = logging.getLogger(__name__)
-_BLOCK = {"bytes": 8 << 20, "records": 8_192}  # of the texts that are made lines of together
+_BLOCK = {"bytes": 8 << 20, "records": 8_192}  # bytes of texts turned into lines at a time
 _COMPRESSED = (".gz", ".zst", ".bz2", ".xz")
-_FIELDS = {"source", "record_id", "sha256"}  # some that the meta of every line has
+_FIELDS = {"source", "record_id", "sha256"}  # keys that the meta of every line has
 
 
 @stage("export records of")
@@ -60,11 +60,11 @@ def _written(
     argument: str = "path",
     also_empty: bool = True,
 ) -> int:
-    """Write the lines; of an empty corpus none where ``also_empty`` is False."""
+    """Write the lines; of an empty corpus none if ``also_empty`` is False."""
     path = checked(given, overwrite=overwrite, argument=argument)
     live = {"unpublished": UNPUBLISHED}
     count = 0
-    with database.transaction():  # all blocks are of the same moment
+    with database.transaction():  # all blocks are of one moment
         blocks = database.run("export/record_lines/blocks", live | _BLOCK)
         if not (blocks or also_empty):
             return 0
@@ -76,7 +76,7 @@ def _written(
                     for chunk in lines.chunks:
                         file.write(bytes_of(chunk)[0].data)
                     count += len(lines)
-                checked(given, overwrite=overwrite, argument=argument)  # what came meanwhile
+                checked(given, overwrite=overwrite, argument=argument)  # written meanwhile
         except OSError as error:
             raise SourceError(
                 f"{argument}={shown(repr(os.fspath(given)))}: {error.strerror}. Nothing was "
@@ -90,13 +90,7 @@ def _written(
 def exported_at_the_end(
     database: Database, jsonl: str | os.PathLike[str] | None, read: Iterable[Any]
 ) -> Iterator[None]:
-    """Write a file of JSON lines when what is done inside has ended, also by an error or Ctrl-C.
-
-    Args:
-        database: The corpus.
-        jsonl: The file, which is checked before; None for none.
-        read: The sources that are read inside.
-    """
+    """Write the JSON lines after the block, also after an error or Ctrl-C."""
     if jsonl is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Subjects: what an export is of, a recipe with its minings or with the pools of its sources."""
+"""Choose what an export is of: a recipe with its minings, or with the pools of its sources."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Subject:
     """What is exported.
 
     Attributes:
-        recipe: As it was mined.
+        recipe: The recipe, as it was mined.
         split: The split.
         sources: Names, in order.
-        pools: Of each source: where anchors, positives and documents are.
-        further: Where documents are besides: pools of other splits.
-        minings: Numbers of the minings of each source; none for what needs none.
-        others: Names of recipes that could be meant as well, where none was named.
+        pools: Per source, its anchors, positives and documents.
+        further: Pools of other splits with more documents.
+        minings: Per source, the numbers of its minings; none if no mining is needed.
+        others: Recipes that could be meant as well, if none was named.
     """
 
     recipe: TripletRecipe
@@ -44,7 +44,7 @@ class Subject:
     others: list[str] = field(default_factory=list)
 
     def guarded(self) -> list[CompiledPool]:
-        """Return of each source the pool that its negatives were mined in."""
+        """Return per source the pool that its negatives were mined in."""
         recipe = replace(self.recipe, by="bm25")
         return [replace(pool, recipe=recipe) for pool in self.pools]
 
@@ -58,7 +58,7 @@ def mined(
     stale: bool,
     preset: Preset | None = None,
 ) -> Subject:
-    """Return what was mined for a recipe, by default the fullest one, in one source or in all.
+    """Return what was mined for a recipe, by default the fullest one, in one source or all.
 
     Raises:
         RecipeError, SplitError: There is no such recipe, source or split.
@@ -84,7 +84,7 @@ def mined(
         for name in names or [source or recipe_store.first_source(database, chosen, version)]
     ]
     chosen = _as_mined(chosen, current)
-    # Records and positives are those of the version that the mining saw.
+    # records and positives are those of the mined version
     kinds = {m.corpus_version: labels_of(database, m.corpus_version) for m in current}
     pools = [
         _pool(chosen, m.source, split, m.corpus_version, kinds[m.corpus_version]) for m in current
@@ -141,7 +141,7 @@ def _triplet(database: Database, recipe: TripletRecipe | str, version: int) -> T
 
 
 def _fullest(database: Database, source: str | None, split: str | None, version: int) -> list[str]:
-    """Return the names of the recipes that were mined, those with the most anchors first."""
+    """Return the mined recipes, those with the most anchors first."""
     anchors: Counter[str] = Counter()
     for of_split in SPLITS if split is None else (split,):
         for name, recipe, found in database.run("samples/candidates/there", {"split": of_split}):
@@ -170,7 +170,7 @@ def _as_option(preset: Preset | None) -> list[str]:
 
 
 def _usual(database: Database, split: str, version: int, preset: Preset | None) -> list[str]:
-    """Return the names of the recipes that were mined, else of those that a sampler draws by."""
+    """Return the mined recipes, or else those a sampler draws."""
     if names := _fullest(database, None, None, version):
         return names
     resolved = recipe_store.resolve(
@@ -191,7 +191,7 @@ def _usual(database: Database, split: str, version: int, preset: Preset | None) 
 def _suited(
     database: Database, recipe: TripletRecipe, source: str | None, version: int
 ) -> list[str]:
-    """Return the sources that a recipe is for: all, or those it names; of them one if asked."""
+    """Return the sources a recipe applies to, or the one asked for."""
     recipe_store.first_source(database, recipe, version)
     if source is not None:
         if recipe.sources and source not in recipe.sources:
@@ -217,7 +217,7 @@ def _as_mined(recipe: TripletRecipe, found: list[Mining]) -> TripletRecipe:
 def _pool(
     recipe: TripletRecipe, source: str, split: str, version: int, kinds: Kinds
 ) -> CompiledPool:
-    """Compile what lists anchors, positives and documents; who is a legal negative is settled."""
+    """Compile the lists of anchors, positives and documents; legality is already decided."""
     plain = replace(recipe, strategy="other_record", by=None, when_short="drop")
     where: dict[str, Any] = {"source": source, "split": split, "version": version}
     return compile_pool(plain, **where, labels=kinds.get(source))

@@ -1,1 +1,1 @@
-"""Whole records by number, in any order: index samplers, data indexes and data sets."""
+"""Read whole records by number, in any order: index samplers, data indexes, data sets."""

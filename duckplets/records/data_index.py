@@ -1,10 +1,10 @@
-"""Data indexes: from rows of data sets, which of them are read, in what order and how often.
+"""Data indexes: which rows of data sets are read, in what order and how often.
 
-    {"a": 1000, "b": 500} ─→ (a, 0) … (a, 999), (b, 0) … (b, 499) ─size, weight→ another index
+{"a": 1000, "b": 500} ─→ (a, 0) … (a, 999), (b, 0) … (b, 499) ─size, weight→ another index
 
-An entry is the name of a data set and the number of a row, kept as two integers: a hundred million
-need 1 GB, and none of them is an object. An index never changes; what adjusts, slices, shuffles or
-shards one returns another, in which each entry is what it was and is there as often.
+An entry is the name of a data set and a row number, kept as two integers: a hundred million need
+1 GB and no Python objects. Indexes are immutable: adjusting, slicing, shuffling and sharding
+return new ones.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from duckplets.records.order import ShardOptions
 __all__ = ["DataIndex", "EntryError", "SizeMode"]
 
 
-_BLOCK = 1 << 16  # entries made into Python objects at once, while iterating
-_LOOKED = 1 << 20  # entries looked at, at once
-_LAST_EPOCH = (1 << 30) - 1  # times the most entries, a position still fits into 62 bits
-_SHOWN = 50  # data sets that a notebook shows
+_BLOCK = 1 << 16  # entries converted to Python objects at a time
+_LOOKED = 1 << 20  # entries compared at a time
+_LAST_EPOCH = (1 << 30) - 1  # times the most entries, a position still fits 62 bits
+_SHOWN = 50  # data sets shown in a notebook
 
-# Returns the copies of so many entries that a value of an argument asks for, by their data sets.
+# Returns the copies of so many entries that an argument asks for.
 _Copying = Callable[[tuple[str, ...], int, Any, str], Copies]
 
 
@@ -366,7 +366,7 @@ class DataIndex:
 
 
 def _stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:
-    """Return where the entries of each data set are, by the order in which these appear."""
+    """Return the positions of the entries of each data set, in order of appearance."""
     if not len(codes):
         return []
     starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
@@ -382,7 +382,7 @@ def _stretches(codes: npt.NDArray[Any]) -> list[tuple[int, slice | Integers]]:
 def _taken(
     values: npt.NDArray[Any], parts: list[tuple[slice | Integers, Copies]]
 ) -> npt.NDArray[Any]:
-    """Return the copies of some values each, one after the other."""
+    """Return so many values of each part, concatenated."""
     chosen = [(values[where], copies) for where, copies in parts]
     size = sum(copies.count(len(some)) for some, copies in chosen)
     if size > MOST:

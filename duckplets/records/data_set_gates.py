@@ -1,7 +1,7 @@
-"""What a described data set says of its texts: by which gates they pass, and how they are cleaned.
+"""What a data-set file says about gates and cleaning.
 
-Gates are of a source. Preprocessors are of a corpus, and clean the texts of all sources alike; so
-a data set cannot have its own, and what it says of cleaning is held against what the corpus does.
+Gates belong to a source. Preprocessors belong to the corpus and clean the texts of all sources, so
+what a data set says of cleaning is only compared with the corpus's settings.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ JUDGED = ("quality", "domain", *_GATES, "clean")
 def judged(
     values: Mapping[str, Any], folder: Path, note: Callable[[str], None]
 ) -> tuple[dict[str, Any], str | None]:
-    """Return what keys say: arguments of an ingest, and how texts are to be cleaned.
+    """Return arguments of an ingest, and how texts are to be cleaned, from keys of a data set.
 
     Args:
-        values: Of the keys ``JUDGED``, those that are given.
-        folder: Where a file of settings is looked for.
-        note: Takes each mistake.
+        values: Values of the keys ``JUDGED`` that are given.
+        folder: Where a settings file is looked for.
+        note: Collects each mistake.
     """
     gates = {key: values[key] for key in _GATES if key in values}
     for key, value in gates.items():
@@ -45,7 +45,7 @@ def judged(
         given = values.get("quality"), values.get("domain")
         gates["quality"] = _tried(note, partial(_quality, *given, folder))
     clean = values.get("clean")
-    if isinstance(clean, bool):  # as YAML reads on and off
+    if isinstance(clean, bool):  # YAML reads on and off as booleans
         clean = "on" if clean else "off"
     if clean is not None and clean not in _CLEAN:
         note(f"clean={shown(repr(clean))}: give one of {', '.join(_CLEAN)}")
@@ -53,7 +53,7 @@ def judged(
 
 
 def _tried(note: Callable[[str], None], make: Callable[[], Any]) -> Any:
-    """Return what is made; a mistake is noted."""
+    """Return what ``make`` makes; collect its mistake."""
     try:
         return make()
     except DuckpletsError as error:
@@ -62,7 +62,7 @@ def _tried(note: Callable[[str], None], make: Callable[[], Any]) -> Any:
 
 
 def _quality(given: Any, domain: Any, folder: Path) -> Quality | None:
-    """Return the settings of gates; None where they are off."""
+    """Return the settings of gates; None if they are off."""
     if domain is not None and domain not in _DOMAINS:
         raise SourceError(f"domain={shown(repr(domain))}: give one of {', '.join(_DOMAINS)}")
     if given is False:
@@ -83,14 +83,14 @@ def _quality(given: Any, domain: Any, folder: Path) -> Quality | None:
 
 
 def check_cleaning(wanted: Iterable[tuple[str, str | None]], chunking: Chunking) -> None:
-    """Refuse data sets that want their texts cleaned otherwise than the corpus does.
+    """Refuse data sets whose cleaning differs from the corpus's.
 
     Args:
         wanted: Name and ``clean`` of each data set.
-        chunking: Of the corpus.
+        chunking: The corpus's.
 
     Raises:
-        SourceError: One does.
+        SourceError: One differs.
     """
     found = chunking.preprocessors
     forms = {"code" if each.code else "text" for each in found if isinstance(each, Normaliser)}

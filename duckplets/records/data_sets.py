@@ -1,4 +1,4 @@
-"""Data sets: from a YAML or TOML file or a mapping, what each is read from and how much counts.
+"""Describe data sets in a YAML or TOML file or a mapping: what to read, and how much of it.
 
     faq:                            # names a source
       file_name: faq.json           # beside this file; or hf_hub_url: org/name[/config]
@@ -6,7 +6,7 @@
       size: 1000                    # the first 1000 records
       weight: 2.0                   # each of them twice
 
-All of it is checked: what is wrong is said at once, for all data sets and all keys.
+All of it is checked, and all mistakes are reported at once, for every data set and key.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SUFFIXES = {
 }
 _PLACES = ("file_name", "hf_hub_url")
 _READING = ("split", "streaming", "format")
-_WRITTEN = {  # how text is written, and the forms of files that leave it open
+_WRITTEN = {  # keys about text files, and the formats they apply to
     "encoding": ("csv", "json", "text"),
     "delimiter": ("csv",),
     "quote": ("csv",),
@@ -58,9 +58,9 @@ _MAPPING = (
     *("group", "taxonomy", "meta", "prefix", "trust", "negative", "sections", "text_of"),
     *("created_at", "updated_at", "date_format", "on_bad_date", "null_values", "label", "labels"),
 )
-_OF_LINES = ("trust", "on_error")  # of text, whose lines have no columns
+_OF_LINES = ("trust", "on_error")  # of plain text, whose lines have no columns
 _KEYS = (*_PLACES, *_READING, *_WRITTEN, *_CONTROLS, *JUDGED, *_MAPPING)
-_MESSAGES = "openai"  # rows without a converter hold messages already
+_MESSAGES = "openai"  # without a converter rows hold messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def load_data_sets(
 
 
 def _folder(what: str, given: Any) -> Path:
-    """Return a path that was given, with the user's own folder where ``~`` stands for it."""
+    """Return a given path with ``~`` expanded."""
     try:
         return Path(given).expanduser()
     except (RuntimeError, TypeError) as error:
@@ -163,7 +163,7 @@ def _folder(what: str, given: Any) -> Path:
 
 
 def _checked(tables: Mapping[Any, Any], folder: Path, where: str) -> list[DataSet]:
-    """Return the data sets that tables by name describe."""
+    """Return the described data sets by name."""
     if not tables:
         raise SourceError(f"{where}no data sets are given; give keys such as file_name by name")
     problems: list[str] = []
@@ -180,7 +180,7 @@ def _checked(tables: Mapping[Any, Any], folder: Path, where: str) -> list[DataSe
 
 
 def _tables_of(file: Path, limits: DocumentLimits | None) -> dict[Any, Any]:
-    """Return the tables of a file by name: TOML if it ends in ``.toml``, else YAML (or JSON)."""
+    """Return the tables of a file by name: TOML by suffix, else YAML or JSON."""
     form: Form = "TOML" if file.suffix.lower() == ".toml" else "YAML"
     content = read_document(file, form, SourceError, limits)
     if not isinstance(content, dict) or not content:
@@ -195,7 +195,7 @@ def _tables_of(file: Path, limits: DocumentLimits | None) -> dict[Any, Any]:
 
 
 class _Checks:
-    """Checks the keys of one data set, each by itself, and notes what is wrong."""
+    """Check the keys of one data set, collecting mistakes."""
 
     def __init__(self, folder: Path, problems: list[str], what: str) -> None:
         self._folder = folder
@@ -203,7 +203,7 @@ class _Checks:
         self._what = what
 
     def data_set(self, name: Any, table: Any) -> DataSet | None:
-        """Return the data set of a table; None where something in it is wrong."""
+        """Return the data set of a table; None if it has mistakes."""
         before = len(self._problems)
         self._check_name(name)
         if not isinstance(table, Mapping):
@@ -263,14 +263,14 @@ class _Checks:
             return tuple(files), form or _format_of(files)
         except SourceError as error:
             self._note(f"file_name={values['file_name']!r}: {error}")
-        except (OSError, RuntimeError, ValueError) as error:  # what no file can be called
+        except (OSError, RuntimeError, ValueError) as error:  # an impossible path
             self._note(f"file_name={shown(repr(values['file_name']))}: {_reason(error)}")
         return (), form
 
     def _written(self, values: dict[str, Any], hub: str | None, form: str | None) -> dict[str, Any]:
-        """Return how the text of files is written, as arguments of the source."""
+        """Return how text files are written, as arguments of the source."""
         what = "hub" if hub else form
-        if what is None:  # which is wrong, and said
+        if what is None:  # wrong, and reported
             return values
         for key, value in values.items():
             if what not in _WRITTEN[key]:
@@ -296,7 +296,7 @@ class _Checks:
             return [name]
         place = self._folder / Path(name).expanduser()
         if not place.is_dir():
-            # Only what was written here is a pattern: the folder's name is not.
+            # Only the value itself is a pattern, not the folder's name.
             is_glob = glob.has_magic(name) and not place.exists()
             return paths.local_files(
                 Path(glob.escape(str(self._folder)), name) if is_glob else place
@@ -326,7 +326,7 @@ class _Checks:
             return None
 
     def _mapping(self, values: dict[str, Any], form: str | None) -> dict[str, Any]:
-        """Return the arguments of the source, each checked by itself and then all together."""
+        """Return arguments of the source, checked one by one and then together."""
         needs: dict[str, Any] = {"positive": {"anchor": "x"}, "negative": {"anchor": "x"}}
         needs["label"] = {"anchor": "x", "positive": "y"}
         needs["labels"] = needs["label"] | {"label": "z"}
@@ -345,7 +345,7 @@ class _Checks:
     def _each(
         self, make: Callable[..., Any], values: Mapping[str, Any], needs: Mapping[str, Any]
     ) -> Any:
-        """Return what values make; each is tried alone (with what it needs), so all are judged."""
+        """Return what ``make`` makes of each value, tried alone so that every mistake is found."""
         before = len(self._problems)
         for key, value in values.items():
             try:
@@ -362,7 +362,7 @@ class _Checks:
 
 
 def _reader(form: str) -> Callable[..., Source]:
-    """Return the class that reads a format; of text each line is a record here."""
+    """Return the class that reads a format; here each line of text is a record."""
     found: Callable[..., Source] = TextLinesSource if form == TEXT else reader_of(form)
     return found
 
@@ -377,7 +377,7 @@ def _is_data(file: Path) -> bool:
 
 
 def _format_of(files: Sequence[Path | str]) -> str:
-    """Return the one format that files have by their suffixes."""
+    """Return the format of files by suffix."""
     found = {paths.inner_suffix(Path(file)) for file in files}
     for suffix in sorted(found.difference(_SUFFIXES)):
         known = ", ".join(_SUFFIXES)

@@ -1,7 +1,7 @@
-"""Index controls: from what was stored with each source, how often an index lists its records.
+"""Index controls: how often a data index lists the records of each source.
 
-They act on the index of a corpus, ``data_index``, alone: what a sampler draws is weighed by recipes
-and mixtures.
+They affect the index of a corpus, ``data_index``, alone; a sampler's shares come from recipes and
+mixtures.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class IndexControls:
         check(self, SamplerError)
 
     def of(self, name: str, records: int, split: str | None) -> DataIndex:
-        """Return the index of a source with so many records; of none, an empty one."""
+        """Return the index of a source with so many records."""
         index = DataIndex({name: records}, split=split)
         if not records:
             return index
@@ -59,7 +59,7 @@ def set_controls(
     weight: float = 1.0,
     seed: int = 42,
 ) -> None:
-    """Store the controls of a source in place of what was stored; within a transaction.
+    """Replace the stored controls of a source; within a transaction.
 
     Raises:
         SamplerError: A value is wrong.
@@ -74,7 +74,7 @@ def set_controls(
 
 
 def keep_controls(database: Database, name: str, made: IndexControls) -> None:
-    """Store the controls of a source, unless there is none of that name: a cap may leave it out."""
+    """Store the controls of a source if it exists: a size limit may leave it out."""
     for source_id, other, *_ in database.run("ingest/records/live_sources"):
         if other == name:
             with database.transaction():

@@ -1,4 +1,4 @@
-"""Entries: from what people give, the arrays of an index, and the places that they choose of it."""
+"""Parse entries of an index, and selections of positions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integers
 
 
 def listed_entries(entries: Any) -> tuple[tuple[str, ...], Codes, Integers]:
-    """Return entries that were given one by one."""
+    """Return entries from ``(name, row)`` pairs."""
     places: dict[str, int] = {}
     codes, rows = [], []
     try:
@@ -69,7 +69,7 @@ def _name(name: Any) -> str:
 
 
 def code_type(names: int) -> Any:
-    """Return the type of codes for so many data sets."""
+    """Return the integer type of codes for so many data sets."""
     return np.uint16 if names <= 1 << 16 else np.int32
 
 
@@ -77,7 +77,7 @@ def code_type(names: int) -> Any:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is one number; an array with one element is none."""
+    """Return whether a value is one integer; an array of one element is not."""
     with suppress(TypeError):
         operator.index(value)
         return not isinstance(value, bool | np.bool_ | np.ndarray)
@@ -85,7 +85,7 @@ def is_integer(value: Any) -> bool:
 
 
 def place(number: int, entries: int) -> int:
-    """Return the place of a number, which counts from the end if it is negative."""
+    """Return the position of a number, counted from the end if negative."""
     at = number + entries if number < 0 else number
     if not 0 <= at < entries:
         has = f"entries 0 to {entries - 1}" if entries else "no entries"
@@ -94,10 +94,10 @@ def place(number: int, entries: int) -> int:
 
 
 def places(selection: Any, entries: int) -> Integers:
-    """Return numbers that were given, all of which have a place, as an array."""
+    """Return the positions of a selection as an array."""
     numbers = selection
     if not isinstance(selection, np.ndarray):
-        # A tuple is what ``index[1, 2]`` gives: to NumPy a row and a column.
+        # NumPy reads the tuple of ``index[1, 2]`` as row and column.
         is_list = isinstance(selection, Sequence) and not isinstance(selection, str | bytes | tuple)
         if is_list and all(map(is_integer, selection)):
             try:
@@ -105,7 +105,7 @@ def places(selection: Any, entries: int) -> Integers:
             except OverflowError as error:
                 largest = max(selection, key=abs)
                 raise EntryError(f"entry {largest}: no index has so many") from error
-        elif hasattr(selection, "__array__"):  # of another library
+        elif hasattr(selection, "__array__"):  # another library's array
             numbers = np.asarray(selection)
     if not isinstance(numbers, np.ndarray) or numbers.dtype.kind not in "iu" or numbers.ndim != 1:
         raise SamplerError(
@@ -119,6 +119,6 @@ def places(selection: Any, entries: int) -> Integers:
 
 
 def short(value: Any) -> str:
-    """Return a value as Python writes it, cut where it is long."""
+    """Return the ``repr`` of a value, cut if long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

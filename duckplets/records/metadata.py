@@ -1,4 +1,4 @@
-"""One element of an order: which record it names, and the random generator that goes with it."""
+"""An element of an order: the record it names, and its random generator."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RecordMetadata:
         self._rng, self._seed = rng, None
 
     def remove_record_key(self) -> RecordMetadata:
-        """Return the same without its record key, as Grain asks for once a record was read."""
+        """Return a copy without its record key, as Grain asks for after reading."""
         left = RecordMetadata(self.index, None, self._rng)
         left._seed = self._seed
         return left
@@ -66,19 +66,19 @@ class RecordMetadata:
 
 
 def seeded(index: int, record_key: int, purpose: int) -> RecordMetadata:
-    """Return an element whose generator is that of its index under a key of the seed."""
+    """Return an element whose generator depends on a hash key and its index."""
     metadata = RecordMetadata(index, record_key)
     metadata._seed = (purpose, index)
     return metadata
 
 
 def generator(purpose: int, index: int) -> Generator:
-    """Return the generator of an index under a key of the seed."""
+    """Return the generator of an index under a hash key."""
     return Generator(Philox(_PhiloxKey(purpose, index)))  # type: ignore[arg-type]
 
 
 class _PhiloxKey(ISpawnableSeedSequence):
-    """Gives Philox its key, the hash of a seed and an index."""
+    """Provide Philox with its key, the hash of a seed and an index."""
 
     def __init__(self, purpose: int, index: int) -> None:
         self._key = (purpose, index)
@@ -87,7 +87,7 @@ class _PhiloxKey(ISpawnableSeedSequence):
     def generate_state(
         self, n_words: int, dtype: npt.DTypeLike = np.uint32
     ) -> npt.NDArray[np.uint32 | np.uint64]:
-        """Return the two words of the key, which is what Philox asks for."""
+        """Return the two words of the key."""
         if n_words == 2 and dtype == np.uint64:
             return np.array(self._key, dtype=np.uint64)
         words: npt.NDArray[np.uint32 | np.uint64]
@@ -95,6 +95,6 @@ class _PhiloxKey(ISpawnableSeedSequence):
         return words
 
     def spawn(self, n_children: int) -> list[SeedSequence]:  # type: ignore[override]
-        """Return seeds of further generators, others at every call."""
+        """Return seeds of further generators, new ones at every call."""
         self._sequence = self._sequence or SeedSequence(self._key)
         return self._sequence.spawn(n_children)

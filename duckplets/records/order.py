@@ -1,15 +1,13 @@
 """Index samplers: the order of a corpus's records as a sequence of numbers, sharded or shuffled.
 
-    element i of shard s ─→ position p = i * shards + s ─order.ranks→ (epoch p // n, record key)
+element i of shard s ─→ position p = i * shards + s ─order.ranks→ (epoch p // n, record key)
 
-One endless stream of positions runs over all records, and each epoch of it is a permutation of
-them all. A shard takes every ``shard_count``-th position: together the shards serve the stream
-and nothing besides, and a shard meets other records in every epoch. An element is a function of
-its number, so any of them can be asked for, and resuming at one costs nothing. Its random
-generator is a function of the order's seed and the element's index, so it is the same however the
-order is sharded, and no two seeds share one.
+One endless stream of positions runs over all records; each epoch is a permutation of them. A shard
+takes every ``shard_count``-th position: together the shards serve the stream exactly, and a shard
+meets other records in every epoch. An element is a function of its number, so any can be computed
+and resuming is free. Its generator is a function of seed and index, the same for any sharding.
 
-Nothing here reads a record; ``Corpus.read`` does, by these samplers or by an order of your own.
+Nothing here reads a record; ``Corpus.read`` does, by these samplers or by any other order.
 """
 
 from __future__ import annotations
@@ -33,10 +31,10 @@ from duckplets.records.metadata import RecordMetadata, generator, seeded
 
 __all__ = ["IndexOrder", "IndexSampler", "SequentialSampler", "ShardOptions"]
 
-_BLOCK = 4096  # elements made at once while iterating: 64 KB, and a tenth of a millisecond
-_NEAR = 256  # elements made at once for one that is asked for after the one before it
-_SPAN, _LEAST = 1 << 16, 1 << 10  # positions, elements permuted at once: both stay in the cache
-_POSITIONS = 1 << 62  # positions that there can be: doubled, they still fit into 64 bits
+_BLOCK = 4096  # elements made at a time while iterating: 64 KB, 0.1 ms
+_NEAR = 256  # elements made at a time for sequential access by index
+_SPAN, _LEAST = 1 << 16, 1 << 10  # positions permuted at a time: they stay in the cache
+_POSITIONS = 1 << 62  # most positions: doubled, they still fit 64 bits
 
 
 # -- orders -------------------------------------------------------------------------------------
@@ -159,13 +157,13 @@ class IndexSampler:
         self._rngs = None if self.seed is None else key(self.seed, "index rng")
         shard, shards = self.shard_options.shard_index, self.shard_options.shard_count
         left_out = self.num_records % shards if self.shard_options.drop_remainder else 0
-        self._served = self.num_records - left_out  # in an epoch, by all shards together
+        self._served = self.num_records - left_out  # in an epoch, over all shards
         positions = _POSITIONS if self.num_epochs is None else self.num_epochs * self._served
-        self._count = max(0, -(-(positions - shard) // shards))  # of elements here
+        self._count = max(0, -(-(positions - shard) // shards))  # elements of this shard
         self._taken = 0
         self._own: Iterator[RecordMetadata] | None = None
-        self._recent: tuple[int, list[int]] = (0, [])  # the first of these elements, their keys
-        self._asked = -2  # the element that was asked for last
+        self._recent: tuple[int, list[int]] = (0, [])  # first element made, and the keys
+        self._asked = -2  # the element asked for last
 
     # -- one after the other ------------------------------------------------------------------
 
@@ -213,7 +211,7 @@ class IndexSampler:
         return seeded(index, self._key(i, index), self._rngs)
 
     def _key(self, i: int, index: int) -> int:
-        """Return the key of one element, or of many if they are asked for one after the other."""
+        """Return the key of an element, computing many ahead for sequential access."""
         if not self.shuffle:
             return index % self._served
         start, keys = self._recent
@@ -266,7 +264,7 @@ class IndexSampler:
         return np.arange(span.start, span.stop, span.step, dtype=np.int64)
 
     def _shuffled(self, positions: Integers) -> Integers:
-        if self._served < self.num_records:  # what an epoch leaves out has a rank all the same
+        if self._served < self.num_records:  # elements left out of an epoch have a rank too
             epochs, rank = np.divmod(positions, self._served)
             positions = epochs * self.num_records + rank
         return ranks_at(self._order, self.num_records, positions)[0]
@@ -283,7 +281,7 @@ class IndexSampler:
     # -- as an object -------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs to go on here."""
+        """Return what another process needs to continue."""
         return self.__dict__ | {"_own": None, "_recent": (0, []), "_asked": -2}
 
     def __repr__(self) -> str:

@@ -1,10 +1,9 @@
-"""Elements: which records an order names, taken from it span by span as checked arrays of numbers.
+"""Read an order span by span as checked arrays of indices, keys and places.
 
-    IndexSampler, DataIndex, any iterable ─elements ``start … stop-1``→ Part(index, key, place)
+IndexSampler, DataIndex, any iterable ─elements ``start … stop-1``→ Part(index, key, place)
 
-Our own orders are taken by arrays; anything else is iterated, lazily, in the thread that asks.
-The records of all sources that a ``DataIndex`` names are laid end to end; an entry is then the
-place of one of them, as an element is in any other order.
+Our own orders are read as arrays; anything else is iterated lazily in the caller's thread. Records
+of the sources of a ``DataIndex`` are laid end to end, and an entry is a place among them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from duckplets.records.order import IndexSampler, SequentialSampler
 Order = Iterable[RecordMetadata] | Iterable[int] | DataIndex
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
-_LOOKED = 1 << 20  # entries looked at, at once
+_LOOKED = 1 << 20  # entries read at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +36,9 @@ class OrderPart:
 
     Attributes:
         indices: Index of every element: shape (elements,).
-        keys: Record that every element names: shape (elements,).
-        places: Number of that record among all that are read: shape (elements,).
-        error: What came after them.
+        keys: Record named by every element: shape (elements,).
+        places: Number of that record among all to be read: shape (elements,).
+        error: The error that ended them, if any.
     """
 
     indices: Integers
@@ -48,22 +47,22 @@ class OrderPart:
     error: Exception | None = None
 
     def first(self, elements: int) -> OrderPart:
-        """Return so many of them, without the error."""
+        """Return the first elements, without the error."""
         return OrderPart(self.indices[:elements], self.keys[:elements], self.places[:elements])
 
 
-# Returns the elements ``start … stop-1``, fewer at the end of the order or at an error. Each call
-# goes on where the one before stopped.
+# Returns the elements ``start … stop-1``, fewer at the end or before an error. Calls continue
+# where the previous one stopped.
 Take = Callable[[int, int], OrderPart]
 
 
 def elements_of(order: Order, records: int) -> Take:
-    """Return what takes the elements of an order over so many records.
+    """Return the function that reads an order over so many records.
 
     Raises:
-        SamplerError: It is no order, or a sampler of more records than there are.
+        SamplerError: It is no order, or a sampler of more records.
     """
-    # A subclass may have changed how it iterates, so it is taken by iterating.
+    # A subclass may iterate differently, so it is iterated.
     if type(order) in (IndexSampler, SequentialSampler):
         return _sampled(cast("IndexSampler", order), records)
     return _iterated(order, records)
@@ -115,7 +114,7 @@ def _iterated(order: Order, records: int) -> Take:
 
 
 def _named(number: int, element: Any, records: int) -> tuple[int, int]:
-    """Return index and key of an element, if there is such a record."""
+    """Return index and key of an element, checked."""
     if hasattr(element, "record_key"):
         index = _integer(number, element.index, element)
         named = element.record_key
@@ -145,16 +144,15 @@ def _integer(number: int, value: Any, element: Any) -> int:
 
 
 def indexed_elements(index: DataIndex, sizes: Mapping[str, int], where: str) -> Take:
-    """Return what takes the entries of an index over the records of its sources, end to end.
+    """Return the function that reads an index over the records of its sources.
 
     Args:
         index: The index; its data sets are sources.
-        sizes: Number of records by name of the source, others than those named too, in the order
-            in which they lie.
+        sizes: Number of records by source, in storage order; may include further sources.
         where: What the records are, for messages.
 
     Raises:
-        SamplerError: It names a source or a record that is not there.
+        SamplerError: It names a missing source or record.
     """
     for name, entries in index.counts().items():
         if entries and name not in sizes:

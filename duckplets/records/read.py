@@ -1,13 +1,12 @@
-"""Reading: the records that an order names, fetched block by block and handed out as batches.
+"""Read the records that an order names, block by block, and hand them out as batches.
 
-    order ─take→ numbers ─→ requests ─sql/reading→ columns ─→ table ─slices→ Batch
-                                     (the next block meanwhile; texts come from a snapshot, if one
-                                     is there)
+order ─take→ numbers ─→ requests ─sql/reading→ columns ─→ table ─slices→ Batch
+                                 (the next block meanwhile; texts come from a snapshot if there is
+                                 one)
 
-Record k is the k-th record of a version, of one source or split if that is asked for; for a data
-index it is the k-th of the source that the entry names. The order is consumed in the thread of the
-loop, a block ahead of the one handed out; reading is what the background thread does. Whatever goes
-wrong surfaces after the batches that come before it.
+Record k is the k-th record of a version, or of one source or split; for a data index the k-th of
+the source its entry names. The order is consumed in the caller's thread, one block ahead; reading
+happens in a background thread. Errors are raised after the batches that precede them.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ _DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at"
 _ROLES = ROLES
 _TEXTS = ("text", *_ROLES)
 _MESSAGES = ("messages", "rejected_messages")
-_OF_INDEX = '"type":"text","value":'  # a part of a message in the order of a DataIndex
+_OF_INDEX = '"type":"text","value":'  # end of a message about the order of a DataIndex
 _COLUMNS = (*_PLACES, *_LABELS, *_DETAILS, *_TEXTS, *_MESSAGES)
 _DEFAULT = (*_PLACES, *_LABELS, "meta", "text")
 
 _LARGEST_BLOCK = 65_536
-_BLOCK_BYTES = 192 << 20  # of a block; there are two of them at a time
+_BLOCK_BYTES = 192 << 20  # bytes of a block; two are held at a time
 _Gather = Callable[[Integers], pa.Array]
 
 
 def count(corpus: CorpusFile, /, *, split: str | None = None, source: str | None = None) -> int:
-    """Return how many records there are to read."""
+    """Return the number of records."""
     return len(_keys(corpus.database, _where(corpus.database, split, source, corpus.version)))
 
 
@@ -110,7 +109,7 @@ def read(
 
 
 def _split_of(index: DataIndex, split: str | None) -> str | None:
-    """Return the split that the rows of an index are counted in."""
+    """Return the split an index counts its rows in."""
     if index.split is not None and split not in (None, index.split):
         raise SamplerError(f"split={split!r}: the rows of the index count in {index.split!r}")
     return split if index.split is None else index.split
@@ -119,7 +118,7 @@ def _split_of(index: DataIndex, split: str | None) -> str | None:
 def _where(
     database: Database, split: str | None, source: str | None, version: int
 ) -> dict[str, Any]:
-    """Return the parameters that choose records, if they are right."""
+    """Return the checked parameters that select records."""
     if split is not None and checked_split(split):
         need_splits(database, f"split={split!r}: ")
     known = dict(database.run("recipes/store/sources", {"version": version}))
@@ -133,14 +132,14 @@ def _where(
 
 
 def _keys(database: Database, where: dict[str, Any], *, by_source: bool = False) -> Integers:
-    """Return the keys of the records to read, in the order of their numbers."""
+    """Return the keys of the records in order."""
     table = database.table("records/read/keys", where | {"by_source": by_source})
     keys: Integers = table["record_key"].to_numpy()
     return keys
 
 
 def _indexed(database: Database, index: DataIndex, where: dict[str, Any]) -> tuple[Integers, Take]:
-    """Return the records of the sources that an index names, end to end, and its entries."""
+    """Return the records of an index's sources, end to end, and its reader."""
     split, sources = where["split"], where["sources"]
     known = database.run("records/controls/sources", {"split": split, "version": where["version"]})
     sizes = {
@@ -180,7 +179,7 @@ def _batches(
     texts: ChunkTexts | None,
     shape: list[Any],
 ) -> Generator[Batch, None, None]:
-    """Yield batches of blocks, each of which is read while the one before is used."""
+    """Yield batches, reading the next block meanwhile."""
     fetcher = _Fetcher(database.cursor(), keys, columns, texts, shape)
     pace = BlockSize(_LARGEST_BLOCK, _BLOCK_BYTES)
     calls = _calls(fetcher, take, pace, batch_size)
@@ -201,7 +200,7 @@ def _batches(
 def _calls(
     fetcher: _Fetcher, take: Take, pace: BlockSize, batch_size: int
 ) -> Iterator[Callable[[], pa.Table]]:
-    """Take blocks of whole batches from the order, and yield what reads their records."""
+    """Read whole batches from the order and yield the calls that fetch them."""
     taken, is_last = 0, False
     while not is_last:
         size = max(1, pace.rows // batch_size) * batch_size
@@ -209,7 +208,7 @@ def _calls(
         found = len(part.keys)
         taken += found
         is_last = found < size
-        # Before an error, only whole batches.
+        # Before an error only whole batches are taken.
         whole = found if part.error is None else found - found % batch_size
         if whole:
             yield partial(fetcher.fetch, part.first(whole))
@@ -218,10 +217,10 @@ def _calls(
 
 
 class Records(Iterator[Batch]):
-    """Iterates over the records of a reading, whichever threads take its batches.
+    """Iterate over batches of records, from any thread.
 
     Args:
-        batches: Of the records.
+        batches: The batches.
     """
 
     def __init__(self, batches: Generator[Batch, None, None]) -> None:
@@ -236,7 +235,7 @@ class Records(Iterator[Batch]):
             return next(self._batches)
 
     def close(self) -> None:
-        """End the reading: from then on taking a batch is an error."""
+        """End the reading; taking a further batch is an error."""
         if not self._alone.home.is_left:
             with self._alone:
                 self._is_closed = True
@@ -244,7 +243,7 @@ class Records(Iterator[Batch]):
 
 
 class _Fetcher:
-    """Reads the records of requests, on a connection of its own."""
+    """Fetch the records of requests on its own connection."""
 
     def __init__(
         self,
@@ -261,7 +260,7 @@ class _Fetcher:
         self._mapped, self._reads = texts, ReadAhead()
 
     def fetch(self, part: OrderPart) -> pa.Table:
-        """Return the columns of the records that elements name, in their order."""
+        """Return the columns of the named records, in order."""
         found = {"index": pa.array(part.indices), "record_key": pa.array(part.keys)}
         size = len(part.keys)
         request = np.arange(size, dtype=np.int64)
@@ -281,7 +280,7 @@ class _Fetcher:
         return [name for name in names if name in self._columns]
 
     def _rows(self, statement: str, size: int) -> dict[str, pa.Array]:
-        """Return columns with one row a request, in their order."""
+        """Return columns of one row per request, in order."""
         table = self.database.table(statement).combine_chunks()
         if table.num_rows != size:
             raise StateMismatchError(
@@ -294,7 +293,7 @@ class _Fetcher:
         return {name: rows[name].combine_chunks() for name in rows.column_names}
 
     def _messages(self, wanted: list[str], keys: Integers) -> dict[str, pa.Array]:
-        """Return the messages of records; nulls for those that have none."""
+        """Return the messages of records, or null."""
         request = np.arange(len(keys), dtype=np.int64)
         asked = pa.table({"request": request, "record_key": keys})
         which: dict[str, Any] = {
@@ -327,7 +326,7 @@ class _Fetcher:
         return found
 
     def _sections(self, part: OrderPart, role: str | None) -> tuple[Integers, Integers, _Gather]:
-        """Return the request and the role of sections, in order, and what gathers their texts."""
+        """Return request and role of sections in order, and the reader of their texts."""
         if self._mapped is not None:
             with sound(folder_of(Path(str(self.database.path)))):
                 request, roles, spans = self._mapped.of_records(self._keys[part.places])
@@ -340,6 +339,6 @@ class _Fetcher:
 
 
 def _lists(request: Integers, texts: pa.Array, size: int) -> pa.Array:
-    """Return a list of texts for every request; the requests ascend, and some have none."""
+    """Return a list of texts per request; requests ascend, some have none."""
     offsets = np.searchsorted(request, np.arange(size + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), texts)

@@ -1,10 +1,10 @@
-"""Make a page of a corpus to look at: one HTML file that opens from disk, without a network.
+"""Make a page of a corpus: one HTML file that opens from disk without a network.
 
-    corpus, state file ─SQL→ sections of tables ─┬→ data, as JSON in the page
-    run ─forecast, samples─────────────────────┘ └→ page.html.jinja, plots → HTML
+corpus, state file ─SQL→ sections of tables ─┬→ data, as JSON in the page
+run ─forecast, samples─────────────────────┘ └→ page.html.jinja, plots → HTML
 
-The data are the page: what it shows is what they hold, so a program reads from the file what
-people see. A Content-Security-Policy lets nothing act but the page's own script, by its hash.
+The page shows exactly its data, so programs can read what people see. A Content-Security-Policy
+allows only the page's own script, by hash.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.runs.sampler import Sampler
 
-_LARGE = 500_000  # records, all of which are not read while somebody waits for a page
-_CUT = 1_200  # characters of a text
+_LARGE = 500_000  # records above which not all are read for a page
+_CUT = 1_200  # characters shown of a text
 _PLACE = ExportPlace(suffixes=(".html", ".htm"))
 
 
@@ -165,7 +165,7 @@ def _sections(
         leaf,
     ]
     for section in sections:
-        section.tables.sort(key=lambda table: table.plot is None)  # pictures first
+        section.tables.sort(key=lambda table: table.plot is None)  # plots first
     by_title = {table.title: table for section in sections for table in section.tables}
     visits = by_title[drawn.VISITS].rows if drawn.VISITS in by_title else []
     own = [r.name for r in recipe_store.stored(database) if isinstance(getattr(r, "by", 0), Bm25)]
@@ -212,7 +212,7 @@ def _opened(
 
 
 def _records(database: Database) -> Table:
-    """Return records to leaf through, of all sources, at even distances."""
+    """Return records of all sources at even distances."""
     return asked(
         database,
         "Records",
@@ -226,7 +226,7 @@ def _records(database: Database) -> Table:
 
 
 def _plain(section: Section) -> dict[str, Any]:
-    """Return a section as JSON has it."""
+    """Return a section as plain JSON values."""
     head = {"name": section.name, "title": section.title, "notes": section.notes}
     return head | {"tables": [table.to_dict() for table in section.tables]}
 
@@ -246,5 +246,5 @@ def _page(data: dict[str, Any], sections: list[Section]) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return the hash by which a Content-Security-Policy names an element's text."""
+    """Return an element's hash for the Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

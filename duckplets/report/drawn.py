@@ -1,4 +1,4 @@
-"""Tell what a run draws: samples of each recipe, the mixture over steps, and what was served."""
+"""Report what a run draws: samples of each recipe, the mixture over steps, what was served."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from duckplets.samples.columns import negative_columns, slot_names
 if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
 
-_EACH = 5  # samples of a recipe
+_EACH = 5  # samples per recipe
 _LEAFED = 100  # samples to leaf through
-_LOOKED = 2_048  # samples among which those of rare recipes are looked for
-_RECIPES = 24  # that samples are shown of
+_LOOKED = 2_048  # samples searched for rare recipes
+_RECIPES = 24  # recipes with samples
 _BARS = 8  # as many as there are colours
-_POINTS = 200  # of the line of a source
+_POINTS = 200  # points of a source's line
 _AROUND = 80  # characters before and after a window
-_MESSAGES = 12  # of a conversation
+_MESSAGES = 12  # messages shown of a conversation
 _DETAILS = ("record_id", "section", "kind", "window", "start", "length")
 _FORECAST = "corpus.sampler(…).forecast().table"
 _BASICS = ("position", "recipe", "source")
@@ -38,7 +38,7 @@ VISITS = "Visits per anchor"
 
 
 def columns_of(kind: str, negatives: int) -> list[str]:
-    """Return the columns by which the texts of samples are found."""
+    """Return the columns that identify the texts of samples."""
     if kind == "messages":
         return [*_BASICS, "record_id"]
     found = [f"{slot}_{detail}" for slot in slot_names(kind, negatives) for detail in _DETAILS]
@@ -50,7 +50,7 @@ def columns_of(kind: str, negatives: int) -> list[str]:
 
 
 def samples(database: Database, sampler: Sampler, cut: int) -> tuple[list[Table], list[Table]]:
-    """Return samples of each recipe, and the next ones to leaf through, texts cut at ``cut``."""
+    """Return samples of each recipe and the next ones of the run, texts cut at ``cut``."""
     kind = sampler.settings.kind
     batch = sampler.settings.batch_size
     rows = [
@@ -103,13 +103,13 @@ def _conversations(
         "report/drawn/messages",
         given,
         form="cards",
-        most=2 * _MESSAGES * len(rows),  # chosen and rejected ones
+        most=2 * _MESSAGES * len(rows),  # chosen and rejected messages
         note=f"Of a conversation the first {_MESSAGES} messages are shown.",
     )
 
 
 def _wanted(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield what the texts of a sample are found by, one a slot."""
+    """Yield what identifies the text of each slot."""
     for slot in slots:
         negative = slot.startswith("negative") or slot == "other"
         of = "negative" if slot == "other" else slot
@@ -126,7 +126,7 @@ def _wanted(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any
 
 
 def mixture(sampler: Sampler) -> list[Table]:
-    """Return what a run draws, over its steps and by recipe, beside what it has served."""
+    """Return what a run draws, over steps and by recipe, beside what it has served."""
     forecast = sampler.forecast()
     batch = sampler.settings.global_batch
     total = sum(forecast.table["samples"].to_pylist())
@@ -144,7 +144,7 @@ def mixture(sampler: Sampler) -> list[Table]:
 
 
 def _visits(rows: Sequence[dict[str, Any]]) -> Table:
-    """Return how often each recipe of a source visits an anchor, over all steps."""
+    """Return visits per anchor by source and recipe, over all steps."""
     found: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         of = found.setdefault(
@@ -170,7 +170,7 @@ def _visits(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _taken(sampler: Sampler) -> Table:
-    """Return what a run has served of each source up to where it stands, beside the forecast."""
+    """Return what a run has served of each source so far, beside the forecast."""
     expected: dict[str, list[int]] = {}
     for row in sampler.forecast(sampler.step).table.to_pylist():
         of = expected.setdefault(row["source"], [0, 0])
@@ -199,10 +199,10 @@ def _taken(sampler: Sampler) -> Table:
 
 
 def saved(database: Database, path: Path, run: str | None) -> tuple[list[Table], list[str]]:
-    """Return what the state file of a corpus tells of its runs, and why it tells nothing.
+    """Return what the state file says of the runs, and why it says nothing.
 
     Raises:
-        StateMismatchError: The run that is asked for is not there, or of another corpus.
+        StateMismatchError: The requested run is missing, or of another corpus.
     """
     if run is not None:
         state.load(path, run)
@@ -228,7 +228,7 @@ def saved(database: Database, path: Path, run: str | None) -> tuple[list[Table],
 
 
 def _is_of(database: Database, version: int, run: Any) -> bool:
-    """Whether a run was saved of this corpus."""
+    """Return whether a run was saved for this corpus."""
     known = run.settings.get("records")
     return known is None or list(known) == fingerprint(database, version)
 

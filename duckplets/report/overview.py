@@ -1,4 +1,4 @@
-"""Open the page with what a colleague would ask first: how large, of what, and what is wrong."""
+"""The overview of the page: sizes, shares, and what needs attention."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from duckplets.report.tables import Section, Table, told
 if TYPE_CHECKING:
     from duckplets.corpus.status import Status
 
-_OFTEN = 10  # times as often as others: visits from there on are told of
-_NAMED = 5  # of several things, in a sentence
-_UNFILLED = ("short", "none")  # what becomes of anchors with fewer negatives than asked for
+_OFTEN = 10  # ratio to other streams from which visits are reported
+_NAMED = 5  # names listed in a sentence
+_UNFILLED = ("short", "none")  # what happens to anchors with too few negatives
 _COUNTS = ("records", "sections", "chunks", "tokens")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Findings:
-    """What the sections of a page have found, from which its overview is made.
+    """Input of the overview.
 
     Attributes:
         path: The corpus.
-        status: Its status; of a large one perhaps without what nobody has counted yet.
+        status: Its status; for a large one perhaps without uncounted pools.
         tables: All tables of the page, by title.
         visits: Source, recipe, anchors, samples, tokens and visits of each stream of the run.
-        own: Names of the recipes that say themselves how they are mined.
+        own: Names of the recipes that define their own mining.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class Findings:
     own: Collection[str]
 
     def records(self, title: str) -> list[dict[str, Any]]:
-        """Return the rows of a table, none where the page has no such table."""
+        """Return the rows of a table; none if the page lacks it."""
         return self.tables[title].records() if title in self.tables else []
 
 
@@ -67,7 +67,7 @@ def overview(found: Findings) -> Section:
 
 
 def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) -> Table:
-    """Return what share of the records, the tokens and the samples each source has."""
+    """Return each source's share of records, tokens and samples."""
     samples: dict[str, int] = {}
     for source, _, _, drawn, *_ in visits:
         samples[source] = samples.get(source, 0) + drawn
@@ -94,7 +94,7 @@ def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) 
 
 
 def _attention(found: Findings) -> Iterator[list[str]]:
-    """Yield what is likely not meant, each with the command that helps."""
+    """Yield what is probably not intended, each with the command that helps."""
     corpus = shlex.quote(str(found.path))
     if found.status["uncounted"]:
         what = "Pools and shared anchors of this large corpus are not counted yet."
@@ -115,7 +115,7 @@ def _of_status(status: Status, corpus: str) -> Iterator[list[str]]:
         what = (
             f"The ingest of {kept['source']} was interrupted; {rows} are kept. Repeat its command"
         )
-        if kept["source"] in known:  # to remove it would take what was there before as well
+        if kept["source"] in known:  # removing it would lose what was there before
             what += " to go on, or with --restart to begin anew."
             yield [what, f"duckplets ingest {corpus} … --name {name}"]
         else:

@@ -1,11 +1,10 @@
-"""Draw bars, stacked shares and lines as SVG that a style sheet colours, light or dark.
+"""Draw bars, stacked shares and lines as SVG coloured by a style sheet, light or dark.
 
-    figures ─geometry→ Plot ─plot.svg.jinja→ SVG
+figures ─geometry→ Plot ─plot.svg.jinja→ SVG
 
-Colours are classes ``s0 … s7``, those of Okabe and Ito, which people tell apart whatever colours
-they see; lines differ by their dashes too, and every shape names itself. matplotlib would be
-174 MB, a second to import and 13 to 30 kB a figure whose colours no style sheet reaches; what is
-here needs the templates that the page has anyway.
+Colours are classes ``s0 … s7``, from the palette of Okabe and Ito for colour-blind readers; lines
+also differ by dashes, and every shape has a title. matplotlib would be 174 MB, a second to import,
+and 13 to 30 kB a figure with fixed colours; this needs only the templates the page has anyway.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
 
     from duckplets.runs.forecast import Forecast
 
-WIDTH, HEIGHT = 480, 230  # so small that it can be read on a telephone
+WIDTH, HEIGHT = 480, 230  # width that a telephone can show
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 24, 28, 44
 _COLOURS = 8
-_CHARACTER = 8  # the room that one of a label takes
+_CHARACTER = 8  # width of a character of a label
 _OTHERS = "all others"
-_LEAST = 1e-9  # between the ends of a scale
+_LEAST = 1e-9  # ticks of a scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +37,8 @@ class Shape:
 
     Attributes:
         series: Number of its colour.
-        title: What it is, in words.
-        path: Its outline, as the attribute ``d`` of an SVG path.
+        title: Its description.
+        path: Its outline, the attribute ``d`` of an SVG path.
     """
 
     series: int
@@ -86,7 +85,7 @@ class Plot:
 def bars(
     title: str, labels: Sequence[str], series: Mapping[str, Sequence[float]], *, x: str, y: str
 ) -> Plot:
-    """Draw bars side by side, a group for each label."""
+    """Draw groups of bars side by side, one group per label."""
     height = _Scale(0, max((max(values, default=0) for values in series.values()), default=0))
     group = (WIDTH - _LEFT - _RIGHT) / max(len(labels), 1)
     wide = 0.86 * group / max(len(series), 1)
@@ -113,9 +112,9 @@ def bars(
 
 
 def stacked_bars(title: str, labels: Sequence[str], series: Mapping[str, Sequence[float]]) -> Plot:
-    """Draw a lying bar for each label, of the shares that each series has of it.
+    """Draw a horizontal bar per label, divided into the shares of the series.
 
-    Of more series than there are colours the last ones are drawn as one.
+    Series beyond the number of colours are drawn as one.
     """
     names = list(series)
     few = names if len(names) <= _COLOURS else names[: _COLOURS - 1]
@@ -145,7 +144,7 @@ def stacked_bars(title: str, labels: Sequence[str], series: Mapping[str, Sequenc
 def lines(
     title: str, series: Mapping[str, Sequence[tuple[float, float]]], *, x: str, y: str
 ) -> Plot:
-    """Draw a line through the points of each series."""
+    """Draw a line per series."""
     points = [point for several in series.values() for point in several]
     wide = _Scale(min((p[0] for p in points), default=0), max((p[0] for p in points), default=0))
     high = _Scale(min((p[1] for p in points), default=0), max((p[1] for p in points), default=0))
@@ -227,7 +226,7 @@ def stacked_shares(
 
 
 def _end(starts: Sequence[int], samples: Mapping[int, int], steps: int | None) -> int:
-    """Return where the last stretch ends."""
+    """Return the last step of the last row."""
     if steps is not None:
         return max(steps, starts[-1] + 1)
     if len(starts) == 1:
@@ -239,26 +238,26 @@ def _end(starts: Sequence[int], samples: Mapping[int, int], steps: int | None) -
 def _stairs(
     starts: Sequence[int], ends: Sequence[int], values: Sequence[float]
 ) -> list[tuple[int, float]]:
-    """Return the corners of a line that is level between each start and its end."""
+    """Return the corners of a step function."""
     return [(x, y) for a, b, y in zip(starts, ends, values, strict=True) for x in (a, b)]
 
 
 class _Scale:
-    """Place numbers between two ends of a plot, and choose round ones for ticks."""
+    """Map numbers to positions, and choose round ticks."""
 
     def __init__(self, low: float, high: float) -> None:
         self._low, self._high = low, high if high - low > _LEAST else low + 1
 
     def along(self, value: float) -> float:
-        """Return the place of a value to the right."""
+        """Return the horizontal position of a value."""
         return round(_LEFT + self._part(value) * (WIDTH - _LEFT - _RIGHT), 1)
 
     def up(self, value: float) -> float:
-        """Return the place of a value upwards, which SVG counts from the top."""
+        """Return the vertical position of a value; SVG counts from the top."""
         return round(HEIGHT - _BOTTOM - self._part(value) * (HEIGHT - _TOP - _BOTTOM), 1)
 
     def ticks(self, *, across: bool = False) -> list[tuple[float, str]]:
-        """Return places and labels of about five round numbers."""
+        """Return positions and labels of about five round numbers."""
         rough = (self._high - self._low) / 5
         magnitude = 10.0 ** floor(log10(rough))
         step = next(m * magnitude for m in (1, 2, 5, 10) if m * magnitude >= rough * 0.999)
@@ -276,7 +275,7 @@ def _box(left: float, wide: float, top: float) -> str:
 
 
 def _short(label: str, room: int) -> str:
-    """Return a label cut to so many characters; the shape itself has all of it."""
+    """Return a label cut to fit; the shape's title has all of it."""
     text = shown(label, 80)
     return text if len(text) <= room else f"{text[: max(room - 1, 1)]}…"
 

@@ -1,4 +1,4 @@
-"""Turn templates of this folder into HTML in which every value is escaped and nothing acts."""
+"""Render the templates of this folder with every value escaped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _FOLDER = Path(__file__).parent
-_CUT = 2_000  # characters of a text that are on the page
-_HEAD, _LINES = 160, 4  # characters and lines of it that are seen before a click
+_CUT = 2_000  # characters of a text in the page
+_HEAD, _LINES = 160, 4  # characters and lines shown before a click
 _IN_SCRIPT = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 def rendered(template: str, **values: Any) -> str:
-    """Return a template of this folder with values put into it, each escaped.
+    """Render a template.
 
     Raises:
         ExtensionError: Jinja is not installed.
@@ -29,18 +29,18 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def read(name: str) -> str:
-    """Return the text of a file of this folder."""
+    """Return a file of this folder."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
 def script_json(value: Any) -> str:
-    """Return a value as JSON that may stand in a script element: no markup can begin in it."""
+    """Return JSON that is safe inside a script element."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.translate(_IN_SCRIPT)
 
 
 def words(value: Any) -> str:
-    """Return a value as people read it: controls are visible, long texts cut, digits in groups."""
+    """Return a value as people read it: escaped, cut, digits grouped."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -55,7 +55,7 @@ def words(value: Any) -> str:
 
 
 def parted(text: str) -> tuple[str, str]:
-    """Return the first lines of a text that is shown, and the rest of it."""
+    """Split a text into the lines shown and the rest."""
     head = "\n".join(text.split("\n")[:_LINES])[:_HEAD]
     if len(text) - len(head) <= _HEAD // 4 and text.count("\n") <= _LINES:
         return text, ""
@@ -65,7 +65,7 @@ def parted(text: str) -> tuple[str, str]:
 
 
 def _whole(text: str) -> str:
-    """Return a text of several lines uncut, in which controls are visible."""
+    """Return a text uncut, with its control characters escaped."""
     return harmless(text, None)
 
 

@@ -1,7 +1,7 @@
-"""Hold what a report tells, and tell what is stored: tables, each with the SQL that made it.
+"""Tables of the report, each with the SQL that made it.
 
-Statements are shown and run in one form, with their parameters written in: what stands on the page
-is what was run, and the duckdb CLI runs it again.
+Statements are run and shown in one form, with parameters written in, so the duckdb CLI runs
+exactly what the page shows.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ MOST = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Rows with what made them.
+    """Rows with their origin.
 
     Attributes:
-        title: What they are.
+        title: Its title.
         columns: Names of the columns.
         rows: Plain values, the first ``MOST`` unless more are asked for.
-        total: How many rows there are.
+        total: Number of rows there are.
         made_by: The statement, or a call in Python.
-        of: What the statement is run in: the corpus, the state file, or Python.
-        note: What is to be known of them.
+        of: Where it runs: the corpus, the state file, or Python.
+        note: A remark.
         plot: The same as a drawing.
-        form: ``cards`` for samples side by side, a row for each text of a sample; ``sizes`` for
-            figures with their names, ``commands`` for sentences with a command each.
+        form: ``cards`` for samples side by side, a row per text; ``sizes`` for figures with
+            names; ``commands`` for sentences with a command each.
     """
 
     title: str
@@ -58,24 +58,24 @@ class Table:
     form: Literal["table", "cards", "sizes", "commands"] = "table"
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows by the names of their columns."""
+        """Return the rows as dicts."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the drawing, as JSON has it."""
+        """Return everything but the drawing as JSON values."""
         names = ("title", "columns", "rows", "total", "made_by", "of", "note")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """A part of the page.
+    """A section of the page.
 
     Attributes:
         name: Its anchor.
         title: Its heading.
-        notes: Sentences on what is not there, and why.
-        tables: What is there.
+        notes: Sentences on what is missing, and why.
+        tables: Its tables.
     """
 
     name: str
@@ -93,14 +93,14 @@ def asked(
     most: int = MOST,
     **how: Any,
 ) -> Table:
-    """Run a named statement and return its rows.
+    """Run a named statement and return its rows as a table.
 
     Args:
         database: The corpus, or a state file.
-        title: Of the table.
-        statement: Its name.
-        parameters: Written into it.
-        most: Rows of the table.
+        title: Title of the table.
+        statement: Name of the statement.
+        parameters: Its parameters.
+        most: Most rows.
         how: Further attributes of the table.
     """
     sql = bound(query(statement), parameters or {})
@@ -120,7 +120,7 @@ def told(
     most: int = MOST,
     **how: Any,
 ) -> Table:
-    """Return a table of any values, which become plain."""
+    """Return a table of any values, made plain."""
     return Table(
         title=title,
         columns=list(columns),
@@ -132,30 +132,30 @@ def told(
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it; a number that is none becomes None."""
+    """Return a value as JSON; NaN and infinity become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, list):
         return [plain(each) for each in value]
-    return value.isoformat() if isinstance(value, date) else value  # datetimes are dates
+    return value.isoformat() if isinstance(value, date) else value  # a datetime is a date
 
 
 # -- what is stored -------------------------------------------------------------------------------
 
 _PERSONAL = ("email", "phone", "ssn", "ipv4", "card")
-_POOLS = 24  # of a recipe, whose statements are shown
-_DRAWN = 8  # sources or minings with a drawing of their own
-_READ = 1_000_000  # rows whose metrics or scores are looked at
+_POOLS = 24  # pools whose statements are shown
+_DRAWN = 8  # sources or minings with their own drawing
+_READ = 1_000_000  # rows sampled for metrics or scores
 
 
 def corpus(database: Database, found: Status | None) -> Section:
-    """Tell of sources, splits, roles, lengths, and rows that were left out.
+    """Report sources, splits, roles, lengths, and rows that were left out.
 
     Args:
         database: The corpus.
-        found: Its status; None where that would read all records of a large one.
+        found: Its status; None for a large one that would have to be read.
     """
     lengths = asked(database, "Section lengths in tokens", "report/stored/lengths")
     tables = [_sources(database, found), _splits(database, found)]
@@ -202,7 +202,7 @@ def _length_bars(name: str, rows: list[dict[str, Any]]) -> Plot:
 
 
 def _powers(title: str, rows: list[dict[str, Any]], *, x: str, y: str) -> Plot:
-    """Draw counts between powers of two, those between which there is nothing as well."""
+    """Draw counts between powers of two, including empty intervals."""
     found = {row["at_least"]: row[y] for row in rows if row["at_least"] is not None}
     ends = range(min(found).bit_length() - 1, max(found).bit_length()) if found else range(0)
     values = {_between(1 << power): found.get(1 << power, 0) for power in ends}
@@ -216,7 +216,7 @@ def _between(low: int) -> str:
 
 
 def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], Plot]) -> list[Any]:
-    """Return a table cut into one with a drawing for each value of a column, the first of them."""
+    """Split a table by a column, drawing the first values."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in table.records():
         groups.setdefault(row[column], []).append(row)
@@ -235,7 +235,7 @@ def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], 
 
 
 def _only(sql: str, column: str, value: str) -> str:
-    """Return a statement that yields those rows of another one that have a value."""
+    """Return a statement restricted to a value of a column."""
     return bound(query("report/only").replace("found_list", f"(\n{sql}\n)"), {"value": value})
 
 
@@ -243,7 +243,7 @@ def _only(sql: str, column: str, value: str) -> str:
 
 
 def pools(database: Database, found: Status | None) -> list[Table]:
-    """Tell how many anchors each recipe has, and how many are left out, by reason."""
+    """Report drawn and left-out anchors of each recipe, by reason."""
     if found is None or not found["splits"]:
         return []
     by_recipe: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
@@ -270,7 +270,7 @@ def pools(database: Database, found: Status | None) -> list[Table]:
 
 
 def _counts(pool: Any) -> str:
-    """Return the statement that counts the anchors of a pool, by reason."""
+    """Return the statement that counts the anchors of a pool by reason."""
     counts = bound(pool.sql("counts"), pool.parameters).strip()
     where = {name: pool.parameters[name] for name in ("source", "split")}
     text = bound(query("report/pool").replace("found_list", f"(\n{counts}\n)"), where)
@@ -281,7 +281,7 @@ def _counts(pool: Any) -> str:
 
 
 def mined(database: Database, found: Status | None) -> Section:
-    """Tell how hard mined negatives are: scores, ranks, guards, anchors left short."""
+    """Report the hardness of mined negatives: scores, ranks, guards, short anchors."""
     minings = asked(database, "Minings", "report/mined/minings")
     stale = [row for row in (found["mining"] if found else []) if row["stale"]]
     notes = [f"{r['recipe']}, {r['source']}, {r['split']}: {r['stale']}" for r in stale]
@@ -325,7 +325,7 @@ def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
 
 
 def gates(database: Database, cut: int) -> Section:
-    """Tell what became of rows in gates, with examples and what was measured."""
+    """Report the outcomes of rows in gates, with examples and metrics."""
     section = Section(name="gates", title="Quality gates")
     intakes = asked(database, "Intakes", "report/gates/intakes")
     outcomes = asked(database, "Rows by outcome, gate and rule", "report/gates/outcomes")

@@ -1,1 +1,1 @@
-"""Token shards: a tokenizer trained on a corpus, its texts as token ids in Parquet, by length."""
+"""Token shards: a trained tokenizer, and the texts of a corpus as token ids in Parquet."""

@@ -1,6 +1,6 @@
-"""Hand out rows of tokens as NumPy arrays: a batch has tokens, and where texts begin in its rows.
+"""Batches of token rows as NumPy arrays.
 
-The other arrays follow from these, and are made when somebody asks for them.
+A batch holds tokens and where texts begin in its rows; the other arrays are derived on demand.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ARRAYS = ("input_ids", "attention_mask", "position_ids", "document_ids")
 
 
 class TokenBatch(Batch):
-    """One batch of rows of tokens: ``batch["input_ids"]`` is an int32 array (rows, width).
+    """A batch of rows of tokens: ``batch["input_ids"]`` is an int32 array (rows, width).
 
-    ``attention_mask`` is 1 for a token and 0 for what fills up a row. ``document_ids`` count the
-    texts of each row from 0; ``position_ids`` count the tokens of each from 0, within the row: a
-    text that goes on in the next row begins anew there. Where a row is filled up they are -1 and 0.
-    ``source`` is a list of str, and ``row`` the numbers of the rows among those of their source,
-    int64. With ``by_bucket=True`` rows are numbered within a bucket of a source, so there is
-    ``bucket``, int32, besides. With ``remainder="pad"``, ``padded`` says which rows only fill up
-    the last batch. Arrays may be written to.
+    ``attention_mask`` is 1 for tokens and 0 for padding. ``document_ids`` count the texts of each
+    row from 0; ``position_ids`` count the tokens of each text from 0 within the row: a text that
+    continues from the previous row starts again at 0. In padding they are -1 and 0. ``source`` is a
+    list of str, and ``row`` the number of each row within its source, int64. With
+    ``by_bucket=True`` rows are numbered within a bucket of a source, and ``bucket``, int32, names
+    it. With ``remainder="pad"``, ``padded`` marks rows that only fill the last batch. Arrays are
+    writable.
     """
 
     __slots__ = ("_arrays", "_begins", "_lengths", "_sources")
@@ -52,7 +52,7 @@ class TokenBatch(Batch):
         self.step, self.position, self.sources = step, position, sources
 
     def __getitem__(self, which: str | SupportsIndex | slice) -> Any:
-        """Return a column by its name, a row by its number, or several by a slice.
+        """Return a column by name, a row by number, or several rows by slice.
 
         Raises:
             KeyError: There is no such column.
@@ -88,18 +88,18 @@ class TokenBatch(Batch):
         return np.arange(self["input_ids"].shape[1], dtype=np.int32)
 
     def _filled(self, array: Integers32, value: int) -> Integers32:
-        """Put a value where rows are filled up."""
+        """Set a value in the padding."""
         for row in np.flatnonzero(self._lengths < array.shape[1]).tolist():
             array[row, self._lengths[row] :] = value
         return array
 
     @property
     def table(self) -> pa.Table:
-        """The batch as an Arrow table; arrays are fixed-size lists."""
+        """The batch as an Arrow table; arrays become fixed-size lists."""
         return pa.table({name: self.column(name) for name in self._names})
 
     def column(self, name: str) -> pa.Array:
-        """Return a column as Arrow has it, arrays as fixed-size lists without a copy."""
+        """Return a column as Arrow; arrays become fixed-size lists without a copy."""
         values = self[name]
         if name in ARRAYS:
             return pa.FixedSizeListArray.from_arrays(values.reshape(-1), values.shape[1])

@@ -87,7 +87,7 @@ class TokenShards:
 
     @cached_property
     def file(self) -> TokenFile:
-        """The decoded tokens, made now if they are not there."""
+        """The decoded tokens, created if missing."""
         return TokenFile.of(self.path, self.manifest, self._cache)
 
     @property
@@ -205,7 +205,7 @@ class TokenShards:
         return sampler
 
     def schedule(self, settings: RunSettings, events: Events | None) -> Schedule:
-        """Return how a run deals rows to sources, by its settings and weights that were set."""
+        """Return the schedule of a run from its settings and weight events."""
         mixture = settings.mixture
         dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
         if not rows_of(settings)["by_bucket"]:
@@ -276,7 +276,7 @@ class TokenShards:
         return found
 
     def _rows(self, settings: RunSettings, source: str) -> dict[int | None, TokenRows]:
-        """Return the rows of a source, by bucket where batches are of one, else under None."""
+        """Return the rows of a source by bucket, or under None without buckets."""
         how, found = rows_of(settings), dict[int | None, TokenRows]()
         for bucket, texts in self._texts(settings.split, source, how["by_bucket"]).items():
             width, tokenizer = how["seq_length"], self.manifest.tokenizer
@@ -291,7 +291,7 @@ class TokenShards:
         return found
 
     def _texts(self, split: str, source: str, by_bucket: bool) -> dict[int | None, TextSpan]:
-        """Return where the texts of a source lie in the token file, by bucket or as a whole."""
+        """Return the span of a source's texts in the token file, by bucket or as a whole."""
         found, first = dict[int | None, TextSpan](), 0
 
         def place(shard: Any) -> tuple[str, str, int | None]:
@@ -375,13 +375,13 @@ def token_sampler(
         working(None, None, "records") as work,
         corpus.database.frugal(MEMORY),
     ):
-        # A run compares what it reads.
+        # a run verifies what it reads
         shard_by(corpus, folder, file, ShardSettings(split=split), work, compare=False)
     return TokenShards(folder).sampler(split, **arguments)
 
 
 def _cut(streams: Sequence[TokenStream]) -> list[str]:
-    """Say which sources have texts that are longer than a row."""
+    """Return which sources have texts longer than a row."""
     found = Counter[str]()
     for stream in streams:
         if isinstance(stream.rows, SingleRows) and stream.rows.cut:

@@ -1,4 +1,4 @@
-"""Read and write the JSON files of a folder: of a kind, whole or not at all, with a digest."""
+"""Read and write the JSON files of a folder: with a kind and a digest, complete or absent."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _COUNT = range(1 << 63)
 
 
 def canonical(values: Any) -> bytes:
-    """Return values as JSON that is the same for equal values."""
+    """Return values as canonical JSON: equal values give equal texts."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
 
 
 def fingerprint_of(values: Any) -> str:
-    """Return the SHA-256 of values, by their canonical JSON."""
+    """Return the SHA-256 of the canonical JSON of values."""
     return hashlib.sha256(canonical(values)).hexdigest()
 
 
 def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
-    """Write a JSON file of ours, whole or not at all: with its kind, and a digest of the rest."""
+    """Write a JSON file with its kind and a digest of the rest."""
     told = {"format": FORMAT, "kind": kind, **values}
     text = json.dumps(told | {"digest": fingerprint_of(told)}, indent=1)
     with written_aside(path) as file:
@@ -37,11 +37,11 @@ def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
 
 
 def read_document(path: Path, kind: str) -> dict[str, Any] | None:
-    """Return what a JSON file of ours says, or None where there is no such file.
+    """Return the values of a JSON file, or None if it is missing.
 
     Raises:
         ShardError: It is of another kind, or of a later version.
-        DamagedFileError: It is not as it was written.
+        DamagedFileError: It is damaged.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -68,7 +68,7 @@ def read_document(path: Path, kind: str) -> dict[str, Any] | None:
 
 
 def damaged(path: Path, what: str) -> DamagedFileError:
-    """Return the error for a file of a folder that is not as it was written."""
+    """Return the error for a damaged file of a folder."""
     return DamagedFileError(
         f"{path} is damaged: {what}. Make the folder anew, or put a copy in its place."
     )

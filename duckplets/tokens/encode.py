@@ -1,10 +1,10 @@
-"""Encode texts by a tokenizer: blocks of texts to Arrow columns, as fast as the tokenizer is.
+"""Encode blocks of texts with a tokenizer into Arrow columns.
 
-    blocks ─in a thread→ texts ─on an engine, or in two threads→ encodings, columns
+blocks ─in a thread→ texts ─on an engine, or in two threads→ encodings, columns
 
 The decision that matters: the tokenizer uses all cores while it encodes, and nothing else does. So
-reading, encoding and taking the ids out of what it returns, which takes a tenth of the time,
-overlap; there is no loop over tokens in Python.
+reading, encoding and extracting the ids (a tenth of the time) overlap; there is no Python loop over
+tokens.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ if TYPE_CHECKING:
 
 KIND = "a duckplets tokenizer"
 
-# What ends a text and what fills up a row is not said in a tokenizer file; these names are usual.
+# A tokenizer file does not say which tokens end a text and pad a row; these names are usual.
 _ENDS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<eos>", "<|eos|>", "[EOS]", "[SEP]")
 _PADS = ("<pad>", "[PAD]", "<|padding|>", "<|pad|>", "<|finetune_right_pad_id|>", "<|endoftext|>")
 
 
-# What is found of some texts: the fields of ``Encoded`` after the block.
+# The fields of ``Encoded`` after the block.
 _Taken = tuple[list[str], Integers32, Integers, Integers, int, Integers32 | None]
 
 
 class TokenEncoder:
-    """A tokenizer as texts are encoded by it: nothing added, and names of special tokens are text.
+    """A tokenizer that adds nothing, and treats names of special tokens as text.
 
     Args:
         path: A Hugging Face tokenizers JSON file, or a folder with ``tokenizer.json``.
 
     Raises:
         ChunkingError: There is no such file, or the package is missing.
-        DamagedFileError: It is not as ``train_tokenizer`` wrote it.
+        DamagedFileError: It differs from what ``train_tokenizer`` wrote.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path) / TOKENIZER if Path(path).is_dir() else Path(path)
-        open_tokenizer(str(self.path))  # it says what is wrong with a file
+        open_tokenizer(str(self.path))  # its message says what is wrong with the file
         self.content = self.path.read_bytes()
         noted = (made_by(self.path.parent) or {}).get("files", {})
         digest = hashlib.sha256(self.content).hexdigest()
@@ -71,7 +71,7 @@ class TokenEncoder:
         self.tokenizer = _tokenizer(self.content)
 
     def entry(self) -> TokenizerEntry:
-        """Return how a manifest names it."""
+        """Return its manifest entry."""
         eos, eos_id = self._first(_ENDS)
         pad, pad_id = self._first(_PADS)
         return TokenizerEntry(
@@ -94,15 +94,15 @@ class TokenEncoder:
 
 
 def made_by(folder: Path) -> dict[str, Any] | None:
-    """Return what ``train_tokenizer`` noted of a folder, or None where it has made none there."""
+    """Return the note of ``train_tokenizer`` in a folder, or None."""
     try:
         return read_document(folder / STATE, KIND)
-    except ShardError:  # something else is noted there
+    except ShardError:  # another note
         return None
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """Return the SHA-256 of what a tokenizer's model saves: of BPE the vocabulary and merges."""
+    """Return the SHA-256 of a tokenizer's saved model: for BPE, vocabulary and merges."""
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
         for name in tokenizer.model.save(folder):
@@ -116,12 +116,12 @@ class Encoded:
 
     Attributes:
         block: The texts.
-        texts: What the tokens are of; other than in the block where a text was cut.
-        tokens: Of all of them, one after the other.
-        counts: Tokens of each.
-        sums: Of the ids of each.
-        cut: How many were cut.
-        spans: First and end character of every token, (tokens, 2), where they were asked for.
+        texts: What the tokens stand for; differs from the block where a text was cut.
+        tokens: All tokens, concatenated.
+        counts: Tokens of each text.
+        sums: Sum of the ids of each text.
+        cut: Number of texts cut.
+        spans: First and end character of every token, (tokens, 2), if asked for.
     """
 
     block: TextBlock
@@ -134,13 +134,13 @@ class Encoded:
 
 
 class Encoding(NamedTuple):
-    """How texts are encoded.
+    """Settings of encoding.
 
     Attributes:
-        content: The tokenizer, as its file has it.
-        most: Tokens at which longer texts are cut; None for never.
-        offsets: Whether to say which characters each token is of.
-        version: Of the package that encodes.
+        content: The tokenizer file's content.
+        most: Tokens at which texts are cut; None for never.
+        offsets: Whether to return the characters of each token.
+        version: Version of the package that encodes.
     """
 
     content: bytes
@@ -162,9 +162,9 @@ def encoded(
     Args:
         encoder: The tokenizer.
         blocks: Read in a thread of their own.
-        most: Tokens at which longer texts are cut; None for never.
-        offsets: Whether to say which characters each token is of.
-        engine: What encodes.
+        most: Tokens at which texts are cut; None for never.
+        offsets: Whether to return the characters of each token.
+        engine: Encodes.
     """
     from tokenizers import __version__
 
@@ -183,7 +183,7 @@ def _part_of(block: TextBlock) -> Part:
 
 
 def encode_part(job: Encoding, texts: list[str]) -> _Taken:
-    """Encode texts, and take out of what the tokenizer returns the columns of ``Encoded``.
+    """Encode texts and return the columns of ``Encoded``.
 
     Raises:
         EngineError: The worker has another version of the package that encodes.
@@ -222,7 +222,7 @@ def encode_part(job: Encoding, texts: list[str]) -> _Taken:
 
 @lru_cache(maxsize=1)
 def _tokenizer(content: bytes) -> Tokenizer:
-    """Return a tokenizer that adds nothing, and takes names of special tokens for text."""
+    """Return a tokenizer that adds nothing and treats names of special tokens as text."""
     from tokenizers import Tokenizer
 
     made: Tokenizer = Tokenizer.from_buffer(content)
@@ -233,11 +233,11 @@ def _tokenizer(content: bytes) -> Tokenizer:
 
 
 def _cut(tokenizer: Tokenizer, text: str, encoding: Any, most: int) -> tuple[int, str]:
-    """Return how many tokens of a text are kept, and the text that they are of.
+    """Return how many tokens of a text are kept, and the text they stand for.
 
-    A character may be several tokens. So the last ones are left out until what the others say is
-    the beginning of the text; where they never say that, because the tokenizer changes texts, the
-    place of the last token is where the text ends.
+    A character may be several tokens, so trailing tokens are dropped until the rest decodes to a
+    prefix of the text. If it never does, because the tokenizer changes texts, the offset of the
+    last token ends the text.
     """
     for kept in range(most, max(most - 4, 0), -1):
         said = tokenizer.decode(encoding.ids[:kept], skip_special_tokens=False)

@@ -1,4 +1,4 @@
-"""Turn plans of token rows into blocks, and slices of blocks into batches.
+"""Turn plans of token rows into blocks, and blocks into batches.
 
 Plan ─rows of every stream, gathered in the background→ TokenBlock ─slices, copied→ TokenBatch
 """
@@ -25,20 +25,20 @@ from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.memmap import TokenFile, reading
 from duckplets.tokens.rows import Gathered, TokenStream
 
-_SHARDS = 16  # whose record ids are kept
+_SHARDS = 16  # shards whose record ids are cached
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class TokenBlock:
-    """Rows of consecutive batches of one reader.
+    """Rows of consecutive batches.
 
     Attributes:
-        start: Position where the first batch begins.
+        start: Position of the first batch.
         stop: Position after the last batch.
-        groups: Rows by their width, those of each in order.
-        group: Of every row its group.
-        place: And its number in that.
-        found: Columns of all rows that are no arrays.
+        groups: Rows by width, in order.
+        group: Group of every row.
+        place: Number of every row in its group.
+        found: The columns of all rows that are not arrays.
     """
 
     start: int
@@ -53,24 +53,24 @@ class TokenBlock:
         """Bytes of all tokens."""
         return sum(of.ids.nbytes for of in self.groups)
 
-    read_bytes = 0  # what was read is gathered already
+    read_bytes = 0  # what was read ahead is gathered already
     is_held = True
 
     def tranche(self, row: int, batch_size: int) -> TokenBlock:
-        """Return what batches are slices of: itself, for each copies its rows."""
+        """Return what batches are cut from: the block itself."""
         return self
 
     def is_of(self, block: TokenBlock, row: int) -> bool:
-        """Whether it has a row of a block."""
+        """Return whether it contains a row of a block."""
         return self is block
 
     def leave_block(self) -> None:
-        """Nothing is held: batches have copies."""
+        """Do nothing: batches have copies."""
 
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
     ) -> TokenBatch:
-        """Return rows ``low … high-1`` of the block, which are of one width, as a batch."""
+        """Return rows ``low … high-1``, which have one width, as a batch."""
         of = self.groups[int(self.group[low]) if low < high else 0]
         first = int(self.place[low]) if low < high else 0
         last = first + high - low
@@ -90,12 +90,12 @@ class TokenFetcher:
     """Turn plans into blocks.
 
     Args:
-        streams: Of the run; some may be added while it goes on.
-        file: The token file, or what stands for it.
-        folder: Of the shards, which record ids are read from.
-        manifest: Of the folder.
-        padded_from: The position from which rows only fill up the last batch, or None.
-        pads: Whether batches say so.
+        streams: Streams of the run.
+        file: The token file.
+        folder: Folder of the shards, for record ids.
+        manifest: Its manifest.
+        padded_from: First position of rows that only fill the last batch, or None.
+        pads: Whether batches mark such rows.
     """
 
     slots = ("input_ids",)
@@ -117,13 +117,13 @@ class TokenFetcher:
         self.reads = file.reads
 
     def close(self) -> None:
-        """Nothing is open but what is mapped, which goes with the last array."""
+        """Do nothing: maps end with the last array."""
 
     drop = close
 
     @contextmanager
     def sound(self) -> Iterator[None]:
-        """Tell what cannot be where the token file is as it was written."""
+        """Turn impossible index errors into DamagedFileError."""
         try:
             yield
         except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
@@ -132,7 +132,7 @@ class TokenFetcher:
             raise self._file.damage("its numbers lead nowhere") from error
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
-        """Return the tokens of the rows of a plan by source, in the first of three columns."""
+        """Return the tokens of a plan's rows by source, in the first of three columns."""
         found = np.zeros((size, 3), np.int64)
         for number, at in self._by_stream(plan):
             found[sources[number], 0] += (
@@ -141,13 +141,13 @@ class TokenFetcher:
         return found
 
     def mean_tokens(self, stream: TokenStream, per_draw: int, *, swaps: bool) -> float:
-        """Return the tokens that a row of a stream has on average."""
+        """Return the mean tokens of a row of a stream."""
         return stream.rows.tokens / len(stream)
 
     def fetch(
         self, plan: Plan, *, start: int, stop: int, is_stopped: IsStopped = never
     ) -> TokenBlock:
-        """Return the rows of a plan as the block of batches from ``start`` to ``stop``."""
+        """Return the rows of a plan as a block."""
         widths = [stream.rows.width for stream in self._streams]
         ordered = sorted({widths[n] for n in np.unique(plan.streams).tolist()} or {widths[0]})
         group = np.searchsorted(ordered, np.array(widths))[plan.streams]
@@ -169,7 +169,7 @@ class TokenFetcher:
         return TokenBlock(start, stop, groups, group, place, found)
 
     def _gathered(self, plan: Plan, at: Integers, width: int) -> Gathered:
-        """Return some rows of a plan, all of one width, in order."""
+        """Return rows of a plan, all of one width, in order."""
         some, rows = plan.streams[at], plan.chunks[0][at]
         numbers = np.unique(some).tolist()
         if len(numbers) == 1:
@@ -188,7 +188,7 @@ class TokenFetcher:
         return Gathered(ids, lengths, owner[order], column[order])
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
-        """Return position, source, row and record ids of the rows of a plan."""
+        """Return position, source, row and record ids of a plan's rows."""
         rows, epochs = plan.chunks
         first, last = np.zeros(len(plan), np.int64), np.zeros(len(plan), np.int64)
         for number, at in self._by_stream(plan):
@@ -212,11 +212,11 @@ class TokenFetcher:
 
 
 class RecordIds:
-    """The ids of the records that texts are of, read from the shards when somebody asks.
+    """Ids of the records that texts come from, read from the shards on demand.
 
     Args:
-        folder: Of the shards.
-        manifest: Of the folder.
+        folder: Folder of the shards.
+        manifest: Its manifest.
     """
 
     def __init__(self, folder: Path, manifest: ShardManifest) -> None:
@@ -225,7 +225,7 @@ class RecordIds:
         self._ids = lru_cache(maxsize=_SHARDS)(self._of_shard)
 
     def of(self, first: Integers, last: Integers) -> pa.Array:
-        """Return for ranges of texts the ids of their records, a list each."""
+        """Return a list of record ids for each range of texts."""
         counts = last - first
         starts = np.concatenate([[0], np.cumsum(counts)])
         texts = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])

@@ -1,9 +1,9 @@
-"""Folders of token shards where they lie, on this machine or in a store: sizes, digests, copies.
+"""Folders of token shards, local or in an object store: sizes, digests, copies.
 
-    s3://bucket/prefix ─ranges→ digests      ─what is missing→ CACHE/…/NAME, a folder like any other
+s3://bucket/prefix ─ranges→ digests      ─what is missing→ CACHE/…/NAME, a local folder
 
-The decision that matters: only what compares bytes reads a store in place. Rows of a batch lie
-anywhere and record ids in any shard, so runs read a mirror on this machine.
+The decision that matters: only comparisons read a store in place. Rows of a batch lie anywhere and
+record ids in any shard, so runs read a local mirror.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from duckplets.tokens.write import digest_of
 
 log = logging.getLogger("duckplets")
 
-DOCUMENTS = (STATE, TOKENIZER, MIXTURES, MANIFEST)  # in the order of their writing
+DOCUMENTS = (STATE, TOKENIZER, MIXTURES, MANIFEST)  # in the order they are written
 
 
 class Objects:
-    """The files of a folder of shards in a store.
+    """A folder of shards in an object store.
 
     Args:
         address: ``s3://bucket/prefix``.
 
     Attributes:
-        address: Of the folder, without a slash at its end.
-        there: Objects by their paths in the folder.
-        documents: A folder on this machine with the JSON files.
+        address: Its address without a trailing slash.
+        there: Objects by path in the folder.
+        documents: A local folder with the JSON files.
 
     Raises:
-        ShardError: The store cannot be asked.
+        ShardError: The store cannot be reached.
     """
 
     def __init__(self, address: str, documents: Path) -> None:
@@ -62,7 +62,7 @@ class Objects:
         self.there: dict[str, StoredObject] = {}
 
     def look(self) -> None:
-        """List what is there, and bring the JSON files."""
+        """List the objects and download the JSON files."""
         self.there = self.listed()
         for name in DOCUMENTS:
             remove(self.documents / name)
@@ -70,12 +70,12 @@ class Objects:
                 self.bring(name, self.documents / name)
 
     def listed(self) -> dict[str, StoredObject]:
-        """Return the objects that are there, by their paths in the folder."""
+        """Return the objects by path in the folder."""
         listed = self.store.listed(self._prefix)
         return {each.path[len(self._prefix) :]: each for each in listed}
 
     def bring(self, path: str, to: Path) -> None:
-        """Bring a file whole."""
+        """Download a file."""
         aside = aside_of(to)
         remove(aside)
         try:
@@ -85,7 +85,7 @@ class Objects:
             remove(aside)
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes of all files by their paths."""
+        """Return the sizes of all files by path."""
         return {path: each.size for path, each in self.there.items()}
 
     def digest(self, path: str) -> str:
@@ -101,10 +101,10 @@ class Objects:
 
 
 class Folder:
-    """The files of a folder of shards on this machine.
+    """A local folder of shards.
 
     Args:
-        path: Of the folder.
+        path: The folder.
 
     Attributes:
         documents: The folder.
@@ -114,9 +114,9 @@ class Folder:
         self.documents = path
 
     def sizes(self) -> dict[str, int]:
-        """Return the sizes of all files that are not hidden, by their paths.
+        """Return the sizes of all files that are not hidden, by path.
 
-        What lies in a hidden folder, as the spool of an export, is hidden too; no shard does.
+        Files in hidden folders, such as the spool of an export, are hidden too; shards never are.
         """
         found = {}
         for parent, folders, files in os.walk(self.documents):
@@ -134,7 +134,7 @@ class Folder:
 
 @contextmanager
 def opened(out: str | Path) -> Iterator[Folder | Objects]:
-    """Open a folder of shards, here or in a store, with its JSON files on this machine."""
+    """Open a folder of shards, local or in a store, with local copies of its JSON files."""
     if not is_address(out):
         yield Folder(Path(out))
         return
@@ -148,11 +148,11 @@ def opened(out: str | Path) -> Iterator[Folder | Objects]:
 
 
 def status(folder: str | Path) -> dict[str, Any]:
-    """Return how far an export has come: stage, counters, completed shards.
+    """Return the progress of an export: stage, counters, completed shards.
 
     Raises:
         ShardError: There is no export.
-        DamagedFileError: What is noted of it is not as it was written.
+        DamagedFileError: Its state file is damaged.
     """
     with opened(folder) as place:
         told = read_state(place.documents)
@@ -165,17 +165,17 @@ def status(folder: str | Path) -> dict[str, Any]:
 
 
 def mirror(address: str, cache: str | Path | None) -> Path:
-    """Return a folder on this machine with the shards of one in a store, brought where missing.
+    """Return a local folder with the shards of one in a store, downloading what is missing.
 
-    Each is compared with the manifest as it arrives; what is there is not brought again.
+    Each file is compared with the manifest on arrival; present files are not downloaded again.
 
     Args:
         address: ``s3://bucket/prefix``.
-        cache: A folder, with room for the shards and for their decoded tokens.
+        cache: A folder with room for the shards and their decoded tokens.
 
     Raises:
-        ShardError: There is no ``cache``, or the shards cannot be had.
-        DamagedFileError: A shard is not as the manifest says.
+        ShardError: ``cache`` is missing, or the shards cannot be read.
+        DamagedFileError: A shard differs from the manifest.
     """
     if cache is None:
         raise ShardError(f"{address}: shards in a store are read from this machine: give cache=")
@@ -209,7 +209,7 @@ def mirror(address: str, cache: str | Path | None) -> Path:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Return of which run the shards in a mirror are, or nothing where they are not whole."""
+    """Return the run of the shards in a mirror, or nothing if it is incomplete."""
     try:
         return ShardManifest.read(folder).fingerprint
     except (ShardError, DamagedFileError):

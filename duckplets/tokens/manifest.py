@@ -123,10 +123,10 @@ class TokenizerEntry:
     pad_id: Count | None
 
     def id_of(self, name: str, folder: Path) -> int:
-        """Return the id of a token, by the tokenizer's file in a folder.
+        """Return the id of a token, by the tokenizer file in a folder.
 
         Raises:
-            SamplerError: The tokenizer has none of that name.
+            SamplerError: The tokenizer has no such token.
             DamagedFileError: Its file cannot be read.
         """
         if name == self.eos and self.eos_id is not None:
@@ -207,11 +207,11 @@ class ShardManifest:
         return manifest
 
     def write(self, folder: Path) -> None:
-        """Let this manifest take the place of the one in a folder."""
+        """Replace the manifest of a folder."""
         write_document(folder / MANIFEST, KIND, asdict(self))
 
     def _problems(self) -> list[str]:
-        """Return what contradicts itself."""
+        """Return contradictions within it."""
         found = []
         if list(self.buckets) != sorted(set(self.buckets)) or not self.buckets:
             found.append("boundaries of buckets do not ascend")
@@ -227,30 +227,30 @@ class ShardManifest:
 
 
 def shard_path(split: str, source: str, bucket: int, index: int) -> str:
-    """Return where a shard lies within its folder, with ``/``."""
+    """Return the path of a shard within its folder, with ``/``."""
     return f"{split}/{quoted(source)}/b{bucket}/shard_b{bucket}_s{index}.parquet"
 
 
 def shard_id(split: str, source: str, bucket: int, index: int) -> str:
-    """Return what a shard is called."""
+    """Return the id of a shard."""
     return f"{split}/{source}/b{bucket}/s{index}"
 
 
 def _where(shard: ShardEntry) -> tuple[str, str, str]:
-    """Return id, path and path of the summary that a shard has to have."""
+    """Return the id, path and summary path that a shard must have."""
     of = shard.split, shard.source, shard.bucket, shard.index
     path = shard_path(*of)
     return shard_id(*of), path, f"{path.removesuffix('.parquet')}.tsv"
 
 
 def buckets_of(lengths: npt.ArrayLike, buckets: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Return the bucket of each length: i for what is above boundary i-1 and up to boundary i."""
+    """Return the bucket of each length: i for lengths above boundary i-1 and up to boundary i."""
     found = np.searchsorted(np.asarray(buckets, np.int64), np.asarray(lengths), side="left")
     return np.asarray(found, np.int64)
 
 
 def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
-    """Return how many records and tokens shards have: in all, and by split, source and bucket."""
+    """Return records and tokens of shards, in all and by split, source and bucket."""
     groups: dict[tuple[str, str, int], dict[str, int]] = {}
     for each in shards:
         of = groups.setdefault(
@@ -273,7 +273,7 @@ def counted(shards: Sequence[ShardEntry]) -> dict[str, Any]:
 
 
 def _shape_of(kind: type) -> dict[str, Any]:
-    """Return the shape of what is stored of a class; ``shards_of`` looks at shards."""
+    """Return the JSON shape of a class; ``shards_of`` checks shards."""
     own = {"split": Split, "splits": [Split], "shards": [object]}
     own |= {"tsv": kinds_of(TsvEntry), "tokenizer": kinds_of(TokenizerEntry)}
     return {name: own.get(name, hint) for name, hint in kinds_of(kind).items()}
@@ -284,11 +284,11 @@ def _only(kind: Any, told: Mapping[str, Any]) -> Any:
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
-    """Return what is noted of the export to a folder, or None where nothing is.
+    """Return the state of the export to a folder, or None.
 
     Raises:
         ShardError: It is of another kind, or of a later version.
-        DamagedFileError: It is not as it was written.
+        DamagedFileError: It is damaged.
     """
     path = folder / STATE
     told = read_document(path, KIND)
@@ -300,14 +300,14 @@ def read_state(folder: Path) -> dict[str, Any] | None:
 
 
 def shards_of(told: Any, path: Path) -> list[ShardEntry]:
-    """Return the shards that a file lists, each where such a shard has to lie.
+    """Return the shards a file lists, each at the place where it must lie.
 
     Args:
-        told: What it has of them.
+        told: The listed values.
         path: The file, for errors.
 
     Raises:
-        DamagedFileError: One is no shard, lies elsewhere, or is listed twice.
+        DamagedFileError: An entry is malformed, elsewhere, or listed twice.
     """
     if wrong := misfit(told, [_shape_of(ShardEntry)]):
         raise damaged(path, wrong)

@@ -1,12 +1,11 @@
-"""Decode a folder of token shards once, into files that every process maps into memory.
+"""Decode a folder of token shards once into files that every process memory-maps.
 
-    shards ─sha256, row groups→ NAME.tokens/: offsets, tokens with ends, and a manifest of both
+shards ─sha256, row groups→ NAME.tokens/: offsets, tokens with ends, and a manifest of both
 
-Parquet has its tokens compressed, a few thousand rows at a time; rows of a batch lie anywhere. So
-the tokens of all shards are laid end to end once, 4 bytes each, and a gather is arithmetic on
-offsets and one copy. They lie in an ``ArtifactFolder``: complete or absent, written by one process
-while others wait. Its manifest says what they were made from, so for a folder that was exported
-anew they are made anew. They can always be deleted.
+Parquet compresses tokens some thousand rows at a time, while the rows of a batch lie anywhere. So
+all tokens are laid end to end once, 4 bytes each, and gathering is arithmetic on offsets and one
+copy. The files lie in an ``ArtifactFolder``: complete or absent, written by one process while
+others wait, rebuilt when the folder was exported anew, and safe to delete.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from duckplets.tokens.manifest import ShardEntry, ShardManifest
 from duckplets.tokens.write import digest_of
 
 _FORMAT = 1
-_ROWS = 8192  # decoded at once
+_ROWS = 8192  # tokens decoded at a time
 _MANIFEST = "manifest.json"
 _FILE = {"name": str, "size": range(1 << 62), "digest": str}
 _SHAPE = {"fingerprint": str, "begin": range(1 << 10), "offsets": _FILE, "tokens": _FILE}
@@ -45,16 +44,15 @@ _SHAPE = {"fingerprint": str, "begin": range(1 << 10), "offsets": _FILE, "tokens
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """The tokens of all texts of a folder, mapped to be read.
+    """The tokens of all texts of a folder, memory-mapped.
 
     Attributes:
-        path: Where they lie.
-        offsets: Where the tokens of each text begin, and where those of the last, with their end,
-            stop; int64[texts + 1].
-        tokens: Of all texts, in the order of the manifest's shards, an end after each.
-        file: Where they are mapped, or None.
-        begin: Their first byte in it.
-        reads: What of them was not in memory.
+        path: The files' folder.
+        offsets: Start of each text's tokens, and the end of the last; int64[texts + 1].
+        tokens: All tokens in the manifest's order of shards, each text followed by an end token.
+        file: The mapped file, or None.
+        begin: Its first token byte.
+        reads: Counts of reads that memory did not hold.
     """
 
     path: Path
@@ -66,16 +64,16 @@ class TokenFile:
 
     @classmethod
     def of(cls, folder: Path, manifest: ShardManifest, cache: Path | None = None) -> TokenFile:
-        """Return those of a folder, which are made if they are not there.
+        """Return the token file of a folder, created if missing.
 
         Args:
-            folder: With the shards.
-            manifest: Of the folder.
-            cache: A folder to keep them in; by default they lie beside the folder of shards.
+            folder: The shards.
+            manifest: Their manifest.
+            cache: Folder for the files; by default beside the folder of shards.
 
         Raises:
-            ShardError: They cannot be written, or there is no room for them.
-            DamagedFileError: A shard is not as it was written, or what was made of it.
+            ShardError: It cannot be written, or there is no room.
+            DamagedFileError: A shard or the token file is damaged.
         """
         kept = ArtifactFolder(
             _place(folder, manifest, cache), "a token file", "manifest.json", _FORMAT
@@ -83,7 +81,7 @@ class TokenFile:
         found = cls._opened(kept, manifest)
         if found is None:
             with _writable(kept.path, manifest), kept.locked():
-                found = cls._opened(kept, manifest)  # by who held the lock
+                found = cls._opened(kept, manifest)  # by the previous holder of the lock
                 if found is None:
                     _write(kept, folder, manifest)
                     found = cls._opened(kept, manifest)
@@ -93,7 +91,7 @@ class TokenFile:
 
     @classmethod
     def _opened(cls, kept: ArtifactFolder, manifest: ShardManifest) -> TokenFile | None:
-        """Map the files, if they are there and of this folder as it is."""
+        """Map the files if they exist and belong to the folder as it is."""
         told = kept.read(_MANIFEST)
         if told is None:
             return None
@@ -121,10 +119,10 @@ class TokenFile:
         return len(self.tokens)
 
     def take(self, starts: Integers, lengths: Integers, width: int, fill: int) -> Integers32:
-        """Return so many tokens from each place on as rows, filled up; int32[places, width].
+        """Return so many tokens from each start as padded rows; int32[starts, width].
 
         Raises:
-            DamagedFileError: They lead out of the tokens.
+            DamagedFileError: A span lies outside the tokens.
         """
         lead_out = (starts < 0) | (lengths < 0) | (lengths > width)
         if (lead_out | (starts + lengths > len(self.tokens))).any():
@@ -133,10 +131,10 @@ class TokenFile:
             each = self.tokens.itemsize
             self.reads.touch(self.file, self.begin + starts * each, lengths * each)
         full = lengths == width
-        if len(full) and full.all():  # packed rows nearly always: in one copy
+        if len(full) and full.all():  # nearly always true of packed rows: one copy
             return np.lib.stride_tricks.sliding_window_view(self.tokens, width)[starts]
         ids = np.full((len(starts), width), fill, np.int32)
-        if full.any():  # all at once: one by one they take twice the time
+        if full.any():  # copied together: one by one takes twice as long
             windows = np.lib.stride_tricks.sliding_window_view(self.tokens, width)
             ids[full] = windows[starts[full]]
         left = (values[~full].tolist() for values in (starts, lengths, np.arange(len(ids))))
@@ -145,7 +143,7 @@ class TokenFile:
         return ids
 
     def damage(self, why: str) -> DamagedFileError:
-        """Return the error for a file that is not as it was written."""
+        """Return the error for a damaged file."""
         return damaged(self.path, why)
 
 
@@ -157,20 +155,20 @@ def _place(folder: Path, manifest: ShardManifest, cache: Path | None) -> Path:
 
 
 def _sizes(manifest: ShardManifest) -> tuple[int, int]:
-    """Return how many texts there are, and tokens with an end after each text."""
+    """Return the number of texts, and of tokens with an end after each text."""
     texts = sum(shard.records for shard in manifest.shards)
     return texts, texts + sum(shard.tokens for shard in manifest.shards)
 
 
 def _need(manifest: ShardManifest) -> int:
-    """Return how many bytes there will be."""
+    """Return the bytes of the files."""
     texts, tokens = _sizes(manifest)
     return 8 * (texts + 1) + 4 * tokens
 
 
 @contextmanager
 def _writable(path: Path, manifest: ShardManifest) -> Iterator[None]:
-    """Say what to do where the files cannot be written."""
+    """Say what to do if the files cannot be written."""
     try:
         yield
     except OSError as error:
@@ -183,7 +181,7 @@ def _writable(path: Path, manifest: ShardManifest) -> Iterator[None]:
 
 
 def _write(kept: ArtifactFolder, folder: Path, manifest: ShardManifest) -> None:
-    """Write the files of a folder of shards, then their manifest, and remove those of others."""
+    """Write the files and the manifest, and remove those of other exports."""
     free = shutil.disk_usage(kept.path).free
     if _need(manifest) > free:
         raise OSError(errno.ENOSPC, f"there are {free / 1e6:,.1f} MB left")
@@ -198,7 +196,7 @@ def _write(kept: ArtifactFolder, folder: Path, manifest: ShardManifest) -> None:
 
 def _fill(offsets: ArrayWriter, tokens: ArrayWriter, folder: Path, manifest: ShardManifest) -> None:
     """Write offsets and tokens of all shards."""
-    begin = 0  # of the next text, in tokens
+    begin = 0  # start of the next text, in tokens
     offsets.append(bytes(8))
     with bar(None, sys.stderr, "token shards decoded") as progress:
         for number, shard in enumerate(manifest.shards):
@@ -216,11 +214,10 @@ def _fill(offsets: ArrayWriter, tokens: ArrayWriter, folder: Path, manifest: Sha
 def decoded(
     folder: Path, shard: ShardEntry, manifest: ShardManifest
 ) -> Iterator[tuple[Integers32, Integers]]:
-    """Yield tokens of a shard with an end after each text, and where those of each text stop.
+    """Yield the tokens of a shard with an end after each text, and where each text stops.
 
     Raises:
-        DamagedFileError: It cannot be read, or has other bytes, rows or tokens than the manifest
-            says.
+        DamagedFileError: It cannot be read, or contradicts the manifest.
     """
     import pyarrow.parquet as pq
 
@@ -260,7 +257,7 @@ def _check(folder: Path, shard: ShardEntry) -> None:
 
 
 def _ended(ids: Integers32, lengths: Integers, end: int) -> tuple[Integers32, Integers]:
-    """Return tokens with an end after each text, and where each text stops, the end included."""
+    """Return tokens with an end after each text, and where each text stops, end included."""
     stops = np.cumsum(lengths + 1)
     found = np.full(len(ids) + len(lengths), end, np.int32)
     is_token = np.ones(len(found), bool)
@@ -271,7 +268,7 @@ def _ended(ids: Integers32, lengths: Integers, end: int) -> tuple[Integers32, In
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what Arrow and the system say of a shard into an error of ours."""
+    """Translate errors about a shard."""
     try:
         yield
     except FileNotFoundError as error:

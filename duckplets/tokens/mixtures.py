@@ -1,9 +1,9 @@
-"""Keep a mixture beside shards: phases, the weights of sources in each, and their shards.
+"""Write a mixture beside shards: phases, with the weight and shards of each source.
 
-    Mixture, or tokens of each source ─phases→ mixtures.json ─read back→ Mixture
+Mixture, or tokens of each source ─phases→ mixtures.json ─read back→ Mixture
 
-What a phase says of each source is written out, so that another reader needs no rules of ours; the
-mixture itself stands beside it and is what is read back.
+Each phase is written out in full, so other readers need none of our rules; the mixture itself is
+stored too and is what is read back.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ def write_mixtures(folder: Path, manifest: ShardManifest, mixture: Mixture | Non
     """Write the mixture of a folder of shards.
 
     Args:
-        folder: Of the shards.
-        manifest: What is in it.
-        mixture: In proportion, as it is by default, the sources weigh as many as they have tokens
-            in the first split.
+        folder: The shards.
+        manifest: Their manifest.
+        mixture: The mixture; ``proportional``, the default, means tokens in the first split.
 
     Raises:
-        MixtureError: It names a source that has no shard.
+        MixtureError: It names a source without shards.
     """
     split = manifest.splits[0]
     sources: dict[str, dict[str, Any]] = {}
@@ -51,7 +50,7 @@ def write_mixtures(folder: Path, manifest: ShardManifest, mixture: Mixture | Non
 
 
 def _phases(mixture: Mixture, sources: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return every phase in full: first step, weight of each source, factor of the rate."""
+    """Return every phase in full: first step, weights by source, learning rate factor."""
     names = list(sources)
     changes: list[Phase | Anneal] = [*mixture.phases]
     if mixture.anneal is not None:
@@ -78,10 +77,10 @@ def load_mixture(path: str | Path) -> Mixture:
     """Return the mixture of a folder of shards, or of a ``mixtures.json``.
 
     Args:
-        path: The folder or the file.
+        path: The folder or file.
 
     Raises:
-        MixtureError: There is none, or it is not as it was written.
+        MixtureError: It is missing or damaged.
     """
     file = Path(path) / MIXTURES if Path(path).is_dir() else Path(path)
     try:

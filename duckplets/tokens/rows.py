@@ -1,10 +1,10 @@
 """Cut the texts of a source into rows of tokens, gather any of them, and draw them in order.
 
-    texts, laid end to end ─cut every ``seq_length`` tokens→ packed rows
-    texts, one a row ─cut at ``seq_length``, filled up→ single rows
+texts, laid end to end ─cut every ``seq_length`` tokens→ packed rows
+texts, one a row ─cut at ``seq_length``, padded→ single rows
 
-A row is a number: which tokens it has follows from the offsets of the texts alone, so nothing is
-kept for rows, and all rows of a block are gathered by a few operations on arrays.
+A row is a number: its tokens follow from the offsets of the texts, so rows need no storage, and all
+rows of a block are gathered by a few array operations.
 """
 
 from __future__ import annotations
@@ -22,18 +22,12 @@ from duckplets.order.permute import key, ranks_at
 from duckplets.samples.planned import Draw
 from duckplets.tokens.memmap import TokenFile
 
-_AT_ONCE = 1 << 20  # texts whose lengths are looked at together
+_AT_ONCE = 1 << 20  # texts whose lengths are read at a time
 
 
 @dataclass(frozen=True)
 class TextSpan:
-    """Texts that adjoin in a folder.
-
-    Attributes:
-        file: The token file.
-        first: Number of the first.
-        stop: After the last.
-    """
+    """Adjacent texts of a token file, ``first … stop - 1``."""
 
     file: TokenFile
     first: int
@@ -44,15 +38,15 @@ class TextSpan:
 
     @property
     def offsets(self) -> Integers:
-        """Where each begins in the file, and the end of the last."""
+        """Start of each text in the file, and the end of the last."""
         return self.file.offsets[self.first : self.stop + 1]
 
     @cached_property
     def span(self) -> tuple[int, int]:
-        """Where they begin and end in the file.
+        """First token and end of the texts in the file.
 
         Raises:
-            DamagedFileError: Not within it.
+            DamagedFileError: They lie outside the file.
         """
         low, high = int(self.offsets[0]), int(self.offsets[-1])
         if not 0 <= low <= high <= len(self.file):
@@ -60,7 +54,7 @@ class TextSpan:
         return low, high
 
     def damage(self) -> DamagedFileError:
-        """Return the error for offsets that lead nowhere."""
+        """Return the error for impossible offsets."""
         return self.file.damage("offsets of texts lead nowhere")
 
 
@@ -69,10 +63,10 @@ class Gathered:
     """The tokens of some rows.
 
     Attributes:
-        ids: Tokens, filled up; int32[rows, width].
-        lengths: How many of them are no filling.
+        ids: Padded tokens; int32[rows, width].
+        lengths: Number of tokens without padding.
         owners: Row of every text that begins within a row, after its first token; ascending.
-        columns: Where in that row it begins.
+        columns: Column where that text begins.
     """
 
     ids: Integers32
@@ -86,23 +80,23 @@ class TokenRows(Protocol):
 
     @property
     def of(self) -> TextSpan:
-        """The texts that they are cut from."""
+        """The texts."""
         ...
 
     @property
     def width(self) -> int:
-        """Tokens of a row, with what fills it up."""
+        """Tokens of a row, padding included."""
         ...
 
     @property
     def tokens(self) -> int:
-        """Of all rows, without what fills them up."""
+        """Tokens of all rows, without padding."""
         ...
 
     def __len__(self) -> int: ...
 
     def lengths(self, rows: Integers) -> Integers:
-        """Return how many tokens some rows have."""
+        """Return the number of tokens of some rows."""
         ...
 
     def take(self, rows: Integers) -> Gathered:
@@ -110,20 +104,20 @@ class TokenRows(Protocol):
         ...
 
     def texts(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Return of each row its first text in the token file, and the one after its last."""
+        """Return the first text of each row in the token file, and the one after its last."""
         ...
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows of texts laid end to end, each followed by an end or by the next one at once.
+    """Rows of texts laid end to end, with or without an end token after each.
 
     Attributes:
         of: The texts.
         width: Tokens of a row.
-        end: Token that follows each text, or None for none.
-        stored: The token that follows it in the file.
-        pad: What fills up the last row.
+        end: Token after each text, or None for none.
+        stored: Token after each text in the file.
+        pad: Padding of the last row.
     """
 
     of: TextSpan
@@ -134,7 +128,7 @@ class PackedRows:
 
     @cached_property
     def tokens(self) -> int:
-        """Of all rows, without what fills up the last."""
+        """Tokens of all rows, without padding."""
         low, high = self.of.span
         return high - low - (0 if self.end is not None else len(self.of))
 
@@ -142,13 +136,13 @@ class PackedRows:
         return -(-self.tokens // self.width)
 
     def lengths(self, rows: Integers) -> Integers:
-        """Return how many tokens some rows have."""
+        """Return the number of tokens of some rows."""
         return np.minimum(self.tokens - rows * self.width, self.width)
 
     def take(self, rows: Integers) -> Gathered:
         """Return the tokens of some rows."""
         begins, lengths = rows * self.width, self.lengths(rows)
-        before = self._before(begins, inclusive=True) - 1  # the text that each row begins in
+        before = self._before(begins, inclusive=True) - 1  # text in which each row begins
         after = self._before(begins + lengths, inclusive=False)
         owners, texts = _spread(before + 1, after)
         columns = self._start(texts) - begins[owners]
@@ -157,12 +151,12 @@ class PackedRows:
         ids = self._ids(begins, lengths, before, (owners, columns))
         if self.end is not None and self.end != self.stored:
             _put_ends(ids, self.end, *self._ends(begins, begins + lengths))
-        fresh = np.ones(len(owners), bool)  # a text without a token begins where the next one does
+        fresh = np.ones(len(owners), bool)  # an empty text begins where the next one does
         fresh[1:] = (owners[1:] != owners[:-1]) | (columns[1:] != columns[:-1])
         return Gathered(ids, lengths, owners[fresh], columns[fresh])
 
     def texts(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Return of each row its first text in the token file, and the one after its last."""
+        """Return the first text of each row in the token file, and the one after its last."""
         begins = rows * self.width
         first = self._before(begins, inclusive=True) - 1
         last = self._before(begins + self.lengths(rows), inclusive=False)
@@ -174,8 +168,8 @@ class PackedRows:
         low, tokens = self.of.span[0], self.of.file
         if self.end is not None:
             return tokens.take(low + begins, lengths, self.width, self.pad)
-        # Every text before a token stands for an end that is skipped, and so does one that begins
-        # within the row: the n-th of them lies n places further on in the file.
+        # Every text before a token accounts for a skipped end, as does one that begins
+        # within the row: the n-th lies n places further on in the file.
         owners, columns = starts
         skipped = np.bincount(owners, minlength=len(begins))
         widest = self.width + int(skipped.max(initial=0))
@@ -190,17 +184,17 @@ class PackedRows:
         return ids
 
     def _start(self, texts: Integers) -> Integers:
-        """Return where texts begin among all tokens of the rows."""
+        """Return the start of texts among all tokens of the rows."""
         found: Integers = self.of.offsets[texts] - self.of.span[0]
         return found if self.end is not None else found - texts
 
     def _before(self, places: Integers, *, inclusive: bool) -> Integers:
-        """Return how many texts begin before places, or there."""
+        """Return how many texts begin before places, or at them."""
         offsets, low = self.of.offsets, self.of.span[0]
         if self.end is not None:
             found = np.searchsorted(offsets, places + low, "right" if inclusive else "left")
             return np.minimum(found, len(self.of))
-        # Without ends the n-th begins n tokens earlier: a search of its own, for all at once.
+        # Without ends the n-th text begins n tokens earlier; one search for all.
         least, most = np.zeros_like(places), np.full_like(places, len(self.of))
         while (open_ := least < most).any():
             middle = (least + most) // 2
@@ -222,12 +216,12 @@ class PackedRows:
 
 @dataclass(frozen=True)
 class SingleRows:
-    """Rows of one text each, cut and filled up to a width.
+    """Rows of one text each, cut and padded to a width.
 
     Attributes:
         of: The texts.
         width: Tokens of a row.
-        pad: What fills it up.
+        pad: Padding token.
     """
 
     of: TextSpan
@@ -236,7 +230,7 @@ class SingleRows:
 
     @cached_property
     def _sums(self) -> tuple[int, int]:
-        """How many texts are cut, and how many tokens are left."""
+        """Number of texts cut, and of tokens left."""
         offsets, cut, left = self.of.offsets, 0, 0
         for low in range(0, len(self.of), _AT_ONCE):
             lengths = np.diff(offsets[low : low + _AT_ONCE + 1]) - 1
@@ -246,19 +240,19 @@ class SingleRows:
 
     @property
     def cut(self) -> int:
-        """How many texts are longer than a row."""
+        """Number of texts longer than a row."""
         return self._sums[0]
 
     @property
     def tokens(self) -> int:
-        """Of all rows, without what fills them up."""
+        """Tokens of all rows, without padding."""
         return self._sums[1]
 
     def __len__(self) -> int:
         return len(self.of)
 
     def lengths(self, rows: Integers) -> Integers:
-        """Return how many tokens some rows have."""
+        """Return the number of tokens of some rows."""
         offsets = self.of.offsets
         lengths: Integers = offsets[rows + 1] - offsets[rows] - 1
         return np.minimum(lengths, self.width)
@@ -271,7 +265,7 @@ class SingleRows:
         return Gathered(ids, lengths, none, none)
 
     def texts(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Return of each row its text in the token file, and the one after it."""
+        """Return the text of each row in the token file, and the one after it."""
         return rows + self.of.first, rows + self.of.first + 1
 
 
@@ -280,7 +274,7 @@ def _put_ends(ids: Integers32, end: int, rows: Integers, columns: Integers) -> N
 
 
 def _spread(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
-    """Return the integers of several ranges, laid end to end, and of which range each is."""
+    """Return the concatenated integers of several ranges, and the range of each."""
     counts = np.maximum(stops - starts, 0)
     owners = np.repeat(np.arange(len(counts)), counts)
     shift = starts - (np.cumsum(counts) - counts)
@@ -292,28 +286,23 @@ def _spread(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
 
 @dataclass(frozen=True, slots=True)
 class RowRecipe:
-    """How a source becomes rows, as far as a forecast names it.
-
-    Attributes:
-        name: ``packed`` or ``records``, with the bucket where batches are of one.
-    """
+    """The name of a way to cut rows, for a forecast: ``packed`` or ``records``, and the bucket."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The rows of one source, or of one bucket of it, in the order of a run.
+    """The rows of a source, or of one of its buckets, in the order of a run.
 
-    It answers to what a planner and a forecast ask of a ``Stream``: a row is an anchor, with
-    nothing drawn beside it.
+    It has the interface of a ``Stream``: a row is an anchor, with nothing drawn beside it.
 
     Attributes:
         source: Name of the source.
-        bucket: Of lengths, where batches are of one; else None.
+        bucket: Its bucket, if batches are of one; else None.
         rows: Its rows.
-        recipe: What a forecast calls it.
-        seed: Of the run.
+        recipe: Its name in a forecast.
+        seed: Seed of the run.
     """
 
     source: str
@@ -331,11 +320,11 @@ class TokenStream:
 
     @property
     def share(self) -> Fraction:
-        """Its share among the streams of its source: as it has rows."""
+        """Share among the streams of its source, by rows."""
         return Fraction(len(self))
 
     def draw_at(self, index: Integers) -> Draw:
-        """Return row and epoch of some of its samples; their numbers ascend, gaps or not."""
+        """Return row and epoch of samples by number; numbers ascend, with or without gaps."""
         parts = () if self.bucket is None else (self.bucket,)
         rows, epochs = ranks_at(key(self.seed, self.source, "rows", *parts), len(self), index)
         return Draw([rows, epochs], [])

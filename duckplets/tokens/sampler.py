@@ -1,4 +1,4 @@
-"""Serve the rows of a folder of token shards by the rules of every run."""
+"""Runs over a folder of token shards."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from duckplets.tokens.batches import TokenBatch
 
-_OVERRIDES = (  # arguments that may be given anew where a run is resumed
+_OVERRIDES = (  # arguments that may change when a run is resumed
     *("mixture", "batch_size", "steps", "epochs", "rank", "world_size", "remainder", "prefetch"),
     "memory_mb",
     *("seed", "split"),
@@ -36,15 +36,15 @@ def new_settings(
     shards: Mapping[str, str],
     version: int,
 ) -> RunSettings:
-    """Return the settings of a new run: what runs over a corpus have besides stays empty.
+    """Return the settings of a new run; those of runs over a corpus stay empty.
 
     Args:
-        arguments: Of the sampler, those that every run has.
-        rows: How sources become rows.
-        sources: Names of those of the split.
-        mixture: Of the run.
+        arguments: Arguments that every run has.
+        rows: How texts become rows.
+        sources: Names of the sources of the split.
+        mixture: Mixture of the run.
         shards: Name and fingerprint of the folder.
-        version: Of the corpus that its shards were made from.
+        version: Version of the corpus behind the shards.
 
     Raises:
         SamplerError: One is wrong.
@@ -68,10 +68,10 @@ def new_settings(
 
 
 def checked_rows(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how sources become rows, if that is right.
+    """Check how texts become rows.
 
     Raises:
-        SamplerError: It is not.
+        SamplerError: An argument is wrong.
     """
     for name in ("pack", "by_bucket"):
         if not isinstance(rows[name], bool):
@@ -83,13 +83,13 @@ def checked_rows(rows: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rows_of(settings: RunSettings) -> dict[str, Any]:
-    """Return how sources become rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``."""
+    """Return how texts become rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``."""
     rows: dict[str, Any] = next(iter(settings.recipes.values()))[0]
     return rows
 
 
 def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a saved run with arguments that are given anew.
+    """Return the settings of a saved run with changed arguments.
 
     Raises:
         SamplerError: One is wrong.
@@ -112,7 +112,7 @@ class TokenSampler(Sampler):
     ranks, weights and saving holds: a row of tokens is its sample, and a batch a ``TokenBatch``.
     """
 
-    if TYPE_CHECKING:  # it says only what a batch is
+    if TYPE_CHECKING:  # only the type of a batch differs
 
         def __next__(self) -> TokenBatch: ...
 

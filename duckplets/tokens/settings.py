@@ -1,4 +1,4 @@
-"""Settings of an export of shards: what is asked for, and everything that decides the bytes.
+"""Settings of an export of shards, and everything that determines the bytes.
 
 arguments ─checked→ ShardSettings ─with corpus, tokenizer, libraries→ inputs ─SHA-256→ fingerprint
 """
@@ -22,19 +22,19 @@ Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardSettings:
-    """How shards are made: everything besides corpus and tokenizer that decides their bytes.
+    """Settings that determine the bytes of shards, besides corpus and tokenizer.
 
     Attributes:
         split: Names of splits, in order.
         sources: Names; None for all.
-        code: Names of sources whose white space stays.
-        buckets: Boundaries of lengths in tokens, rising.
+        code: Names of sources whose white space is kept.
+        buckets: Ascending length boundaries in tokens.
         longer: ``own``, ``cut`` or ``drop``.
-        shard_mb: Size of a shard in 10^6 bytes, of four a token.
-        seed: Of the order of rows.
-        compression: Of Parquet.
-        row_group_size: Rows of a row group at most; long ones are fewer.
-        offsets: Whether there is a column with the characters of each token.
+        shard_mb: Size of a shard in 10^6 bytes, at four a token.
+        seed: Seed of the order of rows.
+        compression: Parquet compression.
+        row_group_size: Most rows of a row group; fewer if they are long.
+        offsets: Whether to write the characters of each token.
     """
 
     split: Sequence[str] | str = ("train",)
@@ -49,7 +49,7 @@ class ShardSettings:
     offsets: bool = False
 
     def __post_init__(self) -> None:
-        """Check every field, and bring it into one form."""
+        """Check and normalise every field."""
         check(self, ShardError)
         for name in ("split", "sources", "code"):
             if isinstance(given := getattr(self, name), str):
@@ -61,7 +61,7 @@ class ShardSettings:
 
 
 def inputs_of(texts: SplitTexts, encoder: TokenEncoder, settings: ShardSettings) -> dict[str, Any]:
-    """Return everything that decides the bytes of an export, as JSON."""
+    """Return everything that determines the bytes of an export, as JSON values."""
     return {
         "corpus": texts.origin(),
         "tokenizer": encoder.entry().sha256,
@@ -71,12 +71,12 @@ def inputs_of(texts: SplitTexts, encoder: TokenEncoder, settings: ShardSettings)
 
 
 def libraries() -> dict[str, str]:
-    """Return the versions of what makes the bytes."""
+    """Return the versions of libraries that determine the bytes."""
     return {name: version(name) for name in ("duckplets", "numpy", "pyarrow", "tokenizers")}
 
 
 def differing(before: Any, now: Any, at: str = "") -> str:
-    """Return what differs between two JSON values, with both."""
+    """Return the differences of two JSON values, with both."""
     if isinstance(before, dict) and isinstance(now, dict):
         names = sorted({*before, *now})
         parts = [

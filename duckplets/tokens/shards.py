@@ -1,10 +1,10 @@
-"""Make a folder of token shards from a corpus, stage by stage, and go on where one stopped.
+"""Export a corpus as token shards, in stages that can be interrupted.
 
-    tokenizing ─parts of a spool→ bucketing ─plan→ sharding ─files→ manifest ─names them→ completed
+tokenizing ─parts of a spool→ bucketing ─plan→ sharding ─files→ manifest ─names them→ completed
 
-The decision that matters: what decides the bytes is written down before anything is made, in
-``export_state.json``. A folder is gone on with only where all of that is equal; a part or a shard
-is done when it lies under its name. The manifest comes last, so a folder with one is whole.
+The decision that matters: everything that determines the bytes is written to
+``export_state.json`` first. An export continues only if all of it is equal; a part or shard is done
+when it has its name. The manifest comes last, so a folder with one is complete.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ log = logging.getLogger("duckplets")
 STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
 
 _LOCK = ".lock"
-# What was on its way when an export was killed. Whoever holds the lock removes it, though a process
-# of that number lives: in a container the next one often has the same.
+# Temporary files of a killed export. The holder of the lock removes them even if a process of
+# that number lives: in a container the next one often has it.
 _LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
-_PART = 32 << 20, 1 << 17  # bytes of text and records of a part of the spool
-_SAVES = 1.0  # seconds between two notes of what is done: at most that much is done again
-_THREADS = 2  # that compare files
-MEMORY = "300MB"  # of statements, which read each record once
-_MOST_TEXT = (1 << 31) - 1  # bytes: ends of strings are int32
+_PART = 32 << 20, 1 << 17  # bytes of text, and records, of a part of the spool
+_SAVES = 1.0  # seconds between two saves of the state: at most this much is repeated
+_THREADS = 2  # threads that compare files
+MEMORY = "300MB"  # for statements, which read each record once
+_MOST_TEXT = (1 << 31) - 1  # bytes: Arrow's string offsets are int32
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def shard_by(
     overwrite: bool = False,
     compare: bool = True,
 ) -> ShardReport:
-    """Write shards by settings; without ``compare`` those of a finished export are as they are."""
+    """Write shards by settings; without ``compare``, finished files are trusted."""
     begun, outbox = time.monotonic(), outbox_of(out, corpus.path)
     folder, name = outbox.folder, corpus.path.stem
     encoder = TokenEncoder(tokenizer)
@@ -235,7 +235,7 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 def _finished(manifest: ShardManifest) -> dict[str, Any]:
-    """Return what an export notes that has a manifest."""
+    """Return the state of an export that has a manifest."""
     counts = counted(manifest.shards)
     counters = {"records": counts["records"], "tokens": counts["tokens"]}
     counters |= {"buckets": len(counts["by_bucket"]), "shards": len(manifest.shards)}
@@ -250,7 +250,7 @@ def _finished(manifest: ShardManifest) -> dict[str, Any]:
 
 
 class _Export:
-    """A folder on its way from a corpus to a manifest."""
+    """An export from a corpus to a folder."""
 
     def __init__(
         self,
@@ -268,18 +268,18 @@ class _Export:
         self.stage = STAGES[0]
         self.done: dict[str, ShardEntry] = {}
         self.counters = dict.fromkeys(("records", "buckets", "shards", "tokens"), 0)
-        self.checksums: dict[str, str] = {}  # of a finished export
-        self.damaged = 0  # shards that were there
+        self.checksums: dict[str, str] = {}  # manifest of a finished export
+        self.damaged = 0  # present shards
         self.saved = 0.0
 
     # -- what is there ----------------------------------------------------------------------------
 
     def prepare(self, *, overwrite: bool, compare: bool) -> None:
-        """Go on with what is there, or begin.
+        """Continue an export, or begin one.
 
         Raises:
-            ShardError: Another run is there, or anything else.
-            DamagedFileError: What is there does not say of which run it is.
+            ShardError: Another run, or something else, is there.
+            DamagedFileError: The folder does not say which run it belongs to.
         """
         self.outbox.begin()
         told = self._noted(overwrite=overwrite)
@@ -305,16 +305,16 @@ class _Export:
         self._save(at_once=True)
 
     def _remove_left(self) -> None:
-        """Remove what killed processes, workers too, were just writing."""
+        """Remove temporary files of killed processes, workers included."""
         for left in self.out.rglob(".*"):
             if _LEFT.search(left.name):
                 remove(left)
 
     def _noted(self, *, overwrite: bool) -> Mapping[str, Any] | None:
-        """Return what is noted of the export that is there; what its manifest says if that is lost.
+        """Return the state of the export, or its manifest's if the state is lost.
 
         Raises:
-            DamagedFileError: Both are damaged, and ``overwrite`` is False.
+            DamagedFileError: Both are damaged, and ``overwrite`` is off.
         """
         try:
             if (told := read_state(self.out)) is not None:
@@ -332,12 +332,12 @@ class _Export:
         return {"fingerprint": ""}
 
     def _take_up(self, told: Mapping[str, Any], *, compare: bool) -> None:
-        """Take what is noted for done, but for shards that are not as they were written."""
+        """Accept noted work as done, except shards that are damaged."""
         self.stage, self.counters = told["stage"], dict(told["counters"])
         if self.stage == STAGES[-1]:
             self.checksums = dict(told["checksums"])
         else:
-            compare = False  # what was written just now is
+            compare = False  # just written
         shards = told["completed_shards"]
         calls = (
             partial(self.outbox.is_whole, each, self.checksums, compare=compare) for each in shards
@@ -351,11 +351,11 @@ class _Export:
                 self.damaged += is_whole is False
 
     def _clear(self) -> None:
-        """Remove what an export has written: the manifest first, its state last."""
+        """Remove an export: the manifest first, its state last."""
         self.outbox.clear((MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE))
 
     def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:
-        """Note what is done, if that was not done just now."""
+        """Save the state, unless that was just done."""
         self.stage = stage or self.stage
         now = time.monotonic()
         if not (stage or at_once) and now - self.saved < _SAVES:
@@ -376,7 +376,7 @@ class _Export:
     # -- stages -----------------------------------------------------------------------------------
 
     def run(self, mixture: Mixture | None) -> int:
-        """Do what is left to do, and return how many shards were written."""
+        """Do the remaining work and return the number of shards written."""
         if self.stage == STAGES[-1] and (whole := self._whole()) is not None:
             remove(self.out / SPOOL)
             self._mend(whole, mixture)
@@ -412,7 +412,7 @@ class _Export:
         return made
 
     def _whole(self) -> ShardManifest | None:
-        """Return the manifest if it is of this run, and all shards are there that it names."""
+        """Return the manifest if it is of this run and all its shards exist."""
         try:
             manifest = ShardManifest.read(self.out)
         except (ShardError, DamagedFileError):
@@ -423,7 +423,7 @@ class _Export:
         return manifest if is_whole else None
 
     def _mend(self, manifest: ShardManifest, mixture: Mixture | None) -> None:
-        """Write the files beside the shards again that are damaged, or of another mixture."""
+        """Rewrite damaged files beside the shards, and the mixture if it changed."""
         tokenizer = self.out / TOKENIZER
         if not tokenizer.is_file() or digest_of(tokenizer) != manifest.tokenizer.sha256:
             log.warning("%s is missing or damaged, and is written again", tokenizer)
@@ -447,7 +447,7 @@ class _Export:
             file.write(self.encoder.content)
 
     def _check_sizes(self) -> None:
-        """Refuse texts that no column of strings can hold."""
+        """Refuse texts too long for a string column."""
         places = self.texts.places
         large = places.sources[places.sizes > _MOST_TEXT]
         if len(large):
@@ -487,7 +487,7 @@ class _Export:
                     part = next(waiting, -1)
 
     def _left_out(self, spool: Spool, counts: Any) -> tuple[dict[str, int], int]:
-        """Return which texts are in no shard, by reason, and how many were cut."""
+        """Return texts in no shard by reason, and the number of cut ones."""
         blank = spool.told("blank")
         found = {
             "no text": blank + self.texts.without(),
@@ -515,7 +515,7 @@ class _Export:
             )
 
     def _write(self, spool: Spool, shards: list[Shard]) -> int:
-        """Write the shards that are not there, in order, and return how many."""
+        """Write the missing shards in order and return their number."""
         known = {each.shard_id for each in shards}
         self.done = {each: entry for each, entry in self.done.items() if each in known}
         missing = [each for each in shards if each.shard_id not in self.done]

@@ -1,9 +1,9 @@
-"""Keep encoded texts in files of Arrow until their shards are written.
+"""Keep encoded texts in Arrow files until their shards are written.
 
-    tokens of texts ─columns→ parts, each of some places in a row ─places→ rows of a shard
+tokens of texts ─columns→ parts, each of a range of places ─places→ rows of a shard
 
-The decision that matters: a part is under its name when it is whole, and which places it has
-follows from the corpus alone. So an export that was interrupted goes on with the next part.
+The decision that matters: a part has its name once it is complete, and its places follow from the
+corpus alone, so an interrupted export continues with the next part.
 """
 
 from __future__ import annotations
@@ -20,18 +20,15 @@ from duckplets.base.arrays import Integers, Integers32
 from duckplets.base.atomic import written_aside
 from duckplets.tokens.encode import Encoded
 
-METRIC = "metric:"  # before the names of columns of metrics
+METRIC = "metric:"  # prefix of metric columns
 OFFSETS = pa.list_(pa.struct([("start", pa.int32()), ("stop", pa.int32())]))
 
 
 class Spool:
-    """Encoded texts that wait in files of Arrow for their shards: a part for some places in a row.
-
-    A part is under its name when it is whole, and is what the places say. So an export that was
-    interrupted keeps those that are there.
+    """Encoded texts in Arrow files, a part per range of places.
 
     Args:
-        folder: Where parts lie.
+        folder: Folder of the parts.
         parts: First place and end of each.
     """
 
@@ -40,11 +37,11 @@ class Spool:
         self._starts = np.array([low for low, _ in parts], np.int64)
 
     def path(self, part: int) -> Path:
-        """Return where a part lies."""
+        """Return the path of a part."""
         return self.folder / f"part-{part:06d}.arrow"
 
     def missing(self) -> list[int]:
-        """Return the parts that are still to be encoded."""
+        """Return the parts still to be encoded."""
         return [part for part in range(len(self.parts)) if not self.path(part).exists()]
 
     def write(self, part: int, rows: list[Encoded]) -> None:
@@ -62,7 +59,7 @@ class Spool:
             writer.write_table(table)
 
     def read(self, part: int) -> pa.Table:
-        """Return a part, mapped into memory."""
+        """Return a part, memory-mapped."""
         with pa.memory_map(str(self.path(part))) as file:
             return pa.ipc.open_file(file).read_all()
 
@@ -72,12 +69,12 @@ class Spool:
         return np.concatenate(found) if found else np.zeros(0, np.int32)
 
     def told(self, what: str) -> int:
-        """Return how many texts of all parts were ``cut``, or were ``blank``."""
+        """Return how many texts were ``cut`` or ``blank``."""
         parts = range(len(self.parts))
         return sum(int(self.read(part).schema.metadata[what.encode()]) for part in parts)
 
     def metrics(self) -> pa.Schema:
-        """Return the metrics that any text has, by name."""
+        """Return the names of metrics that any text has."""
         found: dict[str, pa.DataType] = {}
         for part in range(len(self.parts)):
             for field in self.read(part).schema:
@@ -86,7 +83,7 @@ class Spool:
         return pa.schema(sorted(found.items()))
 
     def rows(self, places: Integers) -> pa.Table:
-        """Return places that ascend; all of their tokens and texts are in memory then."""
+        """Return the rows of ascending places, loaded into memory."""
         owners = np.searchsorted(self._starts, places, side="right") - 1
         firsts = np.flatnonzero(np.diff(owners, prepend=-1))
         tables = []
@@ -95,7 +92,7 @@ class Spool:
             tables.append(self.read(part).take(pa.array(places[low:high] - self._starts[part])))
         schema = pa.unify_schemas([each.schema.remove_metadata() for each in tables])
         columns = {}
-        for field in schema:  # one after the other, so that only one is in memory twice
+        for field in schema:  # one at a time, so only one is in memory twice
             columns[field.name] = _in_one(tables, field)
             tables = [_without(each, field.name) for each in tables]
         return pa.table(columns, schema=schema)
@@ -114,7 +111,7 @@ def _without(table: pa.Table, name: str) -> pa.Table:
 
 
 def _columns(rows: Encoded) -> pa.Table:
-    """Return some texts with their tokens, and what is noted of them, as columns of a part."""
+    """Return encoded texts as columns of a part."""
     details = rows.block.details
     originals = [text.encode("utf-8", "surrogatepass") for text in rows.block.originals]
     ends = pa.array(np.concatenate([[0], np.cumsum(rows.counts)]).astype(np.int32))
@@ -142,7 +139,7 @@ def _columns(rows: Encoded) -> pa.Table:
 
 
 def _metrics(found: pa.StructArray) -> dict[str, pa.Array]:
-    """Return the metrics that any of some records has, those of detectors by their names."""
+    """Return the metrics that any record has, those of detectors by name."""
     measured = {}
     if found.null_count == len(found):
         return {}

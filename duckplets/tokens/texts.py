@@ -1,10 +1,9 @@
-r"""Read the texts of records in one order: by split, source and record.
+r"""Read the texts of records ordered by split, source and record.
 
-    records of a version ─split, source, key→ places ─portions→ texts ─white space→ what is encoded
+records of a version ─split, source, key→ places ─spans→ texts ─white space→ what is encoded
 
-The text of a record is its sections but rejected ones, in order, joined by a blank line. White
-space in it becomes one space each, but in code: where gates took the record for code, or where the
-caller says that its source is.
+A record's text is its sections but rejected ones, joined by a blank line. White space becomes
+single spaces, except in code: records that gates took for code, or sources the caller names.
 """
 
 from __future__ import annotations
@@ -27,25 +26,25 @@ from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.quality.texts import combined, joined, portions
 from duckplets.serving.snapshot import CorpusState
 
-# Bytes and records that are read at once, and of those what is encoded at once; one text may be
-# longer. DuckDB looks through 122,880 rows at least, however few are asked for.
+# Bytes and records read at a time, and of those encoded at a time; a single text may be longer.
+# DuckDB scans at least 122,880 rows, however few are asked for.
 _READ = 8 << 20, 1 << 16
 _ENCODED = 1 << 20, 8192
 CODE = "code"
 
 
 class TextBlock(NamedTuple):
-    """Some records in a row, with their texts."""
+    """Consecutive records with their texts."""
 
-    low: int  # place of the first
-    originals: list[str]  # texts as they are stored
-    texts: list[str]  # with plain white space
+    low: int  # place of the first record
+    originals: list[str]  # stored texts
+    texts: list[str]  # texts with white space normalised
     details: pa.Table  # record_id, domain and metrics
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Where texts stand: keys of records, bytes, source_id, index of the split; shape (n,)."""
+    """Where texts stand: record keys, bytes, source_id, index of the split; each of shape (n,)."""
 
     keys: Integers
     sizes: Integers
@@ -63,7 +62,7 @@ class SplitTexts:
         code: Names of sources whose texts are code.
 
     Raises:
-        SplitError, SourceError, ShardError: A name is none, comes twice, or there is no split.
+        SplitError, SourceError, ShardError: A name is unknown or repeated, or there are no splits.
     """
 
     def __init__(
@@ -111,20 +110,20 @@ class SplitTexts:
         )
 
     def first(self) -> list[str]:
-        """Return the names of the sources that have texts in the first split."""
+        """Return the sources with texts in the first split."""
         places = self.places
         numbers = np.unique(places.sources[places.splits == 0]).tolist()
         return [self.names[number] for number in numbers]
 
     def without(self) -> int:
-        """Return how many records have no text."""
+        """Return the number of records without text."""
         return int(self.database.run("tokens/texts/without", self._which())[0][0])
 
     def _which(self) -> dict[str, Any]:
         return {"version": self.version, "splits": self.splits, "sources": self.sources}
 
     def origin(self) -> dict[str, Any]:
-        """Return what the texts are of: the version, with digests of all that could differ."""
+        """Return the version, with digests of everything the texts depend on."""
         state = CorpusState.of(self.database, self.version)
         judged = self.database.run("tokens/texts/judged")[0]
         return {
@@ -135,13 +134,13 @@ class SplitTexts:
         }
 
     def parts(self, most: int, records: int) -> list[tuple[int, int]]:
-        """Return runs of places of at most so many bytes and records together."""
+        """Return spans of places of at most so many bytes and records."""
         return list(portions(self.places.sizes, most, records))
 
     def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[TextBlock]:
         """Yield the texts of places, about a megabyte at a time.
 
-        ``chosen`` are of all places those that are read; None for all.
+        ``chosen`` flags the places to read; None for all.
         """
         places = np.arange(low, high)
         if chosen is not None:
@@ -178,12 +177,12 @@ class SplitTexts:
 
 
 def plain(text: str) -> str:
-    """Return a text with one space in the place of any white space, and none at its ends."""
+    """Return a text with white space as single spaces, stripped."""
     return " ".join(text.split())
 
 
 def _joined(sections: pa.Table) -> pa.Array:
-    """Return the text of each place that sections are of."""
+    """Return the text of each place from its sections."""
     owners = sections["place"].to_numpy()
     first = np.flatnonzero(np.diff(owners, prepend=-1))
     if len(first) == len(owners):

@@ -1,11 +1,11 @@
-"""Train a tokenizer on the text of one split, and find out whether it has to be trained again.
+"""Train a tokenizer on the text of a split, unless an equal one exists.
 
-    texts of a split ─nine of ten→ byte-level BPE → tokenizer.json, its vocabulary and merges
-                     ─one of ten→ bytes per token
+texts of a split ─nine of ten→ byte-level BPE → tokenizer.json, its vocabulary and merges
+                 ─one of ten→ bytes per token
 
-The decision that matters: what decides the result is noted with the digests of what was written.
-Equal inputs and whole files are not trained again. Texts come in one order and are counted as
-words, so threads decide nothing.
+The decision that matters: everything that determines the result is noted with the digests of the
+files. Equal inputs and intact files are not trained again. Texts come in a fixed order and are
+counted as words, so the number of threads does not matter.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ if TYPE_CHECKING:
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _VOCAB, _MERGES = "tokenizer-vocab.json", "tokenizer-merges.txt"
-_TEXTS = {"train.txt": False, "val.txt": True}  # whether of the texts that are held out
-_HELD_OUT = 10  # one of so many texts
+_TEXTS = {"train.txt": False, "val.txt": True}  # whether held-out texts
+_HELD_OUT = 10  # one text in so many is held out
 _ALPHABET = 256
-_AHEAD = 4  # batches of about a megabyte
+_AHEAD = 4  # queued batches of about a megabyte
 
 
 class _TrainingTexts(Protocol):
@@ -172,7 +172,7 @@ def _specials(given: Sequence[str]) -> list[str]:
 
 
 def _known(folder: Path, inputs: dict[str, Any]) -> tuple[TokenizerReport | None, str]:
-    """Return the tokenizer that is there, if it is the one asked for, or why it is not."""
+    """Return the present tokenizer if it is the requested one, or why it is not."""
     names = (TOKENIZER, _VOCAB, _MERGES)
     try:
         told = made_by(folder)
@@ -234,7 +234,7 @@ def _train(
             "files": {name: digest_of(aside / name) for name in (TOKENIZER, _VOCAB, _MERGES)},
             "report": asdict(report) | {"path": TOKENIZER},
         }
-        # A kill before the note is written leaves files that nobody vouches for: made again.
+        # Files without a note, left by a kill, are made again.
         for name in (_VOCAB, _MERGES, TOKENIZER):
             os.replace(aside / name, folder / name)
         write_document(folder / STATE, KIND, told)
@@ -244,7 +244,7 @@ def _train(
 
 
 def _held_out(settings: dict[str, Any], texts: SplitTexts) -> Flags:
-    """Return which texts are held out; none where that would be all."""
+    """Return which texts are held out; none if that would be all."""
     keys = texts.places.keys
     held_out = below(hashed(key(settings["seed"], "held out"), keys), _HELD_OUT) == 0
     found: Flags = held_out & ~held_out.all()
@@ -252,7 +252,7 @@ def _held_out(settings: dict[str, Any], texts: SplitTexts) -> Flags:
 
 
 def _noted_texts(folder: Path) -> dict[str, str]:
-    """Return the digests of the files of texts that were written to a folder."""
+    """Return the digests of the text files written to a folder."""
     try:
         return dict((made_by(folder) or {}).get("texts", {}))
     except DamagedFileError:
@@ -260,7 +260,7 @@ def _noted_texts(folder: Path) -> dict[str, str]:
 
 
 def _need_own(folder: Path) -> None:
-    """Refuse to replace files of texts that were not written here."""
+    """Refuse to replace text files of others."""
     noted = _noted_texts(folder)
     foreign = [name for name in _TEXTS if name not in noted and (folder / name).exists()]
     if foreign:
@@ -268,7 +268,7 @@ def _need_own(folder: Path) -> None:
 
 
 def _write_texts(folder: Path, texts: SplitTexts, held_out: Flags) -> None:
-    """Write the texts of training and those held out, unless they are there and whole."""
+    """Write training and held-out texts, unless the files are intact."""
     told = made_by(folder) or {}
     noted = told.get("texts", {})
     if all((folder / n).is_file() and digest_of(folder / n) == noted.get(n) for n in _TEXTS):
@@ -306,11 +306,11 @@ def _trainer(settings: dict[str, Any]) -> Any:
 
 
 def _learn(tokenizer: Tokenizer, trainer: Any, batches: Iterator[list[str]]) -> None:
-    """Train on batches of texts, which are made in this thread.
+    """Train on batches of texts, which are produced in this thread.
 
-    The trainer asks for texts in threads of its own, a new state of Python's each time. A generator
-    that goes on in another one than it began in corrupted memory there (tokenizers 0.23, Python
-    3.11), so all that they call is a queue.
+    The trainer pulls texts from threads of its own, with a new Python thread state each time. A
+    generator resumed in another thread corrupted memory there (tokenizers 0.23, Python 3.11), so
+    it pulls from a queue.
     """
     waiting: Queue[list[str] | None] = Queue(maxsize=_AHEAD)
     failed: list[BaseException] = []
@@ -321,7 +321,7 @@ def _learn(tokenizer: Tokenizer, trainer: Any, batches: Iterator[list[str]]) -> 
             tokenizer.train_from_iterator(texts, trainer)
         except BaseException as error:
             failed.append(error)
-            for _ in texts:  # whoever fills it is not to wait for ever
+            for _ in texts:  # the producer must not wait for ever
                 pass
 
     thread = Thread(target=learn, name="duckplets-train", daemon=True)

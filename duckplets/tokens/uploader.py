@@ -1,12 +1,11 @@
-"""Send token shards to an object store as they are made, and note there what is done.
+"""Upload token shards to an object store as they are made, with the export's state.
 
-    corpus ─stages→ a folder beside the corpus ─each shard when it is whole→ objects, manifest last
+corpus ─stages→ a folder beside the corpus ─each shard when complete→ objects, manifest last
 
-The decision that matters: the store is the truth of what is done. An export asks it for sizes and
-for the state that was noted there last, so it goes on from any machine; on this one are only the
-spool, and what is being written. An object appears whole or not at all. What an upload has left
-that was killed shows nowhere and costs money, so the next export under the prefix takes it back:
-one at a time writes there.
+The decision that matters: the store holds the state. An export reads sizes and the last state from
+it, so it continues from any machine; only the spool and the file being written are local. An object
+appears whole or not at all. The parts of a killed upload are invisible and cost money, so the next
+export under the prefix aborts them: one export writes there at a time.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from duckplets.tokens.write import Shard, ShardForm, digest_of, write_shard
 log = logging.getLogger("duckplets")
 
 SPOOL = ".spool"
-_WORKERS = 2  # shards that are written at once; each holds itself in memory about thrice
+_WORKERS = 2  # shards written at a time; each takes about three times its size in memory
 _LARGE = 32 << 20  # tokens; larger shards are written one at a time
 
 
 class Outbox:
-    """Where the files of an export go besides its folder: nowhere.
+    """Keep an export's files in its local folder.
 
     Args:
         out: The folder.
 
     Attributes:
-        folder: That the export writes to.
-        out: What it is called.
+        folder: The folder written to.
+        out: Its name in messages.
     """
 
     def __init__(self, out: Path) -> None:
@@ -52,17 +51,17 @@ class Outbox:
         self.out: Path | str = out
 
     def begin(self) -> None:
-        """Look at what is there, under the lock of the folder."""
+        """Read what is there, under the folder's lock."""
 
     def is_whole(
         self, shard: ShardEntry, checksums: Mapping[str, str], *, compare: bool
     ) -> bool | None:
-        """Return whether a shard and its summary are as they were written; None without a shard.
+        """Return whether a shard and its summary are intact; None if missing.
 
         Args:
-            shard: As it was noted.
-            checksums: What ``checksums`` returned then.
-            compare: Whether to look at more than sizes.
+            shard: Its entry.
+            checksums: Earlier result of ``checksums``.
+            compare: Whether to compare contents too.
         """
         file, summary = (
             inside(self.folder, path, ShardError) for path in (shard.path, shard.tsv.path)
@@ -75,31 +74,31 @@ class Outbox:
             return not compare or (
                 digest_of(file) == shard.sha256 and digest_of(summary) == shard.tsv.sha256
             )
-        except OSError:  # the disk cannot read it any more
+        except OSError:  # unreadable
             return False
 
     def checksums(self) -> dict[str, str]:
-        """Return what tells files that are done from others, but for what shards say of theirs."""
+        """Return checksums of finished files that are not in shard entries."""
         return {}
 
     def send(self, *paths: str) -> None:
-        """Send files that are whole, in this order."""
+        """Send complete files, in this order."""
 
     def clear(self, names: Sequence[str]) -> None:
-        """Remove files and folders of these names, in their order."""
+        """Remove files and folders by name, in this order."""
         for name in names:
             remove(self.folder / name)
 
     def written(
         self, spool: Spool, shards: list[Shard], form: ShardForm, engine: Engine
     ) -> Generator[ShardEntry, None, None]:
-        """Yield how the manifest names shards, each when it is written and sent, in their order.
+        """Yield the manifest entries of shards in order, each once written and sent.
 
         Args:
-            spool: Where their texts wait.
-            shards: What to write.
-            form: Of the files.
-            engine: What writes.
+            spool: Their texts.
+            shards: The shards to write.
+            form: Form of the files.
+            engine: Writes them.
         """
         folder = self.folder.absolute()
         job = Writing(folder, Spool(folder / spool.folder.name, spool.parts), form)
@@ -112,11 +111,11 @@ class Outbox:
                 yield entry
 
     def finish(self) -> None:
-        """Note that all is written."""
+        """Finish the export."""
 
 
 class Sent(Outbox):
-    """Sends the files of an export to a store, and keeps the JSON files alone."""
+    """Upload an export's files to a store, and keep only the JSON files."""
 
     def __init__(self, address: str, folder: Path) -> None:
         super().__init__(folder)
@@ -124,17 +123,17 @@ class Sent(Outbox):
         self.out = self._objects.address
 
     def begin(self) -> None:
-        """Take back what killed uploads have left, and go on with what the store has.
+        """Abort killed uploads, and continue with the store's state.
 
         Raises:
-            ShardError: There are objects that no export has written.
+            ShardError: There are foreign objects.
         """
         objects = self._objects
         if aborted := objects.store.abort_uploads(objects.key("")):
             log.warning("%s: %d unfinished uploads were taken back", self.out, aborted)
         before = self._fingerprint()
         objects.look()
-        if before != self._fingerprint():  # the spool here is of another run
+        if before != self._fingerprint():  # the local spool is of another run
             remove(self.folder / SPOOL)
         if objects.there and objects.there.keys().isdisjoint((STATE, MANIFEST)):
             raise ShardError(
@@ -143,7 +142,7 @@ class Sent(Outbox):
             )
 
     def _fingerprint(self) -> str:
-        """Return what the state that lies here is of, or nothing."""
+        """Return the run of the local state, or nothing."""
         try:
             return str((read_state(self.folder) or {}).get("fingerprint"))
         except (ShardError, DamagedFileError):
@@ -152,9 +151,9 @@ class Sent(Outbox):
     def is_whole(
         self, shard: ShardEntry, checksums: Mapping[str, str], *, compare: bool
     ) -> bool | None:
-        """Return whether objects are those that were sent, by their sizes and ETags.
+        """Return whether objects are those sent, by size and ETag.
 
-        An object is never changed, only replaced, so nothing has to be read.
+        Objects are replaced, never modified, so none has to be read.
         """
         there = self._objects.there
         if shard.path not in there:
@@ -170,14 +169,14 @@ class Sent(Outbox):
         return {path: each.checksum for path, each in listed.items() if path not in DOCUMENTS}
 
     def send(self, *paths: str) -> None:
-        """Send files; those that are no JSON then go from this machine."""
+        """Upload files; local copies of those that are not JSON are removed."""
         for path in paths:
             self._objects.store.put(self.folder / path, self._objects.key(path))
             if path not in DOCUMENTS:
                 remove(self.folder / path)
 
     def clear(self, names: Sequence[str]) -> None:
-        """Remove objects, those of a folder together, and what is here."""
+        """Remove objects, those of a folder together, and local copies."""
         super().clear(names)
         there = self._objects.there
         for name in names:
@@ -187,21 +186,21 @@ class Sent(Outbox):
                 del there[path]
 
     def finish(self) -> None:
-        """Remove the folder: what was in it is in the store."""
+        """Remove the local folder: the store has everything."""
         remove(self.folder)
 
 
 def outbox_of(out: str | Path, corpus: Path | None) -> Outbox:
-    """Return where an export goes: to a folder, or by one beside the corpus to a store."""
+    """Return where an export goes: a folder, or a store by a folder beside the corpus."""
     if not is_address(out):
         return Outbox(Path(out))
-    corpus = corpus or Path("corpus.duckdb")  # one in memory has no place
+    corpus = corpus or Path("corpus.duckdb")  # an in-memory corpus has no folder
     digest = hashlib.sha256(str(out).rstrip("/").encode()).hexdigest()[:12]
     return Sent(str(out), corpus.absolute().with_name(f"{corpus.name}.shards-{digest}"))
 
 
 class Writing(NamedTuple):
-    """What all shards of an export have in common, for the workers of an engine."""
+    """What all shards of an export share, for workers."""
 
     folder: Path
     spool: Spool
@@ -209,10 +208,10 @@ class Writing(NamedTuple):
 
 
 def write_part(job: Writing, shard: Shard) -> ShardEntry:
-    """Write a shard on a worker of an engine; see ``write_shard``.
+    """Write a shard on a worker; see ``write_shard``.
 
     Raises:
-        EngineError: The folder is not one that this worker sees.
+        EngineError: The worker does not see the folder.
     """
     if not job.spool.folder.is_dir():
         raise EngineError(

@@ -1,4 +1,4 @@
-"""Look whether a folder of token shards is as it was written, in one pass over its files."""
+"""Verify a folder of token shards in one pass over its files."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _compared(
         def digest(path: str) -> tuple[str, str | None]:
             try:
                 return path, place.digest(path)
-            except (OSError, DamagedFileError):  # unreadable, or a link that leads elsewhere
+            except (OSError, DamagedFileError):  # unreadable, or a link out of the folder
                 return path, None
 
         reading = Lookahead(
@@ -125,7 +125,7 @@ def _expected(manifest: ShardManifest) -> Iterator[tuple[str, str]]:
 
 
 def _others(folder: Path, manifest: ShardManifest) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with files that have no digest in the manifest."""
+    """Yield problems of files without a digest in the manifest."""
     try:
         state = read_state(folder)
     except (ShardError, DamagedFileError):

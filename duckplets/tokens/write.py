@@ -1,11 +1,11 @@
-"""Plan shards and write them: from the lengths of texts to Parquet files with their summaries.
+"""Plan shards from the lengths of texts, and write them as Parquet with summaries.
 
-    lengths ─bucket→ groups ─keyed permutation→ rows in order ─4 bytes a token→ shards
-    a shard's rows ─from the spool→ columns ─row groups→ Parquet, TSV ─checksums→ entry
+lengths ─bucket→ groups ─keyed permutation→ rows in order ─4 bytes a token→ shards
+a shard's rows ─from the spool→ columns ─row groups→ Parquet, TSV ─checksums→ entry
 
-The decision that matters: which rows a shard has is arithmetic on lengths alone, done before the
-first is written. So shards are written in any order, on any number of threads and after any
-interruption, and each is the same bytes.
+The decision that matters: the rows of a shard follow from lengths alone, before the first is
+written. So shards are written in any order, by any number of threads and after any interruption,
+with the same bytes.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from duckplets.order.permute import key, shuffled
 from duckplets.tokens.manifest import ShardEntry, TsvEntry, buckets_of, shard_id, shard_path
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
 
-BYTES = 4  # of a token, by which the size of a shard is counted
-# Tokens of a row group and of what is read at once for several, with their texts: about.
+BYTES = 4  # bytes per token in the size of a shard
+# Tokens of a row group, and of row groups read together, with their texts: about.
 _GROUP, _SLAB = 4 << 20, 8 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class Shard:
-    """A shard as it is planned.
+    """A planned shard.
 
     Attributes:
         split: The split.
         source: Name of the source.
-        bucket: Of lengths.
-        index: Among the shards of these.
-        places: Which texts are its rows, in order.
-        tokens: Of all of them.
-        seed: Of the order.
+        bucket: Its bucket.
+        index: Number among the shards of these three.
+        places: Its texts, in order of rows.
+        tokens: Tokens of all rows.
+        seed: Seed of the order.
     """
 
     split: str
@@ -60,24 +60,24 @@ class Shard:
 
     @property
     def shard_id(self) -> str:
-        """What it is called."""
+        """Its id."""
         return shard_id(self.split, self.source, self.bucket, self.index)
 
     @property
     def path(self) -> str:
-        """Where it lies within the folder."""
+        """Its path within the folder."""
         return shard_path(self.split, self.source, self.bucket, self.index)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardForm:
-    """What shards are like as files.
+    """The form of shard files.
 
     Attributes:
-        metrics: Their names and types.
-        offsets: Whether there is a column of them.
-        compression: As Parquet calls it.
-        row_group_size: Rows at most.
+        metrics: Names and types of metrics.
+        offsets: Whether there is a column of offsets.
+        compression: Parquet compression.
+        row_group_size: Most rows of a row group.
     """
 
     metrics: pa.Schema
@@ -86,7 +86,7 @@ class ShardForm:
     row_group_size: int
 
     def schema(self) -> pa.Schema:
-        """Return the schema that all shards of an export have."""
+        """Return the schema of all shards of an export."""
         metrics = [(field.name.removeprefix(METRIC), field.type) for field in self.metrics]
         meta = pa.struct(
             [
@@ -115,16 +115,16 @@ def plan(
 ) -> Iterator[Shard]:
     """Yield the shards of a split and a source, by bucket and index.
 
-    A shard ends with the row by which it has ``size`` bytes; the last one joins the one before it
-    if it has less than a quarter of that.
+    A shard ends with the row that reaches ``size`` bytes; a last one of less than a quarter of that
+    joins its predecessor.
 
     Args:
-        counts: Tokens of its texts, which are one after the other; those without are left out.
+        counts: Tokens of consecutive texts; those without are left out.
         group: Split and source.
         first: Place of the first text.
-        buckets: Boundaries.
-        size: Bytes of a shard, of four a token.
-        seed: Of the order.
+        buckets: Length boundaries.
+        size: Bytes of a shard, at four a token.
+        seed: Seed of the order.
     """
     found = buckets_of(counts, buckets)
     for bucket in range(len(buckets) + 1):
@@ -147,7 +147,7 @@ def plan(
 
 
 def _cuts(ends: Integers, size: int) -> list[tuple[int, int]]:
-    """Return first row and end of each shard, from the bytes up to the end of each row."""
+    """Return first row and end of each shard, from cumulative bytes."""
     cuts = [0]
     while cuts[-1] < len(ends):
         before = int(ends[cuts[-1] - 1]) if cuts[-1] else 0
@@ -165,7 +165,7 @@ def _cuts(ends: Integers, size: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def writable(out: Path) -> Iterator[None]:
-    """Make the folder, and say what the system says of it as errors of ours."""
+    """Create the folder, with errors of the system translated."""
     try:
         if not out.parent.is_dir():
             raise ShardError(f"out={str(out)!r}: there is no folder {out.parent}; make it first")
@@ -186,7 +186,7 @@ def writable(out: Path) -> Iterator[None]:
 
 
 def write_shard(folder: Path, spool: Spool, shard: Shard, form: ShardForm) -> ShardEntry:
-    """Write a shard and its summary, each whole or not at all, and return its entry."""
+    """Write a shard and its summary, and return its entry."""
     import pyarrow.parquet as pq
 
     path, schema = inside(folder, shard.path, ShardError), form.schema()
@@ -197,7 +197,8 @@ def write_shard(folder: Path, spool: Spool, shard: Shard, form: ShardForm) -> Sh
             file,
             schema,
             compression=form.compression,
-            # Ids and texts hardly repeat: looking whether they do took a third of the time.
+            # Ids and texts hardly repeat: dictionary encoding took a third of the
+            # time.
             use_dictionary=["meta.source", "meta.domain"],
             write_statistics=["meta.token_count"],
         ) as writer:
@@ -228,19 +229,19 @@ def write_shard(folder: Path, spool: Spool, shard: Shard, form: ShardForm) -> Sh
 
 
 def _group(shard: Shard, form: ShardForm) -> int:
-    """Return the rows of a row group: fewer where they are long, for one is in memory thrice."""
+    """Return the rows of a row group; fewer if long, for one is in memory three times."""
     return min(form.row_group_size, _GROUP * len(shard.places) // shard.tokens + 1)
 
 
 def _slabs(shard: Shard, group: int) -> Iterator[tuple[int, int]]:
-    """Yield rows that are read at once: whole row groups."""
+    """Yield rows to read together: whole row groups."""
     rows = len(shard.places)
     step = max(_SLAB * rows // shard.tokens // group, 1) * group
     yield from ((low, min(low + step, rows)) for low in range(0, rows, step))
 
 
 def _gathered(spool: Spool, places: Integers) -> tuple[pa.Table, Integers]:
-    """Return the rows of places as they lie in the spool, and where each of the places is there."""
+    """Return the spool's rows of places, and the index of each place in them."""
     order = np.argsort(places, kind="stable")
     back = np.empty(len(order), np.int64)
     back[order] = np.arange(len(order))
@@ -248,7 +249,7 @@ def _gathered(spool: Spool, places: Integers) -> tuple[pa.Table, Integers]:
 
 
 class _Hashed(io.RawIOBase):
-    """A file that is written once from its beginning, with the digest of what was written."""
+    """A file written sequentially, with its digest."""
 
     def __init__(self, file: Any) -> None:
         self.file, self.digest, self.size = file, hashlib.sha256(), 0
@@ -266,7 +267,7 @@ class _Hashed(io.RawIOBase):
 
 @contextmanager
 def _written(path: Path) -> Iterator[_Hashed]:
-    """Yield a file that has its name when it is whole."""
+    """Yield a file that gets its name once it is complete."""
     with written_aside(path) as file:
         yield _Hashed(file)
 
