@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from duckplets.db.files import Signature
     from duckplets.order.mixture import Mixture
-    from duckplets.order.schedule import Schedule
+    from duckplets.order.schedule import RunSchedule
     from duckplets.runs.settings import RunSettings
     from duckplets.runs.state import Save
 
@@ -152,7 +152,7 @@ class _Watched:
         self._seen = seen
         return run_status(run, schedule, last["saved_at"], self._saves)
 
-    def _schedule(self, run: Save) -> Schedule:
+    def _schedule(self, run: Save) -> RunSchedule:
         """Return the schedule of the run.
 
         Raises:
@@ -227,18 +227,18 @@ class RunStatus:
 
 
 def run_status(
-    saved: Save, schedule: Schedule, saved_at: datetime, saves: Iterable[tuple[datetime, int]]
+    saved: Save, schedule: RunSchedule, saved_at: datetime, saves: Iterable[tuple[datetime, int]]
 ) -> RunStatus:
     """Return the status of a run from its save and the times and steps of other saves."""
-    step, changes = saved.step, [at for at, _ in schedule.changes]
+    step, changes = saved.step, schedule.changes
     losses, loss_step, (counted_to, counts) = dict[str, float](), None, saved.counts
     if saved.losses is not None and saved.losses.num_rows:
         names, of_each, steps = (saved.losses[n].to_pylist() for n in ("source", "loss", "step"))
         losses, loss_step = dict(zip(names, of_each, strict=True)), steps[-1]
     samples, before = (schedule.samples(at) for at in (saved.position, counted_to))
-    declared, sources = schedule.shares_at(step), []
+    declared, sources = schedule.shares(step), []
     for name in schedule.drawn:
-        drawn, of = samples[schedule.numbers[name]], before[schedule.numbers[name]]
+        drawn, of = samples[name], before[name]
         tokens = counts.get(name, (0,))[0] * drawn // max(of, 1)
         sources.append(
             SourceStatus(

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise, zip_longest
+from math import inf
 from operator import attrgetter
 from typing import Any
 
@@ -162,9 +163,9 @@ class Schedule:
         return [sum(of_leaves[number::size]) for number in range(size)]
 
     @property
-    def changes(self) -> list[tuple[int, int]]:
-        """Step and first draw of every change of shares, with that at the begin."""
-        return [(segment.step, segment.start) for segment in self._segments]
+    def changes(self) -> list[int]:
+        """The step of every change of shares, with that at the begin."""
+        return [segment.step for segment in self._segments]
 
     def names_at(self, step: int) -> tuple[str, ...]:
         """Return the names of the sources that are drawn from at a step."""
@@ -323,6 +324,59 @@ class Schedule:
     def _number_at(self, draw: int) -> int:
         """Return the number of the last segment that starts at a draw or before."""
         return bisect_right(self._segments, draw, key=_start) - 1
+
+
+class RunSchedule:
+    """Deals a run by one schedule after the other, each from the step at which it begins.
+
+    Sources, weights and events are those of the newest, which has all of them.
+    """
+
+    def __init__(self, parts: Sequence[Schedule]) -> None:
+        self.parts, newest = list(parts), parts[-1]
+        self.mixture, self.events, self.batch = newest.mixture, newest.events, newest.batch
+        self.sources, self.numbers, self.planned = newest.sources, newest.numbers, newest.planned
+        self._stops: list[float] = [*(part.begin for part in parts[1:]), inf]
+
+    def at(self, step: int) -> Schedule:
+        """Return the schedule of a step."""
+        return self.parts[bisect_right(self._stops, step)]
+
+    def with_event(self, step: int, event: Event) -> RunSchedule:
+        """Return the schedule with other weights from a step on, and without later events."""
+        parts = zip(self.parts, self._stops, strict=True)
+        return RunSchedule([p if stop <= step else p.with_event(step, event) for p, stop in parts])
+
+    def with_events(self, events: Events) -> RunSchedule:
+        """Return the schedule with these events instead of its own."""
+        parts = zip(self.parts, self._stops, strict=True)
+        own = ((p, {at: of for at, of in events.items() if at < stop}) for p, stop in parts)
+        return RunSchedule([part.with_events(some) for part, some in own])
+
+    @property
+    def drawn(self) -> set[str]:
+        """Names of the sources drawn from at some step, or whose anchors count for the others."""
+        return {name for part in self.parts for name in part.drawn}
+
+    @property
+    def changes(self) -> list[int]:
+        """The step of every change of shares, and of every join."""
+        parts = zip(self.parts, self._stops, strict=True)
+        return [step for part, stop in parts for step in part.changes if step < stop]
+
+    def samples(self, position: int) -> dict[str, int]:
+        """Return how many of the first so many positions each source gets."""
+        found = dict.fromkeys(self.sources, 0)
+        for part, stop in zip(self.parts, self._stops, strict=True):
+            upto = int(min(position, stop * self.batch))
+            own = part.samples(max(0, upto - part.begin * self.batch))
+            for name, count in zip(part.sources, own, strict=True):
+                found[name] += count
+        return found
+
+    def shares(self, step: int) -> dict[str, float]:
+        """Return the share of each source at a step."""
+        return dict.fromkeys(self.sources, 0.0) | self.at(step).shares_at(step)
 
 
 def _stairs(

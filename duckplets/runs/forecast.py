@@ -28,7 +28,7 @@ from duckplets.runs.settings import schedule_of
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
-    from duckplets.order.schedule import Schedule
+    from duckplets.order.schedule import RunSchedule
     from duckplets.report.plots import Plot
     from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.sampler import Sampler
@@ -140,13 +140,12 @@ class Forecast:
 def forecast(sampler: Sampler, steps: int | None) -> Forecast:
     """Return what a run draws in its first steps; see ``Sampler.forecast``."""
     planner, settings, batch = sampler._planner, sampler.settings, sampler.settings.global_batch
-    changes = [step for step, _ in planner.schedule.changes]
+    changes = planner.schedule.changes
     end = MAX_POSITION if sampler._reader.end is None else sampler._reader.end
     if steps is not None:
         end = min(steps * batch, end)
     elif sampler._reader.end is None:
-        epoch = sum(planner.length_of(name) for name in planner.schedule.planned)
-        end = min(max(changes) * batch + epoch, end)
+        end = min(max(changes) * batch + planner.epoch_length, end)
     changes = [step for step in changes if step * batch < end]
     epochs = figure(end / planner.epoch_length)
     unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
@@ -172,7 +171,7 @@ def _table(
     upto = [planner.samples(position) for position in (*(c * batch for c in changes), end)]
     samples = np.diff(np.array(upto), axis=0).reshape(rows)
     spans = pairwise([*changes, -(-end // batch)])
-    shares = np.array([planner.parts(*span) for span in spans]).reshape(rows)
+    shares = np.array([planner.shares(*span) for span in spans]).reshape(rows)
     anchors = np.array([len(stream) for stream in streams] * len(changes), np.int64)
     means = [fetcher.mean_tokens(stream, per_draw, swaps=swaps) for stream in streams]
     phases = [planner.schedule.mixture.phase(step) for step in changes]
@@ -214,7 +213,7 @@ def described(sampler: Sampler) -> Iterator[str]:
         f"batches of {settings.global_batch:,}, epochs of "
         f"{counted(planner.epoch_length, 'sample')}{_shares_words(schedule, step)}"
     )
-    parts = planner.parts(step, step + 1)
+    parts = planner.shares(step, step + 1)
     versions = [
         streams[0].version,
         *(j["corpus_version"] for j in settings.joins if j["step"] <= step),
@@ -241,21 +240,22 @@ def described(sampler: Sampler) -> Iterator[str]:
         f"source in a new epoch"
         for join in settings.joins
     )
-    later = [f"{at:,}" for at, _ in schedule.changes if at > step]
+    later = [f"{at:,}" for at in schedule.changes if at > step]
     if later:
         yield f"other shares from step {listed(later, NAMES)} on"
     if streams[0].negatives_from is not None:
         yield swap_words(planner.swaps)
 
 
-def _shares_words(schedule: Schedule, step: int) -> str:
+def _shares_words(schedule: RunSchedule, step: int) -> str:
     """Return in which shares sources are drawn at a step; nothing for a single one."""
     weights = schedule.mixture.weights
     if len(schedule.sources) == 1:
         return ""
-    is_word = isinstance(weights, str) and not schedule.is_overridden(step)
+    at = schedule.at(step)
+    is_word = isinstance(weights, str) and not at.is_overridden(step)
     words = _WORDS[str(weights)] if is_word else "as given"
-    temperature = schedule.in_force(step).temperature
+    temperature = at.in_force(step).temperature
     return f", shares {words}" + f" (temperature {temperature:g})" * (temperature != 1)
 
 
@@ -357,13 +357,11 @@ def _used_up(sampler: Sampler, stretches: int, end: int) -> Iterator[str]:
     if schedule.mixture.weights == "proportional":  # all begin again, and evenly
         asked = max(asked, end / planner.epoch_length)
     found = []
-    for leaf, (name, total) in enumerate(zip(schedule.sources, schedule.samples(end), strict=True)):
-        length, times = planner.length_of(name), 0.0
-        if length:
-            times = planner.epochs_of(name, total)
+    for name, times in planner.epochs(end).items():
+        length = planner.newest.length_of(name)
         slack = max(0.1 * length, (ceil(log2(len(schedule.sources))) + 1) * stretches)
         if times * length > asked * length + slack:
-            taken = partial(lambda leaf, at: schedule.samples(at)[leaf], leaf)
+            taken = partial(lambda name, at: schedule.samples(at)[name], name)
             step = bisect_left(range(end), length, key=taken) // batch
             found.append((step, f"{name!r} at about step {step:,} ({figure(times)} times)"))
     if found:
@@ -389,7 +387,7 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
     due, times = planner.schedule.samples(end), end / max(planned, 1)
     words = [
         f"{counted(round(displaced[leaf] * times), 'sample')} of {names[leaf]!r} "
-        f"({percent(displaced[leaf] * times / max(due[leaf], 1))})"
+        f"({percent(displaced[leaf] * times / max(due[names[leaf]], 1))})"
         for leaf in np.flatnonzero(displaced).tolist()
     ]
     if words:
@@ -414,18 +412,19 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     before, settings = sampler._planner.schedule, sampler.settings
     mixture.check(settings.sources)
     if isinstance(mixture.weights, str):
-        lengths = {name: sampler._planner.length_of(name) for name in settings.sources}
+        length_of = sampler._planner.newest.length_of
+        lengths = {name: length_of(name) for name in settings.sources}
         mixture = replace(mixture, lengths=lengths)
     after = schedule_of(replace(settings, mixture=mixture), before.events)
     changed, batch = sampler.first_change(after), settings.global_batch
     is_altered = changed <= MAX_POSITION
-    steps = sorted({step for schedule in (before, after) for step, _ in schedule.changes})
+    steps = sorted({step for schedule in (before, after) for step in schedule.changes})
     rows, scales = list[dict[str, Any]](), list[dict[str, Any]]()
     for start, stop in zip(steps, [*steps[1:], None], strict=True):
         ends = (start, start if stop is None else stop - 1)
-        then, now = ([of.parts(at, at + 1) for at in ends] for of in (before, after))
-        for leaf, name in enumerate(before.sources):
-            shares = {"before": [of[leaf] for of in then], "after": [of[leaf] for of in now]}
+        then, now = ([of.shares(at) for at in ends] for of in (before, after))
+        for name in before.sources:
+            shares = {"before": [of[name] for of in then], "after": [of[name] for of in now]}
             if shares["before"] != shares["after"]:
                 rows.append({"start": start, "stop": stop, "source": name, **shares})
     for step in sorted({0, *steps}):
@@ -453,9 +452,9 @@ def swap_words(swaps: bool) -> str:
     )
 
 
-def phase_words(schedule: Schedule, step: int) -> str:
+def phase_words(schedule: RunSchedule, step: int) -> str:
     """Return phase, factor and shares of a step."""
-    mixture, shares = schedule.mixture, schedule.shares_at(step)
+    mixture, shares = schedule.mixture, schedule.shares(step)
     parts = listed(f"{name} {percent(share)}" for name, share in shares.items() if share)
     return f"phase={mixture.phase(step)}, lr_scale={mixture.lr_scale(step):g}, shares: {parts}"
 

@@ -284,14 +284,15 @@ def metrics(sampler: Sampler) -> dict[str, float]:
     """
     planner, reader = sampler._planner, sampler._reader
     counts = reader.counter.at(sampler.position)
-    samples, numbers = planner.schedule.samples(sampler.position), planner.schedule.numbers
+    samples, epochs = planner.schedule.samples(sampler.position), planner.epochs(sampler.position)
+    numbers = planner.schedule.numbers
     telling = {stream.source for stream in planner.streams if stream.has_fallbacks}
     found = Metrics()
     for name in sorted(planner.schedule.drawn):
         tokens, fallbacks, displaced = counts[numbers[name]]
-        found[f"data/{name}/samples"] = drawn = samples[numbers[name]]
+        found[f"data/{name}/samples"] = samples[name]
         found[f"data/{name}/tokens"] = tokens
-        found[f"data/{name}/epochs"] = planner.epochs_of(name, drawn)
+        found[f"data/{name}/epochs"] = epochs[name]
         if name in telling:
             found[f"data/{name}/fallbacks"] = fallbacks
         if planner.displaces:

@@ -25,7 +25,7 @@ from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.order.mixture import Mixture, differences, mixture_of
-from duckplets.order.schedule import Events, Schedule
+from duckplets.order.schedule import Events, RunSchedule
 from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, sources, state, versions
 from duckplets.runs.forecast import left_alone, oddities, omitted
@@ -237,7 +237,7 @@ def closed_on_error(sampler: Sampler) -> Iterator[None]:
 
 
 def take_up(
-    sampler: Sampler, saved: state.Save, edited: str, schedule: Callable[[Events], Schedule]
+    sampler: Sampler, saved: state.Save, edited: str, schedule: Callable[[Events], RunSchedule]
 ) -> None:
     """Let a run go on where it was saved, unless a sample before would be another.
 
@@ -333,7 +333,8 @@ def _refuse_unfillable(settings: RunSettings, planner: Planner, position: int) -
     """Refuse now batches whose texts cannot differ at all."""
     batch, schedule = settings.global_batch, planner.schedule
     if settings.no_duplicates == "negatives":
-        planner.plan(0, batch if planner.end is None else min(planner.end, batch))
+        end = planner.parts[0].end
+        planner.plan(0, batch if end is None else min(end, batch))
     step = position // batch
-    later = (change for change, _ in schedule.changes if change > step)
+    later = (change for change in schedule.changes if change > step)
     planner.check(schedule, [step, *later], settings.end(planner.epoch_start))

@@ -26,7 +26,7 @@ from duckplets.base.dropped import forget, when_dropped
 from duckplets.base.prefetch import BlocksAhead, IsStopped, StoppedError, never
 from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
-from duckplets.order.schedule import Schedule
+from duckplets.order.schedule import RunSchedule
 from duckplets.runs.metrics import SourceCounts
 from duckplets.samples.plan import Planner
 from duckplets.samples.planned import Plan, joined
@@ -207,7 +207,7 @@ class BatchReader:
         position, after = self.part.slice(start, stop)
         low = (start - tranche.start) // self.part.stride * self.part.batch_size
         step = start // self.part.batch
-        sources = self.planner.schedule.names_at(step)
+        sources = self.planner.schedule.at(step).names_at(step)
         return tranche.batch(
             low, low + after - position, position=position, step=step, sources=sources
         )
@@ -235,7 +235,7 @@ class BatchReader:
         self._blocks.close()
         self._block = None
 
-    def go_on_with(self, schedule: Schedule, position: int) -> None:
+    def go_on_with(self, schedule: RunSchedule, position: int) -> None:
         """Plan by other weights from a position on, without waiting for what is being prepared.
 
         What was prepared before it stays, and of the rest nothing is used. Weights may change at

@@ -33,7 +33,7 @@ from duckplets.samples.batch import Batch
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
-    from duckplets.order.schedule import Events, Schedule
+    from duckplets.order.schedule import Events, RunSchedule
     from duckplets.runs.forecast import Forecast
     from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.state import Counts
@@ -137,7 +137,7 @@ class Sampler:
 
         In proportion to anchors, weights are the shares.
         """
-        return self._planner.schedule.in_force(self._position // self._batch)
+        return self._planner.schedule.at(self.step).in_force(self.step)
 
     @property
     def epoch_length(self) -> int:
@@ -248,7 +248,7 @@ class Sampler:
 
     # -- what it serves -----------------------------------------------------------------------
 
-    def first_change(self, before: Schedule) -> int:
+    def first_change(self, before: RunSchedule) -> int:
         """Return the first position whose sample that schedule changes; if none, one past all."""
         changed = self._planner.first_change(before, replace(self.settings, steps=None).end)
         return MAX_POSITION + 1 if changed is None else changed
@@ -416,7 +416,7 @@ class Sampler:
                 self._saves = state.cursors(self._state_path, settings.run, fingerprint=own)
         state.refuse_beyond(settings.run, self._saves, step * self._batch, self._batch)
 
-    def _open_sources(self, schedule: Schedule) -> None:
+    def _open_sources(self, schedule: RunSchedule) -> None:
         """Read the pools of sources that nothing was to be drawn from so far."""
         known = {stream.source for stream in self._planner.streams}
         for name in sorted(schedule.drawn - known):
@@ -510,7 +510,7 @@ class Sampler:
             step=position // self._batch,
             epoch=self._planner.epoch_at(position),
             events=schedule.events,
-            samples=dict(zip(schedule.sources, schedule.samples(position), strict=True)),
+            samples=schedule.samples(position),
             counts=self._reader.counter.known(position),
         )
         drifted, changed = self._drifted_from, self.changed_from

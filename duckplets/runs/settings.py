@@ -18,12 +18,11 @@ from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMisma
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
-from duckplets.order.schedule import Events, Schedule
+from duckplets.order.schedule import Events, RunSchedule, Schedule
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.recipes import Preset, Recipe, Way, checked_preset, is_swapped
 from duckplets.runs.state import Fingerprint, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
-from duckplets.samples.joined import JoinedSchedule
 from duckplets.samples.no_duplicates import NoDuplicates
 from duckplets.samples.plan import SINGLE
 from duckplets.samples.planned import samples_per_draw
@@ -365,10 +364,10 @@ def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
     return {"rank": rank, "world_size": world_size}
 
 
-def schedule_of(settings: RunSettings, events: Events | None) -> Schedule:
+def schedule_of(settings: RunSettings, events: Events) -> RunSchedule:
     """Return the schedule of a run."""
-    parts = [schedule_of_part(settings, n, events or {}) for n in range(len(settings.joins) + 1)]
-    return JoinedSchedule(parts) if settings.joins else parts[0]
+    parts = range(len(settings.joins) + 1)
+    return RunSchedule([schedule_of_part(settings, number, events) for number in parts])
 
 
 def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Schedule:

@@ -1,7 +1,7 @@
 """Let later versions of the corpus join a run, each from a step on.
 
     resume(version=) ─join→ RunSettings.joins ─versions→ settings of a part ─→ Schedule, streams
-                                                            Planner, or several as a JoinedPlanner
+                                                            PartPlanner ─→ Planner
 
 A join says what a run takes of a later version from a step on: records, minings, vectors, the
 sources that came with it, and what a mixture in proportion means there; all else stays. Each part
@@ -28,8 +28,8 @@ from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
 from duckplets.runs.sources import drawn_by, is_graded, pins, resolved, shares, with_mined
-from duckplets.samples.joined import JoinedPlanner
 from duckplets.samples.no_duplicates import PLANNERS
+from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.serving.snapshot import fingerprint
 from duckplets.vectors.columns import pinned
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from duckplets.recipes.store import Recipe
     from duckplets.runs.pool_loading import Left, Named
     from duckplets.runs.sampler import Sampler
-    from duckplets.samples.plan import Planner
     from duckplets.samples.stream import Stream
     from duckplets.vectors.columns import Missing
 
@@ -64,11 +63,12 @@ def planned(
     Returns the settings with what a mixture in proportion means, and the steps of joins; and what
     is left out of a run that none has joined. ``also`` are sources whose pools are needed as well.
     """
-    planners: list[Planner] = []
+    planners: list[PartPlanner] = []
+    end_of = replace(settings, steps=None).end  # other steps= alter no batch before them
     graded: bool | None = None
     for number in range(len(settings.joins) + 1):
         if number and settings.joins[number - 1]["step"] == _open_step(settings):
-            step = _joined(settings, planners).next_change(position)
+            step = Planner(planners, end_of).next_change(position)
             settings = _with_join(settings, number, step=step)
         version, schedule = settings.versions[number], schedule_of_part(settings, number, events)
         streams, empty = read(version, schedule.drawn | {*also} & {*version.sources})
@@ -103,18 +103,8 @@ def planned(
             swap=version.swap,
             graded=graded,
         )
-        # Ignore steps here: samples past them may come before, so other steps alter no batch.
-        planner.end = replace(version, steps=None).end(planner.epoch_start)
         planners.append(planner)
-    if settings.joins:
-        return settings, _joined(settings, planners), []
-    return settings, planners[0], empty
-
-
-def _joined(settings: RunSettings, planners: Sequence[Planner]) -> JoinedPlanner:
-    whole = JoinedPlanner(planners)
-    whole.end_at(replace(settings, steps=None).end(whole.epoch_start))
-    return whole
+    return settings, Planner(planners, end_of), [] if settings.joins else empty
 
 
 def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSettings:
@@ -125,17 +115,12 @@ def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSetting
 
 def add_source(settings: RunSettings, planner: Planner, read: Read, source: str) -> None:
     """Add the streams of a source from which a run was not drawn so far, of every version."""
-    versions = settings.versions
-    planners = planner.planners if isinstance(planner, JoinedPlanner) else [planner]
-    for number, (part, version) in enumerate(zip(planners, versions, strict=True)):
+    for part, version in zip(planner.parts, settings.versions, strict=True):
         if source in version.sources and source not in {of.source for of in part.streams}:
             streams, empty = read(version, [source])
-            if empty and version is versions[-1]:
+            if empty and part is planner.newest:
                 raise empty_pools(empty)
-            if isinstance(planner, JoinedPlanner):
-                planner.add(streams, number)
-            else:
-                planner.add(streams)
+            planner.add(part, streams)
 
 
 # -- a version that joins -------------------------------------------------------------------------
@@ -301,7 +286,7 @@ def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> Non
 
 def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
     """Yield which recipes find no anchor in the version that has joined."""
-    last = planner.planners[-1] if isinstance(planner, JoinedPlanner) else planner
+    last = planner.newest
     there = {(stream.source, stream.recipe.name) for stream in last.streams}
     for source, recipes in drawn_by(version).items():
         for recipe in recipes:

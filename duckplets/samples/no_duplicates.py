@@ -27,7 +27,7 @@ from duckplets.base.sanitize import listed, shown
 from duckplets.errors import RecipeError
 from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import NegativeRequests
-from duckplets.samples.plan import Dealt, EndOf, Planner
+from duckplets.samples.plan import Dealt, PartPlanner
 from duckplets.samples.planned import Draw, Plan, joined
 from duckplets.samples.redraw import Drawn, OneBatch, one_batch, redraw
 from duckplets.samples.stream import Stream
@@ -41,7 +41,7 @@ _FURTHER = 8  # times as many samples as before are drawn where those did not do
 _FARTHEST = 1 << 20  # samples of a stream that are looked at, if it has no more anchors
 
 
-class _Redrawing(Planner):
+class _Redrawing(PartPlanner):
     """Plans whole batches, of which negatives can be drawn again."""
 
     needs_all = True
@@ -68,11 +68,6 @@ class _Redrawing(Planner):
         first = int(numbers[0]) * per_draw
         drawn = self._drawn(numbers, self._dealt(schedule, numbers))
         return drawn.part(slice(low - first, high - first))
-
-    def _end_by(self, before: Schedule, end_of: EndOf) -> int | None:
-        """Return the position at which the last epoch ends by another schedule."""
-        length = sum(self.length_of(name) for name in before.planned)
-        return end_of(lambda epoch: epoch * length)
 
 
 def _places(positions: Integers, offset: int) -> slice | Integers:
@@ -116,12 +111,11 @@ class NegativesApartPlanner(_Redrawing):
             + (f", or batch_size to at most {fitting:,} for all ranks" if fitting else "")
         )
 
-    def first_change(self, before: Schedule, end_of: EndOf) -> int | None:
+    def first_change(self, before: Schedule, end: int | None) -> int | None:
         """Return the first position whose sample differs from that by a schedule before."""
-        ends = {self.end, self._end_by(before, end_of)}
-        changes = [super().first_change(before, end_of)]
-        if len(ends) > 1:  # the batch that it ends in is another
-            least = min(end for end in ends if end is not None)
+        changes = [super().first_change(before, end)]
+        if self.end != end:  # the batch that it ends in is another
+            least = min(one for one in (self.end, end) if one is not None)
             changes.append(least - least % self.schedule.batch)
         return min((change for change in changes if change is not None), default=None)
 
@@ -238,9 +232,9 @@ class NoDuplicatesPlanner(_Redrawing):
     def _block(self, schedule: Schedule, position: int) -> tuple[int, int]:
         return schedule.block(position, schedule.batch * BLOCK_BATCHES, self.end)
 
-    def first_change(self, before: Schedule, end_of: EndOf) -> int | None:
+    def first_change(self, before: Schedule, end: int | None) -> int | None:
         """Return where the first block begins that differs from those by a schedule before."""
-        length, end = self.schedule.batch * BLOCK_BATCHES, self._end_by(before, end_of)
+        length = self.schedule.batch * BLOCK_BATCHES
         return self.schedule.first_change_of_blocks(before, length, self.end, end)
 
     def check(self, schedule: Schedule, steps: Iterable[int], end: int | None) -> None:
@@ -259,8 +253,8 @@ class NoDuplicatesPlanner(_Redrawing):
                 self._spare(schedule, step, room)
 
 
-PLANNERS: Mapping[NoDuplicates, type[Planner]] = {
-    False: Planner,
+PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
+    False: PartPlanner,
     True: NoDuplicatesPlanner,
     "negatives": NegativesApartPlanner,
 }

@@ -5,36 +5,42 @@
 A plan is a pure function of the run's configuration and the positions, so any stretch of the
 past or future can be planned alone, and how a run is cut into blocks changes nothing. A rank plans
 its own positions only, unless samples depend on others of their batch (``no_duplicates``).
+
+A run is planned in parts, one after the other: each is of one version of the corpus, and most runs
+have a single one. Where a later version joins, streams begin a new epoch.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from duckplets.base.arrays import Floats, Integers
+from duckplets.base.checks import MAX_POSITION
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import hashed, key
-from duckplets.order.schedule import Schedule
-from duckplets.samples.planned import Draw, Plan, scattered, spread
+from duckplets.order.schedule import RunSchedule, Schedule
+from duckplets.samples.planned import Draw, Plan, joined, scattered, spread
 from duckplets.samples.stream import Stream
 
 SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
 
 # What a stream gets of some draws: its number, which of the draws, and their numbers in the stream.
 Dealt: TypeAlias = tuple[int, Integers, Integers]
-EpochStart: TypeAlias = Callable[[int], int]  # returns where a nominal epoch begins
-EndOf: TypeAlias = Callable[[EpochStart], int | None]  # and from that where the last one ends
+# Returns where a run ends, from what returns where a nominal epoch begins.
+EndOf: TypeAlias = Callable[[Callable[[int], int]], int | None]
 
 
-class Planner:
-    """Plans the samples of a run over one version of the corpus.
+class PartPlanner:
+    """Plans the samples of a part of a run; positions count from the step at which that begins.
 
-    Positions count from the step at which the schedule begins. Rows of tokens are planned alike:
-    their streams answer to the same as a ``Stream``.
+    Rows of tokens are planned alike: their streams answer to the same as a ``Stream``.
     """
 
     needs_all = False  # whether samples depend on others of their batch, so that all are planned
@@ -56,7 +62,11 @@ class Planner:
         self.samples_per_draw = schedule.samples_per_draw
         self.swaps = swap and kind not in SINGLE
         self.is_graded = graded  # whether labels are numbers of any kind, rather than integers
-        self.end: int | None = None  # position at which the last epoch of a run ends
+        self.end: int | None = None  # where the last epoch of the run ends
+        self.first = schedule.begin * schedule.batch  # position of the run at which it begins
+        self.stop = MAX_POSITION + 1  # and that at which the next part does
+        self.epoch = 0  # nominal one of the run at which it begins
+        self.numbers = np.zeros(0, np.int64)  # of its streams in the run
         self._seed, self._swap_key = seed, key(seed, "swap")
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}  # streams of each leaf
         self._lengths: dict[str, int] = {}  # of each source
@@ -80,12 +90,6 @@ class Planner:
             self._lengths[source] = self._lengths.get(source, 0) + length
             recipes = Apportionment(exact_weights(shares), key(self._seed, "recipes", source))
             self._recipes[leaf] = indexes, recipes
-
-    # -- plans --------------------------------------------------------------------------------
-
-    def plan(self, start: int, stop: int) -> Plan:
-        """Plan positions ``start … stop-1``."""
-        return self.plan_at(np.arange(start, stop, dtype=np.int64))
 
     def plan_at(self, positions: Integers) -> Plan:
         """Plan some positions: they ascend, gaps or not, and span less than 2^34."""
@@ -138,8 +142,6 @@ class Planner:
         )
         return plan if self.samples_per_draw == 1 else spread(plan, self.samples_per_draw)
 
-    # -- what is drawn ------------------------------------------------------------------------
-
     def length_of(self, source: str) -> int:
         """Return the positions in which every anchor of a source comes up once."""
         return self._lengths.get(source, 0)
@@ -159,11 +161,11 @@ class Planner:
             found[indexes] = recipes.counts(dealt[leaf])
         return found
 
-    def parts(self, start: int, stop: int) -> Floats:
+    def shares(self, start: int, stop: int) -> Floats:
         """Return the mean share of each stream over steps in which no other weights set in."""
         of_sources = np.array(self.schedule.parts(start, stop))
-        parts: Floats = of_sources[self.sources] * self.recipe_parts()
-        return parts
+        shares: Floats = of_sources[self.sources] * self.recipe_parts()
+        return shares
 
     def recipe_parts(self) -> Floats:
         """Return the share of each stream within its source."""
@@ -174,40 +176,164 @@ class Planner:
             found[indexes] = np.array(recipes.parts()) * of_source
         return found
 
-    def epochs_of(self, source: str, samples: int) -> float:
-        """Return how often the anchors of a source have come up in so many samples of it."""
-        return samples / max(1, self.length_of(source))
-
-    def epoch_at(self, position: int) -> int:
-        """Return the nominal epoch of a position."""
-        return position // self.epoch_length
-
-    def epoch_start(self, epoch: int) -> int:
-        """Return the first position of a nominal epoch."""
-        return epoch * self.epoch_length
-
-    def unreached(self) -> Iterator[tuple[int, int, int]]:
-        """Yield of every join its step, and of the anchors before it how many are left out."""
-        return iter(())
-
-    # -- other weights ------------------------------------------------------------------------
-
     def block(self, position: int) -> tuple[int, int]:
         """Return the block, among whose positions samples change places, that has one of them."""
         return position, position + 1
 
-    def next_change(self, position: int) -> int:
-        """Return the first step from a position on at which what is drawn may change."""
-        low, high = self.block(position)
-        change = low if low == position else high
-        return self.schedule.begin + -(-change // self.schedule.batch)
-
-    def first_change(self, before: Schedule, end_of: EndOf) -> int | None:
+    def first_change(self, before: Schedule, end: int | None) -> int | None:
         """Return the first position whose sample differs from that by a schedule before.
 
-        It is of the same sources, with the same events.
+        It is of the same sources, with the same events; ``end``: where the last epoch ends by it.
         """
         return self.schedule.first_change(before)
 
     def check(self, schedule: Schedule, steps: Iterable[int], end: int | None) -> None:
         """Refuse a schedule by which batches at some steps of a run cannot be filled."""
+
+
+class Planner:
+    """Plans the samples of a run by its parts; a stream of each is another stream."""
+
+    def __init__(self, parts: Sequence[PartPlanner], end_of: EndOf) -> None:
+        self.parts, self.newest = list(parts), parts[-1]
+        last, epoch = self.newest, 0
+        self.needs_all, self.displaces, self.swaps = last.needs_all, last.displaces, last.swaps
+        self.is_graded, self.samples_per_draw = last.is_graded, last.samples_per_draw
+        self.epoch_length = last.epoch_length
+        for part, after in pairwise(self.parts):
+            part.stop = after.first
+            after.epoch = epoch = epoch - (part.first - part.stop) // part.epoch_length
+        for part in self.parts:
+            part.end = self._end(part, part.epoch_length, end_of)
+        self._schedule = RunSchedule([part.schedule for part in self.parts])
+        self.streams: list[Stream] = []
+        for part in self.parts:
+            part.numbers = part.numbers[:0]
+            self._number(part, part.streams)
+
+    def _end(self, part: PartPlanner, length: int, end_of: EndOf) -> int | None:
+        """Return where the run ends, counted within a part, whose epochs have some length."""
+        end = end_of(lambda epoch: part.first + (epoch - part.epoch) * length)
+        return None if end is None else end - part.first
+
+    def add(self, part: PartPlanner, streams: Sequence[Any]) -> None:
+        """Add the streams of sources that a part draws from later on."""
+        part.add(streams)
+        self._number(part, streams)
+
+    def _number(self, part: PartPlanner, streams: Sequence[Any]) -> None:
+        """Number streams of a part after all others."""
+        new = len(self.streams) + np.arange(len(streams))
+        part.numbers = np.concatenate([part.numbers, new])
+        self.streams += streams
+        numbers = self._schedule.numbers
+        self.sources = np.array([numbers[of.source] for of in self.streams], np.int64)
+
+    @property
+    def schedule(self) -> RunSchedule:
+        """Deals draws to sources; another one with the same past may take its place."""
+        return self._schedule
+
+    @schedule.setter
+    def schedule(self, schedule: RunSchedule) -> None:
+        self._schedule = schedule
+        for part, own in zip(self.parts, schedule.parts, strict=True):
+            part.schedule = own
+
+    def _at(self, position: int) -> PartPlanner:
+        return self.parts[bisect_right(self.parts, position, key=lambda part: part.first) - 1]
+
+    def plan(self, start: int, stop: int) -> Plan:
+        """Plan positions ``start … stop-1``."""
+        return self.plan_at(np.arange(start, stop, dtype=np.int64))
+
+    def plan_at(self, positions: Integers) -> Plan:
+        """Plan some positions: they ascend, gaps or not, and span less than 2^34."""
+        plans = list[Plan]()
+        for part in self.parts:
+            low, high = np.searchsorted(positions, [part.first, part.stop]).tolist()
+            if low < high or (part is self.newest and not plans):
+                plan = part.plan_at(positions[low:high] - part.first)
+                own, gave = plan.positions + part.first, plan.displaced
+                plan = replace(plan, positions=own, streams=part.numbers[plan.streams])
+                if gave is not None:
+                    plan = replace(plan, displaced=np.where(gave < 0, -1, part.numbers[gave]))
+                plans.append(plan)
+        return joined(plans)
+
+    # -- what is drawn ------------------------------------------------------------------------
+
+    def samples(self, position: int) -> Integers:
+        """Return how many of the first so many positions each stream gets."""
+        found = np.zeros(len(self.streams), np.int64)
+        for part in self.parts:
+            found[part.numbers] = part.samples(max(0, min(position, part.stop) - part.first))
+        return found
+
+    def shares(self, start: int, stop: int) -> Floats:
+        """Return the mean share of each stream over steps in which nothing sets in."""
+        part, found = self._at(start * self._schedule.batch), np.zeros(len(self.streams))
+        found[part.numbers] = part.shares(start, stop)
+        return found
+
+    def recipe_parts(self) -> Floats:
+        """Return the share of each stream of the newest version within its source."""
+        found = np.zeros(len(self.streams))
+        found[self.newest.numbers] = self.newest.recipe_parts()
+        return found
+
+    def epochs(self, position: int) -> dict[str, float]:
+        """Return how often the anchors of each source have come up before a position."""
+        found = dict.fromkeys(self._schedule.sources, 0.0)
+        for part in self.parts:
+            samples = part.schedule.samples(max(0, min(position, part.stop) - part.first))
+            for name, count in zip(part.schedule.sources, samples, strict=True):
+                found[name] += count / max(1, part.length_of(name))
+        return found
+
+    def epoch_at(self, position: int) -> int:
+        """Return the nominal epoch of a position; one that the end of a part cuts off counts."""
+        part = self._at(position)
+        return part.epoch + (position - part.first) // part.epoch_length
+
+    def epoch_start(self, epoch: int) -> int:
+        """Return the first position of a nominal epoch."""
+        number = bisect_right(self.parts, epoch, key=lambda part: part.epoch) - 1
+        part = self.parts[number]
+        return part.first + (epoch - part.epoch) * part.epoch_length
+
+    def unreached(self) -> Iterator[tuple[int, int, int]]:
+        """Yield of every join its step, and of the anchors before it how many are left out."""
+        for part in self.parts[:-1]:
+            samples = part.samples(part.stop - part.first) // self.samples_per_draw
+            left = [-int(n) % len(of) for n, of in zip(samples, part.streams, strict=True)]
+            if some := sum(left):
+                yield part.stop // self._schedule.batch, some, sum(map(len, part.streams))
+
+    # -- other weights ------------------------------------------------------------------------
+
+    def block(self, position: int) -> tuple[int, int]:
+        """Return the block, among whose positions samples change places, that has one of them."""
+        part = self._at(position)
+        low, high = part.block(position - part.first)
+        return part.first + low, min(part.first + high, part.stop)
+
+    def next_change(self, position: int) -> int:
+        """Return the first step from a position on at which what is drawn may change."""
+        low, high = self.block(position)
+        return -(-(low if low == position else high) // self._schedule.batch)
+
+    def first_change(self, before: RunSchedule, end_of: EndOf) -> int | None:
+        """Return the first position whose sample differs from that by a schedule before."""
+        for part, schedule in zip(self.parts, before.parts, strict=True):
+            length = sum(map(part.length_of, schedule.planned))
+            changed = part.first_change(schedule, self._end(part, length, end_of))
+            if changed is not None and part.first + changed < part.stop:
+                return part.first + changed
+        return None
+
+    def check(self, schedule: RunSchedule, steps: Iterable[int], end: int | None) -> None:
+        """Refuse a schedule by which batches at some steps of the run cannot be filled."""
+        for part, own in zip(self.parts, schedule.parts, strict=True):
+            some = [step for step in steps if part.first <= step * schedule.batch < part.stop]
+            part.check(own, some, None if end is None else end - part.first)

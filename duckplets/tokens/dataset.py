@@ -26,13 +26,13 @@ from duckplets.errors import (
     nearest,
 )
 from duckplets.order.mixture import Mixture, mixture_of
-from duckplets.order.schedule import Events, Schedule
+from duckplets.order.schedule import Events, RunSchedule, Schedule
 from duckplets.runs import state as states
 from duckplets.runs.forecast import omitted
 from duckplets.runs.opening import closed_on_error, edited_in, take_up
 from duckplets.runs.settings import RunSettings, saved_settings
 from duckplets.runs.state import behind, unsavable
-from duckplets.samples.plan import Planner
+from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.locations import mirror
 from duckplets.tokens.manifest import ShardManifest
@@ -204,16 +204,16 @@ class TokenShards:
             take_up(sampler, saved, edited, partial(self.schedule, was))
         return sampler
 
-    def schedule(self, settings: RunSettings, events: Events | None) -> Schedule:
+    def schedule(self, settings: RunSettings, events: Events | None) -> RunSchedule:
         """Return the schedule of a run from its settings and weight events."""
         mixture = settings.mixture
         dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
         if not rows_of(settings)["by_bucket"]:
-            return Schedule(mixture, settings.sources, events=events, **dealt)
+            return RunSchedule([Schedule(mixture, settings.sources, events=events, **dealt)])
         buckets = range(len(self.manifest.buckets) + 1)
         rows = {source: self._rows(settings, source) for source in settings.sources}
         items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
-        return Schedule(mixture, [*items], buckets=items, events=events, **dealt)
+        return RunSchedule([Schedule(mixture, [*items], buckets=items, events=events, **dealt)])
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -227,10 +227,13 @@ class TokenShards:
     ) -> TokenSampler:
         schedule = self.schedule(settings, events)
         streams = self._streams(settings, sorted(schedule.drawn))
-        planner = Planner(streams, schedule, kind="tokens", seed=settings.seed, swap=False)
+        part = PartPlanner(
+            streams, schedule.parts[0], kind="tokens", seed=settings.seed, swap=False
+        )
+        planner = Planner([part], settings.end)
         mixture = schedule.mixture
         if isinstance(mixture.weights, str) and not mixture.lengths:
-            lengths = {name: planner.length_of(name) for name in settings.sources}
+            lengths = {name: part.length_of(name) for name in settings.sources}
             mixture = replace(mixture, lengths=lengths)
             settings = replace(settings, mixture=mixture)
             planner.schedule = self.schedule(settings, events)
@@ -238,7 +241,7 @@ class TokenShards:
         def open_source(name: str) -> None:
             more = self._streams(settings, [name])
             streams.extend(more)
-            planner.add(more)
+            planner.add(part, more)
 
         fetcher = TokenFetcher(
             streams,

@@ -89,7 +89,7 @@ def test_samples_of_sources_are_those_that_were_served(corpus: dp.Corpus, kind: 
         }
         for of in found.sources:
             assert of.tokens == metrics[f"data/{of.name}/tokens"]
-            assert of.declared == sampler._planner.schedule.shares_at(sampler.step)[of.name]
+            assert of.declared == sampler._planner.schedule.shares(sampler.step)[of.name]
             assert of.share == of.samples / max(sampler.position, 1)
         assert (found.saved.step, found.saved.position) == (sampler.step, sampler.position)
     assert (found.since, found.until, found.mixture.lr_scale(found.saved.step)) == (40, None, 0.5)

@@ -24,7 +24,7 @@ from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import CompiledPool
 from duckplets.runs.settings import RunSettings
 from duckplets.samples.no_duplicates import PLANNERS
-from duckplets.samples.plan import Planner
+from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.samples.stream import Stream
 
 WORLDS = range(1, 10)
@@ -122,7 +122,7 @@ def stream(source: str, rows: int, seed: int, weight: float = 1) -> Stream:
 
 def planner(
     rows: dict[str, int], batch: int, seed: int = 1, mixture: Any = None, *, distinct: bool = False
-) -> Planner:
+) -> PartPlanner:
     mixed = mixture or dp.Mixture(rows)  # in proportion to the rows, by default
     return PLANNERS[distinct](
         [stream(name, count, seed) for name, count in rows.items()],
@@ -138,11 +138,11 @@ def bounded(**arguments: Any) -> RunSettings:
     return RunSettings(**nothing | arguments)
 
 
-def served(planner: Planner, run: RunSettings) -> list[list[list[tuple[str, int, int]]]]:
+def served(part: PartPlanner, run: RunSettings) -> list[list[list[tuple[str, int, int]]]]:
     """Return (source, row, position) of every sample of every batch of every rank."""
+    planner = Planner([part], run.end)
     end = run.end(planner.epoch_start)
     assert end is not None
-    planner.end = end
     plan = planner.plan(0, end)
     rows = [
         (planner.streams[i].source, row, position)

@@ -14,7 +14,7 @@ from corpora import counts_of
 from effort import some
 
 import duckplets as dp
-from duckplets.samples.plan import Planner
+from duckplets.samples.plan import PartPlanner
 from duckplets.testing import toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -262,13 +262,13 @@ def test_a_rank_plans_its_own_positions_only(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     planned: list[int] = []
-    draws = Planner._draws
+    draws = PartPlanner._draws
 
-    def recorded(self: Planner, numbers: Any, *more: Any) -> Any:
+    def recorded(self: PartPlanner, numbers: Any, *more: Any) -> Any:
         planned.append(len(numbers))
         return draws(self, numbers, *more)
 
-    monkeypatch.setattr(Planner, "_draws", recorded)
+    monkeypatch.setattr(PartPlanner, "_draws", recorded)
     (rank,) = opened(corpus, 12, **CONFIGURATIONS[name])[5:6]
     planned.clear()
     for _ in range(20):
