@@ -55,8 +55,7 @@ def _ratio(weight: float | Fraction) -> tuple[int, int]:
 def exact_weights(weights: Sequence[float | Fraction]) -> tuple[int, ...]:
     """Return integers in the exact ratio of the weights as written (1.009 is 1009/1000).
 
-    Ratios whose integers would add up to more than 2^44 are rounded to that precision: at
-    position 10^12 that moves a count by less than a tenth of a sample a leaf.
+    Their sum is at most 2^44; rounding to that moves a count of 10^12 by less than a tenth a leaf.
     """
     return _integers([*map(_ratio, weights)])
 
@@ -81,9 +80,7 @@ def _rounded(number: int, divisor: int) -> int:
 def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tuple[int, ...]:
     """Return integers in the ratio of ``weight ** (1 / temperature)``, the same everywhere.
 
-    At temperature 1 the ratio is exact. Else it is computed in decimals of 40 digits. The sum
-    is at most 2^44: a positive weight gets at least 1 of it (a sample in 17 million million),
-    however small its share would be, and 0 stays 0.
+    The sum is at most 2^44, of which a positive weight gets at least 1.
     """
     ratios = [*map(_ratio, weights)]
     if not any(number for number, _ in ratios):
@@ -128,10 +125,7 @@ class Apportionment:
         self._sums = [0, *accumulate(weights[leaf] for leaf in self._leaves)]
 
     def deal(self, positions: Integers) -> Iterator[Share]:
-        """Yield what each leaf gets of positions that ascend, with or without gaps.
-
-        The last is less than 2^34 after the first.
-        """
+        """Yield what each leaf gets of positions that ascend and span less than 2^34."""
         if len(positions):
             first = int(positions[0])
             yield from _descend(self._leaves, self._split, first, positions - first)
@@ -221,9 +215,8 @@ def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers,
 class Stairs:
     """Deals items to leaves whose shares change at given items.
 
-    At every node of the tree, what one stair leaves of an item goes on to the next: the phase of a
-    stair is the remainder of the one before. So counts stay as near to the sum of the shares as
-    those of an ``Apportionment`` to its shares.
+    At every node of the tree the phase of a stair is the remainder of the one before, so counts
+    stay as near to the sum of the shares as those of an ``Apportionment``.
     """
 
     # ``shares`` has shape (stairs, leaves), 0 in all for none; ``edges`` the first item of every
@@ -271,10 +264,7 @@ class Stairs:
         return ratios[stair], _ONE, phases[stair]
 
     def _carry(self, low: int, high: int, items: Any, purpose: int) -> None:
-        """Note the ratio and phase in every stair of a node, to which so many items come in each.
-
-        Arrays are of Python integers; ratios in units of 2^-44.
-        """
+        """Note ratio (in 2^-44) and phase of a node in every stair, with so many items in each."""
         leaves = self._leaves[low:high]
         if high - low == 1:
             self._before[1:, leaves[0]] = np.cumsum(items[:-1])

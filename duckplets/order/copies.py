@@ -64,10 +64,7 @@ def sized(names: Sequence[str], entries: int, size: int, mode: SizeMode, seed: i
 
 
 def weighed(names: Sequence[str], entries: int, weight: Fraction, seed: int) -> Copies:
-    """Return ``floor(weight)`` copies of a list of these data sets, and a sample for the fraction.
-
-    The sample has ``round(fraction * entries)`` entries; halves are rounded to even.
-    """
+    """Return ``floor(weight)`` copies of a list, and a sample of ``round(fraction * entries)``."""
     whole, fraction = divmod(weight, 1)
     rest = round(fraction * entries)
     return Copies(whole, sampled(key(seed, "data index weight", *names), entries, rest), rest)
@@ -108,10 +105,7 @@ def listing(
 
 
 def sampled(purpose: int, entries: int, size: int) -> slice | Integers:
-    """Return which of some entries are a sample without replacement, ascending.
-
-    They are those with the smallest hashes, of which no two are equal.
-    """
+    """Return which of some entries are a sample, ascending: those with the smallest hashes."""
     if size in (0, entries):
         return slice(0, size)
     words = np.empty(entries, np.uint64)

@@ -216,11 +216,7 @@ class Mixture:
         return positive(self._given())
 
     def drawn(self, sources: Sequence[str], events: Mapping[int, Event] = {}) -> set[str]:
-        """Return the names of the sources that are drawn from at some step of a run.
-
-        And of all whose anchors count for the shares of the others. ``events``: weights that were
-        set during the run.
-        """
+        """Return the sources drawn from at some step, or whose anchors count for the others."""
         given: list[Mapping[str, Weight]] = [event.weights for event in events.values()]
         if isinstance(self.weights, str):
             given.append(self.declared(sources))
@@ -248,10 +244,7 @@ class Mixture:
         )
 
     def declared(self, sources: Sequence[str]) -> dict[str, Weight]:
-        """Return the weight of every source before any phase.
-
-        Where ``weights`` is a word these are exact shares; without ``lengths`` all are alike.
-        """
+        """Return the weight of every source before any phase; of a word these are exact shares."""
         if not isinstance(self.weights, str):
             return {name: self.weights.get(name, self.omitted or 0.0) for name in sources}
         lengths = self.lengths or dict.fromkeys(sources, 1)

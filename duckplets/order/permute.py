@@ -88,10 +88,7 @@ def _below_large(words: Words, upper: Words, lower: Words) -> Integers:
 
 
 def ranks(stream: int, n: int, start: int, stop: int) -> tuple[Integers, Integers]:
-    """Return (item, epoch) for samples ``start … stop-1`` of a stream over ``n`` items.
-
-    Each epoch is a permutation of 0 … n-1 of its own: every item comes once in it.
-    """
+    """Return (item, epoch) for samples ``start … stop-1``; every epoch is another permutation."""
     return ranks_at(stream, n, np.arange(start, stop, dtype=np.int64))
 
 
@@ -180,8 +177,7 @@ def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Inte
 def _orders(stream: int, n: int, epochs: Integers) -> Integers:
     """Return whole epochs in order, a row each: the items sorted by their hashes.
 
-    Sorted are hashes with the item in place of the lowest bits, which takes a fraction of the time;
-    where their other bits do not tell two apart, whole hashes, of which no two are equal.
+    Sorted are hashes with the item in their lowest bits; where these hide a tie, whole hashes.
     """
     cells = epochs.astype(np.uint64)[:, None] * np.uint64(n) + np.arange(n, dtype=np.uint64)
     words = hashed(stream, cells)
@@ -202,10 +198,7 @@ def _round_keys(stream: int, epochs: Integers | np.int64) -> Words:
 
 
 def _walk(keys: Words, n: int, rank: Integers) -> Integers:
-    """Permute 0 … n-1 by a Feistel network on the next power of two, walking its cycles.
-
-    (Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002.)
-    """
+    """Permute 0 … n-1 by a Feistel network, walking its cycles (Black and Rogaway 2002)."""
     bits = (n - 1).bit_length()
     items = _feistel(keys, bits, rank.astype(np.uint64))
     outside = np.flatnonzero(items >= np.uint64(n))

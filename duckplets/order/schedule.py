@@ -99,10 +99,7 @@ class Schedule:
 
     @property
     def drawn(self) -> set[str]:
-        """Names of the sources drawn from at some step, with those that events brought in.
-
-        And of all whose anchors count for the shares of the others.
-        """
+        """Names of the sources drawn from at some step, or whose anchors count for the others."""
         found = self.planned | self._brought
         if isinstance(self.mixture.weights, str):
             found |= positive([self.mixture.declared(self.sources)])
@@ -176,10 +173,7 @@ class Schedule:
         return dict(zip(self.sources, self.parts(step, step + 1), strict=True))
 
     def parts(self, start: int, stop: int) -> list[float]:
-        """Return the mean share of each source over steps ``start … stop-1``, in which none set in.
-
-        Between two changes shares stay, or go in stairs.
-        """
+        """Return the mean share of each source over steps in which no other shares set in."""
         segment = self._segments[self._number_of(start)]
         parts: list[float]
         if segment.stairs:
@@ -190,10 +184,7 @@ class Schedule:
         return parts
 
     def first_change(self, other: Schedule) -> int | None:
-        """Return the first position that another schedule may deal otherwise, if there is one.
-
-        The other is of the same sources, seed and batch. Up to there all segments are the same.
-        """
+        """Return the first position that one of the same sources may deal otherwise, or None."""
         for mine, theirs in zip_longest(self._segments, other._segments):
             if mine != theirs:
                 starts = [segment.start for segment in (mine, theirs) if segment is not None]
@@ -203,10 +194,7 @@ class Schedule:
     def first_change_of_blocks(
         self, other: Schedule, length: int, end: int | None, other_end: int | None
     ) -> int | None:
-        """Return where a block begins that is dealt or cut otherwise; None if there is none.
-
-        Each schedule with the position at which a run by it ends, or None.
-        """
+        """Return where the first block begins that is dealt or cut otherwise, if there is one."""
         differing = {*map(_step, self._changes)} ^ {*map(_step, other._changes)}
         places = [self.first_change(other), *map(self._position, differing)]
         places += [] if end == other_end else [end, other_end]
@@ -216,11 +204,7 @@ class Schedule:
         return min(self.block(at, length, end)[0], other.block(at, length, other_end)[0])
 
     def block(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
-        """Return the start and end of the block of positions that holds one.
-
-        Blocks begin at the multiples of their length, which is one of the batch, where weights
-        change, and at the end of the run, after which nothing is to be mixed in.
-        """
+        """Return the block that has a position, cut by changes and by the end of the run."""
         low = position - position % length
         edges = {self._position(change.step) for change in self._changes} | {end or 0}
         # Those that events begin lie between, if not off by drift.
@@ -236,10 +220,7 @@ class Schedule:
         return self.mixture.phase(step) > 0 or self._event_before(step) is not None
 
     def in_force(self, step: int) -> Mixture:
-        """Return the mixture with the weights and the temperature that hold at a step.
-
-        Shares of an anneal are those of the step.
-        """
+        """Return the mixture with weights and temperature at a step; of an anneal its shares."""
         change = self._changes[bisect_right(self._changes, step, key=_step) - 1]
         declared, weights, temperature = self.mixture, change.weights, self.mixture.temperature
         at = self._event_before(step)
@@ -382,10 +363,7 @@ class RunSchedule:
 def _stairs(
     change: Change, begin: int, start: Sequence[int], end: Sequence[int]
 ) -> tuple[tuple[int, ...], list[list[int]]]:
-    """Return the first steps of the stairs of an anneal from a step on, with its end, and shares.
-
-    Each has the shares of its middle, on a straight line from ``start`` to ``end``.
-    """
+    """Return first steps (and the end) of an anneal's stairs, and the shares of their middles."""
     length = change.until - change.step
     count = min(_MOST_STAIRS, length)
     edges = [change.step + j * length // count for j in range(count + 1)]

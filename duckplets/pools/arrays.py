@@ -53,10 +53,7 @@ class Anchors:
 
 @dataclass(frozen=True, slots=True)
 class Banned:
-    """Which positives each anchor chunk must not take, for they have its own text.
-
-    Positives of one record with one text are a group, which many windows may have in common.
-    """
+    """Which positives each anchor chunk must not take, for they have its own text: a group."""
 
     firsts: Integers  # first entry of the group of every anchor chunk
     counts: Integers  # positives in it; 0 for most anchor chunks
@@ -123,11 +120,7 @@ class NegativeRequests:
 
 @dataclass(frozen=True)
 class Negatives:
-    """The chunks negatives are drawn from, grouped by record, and the ranges of each class.
-
-    A unit is the chunks of one record in one bin; its kin is the record's key, or the family's
-    where negatives are mined.
-    """
+    """The chunks negatives are drawn from, by unit (the chunks of a record in a bin) and class."""
 
     chunks: Integers  # key of every chunk, by bin, record and chunk
     hashes: Words  # text hash of every chunk
@@ -162,10 +155,7 @@ class Negatives:
         return legal
 
     def suits(self, at: Integers, classes: Integers) -> Flags:
-        """Return which chunks the strategy lets classes draw.
-
-        Candidates are judged by it too: the strategy may have changed since they were mined.
-        """
+        """Return which chunks the strategy lets classes draw, be they mined by another one."""
         if self._ranges is None:
             return np.ones(len(at), dtype=bool)
         begins, ends = self._ranges
@@ -267,10 +257,7 @@ def _banned(anchors: Anchors, counts: Integers, owners: Integers, hashes: Words)
 
 
 def _perhaps(words: Words, others: Words) -> Integers:
-    """Return which words may be among others: all that are, and one in eight that are not.
-
-    Looking up their first bits takes a tenth of the time of sorting both.
-    """
+    """Return which words may be among others: all that are, and one in eight more; no sort."""
     shift = np.uint64(64 - (8 * len(others)).bit_length())
     there = np.zeros(1 << 64 - int(shift), dtype=bool)
     there[others >> shift] = True
@@ -342,10 +329,7 @@ def _boundaries(*columns: Any, every: bool) -> Integers:
 
 
 def several_texts(anchors: Rows, positives: Rows) -> Words:
-    """Return ``Negatives.illegal`` of records with several anchors or positives.
-
-    A record with one of each needs no entry: a sample has both.
-    """
+    """Return ``Negatives.illegal`` of records with several anchors or positives, as needed."""
     words = []
     for rows in (anchors, positives):
         records = rows["record_key"]
@@ -357,10 +341,7 @@ def several_texts(anchors: Rows, positives: Rows) -> Words:
 
 
 def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
-    """Return the negatives of records whose text no anchor or positive of their record has.
-
-    Of several with one text in one record the first stays.
-    """
+    """Return negatives, of each text one, whose text no anchor or positive of the record has."""
     mine, theirs, texts = (
         pair_hashes(rows["record_key"], rows["text_hash"])
         for rows in (anchors, positives, negatives)

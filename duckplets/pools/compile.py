@@ -111,10 +111,7 @@ class CompiledPool:
         return _meant(self.recipe), self.negatives, self.labels
 
     def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
-        """Return the statement that yields a part, and its parameters.
-
-        A staged one takes the first step, ``members``, from the table ``stage`` makes.
-        """
+        """Return the statement of a part, from the table of ``stage`` or not, and parameters."""
         sql, names = _statement(_meant(self.recipe), part, self.labels, staged=staged)
         return sql, {name: value for name, value in self.parameters.items() if name in names}
 
@@ -123,10 +120,7 @@ class CompiledPool:
         return self.statement(part, staged=staged)[0]
 
     def sql_of_many(self, part: Part) -> str:
-        """Return the statement that yields a staged part for many ``sources`` and ``minings``.
-
-        Its first column, ``number``, tells which of them a row is of.
-        """
+        """Return that of a staged part for ``sources`` and ``minings``, by their ``number``."""
         return _of_many(_meant(self.recipe), part, self.labels)
 
     def runnable(self, part: Part = "pool") -> str:
@@ -246,11 +240,7 @@ def _law_of_terms(
 
 
 def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
-    """Return what labels do to a recipe: nothing where no pair of its is the one they judge.
-
-    A label judges anchor and positive of one record. Of grades only a condition over ``label``
-    can tell which are good enough; where one of the two has it, that decides.
-    """
+    """Return what labels do to a recipe: nothing where none of its pairs is one that they judge."""
     if labels == "given":
         return labels
     one, other = recipe.anchor, recipe.positive

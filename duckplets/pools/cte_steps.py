@@ -112,10 +112,7 @@ def bound(text: str, values: Mapping[str, int | str]) -> str:
 
 
 def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
-    """Return a statement that yields what another one does, for many values of its parameters.
-
-    Its file has ``found_list`` and ``found_order`` in it; ``columns`` have a parameter's values.
-    """
+    """Return a file with a statement for ``found_list``, its parameters taken from columns."""
     inner, _, last = text.rpartition("\n")
     clause, _, order = last.partition(" BY ")
     if clause != "ORDER":  # its rows may come in any order

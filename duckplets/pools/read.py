@@ -68,11 +68,7 @@ def labels_of(database: Database, version: int) -> Kinds:
 
 
 class PoolReader:
-    """Reads the pools of one split and version; lists that several pools share are read once.
-
-    What all pools look at is joined once, and lists of small sources are read together. With
-    hashes of ``texts``, pools have chunks of these texts only.
-    """
+    """Reads the pools of one split and version, of some ``texts`` only if hashes are given."""
 
     def __init__(
         self, database: Database, pools: Sequence[CompiledPool], texts: Words | None = None
@@ -104,12 +100,7 @@ class PoolReader:
         *,
         spare: bool = False,  # whether to read what lies beyond though no anchor has too few
     ) -> Pool:
-        """Read a pool.
-
-        Raises:
-            NoAnchorError: It has no anchor.
-            RecipeError: Its strategy compares too many values.
-        """
+        """Read a pool; raises ``NoAnchorError`` if it has no anchor."""
         if compiled.unbounded:
             self._refuse_unbounded(compiled)
         rows, recipe = self._rows(compiled, "anchors"), compiled.recipe
@@ -325,11 +316,7 @@ def _what(compiled: CompiledPool) -> str:
 def _section_facts(
     database: Database, pools: Sequence[CompiledPool], where: Mapping[str, Any]
 ) -> pa.Table | None:
-    """Return what conditions of pools ask of the texts of sections; None if they ask nothing.
-
-    DuckDB makes the texts of 2,048 rows at once, uncounted, so sections of long texts go a few at
-    a time. Raises ``RecipeError`` where a text is too long for what a condition makes of it.
-    """
+    """Return what conditions of pools ask of the texts of sections; None if they ask nothing."""
     alike = {pool.alike: pool for pool in reversed(pools)}.values()
     asking = {facts_statement(pool.recipe): pool for pool in alike if facts_of(pool.recipe)}
     comparing = [pool for pool in alike if compares_texts(pool.recipe)]

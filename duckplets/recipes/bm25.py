@@ -107,10 +107,7 @@ def given_settings(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settled(recipe: str, by: object, asked: Bm25 | None) -> Bm25:
-    """Return what negatives of a recipe are chosen with: its own settings, else those of the call.
-
-    ``by`` is what the recipe says of it. Raises ``RecipeError`` where both say otherwise.
-    """
+    """Return what negatives of a recipe are chosen with: its own ``by``, else what a call asks."""
     if not isinstance(by, Bm25):
         return asked or Bm25()
     if asked is not None and asked != by:

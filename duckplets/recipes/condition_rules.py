@@ -105,10 +105,7 @@ def check_reading(
     columns: Collection[str] = COLUMNS,
     text: str = "",
 ) -> tuple[Form, int]:
-    """Refuse a reading of ``SELECT (text)`` with anything in it but what is listed here.
-
-    Returns its form, and how often a column is named in it.
-    """
+    """Return the form of a reading of ``SELECT (text)`` of listed things, and its columns."""
     found: list[dict[str, Any]] = []
     frame, selected = form(reading, found)
     if frame["error"]:
@@ -140,10 +137,7 @@ def _from(node: dict[str, Any], text: str) -> str:
 
 
 def form(reading: str, found: list[dict[str, Any]] | None = None) -> Form:
-    """Return what is around selected expressions, and these, in one spelling of each meaning.
-
-    ``reading`` is the JSON of DuckDB's parser; ``found`` gets all that is in it, innermost first.
-    """
+    """Return the frame and selected expressions of a reading, and add their parts to ``found``."""
 
     def gathered(node: dict[str, Any]) -> dict[str, Any]:
         if found is not None:

@@ -49,10 +49,7 @@ class PairCondition:
 
 
 def where_condition(text: str) -> exp.Expression:
-    """Parse the condition of a selector; its columns come back as those of ``slot``.
-
-    The tree is cached and shared, so only a copy of it may be changed.
-    """
+    """Parse the condition of a selector, over ``slot``; the tree is shared: change only a copy."""
     return _where_condition(_text_of(text))
 
 
@@ -62,10 +59,7 @@ def pair_condition(text: str) -> PairCondition:
 
 
 def free_condition(text: str, columns: Mapping[str, bool]) -> exp.Expression:
-    """Parse a condition over other columns than those of records; they come back in lower case.
-
-    ``columns`` are their names in lower case, true where one holds texts of any length.
-    """
+    """Parse a condition over other columns, in lower case; true ones hold texts of any length."""
     texts = frozenset(name for name, is_long in columns.items() if is_long)
     tree = _parse(_text_of(text), columns=tuple(columns), texts=texts)
     for column in tree.find_all(exp.Column):
@@ -195,11 +189,7 @@ def _on_slot(tree: exp.Expression) -> exp.Expression:
 
 
 def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp.Expression]]]:
-    """Replace what looks at one side only, in the order of the text, by numbered columns.
-
-    Returns the new tree, and for each side its terms under their own SQL, which is what makes two
-    spellings of one term the same term.
-    """
+    """Replace what looks at one side by numbered columns; return the tree, and terms by SQL."""
     terms: dict[str, dict[str, exp.Expression]] = {"anchor": {}, "negative": {}}
     holder = exp.Paren(this=tree)
     stack: list[Any] = [tree]
@@ -251,11 +241,7 @@ class Fact:
 def text_facts(
     tree: exp.Expression, where: str | None = None
 ) -> tuple[exp.Expression, dict[str, Fact]]:
-    """Replace what a condition asks of texts, of rows ``where``, by columns of facts by name.
-
-    A section has its whole text in a condition, and its windows would each have it again: what
-    depends on a long text and is short itself, such as ``length(text) > 20``, is a fact of it.
-    """
+    """Replace what a condition asks of texts of rows ``where`` by columns of facts, by name."""
     holder = exp.Paren(this=tree.copy())
     sizes, facts = rules.Costs(holder).sizes, {}
     stack: list[Any] = [holder.this]

@@ -360,9 +360,7 @@ def long_section_recipe(of_role: Role) -> TripletRecipe:
 def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True) -> TextRecipe:
     """Return the text recipe of a source: every chunk that its triplet recipes take, each once.
 
-    A ``near_date`` slot becomes its context; rejected texts are no negatives of texts. An
-    instruction goes with it where all recipes have the same. Recipes of weight 0 take nothing, if
-    there are others. With ``titles`` sections of the role ``anchor`` are texts of their own.
+    Rejected texts are none; with ``titles`` sections of the role ``anchor`` are texts of their own.
     """
     drawn = [recipe for recipe in recipes if recipe.weight] or list(recipes)
     found: dict[Selector, None] = {}

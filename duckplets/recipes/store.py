@@ -262,10 +262,7 @@ def find(
 
 
 def first_source(database: Database, recipe: Recipe, version: int) -> str:
-    """Return the first source a recipe applies to: what is shown when none is named.
-
-    Sources that bring the recipe, or have it by default, come before others.
-    """
+    """Return the first source a recipe applies to, of those that bring it or have it by default."""
     sources = sources_of(database, version)
     if not sources:
         raise RecipeError(_NO_SOURCES)

@@ -56,11 +56,7 @@ def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRe
 
 
 def shape_of(database: Database, version: int, part: str = "text") -> list[Any]:
-    """Return the shape of messages of a version, as DuckDB's ``from_json`` takes it.
-
-    They have keys for tools only where some conversation calls one: chat templates ask whether a
-    message has such a key, and Arrow gives a null one to all. ``part`` is the key of a part's text.
-    """
+    """Return the shape of messages for ``from_json``, with tools only where some are called."""
     ((tools,),) = database.run("runs/messages/calls_tools", {"version": version})
     said: dict[str, Any] = {"role": "VARCHAR", "content": [{"type": "VARCHAR", part: "VARCHAR"}]}
     return [said | (_TOOLS if tools else {}) | {"loss_weight": "DOUBLE"}]

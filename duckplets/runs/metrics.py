@@ -45,10 +45,7 @@ _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 
 
 class SourceCounts:
-    """Counts the tokens, fallbacks and displaced samples of every source before a position.
-
-    Positions since the last count are planned when somebody asks; a save keeps what was counted.
-    """
+    """Counts tokens, fallbacks and displaced samples of sources before a position, when asked."""
 
     def __init__(self, planner: Planner, fetcher: FetchesSamples) -> None:
         self._planner, self._fetcher = planner, fetcher
@@ -103,10 +100,7 @@ class SourceCounts:
 
 
 class Losses:
-    """The losses of one run, 20 bytes each.
-
-    A file has those before ``first``, and is to have what is here from there on.
-    """
+    """The losses of one run, 20 bytes each; a file has those of steps before ``first``."""
 
     def __init__(self, known: pa.Table | None = None, first: int = 0) -> None:
         self._steps, self._sources, self._values = array("q"), array("i"), array("d")

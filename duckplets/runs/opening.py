@@ -239,10 +239,7 @@ def closed_on_error(sampler: Sampler) -> Iterator[None]:
 def take_up(
     sampler: Sampler, saved: state.Save, edited: str, schedule: Callable[[Events], RunSchedule]
 ) -> None:
-    """Let a run go on where it was saved, unless a sample before would be another.
-
-    ``edited`` says what differs in its mixture, and ``schedule`` how the one before dealt.
-    """
+    """Let a run go on where it was saved, unless a sample before would be another."""
     if edited:
         before, batch = schedule(saved.events), sampler.settings.global_batch
         changed, step = sampler.first_change(before), -(-saved.position // batch)
@@ -272,11 +269,7 @@ def _opened(
     named: Named = _ALL,
     snapshot: str | Path | None = None,
 ) -> Sampler:
-    """Open a run of given settings at its first position.
-
-    ``position`` is where it is going to stand, and ``also`` are sources whose pools are needed
-    although nothing is drawn from them.
-    """
+    """Open a run at its first position; ``also``: sources whose pools are needed, drawn or not."""
     newest, path = settings.versions[-1], Path(str(database.path))
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
     folder = None if snapshot is None else Path(snapshot)

@@ -81,10 +81,7 @@ def open_streams(
     settings: RunSettings,
     sources: Collection[str],
 ) -> tuple[list[Stream], list[Left]]:
-    """Read the pools of all recipes that can be drawn of some sources at a version of a run.
-
-    Returns the streams, and the recipes and sources without an anchor that are not optional.
-    """
+    """Return the streams of some sources, and what has no anchor and is not optional."""
     sources, drawn = sorted(sources), drawn_by(settings)
     texts: Words | None = None  # those without a vector are dropped
     if vectors is not None:

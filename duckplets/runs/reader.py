@@ -148,11 +148,7 @@ class BatchReader:
         return self._batch(self._tranche_of(block, number), start, stop)
 
     def _tranche_of(self, block: Block, number: int) -> Tranche:
-        """Return the tranche of a block's batch: the one of the batch before, if it has both.
-
-        Whoever takes a batch mostly drops the one before it after that. So a tranche is let go one
-        batch after its last; if somebody still has it then, it leaves its block.
-        """
+        """Return the tranche of a block's batch; one is let go a batch after its last."""
         if self._before is not None:
             before, self._before = weakref.ref(self._before), None
             _leave(before)
@@ -236,11 +232,7 @@ class BatchReader:
         self._block = None
 
     def go_on_with(self, schedule: RunSchedule, position: int) -> None:
-        """Plan by other weights from a position on, without waiting for what is being prepared.
-
-        What was prepared before it stays, and of the rest nothing is used. Weights may change at
-        every step, so the next block is a small one, and some are made before a thread begins.
-        """
+        """Plan by other weights from a position on; what was prepared before it stays."""
         self.check_open()
         self.counter.known(position)  # samples beyond it may become others
         self.planner.schedule = schedule

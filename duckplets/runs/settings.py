@@ -121,10 +121,7 @@ class RunSettings:
 
     @property
     def versions(self) -> list[RunSettings]:
-        """What it would be opened with at each version it is pinned to, without later ones.
-
-        From a join on every recipe that finds no anchor is left out.
-        """
+        """What it would be opened with at each version it is pinned to, without later ones."""
         found = [self if not self.joins else replace(self, joins=[])]
         for join in self.joins:
             last, number = found[-1], join["corpus_version"]
@@ -140,10 +137,7 @@ class RunSettings:
         return found
 
     def fingerprint(self) -> Fingerprint:
-        """Return what must agree for a position to mean the same sample.
-
-        ``batch_size`` is that of all ranks together: so many ranks may share it as divide it.
-        """
+        """Return what must agree for a position to mean the same sample."""
         plain = self.plain()
         mined = {
             source: {recipe: named["digest"] for recipe, named in recipes.items()}
@@ -324,10 +318,7 @@ def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> 
 
 
 def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a saved run with arguments that are given anew, as settings have them.
-
-    Another number of ranks divides the batch of all of them.
-    """
+    """Return the settings of a saved run with arguments that are given anew."""
     if "by" in given and checked_by(given["by"]) != saved.by:
         raise SamplerError(
             f"by={given['by']!r}: run {saved.run!r} was opened with by={saved.by!r} and "

@@ -57,10 +57,7 @@ def resolved(
     also: Sequence[Recipe] = (),
     sources: Mapping[str, SourceDefaults] | None = None,
 ) -> list[SourceRecipes]:
-    """Return the recipes of every source at a version for a run of some settings.
-
-    ``also`` may be named though they are not stored any more.
-    """
+    """Return the recipes of every source at a version; ``also``: that are not stored any more."""
     if run["kind"] == "messages":
         if recipes is not None:
             raise SamplerError("recipes: messages have none; leave it out")
@@ -232,11 +229,7 @@ def pins(
     allow_stale: bool,
     instead: str = "",
 ) -> Candidates:
-    """Return the number and digest of the mining of every mined recipe, by source.
-
-    What is missing or stale is refused, of sources that are not ``needed`` left out. ``instead`` is
-    what else can be done about stale ones than to mine again.
-    """
+    """Return number and digest of the mining of each mined recipe; refuse stale ones."""
     found: Candidates = {}
     for source in settings.sources:
         for recipe in drawn[source]:

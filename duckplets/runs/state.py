@@ -101,11 +101,7 @@ def save(
     drifted_from: Fingerprint | None,
     changed_from: int | None,
 ) -> None:
-    """Write a save and the losses before its position in one transaction.
-
-    ``drifted_from`` is the fingerprint that the run was resumed from, and ``changed_from`` the
-    first position that another mixture has changed since.
-    """
+    """Write a save and the losses before its position in one transaction."""
     run = saved.run
     if not path.exists():
         files.make_folder(path)
@@ -178,10 +174,7 @@ def runs(path: Path) -> list[Save]:
 def cursors(
     path: Path, run: str | None = None, *, fingerprint: Fingerprint | None = None
 ) -> list[dict[str, Any]]:
-    """Return where every save of a state file stands, the latest of each run first.
-
-    Those of one ``run`` may be asked for, and none where its ``fingerprint`` is another.
-    """
+    """Return where every save, of a run of this fingerprint if given, stands; the latest first."""
     if not path.exists():
         return []
     with _reading(path) as database:
@@ -193,13 +186,7 @@ def cursors(
 
 
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
-    """Forget a run, or its saves beyond a step; returns how many those were.
-
-    Args:
-        path: The state file.
-        run: Name of the run to forget.
-        after: Forget only what it saved beyond this step.
-    """
+    """Forget a run, or what it saved beyond a step; returns how many saves those were."""
     step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
     known = cursors(path)
     if all(one["run"] != run for one in known):
@@ -258,10 +245,7 @@ def not_of_saving(notes: Iterable[str]) -> list[str]:
 def behind(
     corpus: Path, run: str, fingerprint: Fingerprint, path: Path, position: int
 ) -> list[str]:
-    """Return that a run begins before its latest save, which a save would replace, if it does.
-
-    ``corpus`` may be a folder of token shards, and ``path`` is that of the state file.
-    """
+    """Return that a run begins before its latest save, which a save would replace, if it does."""
     try:
         saved = cursors(path, run, fingerprint=fingerprint)
     except DuckpletsError as error:  # whoever saves is stopped by that; others need not be
@@ -455,8 +439,7 @@ def refuse_mismatch(
 ) -> None:
     """Refuse a fingerprint that differs in a field that may not, with all that differs.
 
-    ``described`` says what differs in fields that are digests, and ``edited`` so for those that
-    others judge: they are shown where another field is refused.
+    Digests are told as ``described``; fields in ``edited`` are judged elsewhere.
     """
     for name in sorted(set(allow_drift) - now.keys()):
         raise StateMismatchError(

@@ -58,11 +58,7 @@ def planned(
     also: Collection[str],
     named: Named,
 ) -> tuple[RunSettings, Planner, list[Left]]:
-    """Plan each part of a run; joins that are open begin where they may.
-
-    Returns the settings with what a mixture in proportion means, and the steps of joins; and what
-    is left out of a run that none has joined. ``also`` are sources whose pools are needed as well.
-    """
+    """Plan each part of a run, from the steps where open joins may begin; what is left out."""
     planners: list[PartPlanner] = []
     end_of = replace(settings, steps=None).end  # other steps= alter no batch before them
     graded: bool | None = None
@@ -167,10 +163,7 @@ def with_version(
     events: Events,
     recipes: Sequence[Recipe | str] | None,
 ) -> RunSettings:
-    """Return settings of a run that takes a later version, from a step on that is left open.
-
-    Joins of which nothing was served before its position give way to it.
-    """
+    """Return settings with a later version, from a step on that is left open."""
     settings = _begun(settings, position)
     last = settings.versions[-1]
     if version == last.corpus_version:

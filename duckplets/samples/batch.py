@@ -78,11 +78,7 @@ class Block:
 
 
 class Tranche:
-    """Some thousand samples of a block, of which batches are slices.
-
-    What a batch costs besides its samples (to gather a column, to make a list of it) is paid once
-    for all of them, and only for the columns that somebody asks for.
-    """
+    """Some thousand samples of a block, of which batches are slices: a list is made once."""
 
     # Several threads may ask at once: they then do the same work, and any result will do.
     __slots__ = (

@@ -74,10 +74,7 @@ class Candidates:
 
 
 def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Candidates:
-    """Read the candidates of a mining for the anchors of the pool of a mined recipe.
-
-    ``scores``: whether anybody asks for them.
-    """
+    """Read the candidates of a mining for the anchors of a mined recipe's pool."""
     recipe, guarded = pool.compiled.recipe, pool.guarded
     if isinstance(recipe, TextRecipe) or guarded is None or pool.negatives is None:
         raise ValueError(f"recipe {recipe.name!r} draws no mined negatives")

@@ -187,10 +187,7 @@ def slot_names(kind: str, negatives: int) -> list[str]:
 def default_columns(
     kind: str, negatives: int, *, padded: bool = False, rejected: bool = False
 ) -> list[str]:
-    """Return the columns of a batch when none are asked for.
-
-    ``padded``: a last batch is filled up; ``rejected``: some messages are preference pairs.
-    """
+    """Return the columns of a batch when none are asked for."""
     found = slot_names(kind, negatives)
     also = [*(["padded"] if padded else []), *(["rejected_messages"] if rejected else [])]
     for name, of in _OF_SAMPLES.items():
@@ -258,10 +255,7 @@ def needs_scores(columns: Collection[str]) -> bool:
 
 
 def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
-    """Return the columns that say where the negatives of a kind of sample come from.
-
-    With several negatives ``negative_by`` is the worst of them: a fallback if one of them is.
-    """
+    """Return the columns that say where negatives are from; ``negative_by``: the worst one."""
     if kind in SINGLE:
         return {}
     slots = slot_names("triplets", 1 if kind == "pairs" else negatives)[2:]

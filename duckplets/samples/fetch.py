@@ -119,10 +119,7 @@ class Fetcher:
         return Samples(plan, *of, padded_from=padded_from)
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
-        """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3).
-
-        ``sources``: number of the source of every stream, less than ``size``.
-        """
+        """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""
         found, of_samples = np.zeros((size, 3), np.int64), sources[plan.streams]
         # As integers: bincount adds weights up as floats.
         for chunks in plan.chunks:
@@ -143,13 +140,7 @@ class Fetcher:
         return [None if value != value else value for value in found]
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
-        """Return what a plan's samples are, without their texts; ``batch`` positions a step.
-
-        Columns: ``step``, ``position``, ``source``, ``recipe``, ``version`` where the run has taken
-        later ones, ``displaced`` where no text may come twice in a batch, ``swapped`` where there
-        is a positive, for pairs ``label``, and of every slot ``SLOT_record_id``, ``SLOT_section``
-        and ``SLOT_window``; of messages ``record_id``.
-        """
+        """Return what a plan's samples are, without texts; see ``Sampler.served``."""
         samples, versions = self._samples(plan), np.array([s.version for s in self._streams])
         names = [] if len(self.slots) == 1 else ["swapped"]
         names += [] if plan.labels is None else ["label"]

@@ -168,11 +168,7 @@ class NoDuplicatesPlanner(_Redrawing):
         return self._turns(self._reached(schedule, step, draws), schedule.batch)
 
     def _spare(self, schedule: Schedule, step: int, room: int) -> Drawn:
-        """Return samples for a batch at a step that have no text twice, always the same.
-
-        Raises:
-            RecipeError: There are fewer than ``room``.
-        """
+        """Return samples for a batch that have no text twice; refuse fewer than ``room``."""
         reached = self._reached(schedule, step, schedule.first_draw(step))
         at = tuple(sorted(reached))
         if at not in self._spares:
@@ -198,10 +194,7 @@ class NoDuplicatesPlanner(_Redrawing):
         return found
 
     def _turns(self, starts: Mapping[int, int], count: int) -> Iterator[Drawn]:
-        """Yield samples of streams from some draws on, in turn: first ``count`` of each.
-
-        Then ever more of them, until every chunk of a stream's anchors is there, or very many are.
-        """
+        """Yield samples of streams from some draws on: ``count`` of each, then ever more."""
         most = {number: self._visits(number) for number in starts}
         while True:
             turns = [np.arange(min(count, most[number])) for number in starts]
@@ -238,13 +231,7 @@ class NoDuplicatesPlanner(_Redrawing):
         return self.schedule.first_change_of_blocks(before, length, self.end, end)
 
     def check(self, schedule: Schedule, steps: Iterable[int], end: int | None) -> None:
-        """Refuse a schedule whose sources have fewer different texts than a batch has.
-
-        Of several steps with the same sources the first is looked at.
-
-        Raises:
-            RecipeError: With the largest batch that would do.
-        """
+        """Refuse a schedule whose sources have fewer different texts than a batch has."""
         size = schedule.batch
         names = {schedule.names_at(step): step for step in sorted(steps, reverse=True)}
         for step in sorted(names.values()):
@@ -269,11 +256,9 @@ def arranged(
     further: Callable[[], Iterator[Drawn]],
     spare: Callable[[int], Drawn],
 ) -> Plan:
-    """Return the plan of a block in which no batch has a text twice.
+    """Return the plan of a block in which no batch has a text twice; the last may be short.
 
-    The last batch may be short. A sample's own slots may share a text (SimCSE). ``further`` yields
-    ever more samples of the same streams, after those of the block; ``spare`` returns so many
-    samples or more of one batch that have no text twice.
+    ``further`` yields ever more samples of its streams, ``spare`` some that differ.
     """
     batch = np.arange(len(drawn)) // batch_size
     repeating, _ = redraw(drawn, batch)
@@ -295,8 +280,7 @@ def _filled(
 ) -> tuple[Drawn, Integers]:
     """Give every hole to the next sample of another batch that fits, those least served first.
 
-    Of every place ``batch`` has the batch, ``own`` the sample, or -1 for a hole. Returns what is
-    served at every place, and which samples of the block are still at one.
+    Returns what is served at every place, and of ``own`` those that are still at theirs.
     """
     pool, order, own = drawn, own.copy(), own.copy()
     served = (own >= 0).astype(np.int8)  # how often what is at a place; 0: a hole
@@ -331,11 +315,7 @@ def _filled(
 
 
 class _Block:
-    """A block in which samples that repeat a text move to batches where they do not.
-
-    ``hashes`` of the texts of every sample: shape (slots, samples); ``batch`` of every place;
-    ``moving`` ascend.
-    """
+    """A block in which samples ``moving`` from their places go to batches without their texts."""
 
     def __init__(self, hashes: Words, batch: Integers, moving: Integers) -> None:
         self.order = np.arange(len(batch))  # the sample at every place, or -1

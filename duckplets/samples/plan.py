@@ -115,10 +115,7 @@ class PartPlanner:
         dealt: Iterable[Dealt],
         note: Callable[[int, Integers, Draw], None] | None = None,
     ) -> Plan:
-        """Draw the samples of some draws: one each, or several pairs.
-
-        ``note`` is told the number of every stream, which draws it has, and these.
-        """
+        """Draw the samples of some draws; ``note`` is told every stream, what it has, and these."""
         size, first = len(numbers), self.streams[0]
         streams = np.zeros(size, dtype=np.int64)
         draws = []
@@ -181,10 +178,7 @@ class PartPlanner:
         return position, position + 1
 
     def first_change(self, before: Schedule, end: int | None) -> int | None:
-        """Return the first position whose sample differs from that by a schedule before.
-
-        It is of the same sources, with the same events; ``end``: where the last epoch ends by it.
-        """
+        """Return the first position whose sample differs from that by another schedule and end."""
         return self.schedule.first_change(before)
 
     def check(self, schedule: Schedule, steps: Iterable[int], end: int | None) -> None:

@@ -199,11 +199,7 @@ class Prefixes:
         tokens: Integers,
         meta: bool,
     ) -> tuple[pa.Array, Prefixed]:
-        """Return the texts of a block with their prefixes in front, and these.
-
-        Texts come slot by slot, each with the key of its record and its tokens. ``meta``: whether
-        keys and values are asked for.
-        """
+        """Return the texts of a block, which come slot by slot, with their prefixes, and these."""
         which = self._by_record[record_key]
         having = np.flatnonzero(which != _NONE)
         catalog, which = self._catalog, which[having]
@@ -315,9 +311,8 @@ def _fitted(
 ) -> tuple[pa.Array, pa.Array]:
     """Put lines before texts, and cut what is too long: also a line, if need be.
 
-    A line has no more words than half its bytes, and no more tokens than bytes. A tokenizer file
-    may cut anew where line and text meet, so with one whatever comes within a quarter of the limit
-    (and 16 tokens) is counted as it is served.
+    A line has no more words than half its bytes, and no more tokens than bytes; a tokenizer may
+    cut anew where the two meet, so what comes near the limit is counted.
     """
     whole = pc.binary_join_element_wise(lines, texts, "\n", null_handling="skip")
     size = pc.binary_length(lines).fill_null(0).to_numpy(zero_copy_only=False)
@@ -335,11 +330,7 @@ def _fitted(
 
 
 def _cut(texts: pa.Array, chunking: Chunking) -> pa.Array:
-    """Cut what is too long after the last token that fits.
-
-    What was cut is counted again, and cut further while it is too long: a tokenizer file may find
-    other tokens in it.
-    """
+    """Cut what is too long after the last token that fits, and again what reads otherwise then."""
     single = replace(chunking, overlap=(0,), summary_tokens=0)
     kept, rows = texts.to_pylist(), np.arange(len(texts))
     for limit in range(single.max_tokens, -1, -1):

@@ -112,8 +112,7 @@ class Drawn:
 def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
     """Draw negatives that repeat a text of their batch again, until they differ from all it has.
 
-    Anchors and positives stay, and so does the first of the negatives that have one text. ``batch``
-    of every sample ascends. Returns rows and columns of the texts that still repeat another.
+    Returns rows and columns of the texts that still repeat another; ``batch`` ascends.
     """
     free = drawn.free.reshape(-1)
     taken = _Taken(pair_hashes(batch, drawn.plan.hashes).reshape(-1))
@@ -186,11 +185,7 @@ def _first(options: FoundNegatives, is_free: Callable[[int], bool]) -> FoundNega
 
 
 class OneBatch:
-    """A batch without a text twice, put together sample by sample, the first that fits.
-
-    A negative whose text is taken is drawn again, a few times by hashes; then it is the first free
-    one of all that it may be.
-    """
+    """A batch without a text twice, put together sample by sample, the first that fits."""
 
     def __init__(self, drawn: Drawn) -> None:
         self._drawn = drawn
@@ -202,10 +197,7 @@ class OneBatch:
         self._refused: defaultdict[int, int] = defaultdict(int)  # samples, by stream
 
     def take(self, rows: Iterable[int], room: int) -> bool:
-        """Add samples that fit; return whether there is a number of them now.
-
-        Of a stream whose samples find no negatives, few are tried.
-        """
+        """Add samples that fit, few of a stream that lacks negatives; whether that is enough."""
         for row in rows:
             if len(self.rows) >= room:
                 break
@@ -266,11 +258,7 @@ class OneBatch:
 
 
 def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
-    """Return samples of one batch that have no text twice: ``room``, or as many as are found.
-
-    They are the first that fit, or, where these are fewer, those with rare texts before others.
-    ``tiers`` are ever more of the samples that there are.
-    """
+    """Return samples that have no text twice, of ever more: ``room``, or what there is."""
     for pool in tiers:
         batch = OneBatch(pool)
         if batch.take(range(len(pool)), room):

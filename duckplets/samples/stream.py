@@ -139,17 +139,14 @@ class Stream:
     def _positive_at(
         self, positives: Positives, units: Integers, anchor_at: Integers, visits: Integers
     ) -> Integers:
-        """Rotate through an anchor's positives, so that every pairing comes up in time.
-
-        Both rotations step with the visits; after each common cycle the positive moves on by
-        one more, else pairs whose counts share a divisor would never meet.
-        """
+        """Rotate through an anchor's positives, so that every pairing comes up in time."""
         anchors = self.pool.anchors
         banned, count = positives.banned, positives.counts[units]
         if banned is not None:
             count = count - banned.counts[anchor_at]
         start = below(hashed(self._keys["positive"], anchors.records[units]), count)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
+        # One more after each cycle: else pairs whose counts share a divisor would never meet.
         rank = (start + visits + visits // cycle) % count
         if banned is not None:
             rank += banned.skipped(anchor_at, rank)
@@ -196,10 +193,7 @@ class Stream:
     def again(
         self, requests: NegativeRequests, slot: int, attempt: int
     ) -> tuple[FoundNegatives, Flags]:
-        """Return another negative for a slot of every sample, and whether it is legal.
-
-        Where negatives may be of all sources, later attempts look there.
-        """
+        """Return another negative for a slot of every sample, and whether it is legal."""
         if self.pool.short is not None and attempt >= _OF_SOURCE:
             requests = replace(requests, samplers=np.ones_like(requests.samplers))
         size = len(requests.samplers)
@@ -261,11 +255,7 @@ class Stream:
         return np.flatnonzero(first)
 
     def _section_visits(self, units: Integers, visits: Integers, anchor_at: Integers) -> Integers:
-        """Return how often each anchor had come to the section of its chunk before.
-
-        Its chunks come in order from a hashed start, and those of a section adjoin: every full
-        cycle visits a section once for each of them, the one under way for those it has passed.
-        """
+        """Return how often each anchor had come to the section of its chunk before."""
         anchors = self.pool.anchors
         if len(anchors.chunks) == len(anchors):
             return visits
@@ -282,10 +272,7 @@ class Stream:
 
     @property
     def negatives_from(self) -> str | None:
-        """Where negatives come from: ``random``, ``mined`` or ``same_record``; None for texts.
-
-        ``given``: ``same_record``, filled up at random; or pairs as they were judged.
-        """
+        """Where negatives come from, in a word; ``given`` also of pairs as they were judged."""
         if self.pool.negatives is None:
             return "given" if self.is_given else None
         if self.pool.compiled.own_negatives:
@@ -294,10 +281,7 @@ class Stream:
 
     @cached_property
     def fallback_anchors(self) -> int:
-        """How many anchors have a chunk with fewer negatives of their kind than a sample takes.
-
-        Fewer mined or given ones; or fewer in their source, where all sources may fill in.
-        """
+        """How many anchors have a chunk with fewer negatives of their kind than a sample takes."""
         pool, candidates, short = self.pool, self.candidates, self.pool.short
         if self.negatives_from == "given" and pool.negatives is not None:
             short = pool.negatives.counts()[pool.anchors.classes] < self.negatives
@@ -312,11 +296,7 @@ class Stream:
     def mean_tokens(
         self, tokens_of: Callable[[Integers], Integers], per_draw: int, *, swaps: bool
     ) -> float:
-        """Return the tokens that a sample has, by the means of what its slots draw from.
-
-        Of several samples of a draw one has the positive, and each other a negative. ``swaps``:
-        anchor and positive change places in half of the samples.
-        """
+        """Return the tokens that a sample has, by the means of what its slots draw from."""
         pool = self.pool
         starts, stops = pool.anchors.starts[:-1], pool.anchors.starts[1:]
         anchor = _mean(tokens_of(pool.anchors.chunks), starts, stops)

@@ -97,10 +97,7 @@ class StoredTexts:
         return Segment(arrays[0], arrays[1], TextBytes(pa.py_buffer(data)))
 
     def written(self, folder: Path, low: int, high: int, work: Work) -> ManifestEntry:
-        """Write the sections of a range of keys, with their chunks, to a new file.
-
-        Returns what a manifest tells of the segment, as ``opened`` takes it.
-        """
+        """Write a range of section keys to a new file; returns what ``opened`` takes."""
         with ArrayWriter(folder, "texts") as writer:
             laid = self._laid(writer, low, high, work)
             entry: ManifestEntry = {"low": low, "high": high}

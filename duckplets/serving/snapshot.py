@@ -186,11 +186,7 @@ def serve(
     chunking: Mapping[str, Any],
     folder: Path | None = None,
 ) -> Served:
-    """Return from where a run of a version is served: ``folder``, or the one beside the corpus.
-
-    A snapshot that is there and valid is taken; a corpus with more than 200,000 chunks, or 100
-    million characters, gets one; a smaller one is held in memory.
-    """
+    """Return from where a run is served: a snapshot that is valid, a new one, or memory."""
     external_files.check(database)
     path, notes = folder or _beside(database), []
     try:
@@ -272,10 +268,7 @@ def prepare(
     progress: Progress | bool | None = None,
     engine: Engine = INLINE,
 ) -> Snapshot:
-    """Make the snapshot of a corpus at its newest version, or add to one what has come since.
-
-    It must have these ``contents``; what it has besides is brought up to date too.
-    """
+    """Make the snapshot of a corpus at its newest version, or add to one what has come since."""
     external_files.check(database)
     path = folder or _beside(database)
     with _folder(path).locked():
@@ -335,11 +328,7 @@ def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[ManifestEn
 
 
 def clean(database: Database, pinned: Collection[int] | None) -> None:
-    """Remove the pools that neither the newest version needs nor one that runs are pinned to.
-
-    A snapshot with sections that are in the corpus no more is to be made anew; with None for
-    ``pinned`` that is all.
-    """
+    """Remove pools that neither the newest version nor pinned runs need; or all if None."""
     path = _beside(database)
     with _folder(path).locked(), suppress(DamagedFileError):
         manifest = SnapshotManifest.read(path)
@@ -376,11 +365,7 @@ def overview(database: Database, version: int) -> dict[str, Any] | None:
 
 
 def fit(folder: Path, manifest: SnapshotManifest) -> dict[str, Any]:
-    """Return the memory that a snapshot could fill, and what its disk gives if that is too little.
-
-    Returns:
-        ``memory_available`` in bytes, or None, and ``reads_per_s``, measured in a second, or None.
-    """
+    """Return the memory a snapshot could fill, and the reads/s of its disk if it is too little."""
     room, of = memory.available(), max(chain(*manifest.segments.values()), key=_size, default=None)
     rate = None
     if of is not None and room is not None and manifest.size > room:

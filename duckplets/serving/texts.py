@@ -49,22 +49,14 @@ class TextBytes:
         return TextBytes(pa.py_buffer(found[0]), path=self.path), found[1]
 
     def check(self, starts: Integers, lengths: Integers) -> None:
-        """Refuse spans that are not within the bytes.
-
-        Raises:
-            DamagedFileError: One is not.
-        """
+        """Refuse spans that are not within the bytes."""
         if len(starts) and (
             starts.min() < 0 or lengths.min() < 0 or (starts + lengths).max() > self.data.size
         ):
             raise damaged(self.path, "a text would end beyond it")
 
     def gather(self, starts: Integers, lengths: Integers) -> pa.Array:
-        """Return the texts of some spans; whether they are UTF-8 is seen where lists are made.
-
-        Raises:
-            DamagedFileError: A span ends beyond the data.
-        """
+        """Return the texts of some spans; whether they are UTF-8 is seen where lists are made."""
         self.check(starts, lengths)
         # Every second stretch of these offsets is a text; those between are never looked at.
         offsets = np.empty(2 * len(starts) + 2, np.int64)
@@ -107,11 +99,7 @@ class ChunkTexts:
         self._firsts = np.array([segment.first for segment in self._segments], np.int64)
 
     def columns(self, names: Sequence[str], keys: Integers) -> dict[str, np.ndarray[Any, Any]]:
-        """Return some columns of some chunks: shape (keys,) each.
-
-        There are ``tokens`` (of a conversation those of its record's sections), ``weight``,
-        ``section_key``, ``record_key`` and ``window_index``; ``span`` and ``bytes`` of the text.
-        """
+        """Return some of the segments' columns of some chunks: shape (keys,) each."""
         if not self._segments:
             return {name: np.zeros(0, np.int64) for name in names}
         numbers = self._numbers(keys)
@@ -144,10 +132,7 @@ class ChunkTexts:
         return np.asarray(np.searchsorted(self._firsts, keys, side="right") - 1, np.int64)
 
     def of_records(self, keys: Integers) -> tuple[Integers, Integers, TextSpans]:
-        """Return the sections of some records, by record as asked and in their order within it.
-
-        That is which of the records each is of, the number of its role in ``ROLES``, and the texts.
-        """
+        """Return sections of records in order: which record, number of the role, and texts."""
         found = []
         for number, segment in enumerate(self._segments):
             records = segment.sections["record_key"]
@@ -213,10 +198,7 @@ class TextSpans:
 def byte_spans(
     texts: pa.Array, rows: Integers, starts: Integers, lengths: Integers
 ) -> tuple[Integers, Integers]:
-    """Return first byte, counted from that of the first text, and bytes of spans of characters.
-
-    ``rows`` are the texts of the spans, ascending; a length of -1 stands for the whole text.
-    """
+    """Return first byte and bytes of spans of characters, by text; a length of -1: all of it."""
     ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
     offsets = ends.astype(np.int64) - int(ends[0])
     first = offsets[rows].copy()
