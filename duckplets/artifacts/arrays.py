@@ -78,15 +78,15 @@ class ArrayWriter:
         begin, dtype = self._size, np.dtype(dtype)
         self._size += count * dtype.itemsize
         self._file.truncate(self._size)
-        told = [dtype.str, begin, count]
+        entry = [dtype.str, begin, count]
         if count == 0:
-            return told, np.zeros(0, dtype)
-        return told, np.memmap(self._path, dtype, "r+", begin, (count,))
+            return entry, np.zeros(0, dtype)
+        return entry, np.memmap(self._path, dtype, "r+", begin, (count,))
 
     def add(self, array: Array) -> list[Any]:
         """Write an array unless an equal one is in the file; return its entry."""
-        if told := repeated(array):
-            return told
+        if entry := repeated(array):
+            return entry
         array = np.ascontiguousarray(array)
         data = array.reshape(-1).view(np.uint8).data
         digest = hashlib.blake2b(data, digest_size=16).digest() + array.dtype.str.encode()
@@ -155,21 +155,21 @@ class ArrayFile:
             begin -= begin % mmap.PAGESIZE
             self._map.madvise(mmap.MADV_RANDOM, begin, len(self._map) - begin)
 
-    def array(self, told: list[Any]) -> Array:
+    def array(self, entry: list[Any]) -> Array:
         """Return the array of an entry, read-only."""
-        if told[0] == _SAME:
-            _, kind, value, count = told
+        if entry[0] == _SAME:
+            _, kind, value, count = entry
             return np.broadcast_to(np.array(value, np.dtype(kind)), count)
-        if told[0] == _COUNTED:
-            return _counting(told[1])
-        kind, begin, count = told
+        if entry[0] == _COUNTED:
+            return _counting(entry[1])
+        kind, begin, count = entry
         dtype = np.dtype(kind)
         if count == 0:
             return np.zeros(0, dtype)
         if dtype.hasobject or begin < _HEAD or count < 0 or begin % dtype.itemsize:
-            raise damaged(self.path, f"no array can lie at {told!r}")
+            raise damaged(self.path, f"no array can lie at {entry!r}")
         if begin + count * dtype.itemsize > self.buffer.size:
-            raise damaged(self.path, f"an array would end beyond it, at {told!r}")
+            raise damaged(self.path, f"an array would end beyond it, at {entry!r}")
         return np.frombuffer(self.buffer, dtype, count, begin)
 
 
@@ -222,10 +222,10 @@ class Bundle:
         DamagedFileError: A file is missing or damaged.
     """
 
-    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
-        index = FileEntry(**told["index"])
+    def __init__(self, folder: Path, described: Mapping[str, Any]) -> None:
+        index = FileEntry(**described["index"])
         path = inside(folder, index.name, DamagedFileError)
-        self._file = ArrayFile(folder, FileEntry(**told["arrays"]))
+        self._file = ArrayFile(folder, FileEntry(**described["arrays"]))
         self._file.expect(0, self._file.buffer.size)
         try:
             data = path.read_bytes()
@@ -245,16 +245,16 @@ class Bundle:
         found: T = self._together(self._entries[key], of)
         return found
 
-    def _together(self, told: Mapping[str, Any], of: Any) -> Any:
-        if "plain" in told:
-            return told["plain"]
-        if "array" in told:
-            return self._file.array(told["array"])
-        if "list" in told:
-            return [self._together(item, object) for item in told["list"]]
+    def _together(self, described: Mapping[str, Any], of: Any) -> Any:
+        if "plain" in described:
+            return described["plain"]
+        if "array" in described:
+            return self._file.array(described["array"])
+        if "list" in described:
+            return [self._together(item, object) for item in described["list"]]
         kind: Any = next((k for k in get_args(of) if is_dataclass(k)), of)  # of Kind | None
         hints = _hints(kind)
-        return kind(**{n: self._together(value, hints[n]) for n, value in told["of"].items()})
+        return kind(**{n: self._together(value, hints[n]) for n, value in described["of"].items()})
 
 
 @lru_cache

@@ -82,18 +82,22 @@ class ArtifactFolder:
             raise damaged(path, error.strerror or str(error)) from error
         try:
             whole = json.loads(written)
-            version, told = whole["format"], whole["content"]
-            if whole["digest"] != _digest(version, told):
+            version, content = whole["format"], whole["content"]
+            if whole["digest"] != _digest(version, content):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise damaged(path, "it is not as it was written") from error
         if version > self._version:
             raise damaged(path, "a later version of duckplets has made it")
-        return dict(told) if version == self._version else None
+        return dict(content) if version == self._version else None
 
-    def write(self, name: str, told: Mapping[str, Any]) -> None:
+    def write(self, name: str, content: Mapping[str, Any]) -> None:
         """Replace a manifest; files in its content are dicts of ``FileEntry``."""
-        whole = {"format": self._version, "digest": _digest(self._version, told), "content": told}
+        whole = {
+            "format": self._version,
+            "digest": _digest(self._version, content),
+            "content": content,
+        }
         with written_aside(self.path / name) as file:
             file.write(json.dumps(whole).encode())
 
@@ -160,17 +164,17 @@ class ArtifactFolder:
                     yield f"{self.path / file.name}: {error.strerror or error}"
 
 
-def files_of(told: Any) -> Iterator[FileEntry]:
+def files_of(content: Any) -> Iterator[FileEntry]:
     """Yield the entries of all files a manifest names, at any depth."""
-    if isinstance(told, dict) and told.keys() == {"name", "size", "digest"}:
-        yield FileEntry(**told)
-    elif isinstance(told, dict | list):
-        for part in told.values() if isinstance(told, dict) else told:
+    if isinstance(content, dict) and content.keys() == {"name", "size", "digest"}:
+        yield FileEntry(**content)
+    elif isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
             yield from files_of(part)
 
 
-def _digest(version: int, told: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps([version, told], sort_keys=True).encode()).hexdigest()
+def _digest(version: int, content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps([version, content], sort_keys=True).encode()).hexdigest()
 
 
 def new_path(folder: Path, kind: str, suffix: str) -> Path:

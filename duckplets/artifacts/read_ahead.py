@@ -247,8 +247,8 @@ def _count_cold(file: ArrayFile, spans: list[tuple[int, int]], scratch: memoryvi
 def not_in_memory(file: ArrayFile, starts: Integers, lengths: Integers) -> Flags:
     """Return a flag per span: whether a page of it is missing, as far as known."""
     size, pages = file.buffer.size, np.zeros(-(-file.buffer.size // mmap.PAGESIZE), np.uint8)
-    address, told = ctypes.c_void_p(file.buffer.address), ctypes.c_void_p(pages.ctypes.data)
-    if ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), told):
+    address, vector = ctypes.c_void_p(file.buffer.address), ctypes.c_void_p(pages.ctypes.data)
+    if ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), vector):
         return np.zeros(len(starts), bool)
     missing = np.concatenate([[0], np.cumsum(pages & 1 == 0)])
     first, after = starts // mmap.PAGESIZE, -(-(starts + lengths) // mmap.PAGESIZE)

@@ -45,8 +45,10 @@ def integer(
     if high is not None and (say_high or number > high):
         allowed += f" to {high}"
     if (low is not None and number < low) or (high is not None and number > high):
-        told = number if abs(number) >> _TOLD == 0 else f"(a number of {number.bit_length()} bits)"
-        raise SamplerError(f"{name}={told}: give {allowed}")
+        number_shown = (
+            number if abs(number) >> _TOLD == 0 else f"(a number of {number.bit_length()} bits)"
+        )
+        raise SamplerError(f"{name}={number_shown}: give {allowed}")
     return number
 
 

@@ -16,8 +16,8 @@ def available() -> int | None:
     """
     found = []
     with suppress(OSError, ValueError, IndexError):
-        told = Path("/proc/meminfo").read_text().split("MemAvailable:")[1]
-        found.append(int(told.split()[0]) << 10)
+        text = Path("/proc/meminfo").read_text().split("MemAvailable:")[1]
+        found.append(int(text.split()[0]) << 10)
     with suppress(OSError, ValueError, AttributeError):
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with suppress(OSError, ValueError):

@@ -259,8 +259,8 @@ class Store:
         error = getattr(error, "last_exception", error)
         answer = getattr(error, "response", None)
         why, passes = self._unasked(error) if answer is None else self._refusal(answer)
-        told = f"s3://{self.bucket}/{shown(key)}: {why}"
-        return (self._passing if passes else self._error)(told), passes
+        message = f"s3://{self.bucket}/{shown(key)}: {why}"
+        return (self._passing if passes else self._error)(message), passes
 
     def _refusal(self, answer: Mapping[str, Any]) -> tuple[str, bool]:
         """Return what the store answered, and whether it may answer otherwise later."""

@@ -17,7 +17,7 @@ def bar(
     what: str = "rows",
     *,
     rate: bool = False,
-    told: Callable[[], str] | None = None,
+    note: Callable[[], str] | None = None,
 ) -> Iterator[Progress | None]:
     """Yield a function to call with rows done and total, or None for silence.
 
@@ -27,7 +27,7 @@ def bar(
         stream: Stream of the bar; None for none, as when stderr is closed.
         what: What is counted.
         rate: Whether the bar shows the rate and the time left.
-        told: Returns a further text for the bar.
+        note: Returns a further text for the bar.
     """
     if callable(progress):
         yield progress
@@ -45,7 +45,7 @@ def bar(
         from rich.progress import Progress as Display
 
         columns = [TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
-        if rate or told:
+        if rate or note:
             columns.append(TextColumn("{task.fields[rate]}"))
         if rate:
             columns.append(TimeRemainingColumn())
@@ -53,7 +53,7 @@ def bar(
 
         def beside(done: int) -> str:
             each = f"{done / max(time.monotonic() - begun, 1e-3):,.0f}/s"
-            return f"{each}, {told()}" if told else f"{each}, left"
+            return f"{each}, {note()}" if note else f"{each}, left"
 
         with Display(*columns, console=Console(file=stream), transient=True) as shown:
             task = shown.add_task(what, total=None, rate="")

@@ -127,14 +127,14 @@ def _parted(
     facts: Mapping[str, object],
 ) -> tuple[dict[str, str], dict[str, tuple[list[str], list[list[str]], int]]]:
     """Split facts into plain values and lists of rows (columns, first rows, rows left out)."""
-    told = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
+    given = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
     lists = {}
-    for name, value in told.items():
+    for name, value in given.items():
         if rows := _rows_of(value):
             columns = list(dict.fromkeys(key for row in rows for key in row))
             cells = [[_words(row.get(key)) for key in columns] for row in rows[:_ROWS]]
             lists[name] = (columns, cells, max(len(rows) - _ROWS, 0))
-    return {name: _words(value) for name, value in told.items() if name not in lists}, lists
+    return {name: _words(value) for name, value in given.items() if name not in lists}, lists
 
 
 class Reported:

@@ -46,9 +46,9 @@ def stage(
                 seconds, kind = time.monotonic() - begun, type(error).__name__
                 log.info("%s: ended by %s after %.3f s", what, kind, seconds, stacklevel=2)
                 raise
-            told = ", ".join(f"{key} {count:,}".strip() for key, count in counts(found).items())
-            seconds, told = time.monotonic() - begun, f": {told}" if told else ""
-            log.info("%s: done in %.3f s%s", what, seconds, told, stacklevel=2)
+            counted = ", ".join(f"{key} {count:,}".strip() for key, count in counts(found).items())
+            seconds, counted = time.monotonic() - begun, f": {counted}" if counted else ""
+            log.info("%s: done in %.3f s%s", what, seconds, counted, stacklevel=2)
             return found
 
         return logged

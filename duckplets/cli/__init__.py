@@ -136,14 +136,14 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
     is_list = called is not None and {*called}.isdisjoint(known)
     made = new_app(_HELP, completion=True, panels={k: list(v) for k, v in _COMMANDS.items()})
     made.callback()(start)
-    for name, (module, told) in known.items() if first not in known else [(first, known[first])]:
+    for name, (module, summary) in known.items() if first not in known else [(first, known[first])]:
         if is_list:
-            list_only(made, name, told)
+            list_only(made, name, summary)
         elif name not in _GROUPS:
             command = getattr(import_module(f"duckplets.cli.{module}"), name)
             add(made, name, command, long=name in _LONG)
         else:
-            group, verbs = new_app(told), _GROUPS[name]
+            group, verbs = new_app(summary), _GROUPS[name]
             made.add_typer(group, name=name)
             for verb in verbs if second not in verbs else [second]:
                 home, _, function = verbs[verb].partition(".")

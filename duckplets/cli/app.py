@@ -149,12 +149,12 @@ class _Command(TyperCommand):
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": places, "Options": []}
         sections |= {heading: [] for heading in _HEADINGS}
         for param in options:
-            written, told = param.get_help_record(context) or ("", "")
+            written, text = param.get_help_record(context) or ("", "")
             for kind, instead in _TYPES.items():
                 written = written.replace(kind, instead)
-            told = _RANGE.sub("", told).replace("  [", " [")
+            text = _RANGE.sub("", text).replace("  [", " [")
             heading = _HEADING_OF.get(param.name, "Options") if len(options) > _MANY else "Options"
-            sections[heading].append((written, told))
+            sections[heading].append((written, text))
         for title, rows in sections.items():
             if rows:
                 with formatter.section(title):
@@ -199,9 +199,9 @@ def add(app: typer.Typer, name: str, command: Callable[..., None], *, long: bool
     app.command(name, cls=_Command, help=_help(command))(guarded)
 
 
-def list_only(app: typer.Typer, name: str, told: str) -> None:
+def list_only(app: typer.Typer, name: str, summary: str) -> None:
     """Register the name and summary of a command for a listing."""
-    app.command(name, help=told)(lambda: None)
+    app.command(name, help=summary)(lambda: None)
 
 
 def _print_version(wanted: bool) -> None:

@@ -81,10 +81,10 @@ def _show_difference(found: Mapping[str, Any], *, json: bool) -> None:
     ]
     if rows:
         output.show_table(["from step", "source", "before", "after"], rows)
-    tell(*_told(found))
+    tell(*_remarks(found))
 
 
-def _told(found: Mapping[str, Any]) -> Iterator[str]:
+def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines below the shares."""
     step = found["first_step"]
     for row in found["lr_scale"]:

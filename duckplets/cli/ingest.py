@@ -106,10 +106,10 @@ def ingest(
     how = {n: v for n, v in given.items() if n not in of_source and n != "name"}
     how |= {"limits": limits_of(given)}
     gated = license is not None or any(how.get(name) is not None for name in _GATES)
-    if gated and (told := [name for name in _ONE_BY_ONE if how.get(name)]):
-        raise typer.BadParameter(f"--{told[0].replace('_', '-')} is for an ingest without gates")
-    if not gated and (told := [name for name in _READING if how.get(name) is not None]):
-        raise typer.BadParameter(f"--{told[0]} is for an ingest through gates: give --quality")
+    if gated and (wrong := [name for name in _ONE_BY_ONE if how.get(name)]):
+        raise typer.BadParameter(f"--{wrong[0].replace('_', '-')} is for an ingest without gates")
+    if not gated and (wrong := [name for name in _READING if how.get(name) is not None]):
+        raise typer.BadParameter(f"--{wrong[0]} is for an ingest through gates: give --quality")
     rows = {n: v for n, v in given.items() if n in of_source - _NO_COLUMNS}
     if license:
         from duckplets.quality.settings import Quality

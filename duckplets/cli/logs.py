@@ -90,8 +90,8 @@ def logged(path: Path | None, *, apart_from: Sequence[object]) -> Iterator[None]
         except BaseException as error:
             found = extract_tb(error.__traceback__)[-1]
             at = f"{Path(found.filename).name}:{found.lineno}"
-            told = (type(error).__name__, at, error)
-            log.error("ended by %s at %s: %s", *told, extra={_ENDED: True})
+            end = (type(error).__name__, at, error)
+            log.error("ended by %s at %s: %s", *end, extra={_ENDED: True})
             raise
         finally:
             log.setLevel(level)

@@ -188,8 +188,8 @@ def opening(
         RecipeError, MixtureError: A file is wrong.
     """
     of_saved = {"--allow-drift": allow_drift, "--version": version}
-    if not resume and (told := [name for name, value in of_saved.items() if value]):
-        raise typer.BadParameter(f"{told[0]} is about a saved run: give --resume with it")
+    if not resume and (misplaced := [name for name, value in of_saved.items() if value]):
+        raise typer.BadParameter(f"{misplaced[0]} is about a saved run: give --resume with it")
     fresh = [name for name in ("empty", "preset", "allow_stale") if given.get(name)]
     if resume and fresh:
         written = fresh[0].replace("_", "-")

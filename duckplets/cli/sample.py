@@ -174,8 +174,10 @@ def _refuse_clash(sampler: Sampler, how: RunOptions, corpus: Path) -> None:
     saved = state.load(path, settings.run, tags[0])
     edited = {} if sampler.changed_from is None else {"mixture": "mixture"}
     try:
-        told = differing(saved.settings, settings.plain())
-        refuse_mismatch(saved.fingerprint, settings.fingerprint(), described=told, edited=edited)
+        differences = differing(saved.settings, settings.plain())
+        refuse_mismatch(
+            saved.fingerprint, settings.fingerprint(), described=differences, edited=edited
+        )
         if sampler.changed_from is not None:
             saves = state.cursors(path, settings.run)
             state.refuse_beyond(settings.run, saves, sampler.changed_from, settings.global_batch)

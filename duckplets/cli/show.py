@@ -118,8 +118,8 @@ def _why_none(corpus: Corpus, source: str | None, split: str | None) -> str:
             f"the corpus has no splits yet; run: {command('split', corpus.path)}; without --split "
             f"all records are shown"
         )
-    told = (f"{name or 'no split'} {records:,}" for name, records in there.items())
-    return f"no record of split {split}; there are: {', '.join(told)}"
+    counts = (f"{name or 'no split'} {records:,}" for name, records in there.items())
+    return f"no record of split {split}; there are: {', '.join(counts)}"
 
 
 def _show_samples(batch: Batch, most: int, *, json: bool) -> None:
@@ -128,6 +128,6 @@ def _show_samples(batch: Batch, most: int, *, json: bool) -> None:
         return
     rows = []
     for number, sample in enumerate(batch[:most], batch.position):
-        told = [name for name in sample if name in batch.texts or name in _DETAILS]
-        rows += [(str(number), name, sample[name]) for name in told]
+        columns = [name for name in sample if name in batch.texts or name in _DETAILS]
+        rows += [(str(number), name, sample[name]) for name in columns]
     output.show_table(("position", "column", "value"), rows)

@@ -171,9 +171,9 @@ def verify(
 
     report = verified(out)
     if json:
-        told = asdict(report) | {"path": str(report.path), "ok": report.ok}
-        told["problems"] = [{"file": file, "what": what} for file, what in report.problems]
-        output.print_document(told)
+        document = asdict(report) | {"path": str(report.path), "ok": report.ok}
+        document["problems"] = [{"file": file, "what": what} for file, what in report.problems]
+        output.print_document(document)
     else:
         output.show(report)
         tell("all files are as written" if report.ok else "WRONG: not all files are as written")

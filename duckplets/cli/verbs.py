@@ -150,7 +150,7 @@ def _options(
 ) -> list[Parameter]:
     """Return the arguments of a verb as Typer parameters."""
     parameters, found = inspect.signature(verb).parameters, []
-    texts = arguments_told(verb)
+    texts = documented_arguments(verb)
     for parameter in parameters.values():
         name, default = parameter.name, parameter.default
         if name in without or parameter.kind in (Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY):
@@ -192,21 +192,21 @@ def _as_options(text: str, arguments: Collection[str]) -> str:
 
 def _with_default(text: str, default: Any, choices: Sequence[Any]) -> str:
     """Return help with the default in brackets at its end."""
-    told, (before, marked, after) = "", text.partition(" (the default)")
+    shown, (before, marked, after) = "", text.partition(" (the default)")
     if marked:
-        told, text = max(choices, key=lambda choice: before.rfind(str(choice))), before + after
+        shown, text = max(choices, key=lambda choice: before.rfind(str(choice))), before + after
     for pattern in _DEFAULTS:
         if found := pattern.search(text):
-            told, text = found[1], text[: found.start()] + text[found.end() :]
+            shown, text = found[1], text[: found.start()] + text[found.end() :]
             break
     if default is True:
-        told = "yes"
+        shown = "yes"
     elif isinstance(default, tuple | list):
-        told = ",".join(map(str, default))
+        shown = ",".join(map(str, default))
     elif not (default is None or default is Parameter.empty or isinstance(default, bool)):
-        told = str(default)
+        shown = str(default)
     text = text if not text or text.endswith((".", ")")) else f"{text}."
-    return f"{text} [default: {told}]".strip() if told else text
+    return f"{text} [default: {shown}]".strip() if shown else text
 
 
 def _kind(verb: Callable[..., Any], parameter: Parameter) -> Any:
@@ -268,17 +268,17 @@ def _value(parameter: Parameter, given: Any) -> Any:
     return names(given) if how.metavar in (_NAMES, COLUMNS) else given
 
 
-def arguments_told(verb: Callable[..., Any]) -> dict[str, str]:
+def documented_arguments(verb: Callable[..., Any]) -> dict[str, str]:
     """Return the documentation of a function's arguments or a dataclass's fields, by name."""
     section = re.search(
         r"^(?:Args|Attributes):\n(.*?)(?=^\S|\Z)", inspect.getdoc(verb) or "", re.M | re.S
     )
     entries = re.split(r"^ {4}(?=\S)", section[1], flags=re.M) if section else ()
     parted = (entry.partition(": ") for entry in entries)
-    told = {name: text for name, _, text in parted if name}
+    found = {name: text for name, _, text in parted if name}
     for of in reversed(verb.__mro__[:-1]) if isinstance(verb, type) else ():
         (body,) = ast.parse(dedent(inspect.getsource(of))).body
         for field, text in zip(body.body, body.body[1:], strict=False):  # type: ignore[attr-defined]
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                told[ast.unparse(field.target)] = ast.literal_eval(text.value)
-    return {name: " ".join(text.split()) for name, text in told.items()}
+                found[ast.unparse(field.target)] = ast.literal_eval(text.value)
+    return {name: " ".join(text.split()) for name, text in found.items()}

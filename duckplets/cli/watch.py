@@ -284,14 +284,14 @@ def page(found: RunStatus, width: int, most: int, notes: Sequence[str] = ()) -> 
 
     most = max(most, 1)
     head = Table.grid(padding=(0, 2))
-    for name, told in [*_told(found).items(), *(("note", note) for note in notes)]:
-        head.add_row(name, Text(told, overflow="fold"))
+    for name, fact in [*_facts(found).items(), *(("note", note) for note in notes)]:
+        head.add_row(name, Text(fact, overflow="fold"))
     left = len(found.sources) - most
     more = [Text(f"and {counted(left, 'more source')}")] if left > 0 else []
     return Group(head, Text(), _shares(found.sources[:most], width), *more)
 
 
-def _told(found: RunStatus) -> dict[str, str]:
+def _facts(found: RunStatus) -> dict[str, str]:
     """Return the facts above the sources, by label."""
     saved, mixture, rate = found.saved, found.mixture, "known when the run has saved at two steps"
     age = datetime.now(UTC).replace(tzinfo=None) - found.saved_at
@@ -316,12 +316,12 @@ def _told(found: RunStatus) -> dict[str, str]:
     if found.until is not None:
         phase += f"; others from step {found.until:,} on, in {counted(found.until - at, 'step')}"
     what = f"{saved.kind} of {saved.settings['split']}"
-    told = {"run": f"{shown(saved.run, _NAME)}: {shown(what)}; as of its last save"}
-    told["last save"] = save if saved.tag is None else f"{save}, tag {shown(saved.tag, _NAME)}"
-    told |= {"step": ", ".join(places), "rate": rate, "phase": phase}
+    facts = {"run": f"{shown(saved.run, _NAME)}: {shown(what)}; as of its last save"}
+    facts["last save"] = save if saved.tag is None else f"{save}, tag {shown(saved.tag, _NAME)}"
+    facts |= {"step": ", ".join(places), "rate": rate, "phase": phase}
     if found.loss_step is not None:
-        told["losses"] = f"the last of each source, up to step {found.loss_step:,}"
-    return told
+        facts["losses"] = f"the last of each source, up to step {found.loss_step:,}"
+    return facts
 
 
 def _shares(sources: Sequence[SourceStatus], width: int) -> RenderableType:

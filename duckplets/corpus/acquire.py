@@ -90,7 +90,7 @@ def gates_of(quality: Any, **others: Any) -> QualityGates | None:
     return QualityGates(quality, **others)
 
 
-def told_of(every: Sequence[QualityGates]) -> str:
+def accepted_note(every: Sequence[QualityGates]) -> str:
     """Return a function that says how much the gates accepted so far, for a bar."""
     if not every:
         return "no gates"

@@ -103,8 +103,10 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
                 there = int(reader.run("corpus/compact/count", {"table": name})[0][0])
                 if there and name != "schema_migrations":
                     gone = there - _copy(reader, new, name, columns)
-                    told = "sections" if name == "stored_sections" else name  # the users' name
-                    freed.update({told: gone} if gone else {})
+                    shown_name = (
+                        "sections" if name == "stored_sections" else name
+                    )  # the users' name
+                    freed.update({shown_name: gone} if gone else {})
             _keep_keys(reader, new)
             complete(new)
             reader.close()

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.progress import Progress
-from duckplets.corpus.acquire import gates_of, told_of
+from duckplets.corpus.acquire import accepted_note, gates_of
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
 
@@ -115,9 +115,9 @@ def ingest(
         arguments, trust = {**arguments, "trust": trust}, None
     source = given_source(source, arguments)
     gates = gates_of(quality, where=where, size_mb=size_mb, limit=limit)
-    told = None if gates is None else partial(told_of, [gates])
+    note = None if gates is None else partial(accepted_note, [gates])
     with (
-        working(engine, progress, told=told) as work,
+        working(engine, progress, note=note) as work,
         exported_at_the_end(corpus.database, jsonl, [source]),
     ):
         return ingest.ingest(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, shown
 from duckplets.base.stages import stage
-from duckplets.corpus.acquire import gates_of, naming, told_of, wanted_of
+from duckplets.corpus.acquire import accepted_note, gates_of, naming, wanted_of
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.engine.work import working
 from duckplets.errors import DuckpletsError, EngineError, SourceError, several
@@ -118,7 +118,7 @@ def acquire(
     reports: dict[str, IngestReport] = {}
     failed: list[str] = []
 
-    def told(name: str, report: IngestReport | DuckpletsError) -> None:
+    def report_each(name: str, report: IngestReport | DuckpletsError) -> None:
         if isinstance(report, DuckpletsError):
             report = naming(name, report)
             if not keep_going:
@@ -134,7 +134,7 @@ def acquire(
     ready: list[PreparedIngest] = []
     every: list[QualityGates] = []
     with (
-        working(engine, progress, told=partial(told_of, every)) as work,
+        working(engine, progress, note=partial(accepted_note, every)) as work,
         exported_at_the_end(corpus.database, jsonl, [one.source for one in wanted.values()]),
     ):
         for name, one in wanted.items():
@@ -145,13 +145,13 @@ def acquire(
                 refuse_shuffled(one.source)
                 ready.append(prepare(corpus.database, one.source, **asked))
             except DuckpletsError as error:
-                told(name, error)
+                report_each(name, error)
             else:
                 every += [gates] if gates is not None else []
         how = {"readers": readers, "retries": retries}
         with closing(ingest_all(corpus.database, ready, work, **how)) as stored:
             for prepared, report in stored:
-                told(prepared.name, report)
+                report_each(prepared.name, report)
     if failed:
         said = f"{counted(len(failed), 'source')} of {len(wanted):,} failed"
         raise SourceError("\n".join([said, several(failed)]))

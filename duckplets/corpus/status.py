@@ -107,9 +107,9 @@ def in_a_line(database: Database) -> str:
     """Return the version of a corpus and its first sources in one line."""
     version = records.current_version(database)
     rows = database.table("corpus/status/records_by_source").to_pylist()
-    told = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
+    first = ", ".join(f"{shown(row['source'], 40)} {row['records']:,}" for row in rows[:5])
     more = f" and {len(rows) - 5:,} more sources" if len(rows) > 5 else ""
-    return f"version {version}, records: {told or 'none'}{more}"
+    return f"version {version}, records: {first or 'none'}{more}"
 
 
 def capacity(database: Database) -> pa.Table:
@@ -130,8 +130,8 @@ def capacity(database: Database) -> pa.Table:
             triplets = [r for r in triplets if set_apart_by(r, "graded") is None]
         texts = sum(isinstance(r, TextRecipe) for r in stored or brought.own)
         long_sections = not (brought.own or any(isinstance(r, TripletRecipe) for r in stored))
-        told = {"triplets": len(triplets), "texts": texts, "long_sections": long_sections}
-        rows.append({"source": name, "graded": graded, **told})
+        counts = {"triplets": len(triplets), "texts": texts, "long_sections": long_sections}
+        rows.append({"source": name, "graded": graded, **counts})
     how = {"version": version, "max_tokens": chunking_of(database)["max_tokens"]}
     with database.registered(of_sources=pa.Table.from_pylist(rows, schema=_CAPACITY)):
         return database.table("corpus/status/capacity", how)
@@ -294,8 +294,8 @@ def _content(pool: CompiledPool, made: str) -> str:
     return _hash(made, pool.sql("counts", staged=True), *sorted(pool.parameters.items()))
 
 
-def _hash(*told: object) -> str:
-    return hashlib.sha256(repr(list(told)).encode()).hexdigest()[:32]
+def _hash(*values: object) -> str:
+    return hashlib.sha256(repr(list(values)).encode()).hexdigest()[:32]
 
 
 def _kept(database: Database) -> dict[str, Counts]:
@@ -311,8 +311,8 @@ def keep(database: Database, counts: Mapping[str, Counts]) -> None:
     rows = [(c, reason, n) for c, found in counts.items() for reason, n in found.items()]
     rows += [(content, None, 0) for content, found in counts.items() if None not in found]
     columns = dict(zip(("content", "reason", "anchors"), zip(*rows, strict=True), strict=True))
-    told = pa.table({name: pa.array(column) for name, column in columns.items()})
-    with database.transaction(), database.registered(told=told):
+    counted = pa.table({name: pa.array(column) for name, column in columns.items()})
+    with database.transaction(), database.registered(counted=counted):
         database.run("corpus/status/forget_counts", {"version": records.current_version(database)})
         database.run("corpus/status/keep_counts", {"version": records.current_version(database)})
 

@@ -70,12 +70,12 @@ def _table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
 def cursor_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the table of saved runs as lines."""
     columns = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
-    told = []
+    cells = []
     for row in rows:
         later = (f"{more['version']} from step {more['step']:,}" for more in row["later_versions"])
         versions = ", ".join([str(row["corpus_version"]), *later])
-        told.append([{**row, "corpus_version": versions}[name] for name in columns])
-    return text_table(columns, told)
+        cells.append([{**row, "corpus_version": versions}[name] for name in columns])
+    return text_table(columns, cells)
 
 
 def shared_anchors(split: str, anchors: int, shared: int) -> str:
@@ -95,12 +95,12 @@ def fit(needed: int, room: int | None, reads_per_s: int | None) -> str:
         return "whether it fits into memory is not known here"
     if needed <= room:
         return f"it fits into the {size(room)} of memory that are available"
-    told = f"it does not fit into the {size(room)} of memory that are available"
+    beyond = f"it does not fit into the {size(room)} of memory that are available"
     if reads_per_s is None:
-        return f"{told}, and this system cannot be asked to read ahead: triplets will be slow"
+        return f"{beyond}, and this system cannot be asked to read ahead: triplets will be slow"
     rate = reads_per_s / _READS_A_TRIPLET
     return (
-        f"{told}: texts are read ahead, {reads_per_s:,} a second from this disk, which is about "
+        f"{beyond}: texts are read ahead, {reads_per_s:,} a second from this disk, which is about "
         f"{rate:,.0f} triplets"
     )
 
@@ -109,8 +109,8 @@ def _snapshot(found: Mapping[str, Any]) -> str:
     if "damaged" in found:
         return f"damaged: {found['damaged']}"
     how = "" if found["current"] else ", behind the corpus: the next run of a large one adds to it"
-    told = fit(found["bytes"], found["memory_available"], found["reads_per_s"])
-    return f"{found['folder']}, version {found['version']}, {size(found['bytes'])}{how}; {told}"
+    fitting = fit(found["bytes"], found["memory_available"], found["reads_per_s"])
+    return f"{found['folder']}, version {found['version']}, {size(found['bytes'])}{how}; {fitting}"
 
 
 def _vectors(found: Mapping[str, Any]) -> str:

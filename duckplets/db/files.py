@@ -207,11 +207,11 @@ def signature(path: Path) -> Signature:
     found: list[tuple[int, int, int] | None] = []
     for file in (path, path.with_name(f"{path.name}.wal")):
         try:
-            told = file.stat()
+            of_file = file.stat()
         except OSError:
             found.append(None)
         else:
-            found.append((told.st_ino, told.st_size, told.st_mtime_ns))
+            found.append((of_file.st_ino, of_file.st_size, of_file.st_mtime_ns))
     return tuple(found)
 
 

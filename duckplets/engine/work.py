@@ -44,7 +44,7 @@ def working(
     what: str = "rows",
     *,
     rate: bool = False,
-    told: Callable[[], str] | None = None,
+    note: Callable[[], str] | None = None,
 ) -> Iterator[Work]:
     """Yield the ``Work`` of a verb's arguments while the verb runs.
 
@@ -53,7 +53,7 @@ def working(
         progress: As for ``bar``.
         what: What is counted.
         rate: Whether a bar shows the time left.
-        told: Returns a further text for the bar.
+        note: Returns a further text for the bar.
     """
-    with opened(engine) as by, bar(progress, sys.stderr, what, rate=rate, told=told) as advance:
+    with opened(engine) as by, bar(progress, sys.stderr, what, rate=rate, note=note) as advance:
         yield Work(by, advance)

@@ -14,7 +14,7 @@ from duckplets.db.short_open import for_a_moment
 from duckplets.errors import StateMismatchError
 from duckplets.ingest.records import fingerprint
 from duckplets.report.plots import bars, lines, stacked_shares
-from duckplets.report.tables import Table, asked, told
+from duckplets.report.tables import Table, asked, table_of
 from duckplets.runs import state
 from duckplets.samples.columns import negative_columns, slot_names
 
@@ -113,13 +113,13 @@ def _wanted(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any
     for slot in slots:
         negative = slot.startswith("negative") or slot == "other"
         of = "negative" if slot == "other" else slot
-        told = {
+        origin = {
             f"negative_{what}": row.get(f"{of}_{what}") if negative else None
             for what in ("by", "rank", "score")
         }
         details = {detail: row[f"{slot}_{detail}"] for detail in _DETAILS}
         basics = {name: row[name] for name in _BASICS}
-        yield basics | {"swapped": row.get("swapped"), "slot": slot} | told | details
+        yield basics | {"swapped": row.get("swapped"), "slot": slot} | origin | details
 
 
 # -- the mixture --------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def mixture(sampler: Sampler) -> list[Table]:
     forecast = sampler.forecast()
     batch = sampler.settings.global_batch
     total = sum(forecast.table["samples"].to_pylist())
-    whole = told(
+    whole = table_of(
         "Shares of the sources",
         forecast.table.column_names,
         [list(row.values()) for row in forecast.table.to_pylist()],
@@ -153,7 +153,7 @@ def _visits(rows: Sequence[dict[str, Any]]) -> Table:
         for place, name in ((1, "samples"), (2, "tokens"), (3, "visits")):
             of[place] += row[name]
     few = sorted(found.items(), key=lambda item: -item[1][3])[:_BARS]
-    return told(
+    return table_of(
         VISITS,
         ("source", "recipe", "anchors", "samples", "tokens", "visits", "negatives"),
         [[*names, *of] for names, of in sorted(found.items())],
@@ -177,7 +177,7 @@ def _taken(sampler: Sampler) -> Table:
         of[0] += row["samples"]
         of[1] += row["tokens"]
     metrics = sampler.metrics()
-    return told(
+    return table_of(
         f"Served up to step {sampler.step:,}",
         ("source", "samples", "expected_samples", "tokens", "expected_tokens"),
         [
@@ -243,7 +243,7 @@ def _losses(opened: Database, run: str) -> Iterator[Table]:
     for row in found.records():
         series.setdefault(row["source"], []).append((row["from_step"], row["loss"]))
     few = dict(islice(series.items(), 8))
-    yield told(
+    yield table_of(
         found.title,
         found.columns,
         found.rows,

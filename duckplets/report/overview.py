@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from duckplets.base.sanitize import counted, listed, size, tallied
 from duckplets.ingest.splits import SPLITS
 from duckplets.report.plots import stacked_bars
-from duckplets.report.tables import Section, Table, told
+from duckplets.report.tables import Section, Table, table_of
 
 if TYPE_CHECKING:
     from duckplets.corpus.status import Status
@@ -57,10 +57,10 @@ def overview(found: Findings) -> Section:
     on_disk = [["on disk", size(found.path.stat().st_size)]]
     status = "corpus.status()"
     tables = [
-        told("Size", ("what", "how_much"), [*map(list, sizes.items()), *on_disk], status,
+        table_of("Size", ("what", "how_much"), [*map(list, sizes.items()), *on_disk], status,
              of="python", form="sizes"),
         _shares(sources, found.visits),
-        told("Needs attention", ("what", "command"), list(_attention(found)), status,
+        table_of("Needs attention", ("what", "command"), list(_attention(found)), status,
              of="python", form="commands"),
     ]  # fmt: skip
     return Section(name="overview", title="Overview", tables=tables)
@@ -87,7 +87,7 @@ def _shares(sources: Sequence[dict[str, Any]], visits: Sequence[Sequence[Any]]) 
     of_source = {name: list(row) for name, *row in rows}
     plot = stacked_bars(title, list(shares), of_source) if shares and len(rows) > 1 else None
     call = "corpus.status(), corpus.sampler(…).forecast().table"
-    return told(title, ("source", *shares), rows, call, of="python", plot=plot)
+    return table_of(title, ("source", *shares), rows, call, of="python", plot=plot)
 
 
 # -- what needs attention -------------------------------------------------------------------------

@@ -209,8 +209,8 @@ def stacked_shares(
         above = [low + part for low, part in zip(below, stack, strict=True)]
         edges = [*_stairs(starts, ends, above), *_stairs(starts, ends, below)[::-1]]
         outline = "L".join(f"{wide.along(x)} {high.up(y)}" for x, y in edges)
-        told = f"{100 * min(stack):.3g} to {100 * max(stack):.3g} %" if stack else ""
-        shapes.append(Shape(number, f"{name}: {told}", f"M{outline}Z"))
+        span = f"{100 * min(stack):.3g} to {100 * max(stack):.3g} %" if stack else ""
+        shapes.append(Shape(number, f"{name}: {span}", f"M{outline}Z"))
         below = above
     later = [b for a, b in pairwise(starts) if phases[a] != phases[b]]
     return Plot(

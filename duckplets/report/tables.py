@@ -107,10 +107,10 @@ def asked(
     found = database.arrow(sql)
     names = found.column_names
     rows = [[row[name] for name in names] for row in found.slice(0, most).to_pylist()]
-    return told(title, names, rows, sql, total=found.num_rows, most=most, **how)
+    return table_of(title, names, rows, sql, total=found.num_rows, most=most, **how)
 
 
-def told(
+def table_of(
     title: str,
     columns: Sequence[str],
     rows: Sequence[Sequence[Any]],
@@ -174,7 +174,7 @@ def _sources(database: Database, found: Status | None) -> Table:
     counts = query("corpus/status/sources").strip()
     made_by = query("report/sources").replace("found_list", f"(\n{counts}\n)")
     rows = database.arrow(made_by).to_pylist() if found is None else found["sources"]
-    return told("Sources", columns, [[row[name] for name in columns] for row in rows], made_by)
+    return table_of("Sources", columns, [[row[name] for name in columns] for row in rows], made_by)
 
 
 def _splits(database: Database, found: Status | None) -> Table:
@@ -183,12 +183,12 @@ def _splits(database: Database, found: Status | None) -> Table:
         return asked(database, title, "corpus/status/splits")
     columns = ("source", "split", "records")
     rows = [[row[name] for name in columns] for row in found["records"]]
-    return told(title, columns, rows, query("corpus/status/splits"))
+    return table_of(title, columns, rows, query("corpus/status/splits"))
 
 
 def _shared(found: Status) -> Table:
     rows = [[split, of["anchors"], of["shared"]] for split, of in found["shared_anchors"].items()]
-    return told(
+    return table_of(
         "Anchors shared across splits",
         ("split", "anchors", "shared"),
         rows,
@@ -223,7 +223,7 @@ def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], 
     if len(groups) > _DRAWN:
         return [table]
     return [
-        told(
+        table_of(
             f"{table.title}: {name}",
             table.columns,
             [list(row.values()) for row in rows],
@@ -265,7 +265,7 @@ def pools(database: Database, found: Status | None) -> list[Table]:
             note += f" {counted(more, 'pool')} more: duckplets status has all."
         columns = ("source", "split", "left_out", "anchors")
         made_by = "\nUNION ALL\n".join(statements)
-        tables.append(told(f"Anchors of {name}", columns, counts, made_by, note=note))
+        tables.append(table_of(f"Anchors of {name}", columns, counts, made_by, note=note))
     return tables
 
 
@@ -316,7 +316,7 @@ def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
     )
     note = f"Of one anchor in {every}." if every > 1 else ""
     return [
-        told(t.title, t.columns, t.rows, t.made_by, plot=plot, note=note if t is scores else "")
+        table_of(t.title, t.columns, t.rows, t.made_by, plot=plot, note=note if t is scores else "")
         for t, plot in zip((scores, ranks), plots, strict=True)
     ]
 
@@ -346,7 +346,7 @@ def gates(database: Database, cut: int) -> Section:
         [
             intakes,
             outcomes,
-            told(
+            table_of(
                 examples.title,
                 examples.columns,
                 shown,
@@ -356,7 +356,7 @@ def gates(database: Database, cut: int) -> Section:
                 "as it came. Of rows without a text none was kept.",
             ),
             asked(database, "Languages", "report/gates/languages"),
-            told(
+            table_of(
                 metrics.title,
                 metrics.columns,
                 metrics.rows,

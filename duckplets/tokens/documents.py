@@ -30,8 +30,8 @@ def fingerprint_of(values: Any) -> str:
 
 def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
     """Write a JSON file with its kind and a digest of the rest."""
-    told = {"format": FORMAT, "kind": kind, **values}
-    text = json.dumps(told | {"digest": fingerprint_of(told)}, indent=1)
+    content = {"format": FORMAT, "kind": kind, **values}
+    text = json.dumps(content | {"digest": fingerprint_of(content)}, indent=1)
     with written_aside(path) as file:
         file.write(f"{text}\n".encode())
 
@@ -52,19 +52,19 @@ def read_document(path: Path, kind: str) -> dict[str, Any] | None:
     except UnicodeDecodeError as error:
         raise damaged(path, "it is not UTF-8") from error
     try:
-        told = from_json(text)
+        content = from_json(text)
     except Unreadable as error:
         raise damaged(path, f"it {error}") from error
-    if not isinstance(told, dict) or told.get("kind") != kind:
+    if not isinstance(content, dict) or content.get("kind") != kind:
         raise ShardError(f"{path} is not of {kind}; give another folder")
-    if misfit(told, {"format": _COUNT, "digest": str}):
+    if misfit(content, {"format": _COUNT, "digest": str}):
         raise damaged(path, "it has no format or digest")
-    if told["format"] > FORMAT:
+    if content["format"] > FORMAT:
         raise ShardError(f"{path}: a later version of duckplets has made it")
-    digest = told.pop("digest")
-    if digest != fingerprint_of(told):
+    digest = content.pop("digest")
+    if digest != fingerprint_of(content):
         raise damaged(path, "its digest is another")
-    return told
+    return content
 
 
 def damaged(path: Path, what: str) -> DamagedFileError:

@@ -155,11 +155,11 @@ def status(folder: str | Path) -> dict[str, Any]:
         DamagedFileError: Its state file is damaged.
     """
     with opened(folder) as place:
-        told = read_state(place.documents)
-    if told is None:
+        state = read_state(place.documents)
+    if state is None:
         raise ShardError(f"{folder} has no {STATE}: no export of shards was begun there")
-    shards = [each.shard_id for each in told["completed_shards"]]
-    found = {key: told[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
+    shards = [each.shard_id for each in state["completed_shards"]]
+    found = {key: state[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
     buckets = sorted({each.rpartition("/")[0] for each in shards})
     return found | {"completed_buckets": buckets, "completed_shards": shards}
 

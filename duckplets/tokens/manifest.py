@@ -133,13 +133,13 @@ class TokenizerEntry:
             return self.eos_id
         path = inside(folder, self.path, DamagedFileError)
         try:
-            told = from_json(path.read_text(encoding="utf-8"))
+            content = from_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DamagedFileError(f"{path} cannot be read: {error}") from error
-        if wrong := misfit(told, _VOCABULARY):
+        if wrong := misfit(content, _VOCABULARY):
             raise DamagedFileError(f"{path} is damaged: {wrong}")
-        added = {token["content"]: token["id"] for token in told.get("added_tokens", ())}
-        vocabulary = told.get("model", {}).get("vocab", {})
+        added = {token["content"]: token["id"] for token in content.get("added_tokens", ())}
+        vocabulary = content.get("model", {}).get("vocab", {})
         found = added.get(name)
         if found is None and isinstance(vocabulary, dict):
             found = vocabulary.get(name)
@@ -190,18 +190,18 @@ class ShardManifest:
             DamagedFileError: It is not as it was written.
         """
         path = folder / MANIFEST
-        told = read_document(path, KIND)
-        if told is None:
+        content = read_document(path, KIND)
+        if content is None:
             raise ShardError(
                 f"{folder} has no {MANIFEST}: it is no folder of token shards, or its export is "
                 f"not complete; make one with: duckplets shard CORPUS {folder}"
             )
-        if wrong := misfit(told, _shape_of(ShardManifest)):
+        if wrong := misfit(content, _shape_of(ShardManifest)):
             raise damaged(path, wrong)
-        told = {field.name: told[field.name] for field in fields(cls)}
-        told["shards"] = shards_of(told["shards"], path)
-        told["tokenizer"] = _only(TokenizerEntry, told["tokenizer"])
-        manifest = cls(**told)
+        content = {field.name: content[field.name] for field in fields(cls)}
+        content["shards"] = shards_of(content["shards"], path)
+        content["tokenizer"] = _only(TokenizerEntry, content["tokenizer"])
+        manifest = cls(**content)
         for problem in manifest._problems():
             raise damaged(path, problem)
         return manifest
@@ -279,8 +279,8 @@ def _shape_of(kind: type) -> dict[str, Any]:
     return {name: own.get(name, hint) for name, hint in kinds_of(kind).items()}
 
 
-def _only(kind: Any, told: Mapping[str, Any]) -> Any:
-    return kind(**{field.name: told[field.name] for field in fields(kind)})
+def _only(kind: Any, values: Mapping[str, Any]) -> Any:
+    return kind(**{field.name: values[field.name] for field in fields(kind)})
 
 
 def read_state(folder: Path) -> dict[str, Any] | None:
@@ -291,28 +291,28 @@ def read_state(folder: Path) -> dict[str, Any] | None:
         DamagedFileError: It is damaged.
     """
     path = folder / STATE
-    told = read_document(path, KIND)
-    if told is None:
+    state = read_document(path, KIND)
+    if state is None:
         return None
-    if wrong := misfit(told, _STATE):
+    if wrong := misfit(state, _STATE):
         raise damaged(path, wrong)
-    return told | {"completed_shards": shards_of(told["completed_shards"], path)}
+    return state | {"completed_shards": shards_of(state["completed_shards"], path)}
 
 
-def shards_of(told: Any, path: Path) -> list[ShardEntry]:
+def shards_of(listed: Any, path: Path) -> list[ShardEntry]:
     """Return the shards a file lists, each at the place where it must lie.
 
     Args:
-        told: The listed values.
+        listed: The listed values.
         path: The file, for errors.
 
     Raises:
         DamagedFileError: An entry is malformed, elsewhere, or listed twice.
     """
-    if wrong := misfit(told, [_shape_of(ShardEntry)]):
+    if wrong := misfit(listed, [_shape_of(ShardEntry)]):
         raise damaged(path, wrong)
     found: dict[str, ShardEntry] = {}
-    for each in told:
+    for each in listed:
         shard = _only(ShardEntry, {**each, "tsv": _only(TsvEntry, each["tsv"])})
         if (shard.shard_id, shard.path, shard.tsv.path) != _where(shard) or shard.shard_id in found:
             why = f"shard {shown(shard.shard_id)} lies elsewhere than such a shard does"

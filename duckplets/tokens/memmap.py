@@ -92,21 +92,21 @@ class TokenFile:
     @classmethod
     def _opened(cls, kept: ArtifactFolder, manifest: ShardManifest) -> TokenFile | None:
         """Map the files if they exist and belong to the folder as it is."""
-        told = kept.read(_MANIFEST)
-        if told is None:
+        stored = kept.read(_MANIFEST)
+        if stored is None:
             return None
-        if wrong := misfit(told, _SHAPE):
+        if wrong := misfit(stored, _SHAPE):
             raise damaged(kept.path / _MANIFEST, wrong)
-        if told["fingerprint"] != manifest.fingerprint:
+        if stored["fingerprint"] != manifest.fingerprint:
             return None
         texts, count = _sizes(manifest)
-        entry = FileEntry(**told["offsets"])
+        entry = FileEntry(**stored["offsets"])
         offsets, tokens = (
-            ArrayFile(kept.path, FileEntry(**told[n])) for n in ("offsets", "tokens")
+            ArrayFile(kept.path, FileEntry(**stored[n])) for n in ("offsets", "tokens")
         )
         if FileEntry.of(offsets.path) != entry:
             raise damaged(offsets.path, "where texts begin is not as it was written")
-        begin = told["begin"]
+        begin = stored["begin"]
         return cls(
             tokens.path,
             offsets.array(["<i8", begin, texts + 1]),
@@ -189,8 +189,8 @@ def _write(kept: ArtifactFolder, folder: Path, manifest: ShardManifest) -> None:
         begin = tokens.append(b"")
         _fill(offsets, tokens, folder, manifest)
         files = {"offsets": asdict(offsets.finish()), "tokens": asdict(tokens.finish())}
-    told: dict[str, Any] = {"fingerprint": manifest.fingerprint, "begin": begin}
-    kept.write(_MANIFEST, told | files)
+    content: dict[str, Any] = {"fingerprint": manifest.fingerprint, "begin": begin}
+    kept.write(_MANIFEST, content | files)
     kept.sweep()
 
 

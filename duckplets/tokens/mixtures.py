@@ -84,9 +84,9 @@ def load_mixture(path: str | Path) -> Mixture:
     """
     file = Path(path) / MIXTURES if Path(path).is_dir() else Path(path)
     try:
-        told = read_document(file, _KIND)
+        stored = read_document(file, _KIND)
     except ShardError as error:
         raise MixtureError(str(error)) from error
-    if told is None:
+    if stored is None:
         raise MixtureError(f"{file}: there is no such file")
-    return Mixture.from_dict(told["mixture"])
+    return Mixture.from_dict(stored["mixture"])

@@ -282,8 +282,8 @@ class _Export:
             DamagedFileError: The folder does not say which run it belongs to.
         """
         self.outbox.begin()
-        told = self._noted(overwrite=overwrite)
-        if told is None:
+        state = self._noted(overwrite=overwrite)
+        if state is None:
             names = (each.name for each in self.out.iterdir())
             foreign = sorted(name for name in names if name != _LOCK and not _LEFT.search(name))
             if foreign:
@@ -291,16 +291,16 @@ class _Export:
                     f"{self.out} has {shown(foreign[0])} in it, which no export of shards has "
                     f"written; give another folder"
                 )
-        elif overwrite or told.get("fingerprint") != self.fingerprint:
+        elif overwrite or state.get("fingerprint") != self.fingerprint:
             if not overwrite:
                 raise ShardError(
                     f"{self.outbox.out} has shards of another run: "
-                    f"{differing(told['inputs'], self.inputs)}; "
+                    f"{differing(state['inputs'], self.inputs)}; "
                     f"give another folder, or overwrite=True"
                 )
             self._clear()
         else:
-            self._take_up(told, compare=compare)
+            self._take_up(state, compare=compare)
         self._remove_left()
         self._save(at_once=True)
 
@@ -317,8 +317,8 @@ class _Export:
             DamagedFileError: Both are damaged, and ``overwrite`` is off.
         """
         try:
-            if (told := read_state(self.out)) is not None:
-                return told
+            if (state := read_state(self.out)) is not None:
+                return state
             lost = None
         except DamagedFileError as error:
             lost = error
@@ -331,14 +331,14 @@ class _Export:
             raise DamagedFileError(f"{lost} Or give overwrite=True") from lost
         return {"fingerprint": ""}
 
-    def _take_up(self, told: Mapping[str, Any], *, compare: bool) -> None:
+    def _take_up(self, state: Mapping[str, Any], *, compare: bool) -> None:
         """Accept noted work as done, except shards that are damaged."""
-        self.stage, self.counters = told["stage"], dict(told["counters"])
+        self.stage, self.counters = state["stage"], dict(state["counters"])
         if self.stage == STAGES[-1]:
-            self.checksums = dict(told["checksums"])
+            self.checksums = dict(state["checksums"])
         else:
             compare = False  # just written
-        shards = told["completed_shards"]
+        shards = state["completed_shards"]
         calls = (
             partial(self.outbox.is_whole, each, self.checksums, compare=compare) for each in shards
         )
@@ -395,8 +395,8 @@ class _Export:
             "tokens": sum(each.tokens for each in shards),
         }
         if not shards:
-            told = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-            raise ShardError(f"there is no text to write{told and ': '}{told}")
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+            raise ShardError(f"there is no text to write{reasons and ': '}{reasons}")
         self._save("sharding")
         made = self._write(spool, shards)
         self._save("manifest")
@@ -488,14 +488,14 @@ class _Export:
 
     def _left_out(self, spool: Spool, counts: Any) -> tuple[dict[str, int], int]:
         """Return texts in no shard by reason, and the number of cut ones."""
-        blank = spool.told("blank")
+        blank = spool.total("blank")
         found = {
             "no text": blank + self.texts.without(),
             "no token": int((counts == 0).sum()) - blank,
         }
         if self.settings.longer == "drop":
             found["too long"] = int((counts > self.settings.buckets[-1]).sum())
-        return {reason: count for reason, count in found.items() if count}, spool.told("cut")
+        return {reason: count for reason, count in found.items() if count}, spool.total("cut")
 
     def _planned(self, counts: Any) -> Iterator[Shard]:
         places, settings = self.texts.places, self.settings
@@ -541,8 +541,8 @@ class _Export:
         entries = [self.done[each.shard_id] for each in shards]
         corpus = {"name": self.name, **self.inputs["corpus"]}
         settings = dict(self.inputs["settings"])
-        for told in ("split", "buckets", "longer", "seed"):
-            settings.pop(told)
+        for elsewhere in ("split", "buckets", "longer", "seed"):
+            settings.pop(elsewhere)
         return ShardManifest(
             shards=entries,
             tokenizer=self.encoder.entry(),

@@ -47,11 +47,11 @@ class Spool:
     def write(self, part: int, rows: list[Encoded]) -> None:
         """Write a part."""
         table = pa.concat_tables([_columns(each) for each in rows], promote_options="default")
-        told = {
+        metadata = {
             "cut": str(sum(each.cut for each in rows)),
             "blank": str(sum(not text for each in rows for text in each.texts)),
         }
-        table = table.combine_chunks().replace_schema_metadata(told)
+        table = table.combine_chunks().replace_schema_metadata(metadata)
         with (
             written_aside(self.path(part)) as file,
             pa.ipc.new_file(file, table.schema) as writer,
@@ -68,7 +68,7 @@ class Spool:
         found = [self.read(part)["token_count"].to_numpy() for part in range(len(self.parts))]
         return np.concatenate(found) if found else np.zeros(0, np.int32)
 
-    def told(self, what: str) -> int:
+    def total(self, what: str) -> int:
         """Return how many texts were ``cut`` or ``blank``."""
         parts = range(len(self.parts))
         return sum(int(self.read(part).schema.metadata[what.encode()]) for part in parts)

@@ -175,22 +175,22 @@ def _known(folder: Path, inputs: dict[str, Any]) -> tuple[TokenizerReport | None
     """Return the present tokenizer if it is the requested one, or why it is not."""
     names = (TOKENIZER, _VOCAB, _MERGES)
     try:
-        told = made_by(folder)
+        note = made_by(folder)
     except DamagedFileError:
         return None, f"{STATE} is damaged"
-    if told is None:
+    if note is None:
         foreign = [name for name in (*names, STATE) if (folder / name).exists()]
         if foreign:
             raise ShardError(f"{folder} has another {foreign[0]} in it; give another folder")
         return None, "there was none"
     for name in names:
         path = folder / name
-        if not path.is_file() or digest_of(path) != told["files"].get(name):
+        if not path.is_file() or digest_of(path) != note["files"].get(name):
             return None, f"{name} is damaged or missing"
-    if told["fingerprint_of_inputs"] != fingerprint_of(inputs):
-        changed = [name for name in inputs if told["inputs"].get(name) != inputs[name]]
+    if note["fingerprint_of_inputs"] != fingerprint_of(inputs):
+        changed = [name for name in inputs if note["inputs"].get(name) != inputs[name]]
         return None, f"{', '.join(changed)} changed"
-    report = TokenizerReport(**told["report"] | {"path": folder / TOKENIZER})
+    report = TokenizerReport(**note["report"] | {"path": folder / TOKENIZER})
     return replace(report, trained=False, why="", seconds=0.0), ""
 
 
@@ -226,7 +226,7 @@ def _train(
             why=why,
             seconds=seconds,
         )
-        told = {
+        note = {
             "stage": "completed",
             "fingerprint": report.fingerprint,
             "fingerprint_of_inputs": fingerprint_of(inputs),
@@ -237,7 +237,7 @@ def _train(
         # Files without a note, left by a kill, are made again.
         for name in (_VOCAB, _MERGES, TOKENIZER):
             os.replace(aside / name, folder / name)
-        write_document(folder / STATE, KIND, told)
+        write_document(folder / STATE, KIND, note)
     finally:
         remove(aside)
     return report
@@ -269,18 +269,18 @@ def _need_own(folder: Path) -> None:
 
 def _write_texts(folder: Path, texts: SplitTexts, held_out: Flags) -> None:
     """Write training and held-out texts, unless the files are intact."""
-    told = made_by(folder) or {}
-    noted = told.get("texts", {})
+    note = made_by(folder) or {}
+    noted = note.get("texts", {})
     if all((folder / n).is_file() and digest_of(folder / n) == noted.get(n) for n in _TEXTS):
         return
     for name, is_held_out in _TEXTS.items():
         with written_aside(folder / name) as file:
             for some in _read(texts, held_out == is_held_out, None):
                 file.write("".join(f"{text}\n" for text in some).encode())
-    told["texts"] = {name: digest_of(folder / name) for name in _TEXTS}
+    note["texts"] = {name: digest_of(folder / name) for name in _TEXTS}
     for extra in ("format", "kind"):
-        told.pop(extra)
-    write_document(folder / STATE, KIND, told)
+        note.pop(extra)
+    write_document(folder / STATE, KIND, note)
 
 
 def _untrained() -> Tokenizer:

@@ -294,11 +294,11 @@ class _Named:
     def _shown(self, block: pa.RecordBatch, row: int) -> str:
         if self._key == "text":
             return f"the text {shown(repr(block.column('text')[row].as_py()), 80)}"
-        told = [f"record {shown(repr(block.column('record_id')[row].as_py()))}"]
-        told += [f"role {shown(repr(block.column('role')[row].as_py()))}"]
+        parts = [f"record {shown(repr(block.column('record_id')[row].as_py()))}"]
+        parts += [f"role {shown(repr(block.column('role')[row].as_py()))}"]
         if "position" in block.schema.names:
-            told.append(f"position {block.column('position')[row].as_py()}")
-        return ", ".join(told)
+            parts.append(f"position {block.column('position')[row].as_py()}")
+        return ", ".join(parts)
 
 
 def remove_vectors(corpus: CorpusFile, /, name: str) -> int:

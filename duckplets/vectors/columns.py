@@ -212,20 +212,20 @@ class RunVectors:
         ``where`` has the split, the version and the sources of the run.
         """
         if self.texts is None:
-            told = [*self._lacking(pools, parts)]
+            missing = [*self._lacking(pools, parts)]
         else:
-            told = [*self._left_out(database, self.texts, where)]
-        if not told:
+            missing = [*self._left_out(database, self.texts, where)]
+        if not missing:
             return
         names = listed(self._sets)
         if self._missing != "error":
             what = "those are left out" if self._missing == "drop" else "their vectors are null"
-            note = f"vectors {names}: {'; '.join(told)}; {what}"
+            note = f"vectors {names}: {'; '.join(missing)}; {what}"
             self.notes += [] if note in self.notes else [note]
             return
         one = next(iter(self._sets))
         raise VectorError(
-            f"vectors {names}: {'; '.join(told)}. Embed them, with duckplets embed {self._path} "
+            f"vectors {names}: {'; '.join(missing)}. Embed them, with duckplets embed {self._path} "
             f"--name {one} or corpus.embed(…, name={one!r}); or give vectors='drop' to leave out "
             f"texts without a vector, or vectors='null' to serve null for it"
         )

@@ -90,10 +90,10 @@ def encoder_of(
             f"model={shown(repr(model), 80)}: give a function of a list of texts, an object with "
             f"encode(), or the name or folder of a sentence-transformers model"
         )
-    told = found.made_by if made_by is None else _given(made_by)
-    is_normalised = normalise or bool(told.get("normalised", False))
-    told |= {"prompts": prompts, "normalised": is_normalised}
-    return Encoder(call=found.call, made_by=told, dimension=found.dimension)
+    maker = found.made_by if made_by is None else _given(made_by)
+    is_normalised = normalise or bool(maker.get("normalised", False))
+    maker |= {"prompts": prompts, "normalised": is_normalised}
+    return Encoder(call=found.call, made_by=maker, dimension=found.dimension)
 
 
 def checked_prompts(prompts: Any) -> dict[str, str]:
@@ -167,15 +167,15 @@ def _of_sentence_transformers(model: Any, prompts: Prompts) -> Encoder:
 
     parts = [type(part).__name__ for part in model]
     by_default = None if prompts else model.default_prompt_name
-    told = {
+    maker = {
         "model": _model_name(model),
         "digest": _digest(model, parts),
         "max_tokens": model.max_seq_length,
         "normalised": parts[-1] == "Normalize" and model.truncate_dim is None,
     }
     if by_default is not None:
-        told["default_prompt"] = model.prompts.get(by_default, "")
-    return Encoder(call=call, made_by=told, dimension=model.get_embedding_dimension())
+        maker["default_prompt"] = model.prompts.get(by_default, "")
+    return Encoder(call=call, made_by=maker, dimension=model.get_embedding_dimension())
 
 
 def _model_name(model: Any) -> str:

@@ -172,10 +172,10 @@ def _encoded(of: VectorSet, text: str, encoder: Any) -> Floats:
     made_by = of.made_by
     prompts = made_by.get("prompts") or {}
     if encoder is None and "model" not in made_by:
-        told = ", ".join(f"{key} {value!r}" for key, value in made_by.items() if value)
+        known = ", ".join(f"{key} {value!r}" for key, value in made_by.items() if value)
         raise VectorError(
             f"the vectors {of.name!r} are of no model that can be loaded by its name "
-            f"({shown(told) or 'nothing is known of it'}): give encoder=, what made them"
+            f"({shown(known) or 'nothing is known of it'}): give encoder=, what made them"
             f"{_call_of(made_by)}, or a vector"
         )
     model = made_by["model"] if encoder is None else encoder

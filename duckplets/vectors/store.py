@@ -468,15 +468,15 @@ def _refuse_other(found: VectorSet, wanted: VectorSet) -> None:
         return {"dimension": of.dimension, "dtype": of.dtype, **of.made_by}
 
     there, given = fields(found), fields(wanted)
-    told = [
+    other = [
         f"{key} (there: {shown(repr(there.get(key)), 100)}, given: "
         f"{shown(repr(given.get(key)), 100)})"
         for key in {**there, **given}
         if there.get(key) != given.get(key)
     ]
-    if told:
+    if other:
         raise VectorError(
-            f"vectors {found.name!r} are of another maker: {'; '.join(told)}. Give another name=, "
+            f"vectors {found.name!r} are of another maker: {'; '.join(other)}. Give another name=, "
             f"or remove them first with corpus.remove_vectors({found.name!r})"
         )
 

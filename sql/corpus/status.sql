@@ -159,17 +159,17 @@ SELECT content, reason, anchors
 FROM pool_counts
 
 -- name: forget_counts
--- Forget what is kept of how many anchors pools have, of other versions and what is told anew.
--- Parameters: $version; told (Arrow: content, reason, anchors).
+-- Forget what is kept of how many anchors pools have, of other versions and what is counted anew.
+-- Parameters: $version; counted (Arrow: content, reason, anchors).
 DELETE FROM pool_counts
-WHERE version <> $version OR content IN (SELECT content FROM told)
+WHERE version <> $version OR content IN (SELECT content FROM counted)
 
 -- name: keep_counts
--- Keep how many anchors pools have (Arrow told: content, reason, anchors).
+-- Keep how many anchors pools have (Arrow counted: content, reason, anchors).
 -- Parameters: $version.
 INSERT INTO pool_counts
 SELECT $version, content, reason, anchors
-FROM told
+FROM counted
 
 -- name: records_by_source
 -- Live records of every source.

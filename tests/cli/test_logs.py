@@ -116,7 +116,7 @@ def test_the_bar_tells_rate_acceptance_and_size(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "200")
     stream = Terminal()
-    with bar(None, stream, told=lambda: "80.0% accepted, 1.2 MB") as advance:
+    with bar(None, stream, note=lambda: "80.0% accepted, 1.2 MB") as advance:
         assert advance is not None
         advance(10, 20)
     assert "/s, 80.0% accepted, 1.2 MB" in stream.getvalue()

@@ -1,6 +1,6 @@
 """Open a run in whichever process iterates it, where that iteration begins.
 
-An iteration begins where a loaded state says, which is told once, to whoever iterates next.
+An iteration begins where a loaded state says, which is informed once, to whoever iterates next.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class RunStates:
 class LoadedState:
     """Tell where the next iteration begins, once: to this process or to one set of workers.
 
-    Workers have copies of the dataset, so who was told lies in memory that they share. A
+    Workers have copies of the dataset, so who was informed lies in memory that they share. A
     DataLoader seeds its workers anew for every iteration, which tells one set from another.
 
     Args:
@@ -174,13 +174,13 @@ class LoadedState:
         self.loaded = loaded
         self.allow_drift = allow_drift
         self._taken = False  # in this process
-        # 0 for nobody, -1 if another state was loaded since, else the seed of those told first.
-        self._told = torch.zeros(1, dtype=torch.int64).share_memory_()
+        # 0 for nobody, -1 if another state was loaded since, else the seed of those informed first.
+        self._informed = torch.zeros(1, dtype=torch.int64).share_memory_()
 
     @property
     def told_workers(self) -> bool:
         """Whether workers began there."""
-        return int(self._told) > 0
+        return int(self._informed) > 0
 
     def take(self, worker_info: Any) -> State | None:
         """Return what was loaded to the first that ask, None to all others.
@@ -193,24 +193,24 @@ class LoadedState:
         return self.loaded if first else None
 
     def _is_for(self, worker_info: Any) -> bool:
-        told = int(self._told)
+        informed = int(self._informed)
         if worker_info is None:
-            self._told.fill_(0)
-            return told == 0
-        if told < 0:
+            self._informed.fill_(0)
+            return informed == 0
+        if informed < 0:
             raise SamplerError(
                 "a state was loaded after these workers had started, so they do not know it; make "
                 "a new DataLoader, or leave out persistent_workers=True"
             )
         asking = (worker_info.seed - worker_info.id) % (1 << 62) + 1
-        if told == 0:
-            self._told.fill_(asking)
-        return told in (0, asking)
+        if informed == 0:
+            self._informed.fill_(asking)
+        return informed in (0, asking)
 
     def replaced(self, worker_info: Any) -> None:
         """Note that another state was loaded: here, or by torchdata in a worker of its own."""
         if worker_info is None:
-            self._told.fill_(-1)
+            self._informed.fill_(-1)
         else:
             self.take(worker_info)
 
