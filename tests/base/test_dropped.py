@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from prebuilt import toy_corpus
+from programs import PATIENCE
 
 import duckplets as dp
 from duckplets.base.prefetch import ahead
@@ -66,11 +67,11 @@ def test_ctrl_c_is_not_lost_where_something_is_dropped(
         assert not ended.is_set()
         with pytest.raises(KeyboardInterrupt):
             _drop(things)
-        assert ended.wait(5)
+        assert ended.wait(PATIENCE)
 
 
 def _drop(things: list[Any]) -> None:
     things.clear()
     gc.collect()
-    for _ in range(500):  # the signal came to another thread, and ends no sleep
+    for _ in range(100 * PATIENCE):  # the signal came to another thread, and ends no sleep
         time.sleep(0.01)
