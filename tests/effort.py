@@ -6,9 +6,14 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+import pytest
+
 T = TypeVar("T")
 
 THOROUGH = os.environ.get("DUCKPLETS_THOROUGH") == "1"
+
+thorough = pytest.mark.skipif(not THOROUGH, reason="slow: make test-all runs it")
+"""Mark a slow test of what quicker ones test as well: kills, engines, stores, memory, odd sizes."""
 
 
 def often(times: int, *, less: int) -> int:

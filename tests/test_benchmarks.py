@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmark_scripts import FOLDER, load
-from effort import THOROUGH, often
+from effort import THOROUGH, often, thorough
 
 SAMPLE = ["ingest_parquet", "save"]  # unless in full
 
@@ -20,6 +20,7 @@ def test_the_page_is_written_from_the_results() -> None:
     )
 
 
+@thorough
 def test_every_measurement_of_ours_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run, text = load("run"), load("text")
     monkeypatch.setattr(run, "SECONDS", 0.1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from commands import cli, ok
-from effort import often
+from effort import often, thorough
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -145,6 +145,7 @@ def test_nothing_goes_where_nothing_was_removed(tmp_path: Path) -> None:
         assert not {row["index_key"] for row in before["text_indexes"]} & {*numbers}
 
 
+@thorough
 def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
     with toy_corpus(tmp_path / "c.duckdb", 30, sources=("a", "b")) as corpus:
         corpus.add_recipe(MINED)
@@ -209,6 +210,7 @@ def test_an_unfinished_ingest_goes_on_after_it(
         assert corpus.ingest(pages, progress=False).added == 4 * PAGE
 
 
+@thorough
 def test_it_is_refused_where_others_have_the_file(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 30, sources=("a", "b")) as corpus:

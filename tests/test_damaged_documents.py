@@ -15,7 +15,7 @@ from typing import Any
 
 import mutants
 import pytest
-from effort import often
+from effort import often, thorough
 from prebuilt import kept
 
 import duckplets as dp
@@ -272,6 +272,7 @@ def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) 
     put(json.dumps(given))
 
 
+@thorough
 @pytest.mark.parametrize("part", ["settings", "fingerprint", "counts", "events"])
 def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often, some
+from effort import often, some, thorough
 from prebuilt import toy_corpus
 from programs import said
 
@@ -189,6 +189,7 @@ def test_processes_of_every_kind_read(path: Path, method: str) -> None:
                 process.kill()
 
 
+@thorough
 @pytest.mark.skipif(INSIDE in os.environ, reason="is what the others run in")
 def test_in_a_small_process() -> None:
     told = said("-m", "pytest", "-q", "-n", "0", __file__, env={INSIDE: "1"})

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import thorough
 from programs import ran, said
 from sqlglot import exp, parse
 
@@ -358,6 +359,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@thorough
 @pytest.mark.network
 def test_a_wheel_holds_everything_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:

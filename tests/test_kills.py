@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often, some
+from effort import often, some, thorough
 from programs import python
 
 import duckplets as dp
@@ -278,6 +278,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@thorough
 def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path: Path) -> None:
     draw = random.Random(1)
     path = tmp_path / "first.duckdb"
@@ -371,6 +372,7 @@ def cursors(path: Path) -> list[dict[str, Any]]:
     return state.cursors(path)
 
 
+@thorough
 def test_a_killed_creation_leaves_no_file_or_a_whole_one(start: Start, tmp_path: Path) -> None:
     draw = random.Random(3)
     longest = seconds_of(start, "create", tmp_path / "first.duckdb")

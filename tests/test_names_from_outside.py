@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from corpora import odd_corpus
-from effort import often, some
+from effort import often, some, thorough
 from hub_data import jsonl, point_to, read, rows
 from hub_server import Hub
 from object_server import Proxy, client
@@ -208,6 +208,7 @@ def test_links_in_a_folder_of_shards_lead_nowhere_else(
     dp.TokenShards(tmp_path / "link").sampler(seq_length=8).close()
 
 
+@thorough
 @pytest.mark.parametrize("field", FIELDS)
 def test_nothing_of_a_store_is_written_outside_of_the_cache(
     shards: Path,

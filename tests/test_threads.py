@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often, some
+from effort import often, some, thorough
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -156,6 +156,7 @@ def test_a_source_does_not_change_its_own_corpus(corpus: dp.Corpus) -> None:
     assert corpus.split(seed=0)  # nobody holds the right to it any more
 
 
+@thorough
 def test_threads_save_and_look_at_the_same_state_file(corpus: dp.Corpus) -> None:
     """Whoever finds the file open for a save waits for the moment that it takes."""
     saves, writers = often(40, less=2), often(4, less=2)

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import cli, error, files, finish, finished, lines, ok, process, talk, usage
-from effort import often, some
+from effort import often, some, thorough
 from hub_server import Hub
 from prebuilt import toy_corpus
 from programs import PATIENCE, python, ran
@@ -758,6 +758,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 """
 
 
+@thorough
 @with_duckdb
 def test_both_files_can_be_looked_at_while_a_run_goes_on(toy: str) -> None:
     statement = ok("sql", toy, "anchor_context")

@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import prebuilt
 import pytest
+from effort import thorough
 from programs import ran
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -125,6 +126,7 @@ def test_each_shell_has_its_script(shell: str) -> None:
     assert f"_DUCKPLETS_COMPLETE=complete_{shell}" in script.stdout
 
 
+@thorough
 def test_the_program_itself_offers_names(made: Path) -> None:
     asked = {"COMP_WORDS": f"duckplets show {made} fab", "COMP_CWORD": "3"}
     done = ran(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from commands import cli, error, ok
+from effort import thorough
 from gated_rows import GOOD, written
 from prebuilt import toy_corpus
 
@@ -150,6 +151,7 @@ STAGES: list[tuple[list[str], str]] = [
 ]
 
 
+@thorough
 def test_every_long_command_logs_its_stages_with_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ import duckdb
 import pytest
 from commands import error, finished, ok, usage
 from conftest import Golden
-from effort import often
+from effort import often, thorough
 from prebuilt import toy_corpus
 from programs import PATHS, python
 from rich.console import Console
@@ -234,6 +234,7 @@ def test_runs_over_token_shards_are_watched_by_their_folder(
 # ---- beside a run
 
 
+@thorough
 def test_nobody_waits_for_who_looks(corpus: dp.Corpus) -> None:
     """The file can be looked at while a process has it open to write, and the other way round."""
     path = trained(corpus).save()
@@ -331,6 +332,7 @@ print(json.dumps([sampler.step, max(saves)]))
 """
 
 
+@thorough
 def test_a_run_is_watched_while_it_trains(corpus: dp.Corpus) -> None:
     """From before its first save to Ctrl-C, in 80 and in 200 columns; its saves wait for nobody."""
     corpus.close()

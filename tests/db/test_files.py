@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from effort import some
+from effort import some, thorough
 from prebuilt import copied
 from programs import ran
 
@@ -101,6 +101,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@thorough
 def test_a_killed_process_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     assert ran(sys.executable, "-c", KILLED, path).returncode == -9

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from corpora import WORDS
-from effort import THOROUGH, often, some
+from effort import THOROUGH, often, some, thorough
 from gated_rows import QUALITY, check, contents, lines_of
 from gated_sources import Pages, assert_nothing_is_left
 from local_engine import Shuffled
@@ -237,6 +237,7 @@ def test_tables_are_the_same(case: str, clean: bool, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*.parts"))
 
 
+@thorough
 @pytest.mark.parametrize("case", some(CASES, less=1))
 @pytest.mark.parametrize(
     "by", ["local:1", "local:2", "local:4", "cluster"] if THOROUGH else ["processes", "cluster"]
@@ -297,6 +298,7 @@ def blank(folder: Path) -> Path:
     return folder / "a.jsonl"
 
 
+@thorough
 @pytest.mark.parametrize("case", some(WRONG, less=4))
 def test_errors_are_the_same(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make, asked = WRONG[case]
@@ -314,6 +316,7 @@ class Stopped(Exception):  # noqa: N818
     """Stands for Ctrl-C."""
 
 
+@thorough
 @pytest.mark.parametrize("form", some(["parquet", "jsonl", "csv"], less=1))
 def test_what_stopped_goes_on_where_it_was(form: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {"name": "s", "quality": QUALITY, "where": "text <> ''"}
@@ -367,6 +370,7 @@ def _stop_at(row: int) -> Callable[[int, int | None], None]:
     return progress
 
 
+@thorough
 def test_several_sources_are_as_by_one_process(tmp_path: Path) -> None:
     for seed in range(often(10, less=1)):
         found = []
@@ -436,6 +440,7 @@ def done(engine: LocalEngine, function: Callable[[Any, Any], Any], job: Any) -> 
     assert list(engine.map(function, job, [Part("one", 1)])) == [1]
 
 
+@thorough
 @pytest.mark.parametrize("workers", [1, 3] if THOROUGH else [2])
 def test_workers_killed_all_the_time_change_nothing(workers: int, tmp_path: Path) -> None:
     count, several = often(20_000, less=100), often(24, less=10)

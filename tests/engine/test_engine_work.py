@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from corpora import WORDS
-from effort import THOROUGH, often, some
+from effort import THOROUGH, often, some, thorough
 from gated_rows import contents
 from prebuilt import prebuilt
 from worker_processes import killed
@@ -169,6 +169,7 @@ def everything(corpus: dp.Corpus, engine: Any, out: Path, tokenizer: Path) -> No
     corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
 
 
+@thorough
 def test_snapshots_are_the_same(processes: Any, tmp_path: Path) -> None:
     found = []
     for name, engine in (("alone", None), ("engine", processes)):

@@ -14,7 +14,7 @@ from typing import Any
 
 import parts_of_tests
 import pytest
-from effort import THOROUGH, often
+from effort import THOROUGH, often, thorough
 from prebuilt import prebuilt
 from programs import python
 from worker_processes import wait_for_end, workers_of
@@ -148,6 +148,7 @@ def test_lost_workers_cost_time_only(engine: Engine, tmp_path: Path) -> None:
 LETHAL = r"part 5: {} workers ended while they worked at it, so it is likely what ends them"
 
 
+@thorough
 def test_what_ends_twenty_workers_is_named(tmp_path: Path) -> None:
     most = often(20, less=1)
     job = {"at": 5, "times": 99, "folder": str(tmp_path)}

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from effort import some
+from effort import some, thorough
 from mined_by_hand import (
     RECIPE,
     Anchor,
@@ -345,6 +345,7 @@ def everything(corpus: dp.Corpus, folder: Path) -> dict[str, str]:
     return found
 
 
+@thorough
 def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

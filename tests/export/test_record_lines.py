@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import test_kills
-from effort import THOROUGH, often, some
+from effort import THOROUGH, often, some, thorough
 from gated_rows import GOOD, LONG, QUALITY, agrees, lines_of, take, texts, written
 from gated_sources import Pages, assert_nothing_is_left, sources_of
 from killed_intakes import assert_kills_change_nothing, dying, nursery, running
@@ -100,6 +100,7 @@ def test_every_record_is_in_it_and_none_that_was_removed(corpus: dp.Corpus, tmp_
     assert path.read_bytes() == b""
 
 
+@thorough
 @pytest.mark.usefixtures("in_pieces")
 def test_side_by_side_the_bytes_are_those_of_one_after_the_other(tmp_path: Path) -> None:
     for seed in range(often(20, less=2)):
@@ -228,6 +229,7 @@ def export(path: Path, blocks: int) -> None:
 test_kills.JOBS.update(intake=intake, export=export)
 
 
+@thorough
 def test_killed_it_is_whole_or_absent_and_the_same_command_writes_it(tmp_path: Path) -> None:
     draw = random.Random(4)
     path, out = tmp_path / "c.duckdb", tmp_path / "out.jsonl"

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from corpora import odd_corpus
-from effort import often
+from effort import often, thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prebuilt import toy_corpus
@@ -160,6 +160,7 @@ def test_ingest_and_chunk_give_the_same(tmp_path: Path, chunking: dp.Chunking) -
         assert corpus.sql("FROM chunk_texts ORDER BY ALL") == first
 
 
+@thorough
 @settings(max_examples=often(40, less=8), deadline=None)
 @given(
     max_tokens=st.integers(1, 12),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from effort import often
+from effort import often, thorough
 from killed_intakes import dying, nursery, running
 from test_kills import JOBS, tell
 
@@ -290,6 +290,7 @@ def test_an_interrupted_ingest_ends_as_an_unbroken_one(tmp_path, many_marks):
         assert source.pages.count(0) == 1, "pages before the first mark are not read again"
 
 
+@thorough
 def test_an_ingest_that_fails_may_be_begun_anew(tmp_path, many_marks):
     source = Flaky(13)
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -485,6 +486,7 @@ def nine_pages(path: Path, *death: int) -> None:
 JOBS["nine_pages"] = nine_pages
 
 
+@thorough
 def test_a_killed_ingest_goes_on_and_ends_as_an_unbroken_one(tmp_path):
     whole, broken = tmp_path / "whole.duckdb", tmp_path / "broken.duckdb"
     with running(__file__) as run:

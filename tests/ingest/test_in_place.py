@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import often
+from effort import often, thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,6 +140,7 @@ def drawn(corpus: dp.Corpus, kind: Any = "triplets", **asked: Any) -> list[dict[
         return [row for batch in sampler for row in batch.to_pylist()]
 
 
+@thorough
 def test_verbs_give_what_they_give_with_the_texts_inside(
     pair: Callable[..., tuple[dp.Corpus, dp.Corpus]], tmp_path: Path
 ) -> None:
@@ -311,6 +312,7 @@ def doctor_of(path: Path) -> list[Any]:
     return list(doctor.corpus(path))
 
 
+@thorough
 def test_folders_grow_move_and_are_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

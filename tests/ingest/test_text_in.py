@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from commands import cli, error, files, lines, ok, usage
-from effort import often
+from effort import often, thorough
 from hub_server import Hub
 
 import duckplets as dp
@@ -256,6 +256,7 @@ def test_what_is_wrong_with_a_line_of_the_hub(hub: Hub) -> None:
     assert files() == {"sources.txt"}
 
 
+@thorough
 def test_an_unfinished_ingest_goes_on_or_is_discarded(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

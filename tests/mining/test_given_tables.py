@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from effort import often, some
+from effort import often, some, thorough
 from questions import RECIPE, Expected, build, legal_rows, random_rows, stored
 
 import duckplets as dp
@@ -79,6 +79,7 @@ def test_the_form_of_a_table_changes_nothing(form: str, corpus: dp.Corpus) -> No
     assert stored(corpus) == expected
 
 
+@thorough
 def test_batches_and_blocks_change_nothing(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

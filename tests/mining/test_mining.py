@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from effort import THOROUGH, often, some
+from effort import THOROUGH, often, some, thorough
 from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
 
 import duckplets as dp
@@ -315,6 +315,7 @@ def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
 POSITIONS = often(125_000, less=10_000)  # of four negatives each, for two ways to mine
 
 
+@thorough
 @pytest.mark.parametrize(
     "by", some([dp.bm25(relative_margin=0.05, when_short="keep", top_k=4), "bm25"], less=1)
 )

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from effort import thorough
 
 from duckplets.mining.cutoffs import (
     CEILINGS,
@@ -290,6 +291,7 @@ def random_settings(draw: random.Random, score: Any) -> Bm25:
     return Bm25(**knobs)
 
 
+@thorough
 @pytest.mark.parametrize("grid", GRIDS)
 def test_blocks_of_ragged_lists_are_selected_as_plain_python_does(grid: str) -> None:
     score = GRIDS[grid]

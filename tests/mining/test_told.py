@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from commands import error, lines, ok
+from effort import thorough
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -49,6 +50,7 @@ def made(report: dp.MiningReport) -> set[tuple[str, str, str]]:
 # -- what is mined ---------------------------------------------------------------------------------
 
 
+@thorough
 def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> None:
     whole = made(corpus.mine(top_k=4, progress=False))
     assert whole == {

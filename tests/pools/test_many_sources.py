@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpora import ODD_MAPPING, odd_records
-from effort import THOROUGH, often, some
+from effort import THOROUGH, often, some, thorough
 from mined_corpora import hash_texts
 from prebuilt import prebuilt
 
@@ -164,6 +164,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
+@thorough
 @pytest.mark.parametrize("kind", ["triplets", "texts"])
 def test_statements_do_not_grow_with_sources(
     kind: Any, tmp_path: Path, statements: list[str]

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 from commands import cli, error, ok, usage
+from effort import thorough
 from gated_rows import GOOD, LONG, written
 
 
+@thorough
 def test_text_is_taken_in_judged_and_told_of(tmp_path: Path) -> None:
     corpus, quality = tmp_path / "c.duckdb", tmp_path / "q.toml"
     quality.write_text("language = false\nmin_characters = 60\n")

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import often
+from effort import often, thorough
 from gated_rows import check
 from hub_data import jsonl, point_to
 from hub_server import Hub
@@ -357,6 +357,7 @@ def capped(rows: list[Planted], accepted: int) -> tuple[float, list[Planted]]:
     return (sum(before) + last / 2) / 1e6, rows[: ends[-1] + 1]
 
 
+@thorough
 def test_every_row_of_dirtied_text_ends_where_it_should(
     tmp_path: Path, quality: dp.Quality, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from effort import THOROUGH, often
+from effort import THOROUGH, often, thorough
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -81,6 +81,7 @@ def processor_time(seconds: float, what: str) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
+@thorough
 @pytest.mark.timeout(3600 if THOROUGH else 300)
 @pytest.mark.parametrize("name", PASSES)
 def test_no_text_takes_more_than_its_length(name: str) -> None:

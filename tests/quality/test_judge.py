@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often
+from effort import often, thorough
 from gated_rows import GOOD, LONG, contents, oracle, take, texts
 from prebuilt import empty_corpus
 
@@ -91,6 +91,7 @@ def test_rows_become_records_and_records_go(corpus: dp.Corpus) -> None:
     assert again == pinned
 
 
+@thorough
 def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path: Path) -> None:
     def of(license_of: str) -> dp.MemorySource:
         return dp.MemorySource(

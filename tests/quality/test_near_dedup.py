@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commands import ok as run
-from effort import often, some
+from effort import often, some, thorough
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -131,6 +131,7 @@ def near_pairs(near: float, count: int) -> Iterator[tuple[str, str]]:
         yield " ".join(map(str, one)), " ".join(map(str, other))
 
 
+@thorough
 @pytest.mark.parametrize("near", [0.5, 0.6, 0.7, 0.8, 0.85, 0.95])
 def test_bands_follow_the_threshold(tmp_path: Path, near: float) -> None:
     count = often(2000, less=200)

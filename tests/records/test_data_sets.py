@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from effort import thorough
 
 import duckplets as dp
 from duckplets.errors import SourceError
@@ -252,6 +253,7 @@ def test_every_line_is_a_record_and_blank_ones_are_counted(tmp_path: Path) -> No
             TextLinesSource(tmp_path / "a.txt", **wrong)
 
 
+@thorough
 def test_gates_of_a_data_set_hold_for_it_alone(tmp_path: Path) -> None:
     good = "A plain sentence about the weather and the garden, number {}, long enough."
     for name in "abcd":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import thorough
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -30,6 +31,7 @@ def ids(corpus: dp.Corpus, order: Any, **more: Any) -> list[str]:
     return [name for batch in batches for name in batch["record_id"]]
 
 
+@thorough
 @pytest.mark.parametrize("split", [None, "train", "test"])
 def test_reading_gives_the_records_that_entries_name(corpus: dp.Corpus, split: str | None) -> None:
     names = ("bravo", "alpha")

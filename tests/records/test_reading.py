@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import some
+from effort import some, thorough
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -210,6 +210,7 @@ def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
     assert max(ahead) == 70  # what is left of one block, and another
 
 
+@thorough
 @pytest.mark.parametrize("allowed", [1, 1000, 20_000])
 def test_blocks_have_no_more_than_their_bytes(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, allowed: int

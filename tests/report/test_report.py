@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pytest
 from commands import error, ok
-from effort import often
+from effort import often, thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prebuilt import copied, empty_corpus, toy_corpus
@@ -393,6 +393,7 @@ def test_a_notebook_shows_the_page_in_a_frame(page: dp.ReportPage) -> None:
     assert "tables" in repr(page)
 
 
+@thorough
 def test_the_same_corpus_has_the_same_page_and_stays_as_it_is(
     page: dp.ReportPage, path: Path
 ) -> None:
@@ -429,6 +430,7 @@ def test_corpora_of_few_records_have_a_page(tmp_path: Path) -> None:
         Parsed(page.html)
 
 
+@thorough
 def test_long_lines_are_cut_and_their_length_is_said(tmp_path: Path) -> None:
     size = often(10_000_000, less=100_000)
     rows = [{"q": f"{i} " + "x" * size, "a": "word " * (size // 5) + str(i)} for i in range(2)]

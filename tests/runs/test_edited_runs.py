@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import cli, error
-from effort import often, some
+from effort import often, some, thorough
 from prebuilt import copied, prebuilt
 
 import duckplets as dp
@@ -184,6 +184,7 @@ def test_another_past_is_refused_with_both_values_phase_by_phase(corpus: dp.Corp
     assert corpus.resume(mixture=again).changed_from == 36
 
 
+@thorough
 def test_a_save_over_checkpoints_of_another_future_is_refused(
     corpus: dp.Corpus, path: Path, tmp_path: Path
 ) -> None:
@@ -243,6 +244,7 @@ def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -
 # ---- what else is given anew
 
 
+@thorough
 def test_equal_recipes_are_equal_and_columns_follow(corpus: dp.Corpus, path: Path) -> None:
     corpus.sampler(recipes=["pair"], batch_size=4).save()
     for same in ([PAIR], ["pair"], PAIR, None):

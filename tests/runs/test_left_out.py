@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from commands import cli, error, lines, ok
+from effort import thorough
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -135,6 +136,7 @@ def test_the_way_that_is_said_for_the_shell_works(path: Path, tmp_path: Path) ->
     assert all(int(row["positive"].split()[1]) >= 600 for row in found)
 
 
+@thorough
 def test_the_commands_say_what_they_leave_out(path: Path) -> None:
     for command in ("sample", "forecast"):
         told = cli(command, path)
@@ -154,6 +156,7 @@ def test_capacity_counts_no_triplets_of_grades(corpus: dp.Corpus) -> None:
     assert counted["pairs"]["triplets"] == 1200 * 1199
 
 
+@thorough
 def test_mining_leaves_it_out_as_well(corpus: dp.Corpus) -> None:
     report = corpus.mine(top_k=2, progress=False)
     mined = {(pair.source, pair.split) for pair in report.pairs}

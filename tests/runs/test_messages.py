@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from commands import ok
-from effort import some
+from effort import some, thorough
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -208,6 +208,7 @@ def test_arguments_that_messages_do_not_have(
     assert said in str(caught.value)
 
 
+@thorough
 @pytest.mark.parametrize("form", some(["jsonl", "parquet"], less=1))
 def test_messages_that_are_written_can_be_read_again(tmp_path: Path, form: str) -> None:
     texts = [(f"what is {i}?", f"line\n“{i}” \\n", f"and {i}?", f"{i}!") for i in range(30)]

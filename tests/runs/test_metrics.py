@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpora import counts_of
-from effort import some
+from effort import some, thorough
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -36,6 +36,7 @@ CONFIGURATIONS: list[dict[str, Any]] = [
 ]
 
 
+@thorough
 @pytest.mark.parametrize("made", [list, np.array], ids=["list", "array"])
 @pytest.mark.parametrize("columns", [None, ["anchor"]], ids=str)
 def test_losses_are_averaged_by_source(corpus: dp.Corpus, made: Any, columns: Any) -> None:

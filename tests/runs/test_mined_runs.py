@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from corpora import counts_of
+from effort import thorough
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 
 import duckplets as dp
@@ -91,6 +92,7 @@ def test_a_changed_recipe_makes_negatives_stale(corpus: dp.Corpus) -> None:
     corpus.sampler(recipes=[drawn], mixture={"s0": 1})
 
 
+@thorough
 def test_a_run_keeps_its_negatives_when_they_are_mined_again(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
     straight = tables(sampler_of(corpus), 9)
@@ -109,6 +111,7 @@ def test_a_run_keeps_its_negatives_when_they_are_mined_again(corpus: dp.Corpus) 
         fresh.load_state_dict(run.state_dict())
 
 
+@thorough
 def test_later_records_join_with_negatives_that_are_mined_for_them(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
     run = sampler_of(corpus)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from commands import error, lines, ok
-from effort import often, some
+from effort import often, some, thorough
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 
 import duckplets as dp
@@ -46,6 +46,7 @@ def rows_of(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
     return [row for step in range(steps) for row in sampler.batch_at(step).to_pylist()]
 
 
+@thorough
 def test_the_sampler_takes_what_was_mined_where_a_recipe_leaves_it_open(corpus: dp.Corpus) -> None:
     taken = rows_of(opened(corpus, by="bm25"), 9)
     assert taken == rows_of(opened(corpus, MINED), 9)

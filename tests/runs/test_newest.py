@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from commands import cli, ok
-from effort import THOROUGH, often, some
+from effort import THOROUGH, often, some, thorough
 
 import duckplets as dp
 from duckplets.testing import toy_records
@@ -174,6 +174,7 @@ def check_nominal_epochs(sampler: dp.Sampler, begins: list[int]) -> None:
         assert sampler.epoch == epoch or sampler.settings.no_duplicates
 
 
+@thorough
 @pytest.mark.parametrize("run", RUNS if THOROUGH else ["distinct"])
 def test_ranks_let_the_same_join_and_may_change_in_number(corpus: dp.Corpus, run: str) -> None:
     with corpus.resume(run) as sampler:
@@ -198,6 +199,7 @@ def test_ranks_let_the_same_join_and_may_change_in_number(corpus: dp.Corpus, run
         assert taken(alone, 5) == served
 
 
+@thorough
 def test_a_snapshot_made_before_or_after_serves_the_same(path: Path) -> None:
     def rows_of(**how: Any) -> list[dict[str, Any]]:
         with corpus.resume("triplets", **how) as sampler:
@@ -286,6 +288,7 @@ def test_versions_that_a_run_cannot_take(path: Path) -> None:
         sampler.save()
 
 
+@thorough
 def test_records_that_were_removed_come_no_more(path: Path, tmp_path: Path) -> None:
     with dp.resume(path, "triplets") as sampler:
         taken(sampler, 3)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import some
+from effort import some, thorough
 from prebuilt import prebuilt
 from text_vectors import DIMENSION, hashed, texts_of, vector, vectors
 
@@ -105,6 +105,7 @@ LACKING = ("judged asks 1", "new asks 2")  # before, and after the second versio
 SET_OF = dict(some({"error": "all", "drop": "some", "null": "some"}.items(), less=2))
 
 
+@thorough
 def test_vectors_of_both_versions(corpus: dp.Corpus) -> None:
     embed(corpus, "all")
     embed(corpus, "some", LACKING[0])  # 1, 10, 11, …
@@ -144,6 +145,7 @@ def test_vectors_of_both_versions(corpus: dp.Corpus) -> None:
         assert any(text.startswith("new") for text in texts)
 
 
+@thorough
 def test_a_recipe_that_finds_nothing_any_more_is_told(corpus: dp.Corpus) -> None:
     names = {"few": "meta['t'] = '3'", "some": None, "late": "meta['t'] = '20'"}
     text = dp.role("context")

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from corpora import counts_of
-from effort import some
+from effort import some, thorough
 
 import duckplets as dp
 from duckplets.samples.plan import PartPlanner
@@ -89,6 +89,7 @@ def test_no_text_comes_twice_in_the_batch_of_all_ranks(corpus: dp.Corpus) -> Non
         assert sum(map(len, texts)) == len(set().union(*texts))
 
 
+@thorough
 def test_ranks_that_set_the_same_weights_stay_one_run(tmp_path: Path) -> None:
     weights = {"a": 0.25, "b": 4}
     with dp.Corpus(tmp_path / "toy.duckdb") as corpus:

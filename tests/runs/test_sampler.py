@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from corpora import counts_of, odd_corpus, samples
-from effort import some
+from effort import some, thorough
 from prebuilt import kept, toy_corpus
 
 import duckplets as dp
@@ -347,6 +347,7 @@ def test_a_save_keeps_what_the_run_is_opened_with_now(tmp_path: Path) -> None:
         assert next(sampler).keys() == ["anchor"]
 
 
+@thorough
 def test_a_run_that_was_let_drift_can_be_saved(tmp_path: Path) -> None:
     path = tmp_path / "toy.duckdb"
     with toy_corpus(path, 60) as corpus:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from effort import some
+from effort import some, thorough
 from mined_corpora import (
     CASES,
     Piece,
@@ -256,6 +256,7 @@ def test_anchors_without_candidates_draw_at_random_and_say_so(
     assert len({row["negative_1"] for row in found}) > 10
 
 
+@thorough
 @pytest.mark.parametrize("negatives", [1, 2])
 def test_pairs_tell_where_their_negative_comes_from(
     corpora: dict[int, dp.Corpus], negatives: int

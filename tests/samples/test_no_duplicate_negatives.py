@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from corpora import odd_corpus
-from effort import often, some
+from effort import often, some, thorough
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 
 import duckplets as dp
@@ -105,6 +105,7 @@ def small(path: Path, size: int) -> dp.Corpus:
     return corpus
 
 
+@thorough
 @pytest.mark.parametrize(("size", "batch", "negatives"), [(8, 4, 1), (12, 4, 2), (20, 5, 3)])
 def test_a_corpus_is_served_down_to_its_last_legal_negative(
     tmp_path: Path, size: int, batch: int, negatives: int

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import some
+from effort import some, thorough
 
 import duckplets as dp
 
@@ -169,6 +169,7 @@ def test_what_a_phase_or_new_weights_leave_too_little_for_is_refused(tmp_path: P
         assert [len(batch) for batch in short] == [6]
 
 
+@thorough
 @pytest.mark.parametrize("weight", [20.0, 2000.0])
 def test_a_source_of_few_texts_leaves_its_places_to_others(tmp_path: Path, weight: float) -> None:
     """Also where a block has fewer samples of these than its batches need."""

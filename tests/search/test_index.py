@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import often, some
+from effort import often, some, thorough
 from peers import odd_texts, peer
 from prebuilt import prebuilt
 
@@ -153,6 +153,7 @@ def one_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@thorough
 @pytest.mark.parametrize(
     ("threads", "sections", "characters"),
     some([(2, 1, 1), (1, 3, 1 << 20), (8, 1000, 1 << 20), (1, 1000, 300), (8, 1000, 300)], less=2),
@@ -231,6 +232,7 @@ def test_replaced_and_removed_records_leave_the_index(tmp_path: Path) -> None:
 # ---- interruptions
 
 
+@thorough
 def test_an_interrupted_build_leaves_the_corpus_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import cli
 from corpora import odd_corpus
-from effort import often, some
+from effort import often, some, thorough
 from prebuilt import copied
 
 import duckplets as dp
@@ -86,6 +86,7 @@ def test_flipped_bytes_are_found_and_lead_nowhere(prepared: Path, seed: int) -> 
     assert outcome(prepared) == "served"
 
 
+@thorough
 @pytest.mark.parametrize("cut", some([0.5, 0, 1, -1], less=1))
 def test_files_that_are_cut_short(prepared: Path, cut: float) -> None:
     folder = snapshot.folder_of(prepared)

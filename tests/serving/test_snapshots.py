@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from commands import cli
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import often, some
+from effort import often, some, thorough
 from prebuilt import copied, toy_corpus
 from programs import python, ran
 
@@ -327,6 +327,7 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 """
 
 
+@thorough
 @pytest.mark.parametrize("room", some([4000, *range(0, 40_000, 2_500)], less=1))
 def test_a_full_disk_leaves_a_corpus_as_it_was(tmp_path: Path, room: int) -> None:
     path = tmp_path / "c.duckdb"

@@ -12,6 +12,7 @@ from typing import Any
 import programs
 import pytest
 from commands import cli
+from effort import thorough
 
 import duckplets as dp
 from duckplets.errors import SourceError
@@ -88,6 +89,7 @@ def test_the_command_line_imports_from_the_working_directory_and_warns(
     assert cli(*command, "own_package.convert:late", "--preview", "1").exit_code == 0
 
 
+@thorough
 def test_the_program_says_on_stderr_that_code_runs(folder: Path) -> None:
     code = "from duckplets.cli import main; main()"
     script = folder / "bin" / "run.py"  # as of a program that is installed: it lies elsewhere

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import often
+from effort import often, thorough
 from source_rows import untold
 
 import duckplets as dp
@@ -379,6 +379,7 @@ def test_settings_are_plain_values(settings, message):
 # ---- going on
 
 
+@thorough
 def test_a_reading_goes_on_from_every_mark(reader, many_marks):
     some_rows = PLAIN[: often(40, less=12)]
     for source in (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 from damaged import FORMS, tried
-from effort import THOROUGH, some
+from effort import THOROUGH, some, thorough
 
 # Cases that once failed: metadata at which PyArrow ends the process when asked for a column's.
 FAILED = ["parquet:123:124", "parquet:361:362", "parquet:556:557"]
 DEFAULT = [f"{form}:0:1" for form in FORMS]
 
 
+@thorough
 def test_some_damaged_files() -> None:
     assert tried(*DEFAULT, *some(FAILED, less=1)) == []
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often
+from effort import often, thorough
 from hub_data import MOODS, flat, point_to, rows
 from hub_server import TOKEN, Hub
 
@@ -181,6 +181,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         yield server
 
 
+@thorough
 def test_other_forms_are_streamed_by_datasets_and_go_on_too(hub: Hub) -> None:
     hub.add("org/texts", TEXTS, private=True)
     source = HubSource("hf://org/texts/default/train text=text", token=TOKEN)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import thorough
 from hub_data import flat, items, jsonl, parquet, point_to, read, rows
 from hub_server import POOR, TOKEN, Hub
 
@@ -191,6 +192,7 @@ def test_what_passes_is_tried_again_waiting_longer_each_time(hub: Hub) -> None:
         assert waits[:4] == [0.5, 1.0, 2.0, 4.0], path
 
 
+@thorough
 @pytest.mark.parametrize("status", [500, 502, 504, 429])
 def test_after_five_tries_it_gives_up_and_says_how_to_go_on(hub: Hub, status: int) -> None:
     hub.fail("kept/.*train-00001", times=5, status=status)
@@ -299,6 +301,7 @@ def test_closing_stops_the_download_behind(hub: Hub, monkeypatch: pytest.MonkeyP
         time.sleep(0.01)
 
 
+@thorough
 def test_an_ingest_that_failed_goes_on_where_it_stopped(
     hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often
+from effort import often, thorough
 from hub_data import MOODS, jsonl, parquet, point_to, rows
 from hub_server import Hub
 from programs import python
@@ -100,6 +100,7 @@ def contents(path: Path) -> dict[str, Any]:
     return found
 
 
+@thorough
 def test_kills_leave_no_trace(ingesting: Ingesting, tmp_path: Path) -> None:
     draw = random.Random(1)
     kills = corpora = between = 0

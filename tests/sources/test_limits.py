@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from effort import THOROUGH, some
+from effort import THOROUGH, some, thorough
 from programs import ran
 from source_rows import read
 
@@ -202,6 +202,7 @@ BOMBS: dict[str, tuple[str, Write, str]] = {
 }
 
 
+@thorough
 @pytest.mark.parametrize("name", BOMBS if THOROUGH else some(BOMBS, less=1))
 def test_a_bomb_takes_no_more_than_the_reader_and_a_little(tmp_path, name):
     file, write, message = BOMBS[name]

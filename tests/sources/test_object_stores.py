@@ -17,7 +17,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from commands import cli, ok
-from effort import THOROUGH, often, some
+from effort import THOROUGH, often, some, thorough
 from local_engine import Shuffled
 from object_server import KEY, SECRET, Proxy, Request, client, point_to
 
@@ -208,6 +208,7 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
         assert corpus.sql("SELECT * FROM sections ORDER BY ALL").to_pylist() == whole
 
 
+@thorough
 @pytest.mark.parametrize("make", some(SOURCES, less=3))
 def test_workers_read_objects_as_one_process_does(
     make: Callable[[str], Any], proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -259,6 +260,7 @@ def test_an_object_that_a_worker_cannot_have_is_read_or_refused_by_who_asks(
     client().put_object(Bucket=BUCKET, Key=key, Body=objects()[key])
 
 
+@thorough
 def test_sources_are_acquired_side_by_side_and_read_again(proxy: Proxy, tmp_path: Path) -> None:
     proxy.fault = some_fault(5)
     found = [make(f"s3://{BUCKET}") for make in SOURCES[:3]]
@@ -297,6 +299,7 @@ def test_what_cannot_be_had_is_one_error_that_names_it(what: str, proxy: Proxy) 
     assert not {SECRET, KEY} & set(message.split())
 
 
+@thorough
 def test_a_host_that_is_not_there_and_no_credentials_are_said_at_once(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

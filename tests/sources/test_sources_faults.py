@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from effort import often, some
+from effort import often, some, thorough
 from source_rows import read, texts
 
 from duckplets import ArrowSource, CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
@@ -329,6 +329,7 @@ def test_statements(tmp_path, reader):
         assert message in str(raised.value)
 
 
+@thorough
 @pytest.mark.parametrize("kind", some(["csv", "parquet", "json", "jsonl"], less=2))
 def test_a_text_of_many_megabytes(tmp_path, reader, kind):
     records = [{"t": "1", "b": "small"}, {"t": "2", "b": HUGE}, {"t": "3", "b": "small"}]

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from commands import cli, error, ok
-from effort import often, some
+from effort import often, some, thorough
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prebuilt import toy_corpus
@@ -421,6 +421,7 @@ def test_what_is_served_is_the_span(tmp_path: Path) -> None:
             corpus.prepare(progress=False)
 
 
+@thorough
 def test_a_failure_changes_nothing(tmp_path: Path) -> None:
     def failing(text: str) -> list[tuple[int, int]]:
         return [(0, len(text))] if "bad" not in text else [(1, len(text))]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import cli, ok
-from effort import often
+from effort import often, thorough
 from object_server import Proxy, Request, client, point_to
 from programs import python
 
@@ -131,6 +131,7 @@ def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(
         dp.TokenShards(OUT)
 
 
+@thorough
 def test_the_manifest_comes_last_and_nothing_is_visible_half(
     proxy: Proxy, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +164,7 @@ def test_the_manifest_comes_last_and_nothing_is_visible_half(
         assert dp.verify(OUT).ok
 
 
+@thorough
 def test_a_killed_upload_is_taken_back_by_the_next_export(
     proxy: Proxy, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,6 +196,7 @@ def test_a_killed_upload_is_taken_back_by_the_next_export(
     assert dp.verify(OUT).ok
 
 
+@thorough
 def test_what_is_wrong_in_a_store_is_found(proxy: Proxy, made: Path, tmp_path: Path) -> None:
     sharded(made)
     shard = next(key for key in keys() if key.endswith(".parquet"))
@@ -224,6 +227,7 @@ def test_what_is_wrong_in_a_store_is_found(proxy: Proxy, made: Path, tmp_path: P
     assert dp.verify(OUT).ok
 
 
+@thorough
 def test_another_run_and_other_objects_are_refused(
     proxy: Proxy, made: Path, tmp_path: Path
 ) -> None:

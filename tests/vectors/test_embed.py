@@ -21,7 +21,7 @@ import pytest
 import test_kills
 from commands import cli, error, ok, usage
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import often
+from effort import often, thorough
 from hashed import DIMENSION, Embedder, check_whole, hashed, kept, reasons, texts_of
 from prebuilt import toy_corpus
 from programs import python
@@ -83,6 +83,7 @@ def test_the_texts_of_one_split(corpus: dp.Corpus, split: str) -> None:
     assert sorted(embedder.texts) == sorted(rows["text"].to_pylist())
 
 
+@thorough
 def test_what_is_kept_after_any_block_has_its_share_of_each_split(
     toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,6 +206,7 @@ def test_a_call_that_fails_is_made_again(toy: dp.Corpus) -> None:
     check_whole(toy)
 
 
+@thorough
 def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
     never = {text for text in texts_of(toy).values() if int(text.split()[-1], 36) % 4 == 0}
 

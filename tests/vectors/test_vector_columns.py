@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import some
+from effort import some, thorough
 from prebuilt import prebuilt, toy_corpus
 from text_vectors import (
     DIMENSION,
@@ -117,6 +117,7 @@ def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
 # ---- what a run is pinned to
 
 
+@thorough
 @pytest.mark.parametrize("missing", ["drop", "null"])
 def test_a_run_goes_on_while_texts_are_embedded(tmp_path: Path, missing: Any) -> None:
     """Resumed, it draws what the unbroken run drew, and serves the vectors there were."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import error, ok
 from corpora import odd_corpus
-from effort import often, some
+from effort import often, some, thorough
 from hashed import DIMENSION, Embedder, hashed
 
 import duckplets as dp
@@ -115,6 +115,7 @@ def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus: dp.Corpus
     assert corpus.search(text, 12).equals(search(corpus.database, text, 12))
 
 
+@thorough
 def test_what_was_embedded_since_is_found(tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 10, 1) as corpus:
         prompts = {"anchor": "q: "}

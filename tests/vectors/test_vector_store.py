@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import ok
-from effort import often, some
+from effort import often, some, thorough
 from prebuilt import prebuilt, toy_corpus
 from text_vectors import DIMENSION, filled, texts_of, vectors, windowed
 
@@ -163,6 +163,7 @@ def test_a_set_is_read_as_of_any_of_its_commits(
 # ---- upkeep
 
 
+@thorough
 def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     columns = ["anchor", "anchor_vector", "positive_vector", "negative_vector"]
@@ -192,6 +193,7 @@ def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Pat
     assert all(check.ok for check in checks)
 
 
+@thorough
 def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
 
