@@ -2,8 +2,7 @@
 
 The leaves are the sources of a run, or the recipes of a source. ``Apportionment`` deals by constant
 shares: nested two-way splits with a closed form, so any stretch is dealt without walking there.
-``Stairs`` deals by shares that change at given positions, each stair in that closed form;
-``Buckets`` deals whole batches to buckets and the draws within a bucket's batches to sources.
+``Stairs`` deals by shares that change at given positions, each stair in that closed form.
 
 Only integers decide, so the result is the same everywhere.
 """
@@ -278,64 +277,3 @@ class Stairs:
         lefts = np.diff(sums >> _BITS)
         self._carry(low, middle, lefts, purpose)
         self._carry(middle, high, items - lefts, purpose)
-
-
-# -- batches of one bucket each ------------------------------------------------------------------
-
-
-class Buckets:
-    """Deals whole batches to buckets, and the draws of a bucket to sources, by constant shares.
-
-    Bucket b gets batches in the ratio of the sum over sources of share times the part of the
-    source's items that are in b, and within b a source gets its term of that sum. So each source
-    has its share again, and comes to its items equally often in all buckets. The bound on counts
-    holds for the batches of every bucket, not for prefixes of the run.
-
-    A leaf is the number of the bucket times the number of sources, plus that of the source.
-    """
-
-    def __init__(
-        self, shares: Sequence[int], items: Sequence[Sequence[int]], purpose: int, batch: int
-    ) -> None:
-        self._shares, self._batch = shares, batch
-        totals = [max(1, sum(of)) for of in items]
-        parts = [
-            [Fraction(share * n, total) for share, n, total in zip(shares, of, totals, strict=True)]
-            for of in zip(*items, strict=True)
-        ]
-        weights = exact_weights([sum(of, Fraction(0)) for of in parts])
-        self._steps = Apportionment(weights, purpose)
-        self._within = [  # a bucket without shares gets no batch
-            Apportionment(exact_weights(of), key(purpose, bucket)) if any(of) else None
-            for bucket, of in enumerate(parts)
-        ]
-
-    def deal(self, positions: Integers) -> Iterator[Share]:
-        """Yield what each leaf gets of positions that ascend, with or without gaps."""
-        if len(positions) == 0:
-            return
-        steps, within = np.divmod(positions, self._batch)
-        first = np.diff(steps, prepend=-1) > 0
-        of_step = np.cumsum(first) - 1
-        for share in self._steps.deal(steps[first]):
-            begins = np.full(of_step[-1] + 1, -1)
-            begins[share.offsets] = share.indexes * self._batch
-            at = np.flatnonzero(begins[of_step] >= 0)
-            dealt: Any = self._within[share.leaf]
-            for part in dealt.deal(begins[of_step[at]] + within[at]):
-                leaf = share.leaf * len(self._shares) + part.leaf
-                yield Share(leaf, at[part.offsets], part.indexes)
-
-    def counts(self, positions: int) -> list[int]:
-        """Return how many of the first so many positions go to each leaf."""
-        steps, rest = divmod(positions, self._batch)
-        before, after = (self._steps.counts(n) for n in (steps, steps + (rest > 0)))
-        found: list[int] = []
-        for dealt, batches, upto in zip(self._within, before, after, strict=True):
-            draws = batches * self._batch + (upto - batches) * rest
-            found += [0] * len(self._shares) if dealt is None else dealt.counts(draws)
-        return found
-
-    def parts(self) -> list[float]:
-        """Return the share of every source; together 1."""
-        return [share / sum(self._shares) for share in self._shares]

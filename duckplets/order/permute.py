@@ -33,9 +33,6 @@ _U27, _U30, _U31, _U32 = (np.uint64(s) for s in (27, 30, 31, 32))
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-# -- hashing ----------------------------------------------------------------------------------
-
-
 def key(*parts: str | int | bytes) -> int:
     """Return a 64-bit key for a purpose, such as ``key(seed, source, recipe, "swap")``."""
     digest = hashlib.blake2b(b"".join(map(encoded, parts)), digest_size=8)
@@ -82,9 +79,6 @@ def _below_large(words: Words, upper: Words, lower: Words) -> Integers:
     carried = low * upper + (middle & _LOW)
     drawn: Integers = (high * upper + (middle >> _U32) + (carried >> _U32)).astype(np.int64)
     return drawn
-
-
-# -- permutations -----------------------------------------------------------------------------
 
 
 def ranks(stream: int, n: int, start: int, stop: int) -> tuple[Integers, Integers]:

@@ -1,11 +1,10 @@
 """Deal every position of a run to a source, through all changes of weights.
 
 A schedule is a list of segments, each from the first draw of a step on: constant weights
-(``Apportionment``, or ``Buckets`` where each batch is of one bucket) or those of an anneal
-(``Stairs``). Segments begin where the mixture says, and where ``set_weights`` was called. A segment
-counts afresh, but every source goes on in its own order: what it has got in all segments before is
-added to its indexes. So nothing is repeated and nothing skipped at a change, and any position can
-be dealt without walking there.
+(``Apportionment``) or those of an anneal (``Stairs``). Segments begin where the mixture says, and
+where ``set_weights`` was called. A segment counts afresh, but every source goes on in its own
+order: what it has got in all segments before is added to its indexes. So nothing is repeated and
+nothing skipped at a change, and any position can be dealt without walking there.
 
 Draws are what is dealt: positions, or for pairs the several positions of one draw. A draw belongs
 to the step in which it begins. Steps are those of the run; draws and positions count from the step
@@ -29,7 +28,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
-from duckplets.order.apportion import Apportionment, Buckets, Share, Stairs, exact_shares
+from duckplets.order.apportion import Apportionment, Share, Stairs, exact_shares
 from duckplets.order.mixture import Change, Event, Factor, Mixture, Step, positive
 from duckplets.order.permute import key
 
@@ -46,7 +45,7 @@ class _Segment:
     step: int
     start: int
     how: tuple[object, ...]
-    deal: Any = field(compare=False)  # an Apportionment, Buckets or Stairs
+    deal: Any = field(compare=False)  # an ``Apportionment`` or ``Stairs``, or its like
     names: tuple[str, ...] = field(compare=False)
     base: list[int] = field(compare=False)  # what each leaf has got before
     stairs: tuple[int, ...] = field(compare=False)  # their first steps, and the end
@@ -68,22 +67,14 @@ class Schedule:
         seed: int,
         batch: int,  # positions a step, of all ranks together
         samples_per_draw: int = 1,
-        buckets: Mapping[str, Sequence[int]] | None = None,  # items a source has in each, from 0
         events: Events | None = None,  # each holds until the mixture's next change
         begin: int = 0,  # the first step that is dealt; sources count from 0 there
     ) -> None:
-        end_step = mixture.anneal and mixture.anneal.end_step
-        if buckets and end_step is not None:
-            raise MixtureError(
-                f"anneal: end_step={end_step} changes shares step by step, which batches of one "
-                f"length class cannot follow; leave end_step out, give phases, or leave out "
-                f"by_bucket"
-            )
         self.mixture = mixture
         self.sources = sorted(sources)
         self.numbers = {name: number for number, name in enumerate(self.sources)}
         self.batch, self.samples_per_draw, self.begin = batch, samples_per_draw, begin
-        self._seed, self._buckets = seed, buckets
+        self._seed = seed
         self._changes = list(mixture.changes(self.sources))
         self._segments: list[_Segment] = []
         for change in self._changes:
@@ -288,15 +279,16 @@ class Schedule:
             edges = [self.first_draw(edge) - start for edge in stairs]
             how = (stairs, of_stairs[0], of_stairs[-1], purpose)
             deal = Stairs(of_stairs, edges, purpose)
-        elif self._buckets:
-            items = [self._buckets[name] for name in names]
-            deal = Buckets(shares, items, key(self._seed, "buckets", step), self.batch)
         else:
-            deal = Apportionment(shares, purpose)
+            deal = self._dealer(shares, purpose, step)
         drawn = tuple(n for n in names if weights[n] > 0 or target.get(n, 0) > 0)
         del self._segments[bisect_left(self._segments, step, key=_step) :]
         base = self._segments[-1].upto(start) if self._segments else [0] * len(deal.counts(0))
         self._segments.append(_Segment(step, start, how, deal, drawn, base, stairs))
+
+    def _dealer(self, shares: tuple[int, ...], purpose: int, step: int) -> Any:
+        """Return what deals by constant shares from a step on."""
+        return Apportionment(shares, purpose)
 
     def _number_of(self, step: int) -> int:
         """Return the number of the segment in force at a step, from the begin on."""

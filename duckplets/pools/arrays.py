@@ -325,9 +325,6 @@ def _boundaries(*columns: Any, every: bool) -> Integers:
     return np.append(np.flatnonzero(new), length).astype(np.int64)
 
 
-# -- which texts are no negatives ------------------------------------------------------------------
-
-
 def several_texts(anchors: Rows, positives: Rows) -> Words:
     """Return ``Negatives.illegal`` of records with several anchors or positives, as needed."""
     words = []

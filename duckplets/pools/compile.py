@@ -236,9 +236,6 @@ def _law_of_terms(
     return Law(parts, forbids, columns[0], columns[1], unbounded, fills)
 
 
-# -- labels -----------------------------------------------------------------------------------
-
-
 def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
     """Return what labels do to a recipe: nothing where none of its pairs is one that they judge."""
     if labels == "given":

@@ -310,9 +310,6 @@ def _what(compiled: CompiledPool) -> str:
     return f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split {split!r}"
 
 
-# -- what conditions ask of texts -----------------------------------------------------------------
-
-
 def _section_facts(
     database: Database, pools: Sequence[CompiledPool], where: Mapping[str, Any]
 ) -> pa.Table | None:

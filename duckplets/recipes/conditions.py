@@ -227,9 +227,6 @@ def _has_equality(tree: exp.Expression, *, holds: bool) -> bool:
     return False
 
 
-# -- what it asks of texts ---------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Fact:
     """A part of a condition that depends on the text of a section, and not on windows."""

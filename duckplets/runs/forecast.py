@@ -74,8 +74,6 @@ _CELLS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "fall back": ("fallback_anchors", "{:,}".format),
 }
 
-# -- a forecast -----------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
@@ -116,8 +114,7 @@ class Forecast:
 
         return stacked_shares(self)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         below = "".join(f"<p>{escape(line)}</p>" for line in self._below())
@@ -213,13 +210,8 @@ def described(sampler: Sampler) -> Iterator[str]:
         f"batches of {settings.global_batch:,}, epochs of "
         f"{counted(planner.epoch_length, 'sample')}{_shares_words(schedule, step)}"
     )
-    parts = planner.shares(step, step + 1)
-    versions = [
-        streams[0].version,
-        *(j["corpus_version"] for j in settings.joins if j["step"] <= step),
-    ]
-    drawn = [n for n, stream in enumerate(streams) if stream.version == versions[-1]]
-    rows = []
+    parts, rows = planner.shares(step, step + 1), []
+    drawn = planner.at(step * settings.global_batch).numbers.tolist()
     for number in drawn[:_STREAMS]:
         stream, part = streams[number], parts[number]
         visits = figure(part * planner.epoch_length / planner.samples_per_draw / len(stream))
@@ -373,8 +365,7 @@ def _used_up(sampler: Sampler, stretches: int, end: int) -> Iterator[str]:
 
 def _displaced(planner: Planner, end: int) -> Iterator[str]:
     """Yield of which sources samples fit in no batch of their block, from some that are planned."""
-    names, planned = planner.schedule.sources, 0
-    displaced, spans = np.zeros(len(names), np.int64), [(0, end)]
+    displaced, planned, spans = np.zeros(len(planner.schedule.sources)), 0, [(0, end)]
     if end > _PLANNED:
         spans = sorted({planner.block(number * end // _BLOCKS) for number in range(_BLOCKS)})
     for low, high in spans:
@@ -383,12 +374,14 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
             planned += min(high, end) - low
             if gave is not None:
                 found = planner.sources[gave[gave >= 0]]
-                displaced += np.bincount(found, minlength=len(names))
-    due, times = planner.schedule.samples(end), end / max(planned, 1)
+                displaced += np.bincount(found, minlength=len(displaced))
+    displaced *= end / max(planned, 1)
     words = [
-        f"{counted(round(displaced[leaf] * times), 'sample')} of {names[leaf]!r} "
-        f"({percent(displaced[leaf] * times / max(due[names[leaf]], 1))})"
-        for leaf in np.flatnonzero(displaced).tolist()
+        f"{counted(round(several), 'sample')} of {name!r} ({percent(several / max(due, 1))})"
+        for several, (name, due) in zip(
+            displaced, planner.schedule.samples(end).items(), strict=True
+        )
+        if several
     ]
     if words:
         more = "" if planned == end else f", estimated from {planned:,} samples"
@@ -396,9 +389,6 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
             f"{listed(words, NAMES)} repeat a text in every batch of their block, and others take "
             f"their positions (displaced{more})"
         )
-
-
-# -- what another mixture alters ------------------------------------------------------------------
 
 
 def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
@@ -418,7 +408,7 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     after = schedule_of(replace(settings, mixture=mixture), before.events)
     changed, batch = sampler.first_change(after), settings.global_batch
     is_altered = changed <= MAX_POSITION
-    steps = sorted({step for schedule in (before, after) for step in schedule.changes})
+    steps = sorted({*before.changes, *after.changes})
     rows, scales = list[dict[str, Any]](), list[dict[str, Any]]()
     for start, stop in zip(steps, [*steps[1:], None], strict=True):
         ends = (start, start if stop is None else stop - 1)
@@ -428,7 +418,7 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
             if shares["before"] != shares["after"]:
                 rows.append({"start": start, "stop": stop, "source": name, **shares})
     for step in sorted({0, *steps}):
-        scale, other = before.mixture.lr_scale(step), after.mixture.lr_scale(step)
+        scale, other = (of.mixture.lr_scale(step) for of in (before, after))
         if scale != other:
             scales.append({"start_step": step, "before": scale, "after": other})
     return {
@@ -440,16 +430,10 @@ def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     }
 
 
-# -- words and figures ----------------------------------------------------------------------------
-
-
 def swap_words(swaps: bool) -> str:
     """Say whether anchor and positive change places."""
-    return (
-        "swap on: anchor and positive change places in half of the samples"
-        if swaps
-        else "swap off: anchor and positive stay in their places"
-    )
+    on = "swap on: anchor and positive change places in half of the samples"
+    return on if swaps else "swap off: anchor and positive stay in their places"
 
 
 def phase_words(schedule: RunSchedule, step: int) -> str:

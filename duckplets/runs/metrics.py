@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duckplets")
 
-Span = tuple[int, int]
-
 SCHEMA = pa.schema([("step", pa.int64()), ("source", pa.string()), ("loss", pa.float64())])
 
 _AT_ONCE = 1 << 17  # samples planned at once, to be counted
@@ -105,7 +103,7 @@ class Losses:
     def __init__(self, known: pa.Table | None = None, first: int = 0) -> None:
         self._steps, self._sources, self._values = array("q"), array("i"), array("d")
         self._numbers: dict[str, int] = {}
-        self._first, self._is_unsaved = first, False
+        self.first, self._is_unsaved = first, False
         if known is not None:
             self._extend(known)
 
@@ -119,7 +117,7 @@ class Losses:
 
     def report(self, step: int, losses: Mapping[str, float]) -> None:
         """Note the losses of sources at a step."""
-        self._first, self._is_unsaved = min(self._first, step), True
+        self.first, self._is_unsaved = min(self.first, step), True
         for name, loss in losses.items():
             self._steps.append(step)
             self._sources.append(self._number(name))
@@ -127,27 +125,23 @@ class Losses:
 
     def begin(self, step: int) -> None:
         """Note that the run goes on at another step than the one it has come to."""
-        self._first = min(self._first, step) if self._is_unsaved else step
+        self.first = min(self.first, step) if self._is_unsaved else step
 
     def add(self, others: Losses) -> None:
         """Take what was reported elsewhere."""
-        rows = others.table((0, 1 << 62))
+        rows = others.table(0, 1 << 62)
         self._extend(rows)
         if rows.num_rows:
-            self._first, self._is_unsaved = min(self._first, rows["step"][0].as_py()), True
-
-    def unsaved(self, stop: int) -> Span:
-        """Return the steps before ``stop`` that a file is to have as they are here."""
-        return min(self._first, stop), stop
+            self.first, self._is_unsaved = min(self.first, rows["step"][0].as_py()), True
 
     def written(self, stop: int) -> None:
         """Note that the file has all before a step."""
-        self._first, self._is_unsaved = stop, False
+        self.first, self._is_unsaved = stop, False
 
-    def table(self, span: Span) -> pa.Table:
+    def table(self, start: int, stop: int) -> pa.Table:
         """Return the losses of some steps, by step and source; columns as in ``SCHEMA``."""
         steps = np.array(self._steps)
-        found = (span[0] <= steps) & (steps < span[1])
+        found = (start <= steps) & (steps < stop)
         names = pa.array(self._numbers, pa.string())
         sources = pa.DictionaryArray.from_arrays(np.array(self._sources), names)
         rows = pa.table([steps, sources.cast(pa.string()), np.array(self._values)], SCHEMA.names)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,6 @@ from duckplets.serving.segments import Contents
 from duckplets.serving.snapshot import fingerprint, serve
 from duckplets.vectors.columns import RunVectors, pinned
 
-# Arguments of a sampler of which its settings keep nothing.
-_OF_OPENING = (
-    *("long_sections", "allow_stale", "empty", "snapshot", "state"),
-    *("tokenizer", "seq_length", "pack"),
-)
 _ALL = Named("error")  # a saved run needs all that it has
 # What else can be done about stale minings than to mine again.
 _INSTEAD = (
@@ -118,9 +113,9 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         "declared_prefixes": prefix_store.digest(database, version),
         "index": mixed.index,
     }
-    for name in _OF_OPENING:
-        del run[name]
-    settings = RunSettings(**run)
+    settings = RunSettings(
+        **{of.name: run[of.name] for of in fields(RunSettings) if of.name in run}
+    )
     if kind not in SINGLE:
         drawn_by = sources.with_mined(database, settings, by_source)
         stale = bool(given["allow_stale"])
@@ -130,8 +125,9 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
             notes += sources.notes_on_mined(database, settings)
     given_names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
     named = Named(given["empty"], mixture.named if mixture else (), given_names)
-    snapshot = given["snapshot"]
-    return _opened(database, settings, {}, state_path, notes, named=named, snapshot=snapshot)
+    return _opened(
+        *(database, settings, {}, state_path, notes), named=named, snapshot=given["snapshot"]
+    )
 
 
 def resume_run(

@@ -231,9 +231,6 @@ class _Loading:
         return FoundPool(None, empty=f"source {source!r} has no conversation in {where}")
 
 
-# -- what has no anchor, and what a mixture means -------------------------------------------------
-
-
 def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSettings:
     """Return settings that keep what the word of a mixture means: the epochs of its sources."""
     mixture = settings.mixture

@@ -93,8 +93,6 @@ class Sampler:
         self._losses = Losses()
         self._phase, self._is_quiet = 0, settings.rank > 0  # several ranks would log the same
 
-    # -- iteration ----------------------------------------------------------------------------
-
     def __iter__(self) -> Iterator[Batch]:
         return self
 
@@ -316,8 +314,6 @@ class Sampler:
                 found = self._reader.fetcher.identities(plan, self._batch)
             yield found
 
-    # -- counts and losses ---------------------------------------------------------------------
-
     metrics = figures.metrics
     loss_by_source = figures.loss_by_source
     diagnostics = figures.diagnostics
@@ -350,13 +346,11 @@ class Sampler:
 
         Columns: ``step``, ``source``, ``loss``. A resumed run begins with those that were saved.
         """
-        return self._losses.table((0, self._steps_taken))
+        return self._losses.table(0, self._steps_taken)
 
     def take_losses(self, losses: Losses) -> None:
         """Take losses that were reported in the place of this sampler, for it to save."""
         self._losses.add(losses)
-
-    # -- for trainers -------------------------------------------------------------------------
 
     def to_hf(self, start_step: int | None = None) -> Any:
         """Return a ``datasets.IterableDataset`` of this run's texts; see ``huggingface.to_hf``."""
@@ -526,8 +520,6 @@ class Sampler:
             return self._position
         steps = integer("step", step, 0, -(-self._position // self._batch))
         return min(steps * self._batch, self._position)  # the last batch of all may be short
-
-    # -- the end ------------------------------------------------------------------------------
 
     def own(self, resource: Any) -> None:
         """Close something, such as the corpus, together with this sampler."""

@@ -44,9 +44,6 @@ Counts = Mapping[str, tuple[int, Control | None]]
 _CONTROL = ("size", "size_mode", "weight", "seed")
 
 
-# -- recipes --------------------------------------------------------------------------------------
-
-
 def resolved(
     database: Database,
     recipes: Sequence[Recipe | str] | None,

@@ -356,14 +356,11 @@ def _content(path: Path | None, run: str, text: str) -> tuple[dict[str, Any], St
 
 
 def _cursors(database: Database, run: str | None = None) -> list[dict[str, Any]]:
-    names = ("run", "tag", "kind", "corpus_version", "position", "step", "epoch", "saved_at")
-    return [
-        {
-            **dict(zip(names, row, strict=True)),
-            "later_versions": [{"version": version, "step": step} for step, version in joins],
-        }
-        for *row, joins in database.run("runs/state/saves", {"run": run})
-    ]
+    found: list[dict[str, Any]] = database.table("runs/state/saves", {"run": run}).to_pylist()
+    for one in found:
+        joins = one.pop("joins")
+        one["later_versions"] = [{"version": version, "step": step} for step, version in joins]
+    return found
 
 
 def _no_run(path: Path, run: str, saves: Iterable[Mapping[str, Any]]) -> StateMismatchError:
@@ -411,10 +408,10 @@ def _refuse_otherwise(events: Events, saved: Save, saves: Sequence[Mapping[str, 
 
 def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: bool) -> None:
     """Put losses in the place of those of the steps that a run went through since its last save."""
-    first, stop = (0, saved.steps) if whole else losses.unsaved(saved.steps)
+    first, stop = 0 if whole else min(losses.first, saved.steps), saved.steps
     database.run("runs/state/delete_losses", {"run": saved.run, "first": first, "stop": stop})
     database.run("runs/state/delete_losses_beyond", {"run": saved.run})
-    rows = losses.table((first, stop))
+    rows = losses.table(first, stop)
     if rows.num_rows:
         with database.registered(told=rows):
             database.run("runs/state/add_losses", {"run": saved.run})

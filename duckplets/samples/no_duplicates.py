@@ -216,8 +216,6 @@ class NoDuplicatesPlanner(_Redrawing):
             times = max(times, int(pool.positives.counts.max()))
         return min(len(stream) * times, max(len(stream), _FARTHEST))
 
-    # -- other weights ------------------------------------------------------------------------
-
     def block(self, position: int) -> tuple[int, int]:
         """Return the block, among whose positions samples change places, that has one of them."""
         return self._block(self.schedule, position)

@@ -234,7 +234,8 @@ class Planner:
         for part, own in zip(self.parts, schedule.parts, strict=True):
             part.schedule = own
 
-    def _at(self, position: int) -> PartPlanner:
+    def at(self, position: int) -> PartPlanner:
+        """Return the part that has a position."""
         return self.parts[bisect_right(self.parts, position, key=lambda part: part.first) - 1]
 
     def plan(self, start: int, stop: int) -> Plan:
@@ -255,8 +256,6 @@ class Planner:
                 plans.append(plan)
         return joined(plans)
 
-    # -- what is drawn ------------------------------------------------------------------------
-
     def samples(self, position: int) -> Integers:
         """Return how many of the first so many positions each stream gets."""
         found = np.zeros(len(self.streams), np.int64)
@@ -266,7 +265,7 @@ class Planner:
 
     def shares(self, start: int, stop: int) -> Floats:
         """Return the mean share of each stream over steps in which nothing sets in."""
-        part, found = self._at(start * self._schedule.batch), np.zeros(len(self.streams))
+        part, found = self.at(start * self._schedule.batch), np.zeros(len(self.streams))
         found[part.numbers] = part.shares(start, stop)
         return found
 
@@ -287,7 +286,7 @@ class Planner:
 
     def epoch_at(self, position: int) -> int:
         """Return the nominal epoch of a position; one that the end of a part cuts off counts."""
-        part = self._at(position)
+        part = self.at(position)
         return part.epoch + (position - part.first) // part.epoch_length
 
     def epoch_start(self, epoch: int) -> int:
@@ -304,11 +303,9 @@ class Planner:
             if some := sum(left):
                 yield part.stop // self._schedule.batch, some, sum(map(len, part.streams))
 
-    # -- other weights ------------------------------------------------------------------------
-
     def block(self, position: int) -> tuple[int, int]:
         """Return the block, among whose positions samples change places, that has one of them."""
-        part = self._at(position)
+        part = self.at(position)
         low, high = part.block(position - part.first)
         return part.first + low, min(part.first + high, part.stop)
 

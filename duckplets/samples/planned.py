@@ -14,8 +14,6 @@ from duckplets.samples.negatives import AT_RANDOM
 
 _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
-# -- samples --------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class Draw:
@@ -98,9 +96,6 @@ def scattered(draws: Iterable[tuple[Integers, Draw]], size: int) -> dict[str, _A
             for row, column in zip(found.get(name, ()), columns or (), strict=False):
                 row[rows] = column
     return found
-
-
-# -- pairs ----------------------------------------------------------------------------------------
 
 
 def samples_per_draw(kind: str, pairs: str | None, negatives: int) -> int:

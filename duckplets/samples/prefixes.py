@@ -303,9 +303,6 @@ def _by_record(database: Database, sources: Sequence[int]) -> Integers32:
     return found
 
 
-# -- what fits into a window ----------------------------------------------------------------------
-
-
 def _fitted(
     texts: pa.Array, lines: pa.Array, tokens: Integers, chunking: Chunking
 ) -> tuple[pa.Array, pa.Array]:

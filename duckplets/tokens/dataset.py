@@ -33,6 +33,7 @@ from duckplets.runs.opening import closed_on_error, edited_in, take_up
 from duckplets.runs.settings import RunSettings, saved_settings
 from duckplets.runs.state import behind, unsavable
 from duckplets.samples.plan import PartPlanner, Planner
+from duckplets.tokens.buckets import BucketSchedule
 from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.locations import mirror
 from duckplets.tokens.manifest import ShardManifest
@@ -213,7 +214,7 @@ class TokenShards:
         buckets = range(len(self.manifest.buckets) + 1)
         rows = {source: self._rows(settings, source) for source in settings.sources}
         items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
-        return RunSchedule([Schedule(mixture, [*items], buckets=items, events=events, **dealt)])
+        return RunSchedule([BucketSchedule(mixture, items, events=events, **dealt)])
 
     # -- opening ------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import duckplets as dp
 from duckplets.errors import MixtureError
 from duckplets.order.mixture import Event
 from duckplets.order.schedule import Schedule
+from duckplets.tokens.buckets import BucketSchedule
 
 NAMES = ["alpha", "bravo", "charlie"]
 WEIGHTS = st.sampled_from([0, 1, 1.009, 0.1, 3, 7.5])
@@ -37,10 +38,9 @@ def schedules(draw: st.DrawFn) -> tuple[Schedule, int]:
         draw(st.integers(0, 50)): Event({names[0]: 5.0}) for _ in range(draw(st.integers(0, 2)))
     }
     batch = draw(st.integers(1, 9))
-    made = Schedule(
+    made = BucketSchedule(
         dp.Mixture(weights, phases=phases),
-        names,
-        buckets=items,
+        items,
         seed=draw(st.integers(0, 99)),
         batch=batch,
         events=events,
@@ -94,7 +94,7 @@ def test_weights_that_are_set_change_what_comes_after(
 def test_counts_are_as_near_to_shares_as_for_texts(seed: int) -> None:
     weights = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}
     items = {"alpha": [300, 200, 0], "bravo": [10, 40, 50], "charlie": [5, 5, 90]}
-    schedule = Schedule(dp.Mixture(weights), NAMES, buckets=items, seed=seed, batch=8)
+    schedule = BucketSchedule(dp.Mixture(weights), items, seed=seed, batch=8)
     found = dealt(schedule, np.arange(24_000))
     parts = [
         [Fraction(str(weights[s])) * items[s][b] / sum(items[s]) for s in NAMES] for b in range(3)
@@ -117,4 +117,4 @@ def test_counts_are_as_near_to_shares_as_for_texts(seed: int) -> None:
 def test_shares_that_move_step_by_step_are_refused() -> None:
     ramp = dp.Mixture({"alpha": 1}, anneal=dp.Anneal(3, {"alpha": 2}, end_step=9))
     with pytest.raises(MixtureError, match="end_step"):
-        Schedule(ramp, ["alpha"], buckets={"alpha": [3, 4]}, seed=1, batch=2)
+        BucketSchedule(ramp, {"alpha": [3, 4]}, seed=1, batch=2)
