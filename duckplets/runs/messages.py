@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     from duckplets.pools.compile import CompiledPool
 
 _FUNCTION = {"name": "VARCHAR", "arguments": "VARCHAR"}
-_TOOLS: dict[str, Any] = {
-    "tool_calls": [{"id": "VARCHAR", "type": "VARCHAR", "function": _FUNCTION}],
-    "tool_call_id": "VARCHAR",
-    "name": "VARCHAR",
-}
+_CALLS = [{"id": "VARCHAR", "type": "VARCHAR", "function": _FUNCTION}]
+_TOOLS: dict[str, Any] = {"tool_calls": _CALLS, "tool_call_id": "VARCHAR", "name": "VARCHAR"}
 _COLUMNS = {  # by what the statement calls them
     "chosen": "messages",
     "rejected": "rejected_messages",

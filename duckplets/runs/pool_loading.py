@@ -83,25 +83,21 @@ def open_streams(
 ) -> tuple[list[Stream], list[Left]]:
     """Return the streams of some sources, and what has no anchor and is not optional."""
     sources, drawn = sorted(sources), drawn_by(settings)
-    texts: Words | None = None  # those without a vector are dropped
     if vectors is not None:
         vectors = vectors.as_of(settings.vectors)
-        texts = vectors.texts
-    loading = _Loading(database, settings, sources, texts)
+    # Texts without a vector may be dropped.
+    loading = _Loading(database, settings, sources, None if vectors is None else vectors.texts)
     wanted = [loading.compiled(source, recipe) for source in sources for recipe in drawn[source]]
     pools: Sequence[FoundPool] = []
     if wanted:
         pools = loading.read(wanted) if snapshot is None else loading.kept(wanted, snapshot)
-    streams, empty, seen = list[Stream](), list[Left](), set[str]()
-    is_mixed = isinstance(settings.by, dict)
+    streams, empty = list[Stream](), list[Left]()
     for (compiled, _), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
         if found.pool is None:
             if recipe.name not in settings.optional.get(source, []):
                 empty.append(Left(source, recipe, str(found.empty)))
-                seen.add(source)
             continue
-        seen.add(source)
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
         streams.append(
             Stream(
@@ -111,10 +107,11 @@ def open_streams(
                 0 if compiled.is_given else settings.negatives,
                 found.candidates,
                 of_records=loading.records[source] if by_anchors else None,
-                shares=shares_of(settings, source, recipe.name) if is_mixed else None,
+                shares=shares_of(settings, source, recipe.name),
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
             )
         )
+    seen = {of.source for of in (*streams, *empty)}
     for source in sources:
         if source not in seen:
             why = "that finds an anchor" if drawn[source] else "to draw by"
@@ -159,9 +156,8 @@ class _Loading:
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
         """Return what a recipe compiles to, and the mining that the run draws it from."""
-        mined = isinstance(recipe, TripletRecipe) and recipe.mined
         mining, labels = None, self.kinds.get(source)
-        if mined:
+        if isinstance(recipe, TripletRecipe) and recipe.mined:
             mining = pinned_mining(self._database, self._settings, source, recipe.name)
         pool = compile_pool(
             recipe,
@@ -205,6 +201,7 @@ class _Loading:
         if self._settings.kind == "messages":
             return [self._conversations(compiled) for compiled, _ in wanted]
         spare, found = self._settings.no_duplicates == "negatives", list[FoundPool]()
+        scores = needs_scores(self._settings.columns)
         with PoolReader(self._database, [of for of, _ in wanted], self._texts) as reader:
             for compiled, mining in wanted:
                 of = self._listed.get(compiled.parameters["source"])
@@ -213,10 +210,7 @@ class _Loading:
                 except NoAnchorError as error:
                     found.append(FoundPool(None, empty=str(error)))
                     continue
-                mined = None
-                if mining is not None:
-                    scores = needs_scores(self._settings.columns)
-                    mined = candidates.read(self._database, pool, mining, scores=scores)
+                mined = mining and candidates.read(self._database, pool, mining, scores=scores)
                 found.append(FoundPool(pool, mined))
         return found
 
@@ -226,8 +220,8 @@ class _Loading:
         anchors = messages.anchors(self._database, compiled, listed, hashed=hashed)
         if len(anchors):
             return FoundPool(Pool(compiled, anchors, None, None))
-        which = " that its index controls list" if source in self._listed else ""
-        where = f"split {self._settings.split!r}{which}"
+        where = f"split {self._settings.split!r}"
+        where += "" if listed is None else " that its index controls list"
         return FoundPool(None, empty=f"source {source!r} has no conversation in {where}")
 
 

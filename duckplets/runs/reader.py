@@ -131,9 +131,7 @@ class BatchReader:
         if block is None or not block.start <= start < block.stop or is_stale:
             if self._until is not None:  # weights have changed, and may again soon
                 self._until = None
-                self._count_dropped()
-                self._blocks.stop()
-                forget(self._dropped)
+                self._stop()
                 self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
             try:
                 with nullcontext() if self._blocks.is_ready(start) else self._waiting():
@@ -158,9 +156,11 @@ class BatchReader:
             return self._tranche
         return tranche
 
-    def _count_dropped(self) -> None:
-        """Count what was read for blocks that will not be taken."""
+    def _stop(self) -> None:
+        """Stop preparing; what was read for blocks that nobody takes is counted."""
         self._dropped_bytes += sum(block.read_bytes for block in self._blocks.waiting)
+        self._blocks.stop()
+        forget(self._dropped)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -220,14 +220,13 @@ class BatchReader:
         """Take only every ``workers``-th batch from now on."""
         self.check_open()
         self.part = replace(self.part, workers=workers)
-        forget(self._dropped)
-        self._count_dropped()
+        self._stop()
         self._blocks.close()
         self._begin()
 
     def forget(self) -> None:
         """Drop what is prepared: the position has jumped."""
-        self._count_dropped()
+        self._dropped_bytes += sum(block.read_bytes for block in self._blocks.waiting)
         self._blocks.close()
         self._block = None
 
@@ -244,7 +243,7 @@ class BatchReader:
         self._block = None
         if not self._is_closed:
             self._is_closed = True
-            forget(self._dropped)
+            self._stop()
             self._blocks.close()
             # Batches that somebody keeps hold no block, nor what it is read from.
             kept = [weakref.ref(tranche) for tranche in (self._before, self._tranche) if tranche]

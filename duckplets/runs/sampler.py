@@ -195,8 +195,7 @@ class Sampler:
         With ``no_duplicates``, whose batches are arranged as a whole, to the first batch that
         begins in it.
         """
-        most = self._planner.epoch_at(MAX_POSITION)
-        epoch = integer("epoch", epoch, 0, most, say_high=False)
+        epoch = integer("epoch", epoch, 0, self._planner.epoch_at(MAX_POSITION), say_high=False)
         position = self._planner.epoch_start(epoch)
         if self.settings.no_duplicates:
             position = -(-position // self._batch) * self._batch
@@ -204,8 +203,8 @@ class Sampler:
 
     def batch_at(self, step: int) -> Batch:
         """Return the batch of any step, past or future; the position stays."""
-        most = MAX_POSITION // self._batch
-        start = integer("step", step, 0, most, say_high=False) * self._batch
+        step = integer("step", step, 0, MAX_POSITION // self._batch, say_high=False)
+        start = step * self._batch
         if self._reader.stop_of(start) <= start:
             steps = -(-self._reader.bounded(MAX_POSITION) // self._batch)
             there = f"steps 0 to {steps - 1}" if steps else "no step"
@@ -271,7 +270,12 @@ class Sampler:
                 f"positions {start} to {stop}: ask for {_MOST_ROWS:,} of them at most at once"
             )
         self._reader.check_open()
-        return pa.concat_tables(self._identities(start, stop)).combine_chunks()
+        found, fetcher = [], self._reader.fetcher
+        for low in range(start, max(stop, start + 1), _ROWS):
+            with fetcher.sound():
+                plan = self._planner.plan(low, min(low + _ROWS, stop))
+                found.append(fetcher.identities(plan, self._batch))
+        return pa.concat_tables(found).combine_chunks()
 
     def plan(self, steps: int) -> pa.Table:
         """Return the ids of what the next steps will serve; columns as of ``served``."""
@@ -290,14 +294,12 @@ class Sampler:
                 or one nominal epoch from where the last phase begins, or the last version joins.
         """
         if steps is not None:
-            most = MAX_POSITION // self._batch
-            steps = integer("steps", steps, 0, most, say_high=False)
+            steps = integer("steps", steps, 0, MAX_POSITION // self._batch, say_high=False)
         return forecasts.forecast(self, steps)
 
     def describe(self) -> str:
         """Return in short what is drawn from here on, in lines: a recipe each, swap, warnings."""
-        notes = list(self.notes)
-        notes += [warning for warning in forecasts.warnings(self) if warning not in notes]
+        notes = dict.fromkeys([*self.notes, *forecasts.warnings(self)])
         return "\n".join([*forecasts.described(self), *(f"note: {note}" for note in notes)])
 
     def _repr_html_(self) -> str:
@@ -305,14 +307,6 @@ class Sampler:
         caption = f"Sampler {s.kind}, split {s.split}, run {s.run}, position {self._position:,}"
         lines = ([line] for line in self.describe().splitlines())
         return html_table(caption, ("what is drawn from here on",), lines)
-
-    def _identities(self, start: int, stop: int) -> Iterator[pa.Table]:
-        """Yield the ids of positions in pieces; at least one, if empty."""
-        for low in range(start, max(stop, start + 1), _ROWS):
-            with self._reader.fetcher.sound():
-                plan = self._planner.plan(low, min(low + _ROWS, stop))
-                found = self._reader.fetcher.identities(plan, self._batch)
-            yield found
 
     metrics = figures.metrics
     loss_by_source = figures.loss_by_source
@@ -392,8 +386,7 @@ class Sampler:
         """
         step = self._planner.next_change(self._position)
         given = checked("weights", weights, Shares, MixtureError, "set_weights")
-        event = Event(given, temperature)
-        schedule = self._planner.schedule.with_event(step, event)
+        schedule = self._planner.schedule.with_event(step, Event(given, temperature))
         self._open_sources(schedule)
         self._planner.check(schedule, [step], self._reader.end)
         self._check_checkpoints(step)
@@ -403,12 +396,10 @@ class Sampler:
     def _check_checkpoints(self, step: int) -> None:
         """Refuse weights from a step on where a checkpoint beyond it needs the present ones."""
         settings = self.settings
-        if self._saves is None:
-            self._saves = []
-            if not settings.rank:
-                own = settings.fingerprint()
-                self._saves = state.cursors(self._state_path, settings.run, fingerprint=own)
-        state.refuse_beyond(settings.run, self._saves, step * self._batch, self._batch)
+        if self._saves is None and not settings.rank:
+            own = settings.fingerprint()
+            self._saves = state.cursors(self._state_path, settings.run, fingerprint=own)
+        state.refuse_beyond(settings.run, self._saves or [], step * self._batch, self._batch)
 
     def _open_sources(self, schedule: RunSchedule) -> None:
         """Read the pools of sources that nothing was to be drawn from so far."""

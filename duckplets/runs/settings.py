@@ -106,9 +106,12 @@ class RunSettings:
 
     def plain(self) -> dict[str, Any]:
         """Return the plain values that a state file has of it."""
-        joins = [{**join, "recipes": _definitions(join["recipes"])} for join in self.joins]
-        recipes, mixture = _definitions(self.recipes), self.mixture.to_dict()
-        return {**vars(self), "recipes": recipes, "mixture": mixture, "joins": joins}
+        return {
+            **vars(self),
+            "recipes": _definitions(self.recipes),
+            "mixture": self.mixture.to_dict(),
+            "joins": [{**join, "recipes": _definitions(join["recipes"])} for join in self.joins],
+        }
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
@@ -170,10 +173,8 @@ class RunSettings:
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        declared = bool(self.declared_prefixes)
-        if self.joins:
-            declared |= any(join["declared_prefixes"] for join in self.joins)
-        return self.prefixes and declared and self.kind != "messages"
+        declared = [self.declared_prefixes, *(join["declared_prefixes"] for join in self.joins)]
+        return self.prefixes and any(declared) and self.kind != "messages"
 
     @property
     def global_batch(self) -> int:
@@ -187,14 +188,12 @@ class RunSettings:
 
     def padded_from(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the position from which samples only fill up the last batch."""
-        padded = self.remainder == "pad" and self.epochs is not None
-        return epoch_start(self.epochs or 0) if padded else None
+        is_padded = self.remainder == "pad" and self.epochs is not None
+        return epoch_start(self.epochs or 0) if is_padded else None
 
     def end(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the position a bounded run ends at; None if it is endless."""
-        ends = []
-        if self.steps is not None:
-            ends.append(self.steps * self.global_batch)
+        ends = [] if self.steps is None else [self.steps * self.global_batch]
         if self.epochs is not None:
             end = epoch_start(self.epochs)
             if self.remainder == "drop":
@@ -211,8 +210,6 @@ class RunSettings:
 
 
 # Thousands of sources may have the same few recipes, so each is made once.
-
-
 def _definitions(recipes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     """Return recipes by source as plain values."""
     each = {id(recipe): recipe for recipe in chain.from_iterable(recipes.values())}
@@ -235,11 +232,8 @@ def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]
 def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of a sampler as settings have them: plain integers, swap as the preset."""
     kind = given["kind"]
-    plain = {
-        name: checked(name, given[name], declared, SamplerError)
-        for name, declared in _ARGUMENTS.items()
-        if name in given
-    }
+    known = ((name, declared) for name, declared in _ARGUMENTS.items() if name in given)
+    plain = {name: checked(name, given[name], of, SamplerError) for name, of in known}
     plain |= checked_ranks(given["rank"], given["world_size"])
     if plain["batch_size"] * plain["world_size"] > _MOST_SAMPLES:
         raise SamplerError(
@@ -267,10 +261,9 @@ def checked_by(by: Any) -> By | None:
     if by is None or (isinstance(by, str) and by in WAYS):
         return cast("By | None", by)
     if not isinstance(by, Mapping):
-        hint = nearest(by, WAYS) if isinstance(by, str) else ""
         raise SamplerError(
-            f"by={shown(repr(by))}{hint}: give {', '.join(map(repr, WAYS))}, or shares of them, as "
-            f"in {{'bm25': 0.5, 'random': 0.5}}"
+            f"by={shown(repr(by))}{nearest(str(by), WAYS)}: give {', '.join(map(repr, WAYS))}, or "
+            f"shares of them, as in {{'bm25': 0.5, 'random': 0.5}}"
         )
     for way in by:
         if way not in WAYS:

@@ -114,21 +114,17 @@ def labelled(
     database: Database, found: Sequence[SourceRecipes], version: int
 ) -> list[SourceRecipes]:
     """Return the recipes of the sources with labels, with nothing said of negatives."""
-    there, judged = labels_of(database, version), []
-    for of_source in found:
-        if of_source.source in there:
-            # Two windows of a section are no pair that a label judges.
-            some = [r for r in of_source.recipes if r.name not in of_source.optional]
-            bare = tuple(_without_negatives(some))
-            judged.append(replace(of_source, recipes=bare, optional=frozenset()))
-    return judged
+    there = labels_of(database, version)
+    judged = (of for of in found if of.source in there)
+    return [replace(of, recipes=_without_negatives(of), optional=frozenset()) for of in judged]
 
 
-def _without_negatives(recipes: Sequence[Recipe]) -> list[Recipe]:
+def _without_negatives(of: SourceRecipes) -> tuple[Recipe, ...]:
     """Return recipes with nothing said of negatives; equal ones as one, with their weights."""
     found: dict[Any, TripletRecipe] = {}
-    for recipe in recipes:
-        if not isinstance(recipe, TripletRecipe) or not recipe.weight:
+    for recipe in of.recipes:
+        # Optional are two windows of a section: they are no pair that a label judges.
+        if not isinstance(recipe, TripletRecipe) or not recipe.weight or recipe.name in of.optional:
             continue
         plain: dict[str, Any] = {"negative": role("context"), "strategy": "other_record"}
         plain |= {"negatives_from": "source", "when_short": "drop", "by": "random", "share": None}
@@ -138,13 +134,7 @@ def _without_negatives(recipes: Sequence[Recipe]) -> list[Recipe]:
             first = bare if bare.name == USUAL else before  # no pair is one of ready negatives
             bare = replace(first, weight=before.weight + bare.weight)
         found[alike] = bare
-    return list(found.values())
-
-
-def is_graded(database: Database, sources: Collection[str], version: int) -> bool:
-    """Return whether some labels of sources are neither 0 nor 1."""
-    kinds = labels_of(database, version)
-    return any(kinds.get(name) == "graded" for name in sources)
+    return tuple(found.values())
 
 
 # -- negatives -----------------------------------------------------------------------------------
@@ -159,17 +149,13 @@ def is_open(recipe: Recipe) -> bool:
 
 def drawn_by(settings: RunSettings) -> Drawn:
     """Return what the samples of a run are drawn by: by ``bm25`` what it took mined ones for."""
-    taken = settings.candidates and {
-        (name, source) for source, of in settings.candidates.items() for name in of
-    }
-    return {
-        source: [
-            mining_store.as_drawn(recipe, source, taken) if taken else recipe
-            for recipe in of
-            if recipe.weight
-        ]
-        for source, of in settings.recipes.items()
-    }
+    taken = {(name, source) for source, of in settings.candidates.items() for name in of}
+
+    def drawn(recipe: Recipe, source: str) -> Recipe:
+        return mining_store.as_drawn(recipe, source, taken) if taken else recipe
+
+    recipes = settings.recipes.items()
+    return {source: [drawn(r, source) for r in of if r.weight] for source, of in recipes}
 
 
 def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
@@ -277,11 +263,8 @@ def unused_minings(
     """Return source, recipe and anchors of minings made since a run was opened, which it lacks."""
     if settings.by == "random":
         return []
-    alone = {
-        (stream.source, stream.recipe.name)
-        for stream in streams
-        if not stream.candidates and is_open(stream.recipe)
-    }
+    some = (of for of in streams if not of.candidates and is_open(of.recipe))
+    alone = {(of.source, of.recipe.name) for of in some}
     rows = database.run("samples/candidates/there", {"split": settings.split})
     return [(source, name, anchors) for source, name, anchors in rows if (source, name) in alone]
 
@@ -308,22 +291,16 @@ def shares(
     usual: Mixture | None = None,
 ) -> Shares:
     """Return how sources are drawn: by the mixture that is given, or if nothing says, as usual."""
-    own, is_controlled = dict[str, float](), False
-    for name, offers in sources.items():
-        is_controlled |= offers.controlled
-        if offers.weight is not None:
-            own[name] = offers.weight
+    own = {name: of.weight for name, of in sources.items() if of.weight is not None}
     declared = Mixture(own, omitted=1) if own else None
     index, notes = dict[str, Control](), list[str]()
-    if is_controlled:
-        counts = {
-            name: of for name, of in counted(database, split, version).items() if name in sources
-        }
+    if any(of.controlled for of in sources.values()):
+        there = counted(database, split, version)
+        counts = {name: of for name, of in there.items() if name in sources}
         if given is None and declared is None:
             return _as_listed(counts)
-        index, note = _as_sized(
-            counts, "mixture=" if given else "the mixture declared with the sources"
-        )
+        what = "mixture=" if given else "the mixture declared with the sources"
+        index, note = _as_sized(counts, what)
         notes.append(note)
     if given is None and declared is not None:
         words = listed(f"{name} {weight:g}" for name, weight in own.items())

@@ -106,29 +106,25 @@ def save(
     if not path.exists():
         files.make_folder(path)
         migrate.create(path, "state")
-    with for_a_moment(path) as database:
-        migrate.migrate(database, "state")
-        with database.transaction():
-            plain = standing(saved.fingerprint, saved.events, saved.counts)
-            plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
-            last, saves = database.run("runs/state/last", {"run": run}), _cursors(database, run)
-            if last:
-                known = _content(path, run, last[0][-1])[0]
-                _refuse_other(path, run, known, plain, saves, drifted_from, changed_from)
-                if known["events"] != plain["events"]:
-                    events = _read(path, run, last[0]).events
-                    _refuse_otherwise(events, saved, saves)
-            before = [one["step"] for one in saves if one["tag"] == saved.tag]
-            if saved.tag is None:
-                database.run("runs/state/delete_latest", {"run": run})
-            elif before:
-                raise StateMismatchError(
-                    f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another "
-                    f"tag"
-                )
-            row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
-            database.run("runs/state/add", row | {"state": json.dumps(plain)})
-            _write_losses(database, saved, losses, whole=not last)
+    with _writing(path) as database:
+        plain = standing(saved.fingerprint, saved.events, saved.counts)
+        plain |= {"settings": saved.settings, "samples": dict(saved.samples)}
+        last, saves = database.run("runs/state/last", {"run": run}), _cursors(database, run)
+        if last:
+            known = _content(path, run, last[0][-1])[0]
+            _refuse_other(path, run, known, plain, saves, drifted_from, changed_from)
+            if known["events"] != plain["events"]:
+                _refuse_otherwise(_read(path, run, last[0]).events, saved, saves)
+        before = [one["step"] for one in saves if one["tag"] == saved.tag]
+        if saved.tag is None:
+            database.run("runs/state/delete_latest", {"run": run})
+        elif before:
+            raise StateMismatchError(
+                f"{path} has a save tagged {saved.tag!r} of run {run!r} already; give another tag"
+            )
+        row = {name: getattr(saved, name) for name in ("run", *_COLUMNS)}
+        database.run("runs/state/add", row | {"state": json.dumps(plain)})
+        _write_losses(database, saved, losses, whole=not last)
     if any(step > saved.step for step in before):
         log.warning(
             "run %r is saved at step %d in %s, which replaces the save at step %d",
@@ -191,11 +187,9 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
     known = cursors(path)
     if all(one["run"] != run for one in known):
         raise _no_run(path, run, known)
-    with for_a_moment(path) as database:
-        migrate.migrate(database, "state")
-        with database.transaction():
-            removed = database.run("runs/state/delete_beyond", {"run": run, "step": step})[0][0]
-            database.run("runs/state/delete_losses_beyond", {"run": run})
+    with _writing(path) as database:
+        removed = database.run("runs/state/delete_beyond", {"run": run, "step": step})[0][0]
+        database.run("runs/state/delete_losses_beyond", {"run": run})
     return int(removed)
 
 
@@ -222,19 +216,24 @@ def _reading(path: Path) -> Iterator[Database]:
         yield database
 
 
+@contextmanager
+def _writing(path: Path) -> Iterator[Database]:
+    """Open a state file to write, in one transaction."""
+    with for_a_moment(path) as database:
+        migrate.migrate(database, "state")
+        with database.transaction():
+            yield database
+
+
 # -- notes on saving -------------------------------------------------------------------------------
 
 
 class SavingNote(str):
     """A note on a run that matters only to who saves it."""
 
-    __slots__ = ()
-
 
 class BehindNote(SavingNote):
     """Says that a run begins before its latest save."""
-
-    __slots__ = ()
 
 
 def not_of_saving(notes: Iterable[str]) -> list[str]:
@@ -253,16 +252,16 @@ def behind(
     latest = [one for one in saved if one["tag"] is None and one["position"] > position]
     if not latest:
         return []
-    of_run, options = [shown(repr(str(corpus)))], ["--resume"]
+    of_run, options = [shown(repr(str(corpus)))], ["sample", str(corpus), "--resume"]
     if run != "default":
         of_run.append(shown(repr(run)))
-        options += ["--run", shlex.quote(run)]
+        options += ["--run", run]
     if path != state_path(corpus):
         of_run.append(f"state={shown(repr(str(path)))}")
-        options += ["--state", shlex.quote(str(path))]
+        options += ["--state", str(path)]
     ways = f"duckplets.resume({', '.join(of_run)})"
     if corpus.is_file():
-        ways += f", or run: duckplets sample {' '.join([shlex.quote(str(corpus)), *options])}"
+        ways += f", or run: {shlex.join(['duckplets', *options])}"
     step = position // fingerprint["batch_size"]
     return [
         BehindNote(
@@ -289,10 +288,10 @@ def standing(fingerprint: Fingerprint, events: Events, counts: Counts) -> dict[s
     """Return these as plain values; sources of which all counts are 0 are left out."""
     position, by_source = counts
     sources = {name: [*map(int, numbers)] for name, numbers in by_source.items() if any(numbers)}
-    plain = []
-    for step, event in events.items():
-        temperature = () if event.temperature is None else (event.temperature,)
-        plain.append([step, dict(event.weights), *temperature])
+    plain = [
+        [step, dict(of.weights), *(() if of.temperature is None else (of.temperature,))]
+        for step, of in events.items()
+    ]
     counted = {"position": position, "sources": sources}
     return {"fingerprint": fingerprint, "events": plain, "counts": counted}
 
@@ -442,25 +441,21 @@ def refuse_mismatch(
         raise StateMismatchError(
             f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"
         )
-    differing = [
-        name
-        for name in {**saved, **now}
-        if saved.get(name) != now.get(name) and name not in allow_drift
-    ]
+    other = [name for name in {**saved, **now} if saved.get(name) != now.get(name)]
+    differing = [name for name in other if name not in allow_drift]
     if set(differing) - edited.keys():
-        said = {
-            name: f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})"
+        words, hint = {**described, **edited}, ""
+        said = [
+            words.get(name, f"{name} (saved: {saved.get(name)!r}, now: {now.get(name)!r})")
             for name in differing
-        }
-        said |= {name: words for name, words in {**described, **edited}.items() if name in said}
-        hint = ""
+        ]
         if "batch_size" in differing:
             hint = (
                 " (batch_size is that of all ranks together; world sizes that divide it: "
                 f"{world_sizes(int(saved.get('batch_size', 0)))})"
             )
         raise StateMismatchError(
-            f"the saved run does not fit: {'; '.join(said.values())}{hint}. Open it with what it "
+            f"the saved run does not fit: {'; '.join(said)}{hint}. Open it with what it "
             f"was saved with, or accept another order with allow_drift=(…)"
         )
 
@@ -470,18 +465,13 @@ def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
     mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
     described = {"mixture": differences(*mixtures)}
     one, other = (
-        {
-            (source, of.get("name")): of
-            for source, some in settings["recipes"].items()
-            for of in some
-        }
-        for settings in (saved, now)
+        {(source, of.get("name")): of for source, some in each["recipes"].items() for of in some}
+        for each in (saved, now)
     )
     places = [place for place in {**one, **other} if one.get(place) != other.get(place)]
     described["recipes"] = "; ".join(
-        f"source {source!r}, recipe {name!r}: {_fields(one.get(at, {}), other.get(at, {}))}"
+        f"source {at[0]!r}, recipe {at[1]!r}: {_fields(one.get(at, {}), other.get(at, {}))}"
         for at in places[:_SHOWN]
-        for source, name in [at]
     )
     if len(places) > _SHOWN:
         described["recipes"] += f"; and {len(places) - _SHOWN:,} recipes more"
@@ -492,9 +482,9 @@ def _fields(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return which fields of a recipe differ, with both values."""
     if not (saved and now):
         return "saved only" if saved else "now only"
-    fields = [field for field in {**saved, **now} if saved.get(field) != now.get(field)]
+    both = ((name, saved.get(name), now.get(name)) for name in {**saved, **now})
     return ", ".join(
-        f"{field} (saved: {shown(repr(saved.get(field)), 80)}, now: "
-        f"{shown(repr(now.get(field)), 80)})"
-        for field in fields
+        f"{name} (saved: {shown(repr(one), 80)}, now: {shown(repr(other), 80)})"
+        for name, one, other in both
+        if one != other
     )

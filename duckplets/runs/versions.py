@@ -23,11 +23,12 @@ from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records
 from duckplets.order.mixture import Mixture
 from duckplets.order.schedule import Events
+from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
-from duckplets.runs.sources import drawn_by, is_graded, pins, resolved, shares, with_mined
+from duckplets.runs.sources import drawn_by, pins, resolved, shares, with_mined
 from duckplets.samples.no_duplicates import PLANNERS
 from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.serving.snapshot import fingerprint
@@ -82,9 +83,8 @@ def planned(
                 settings = replace(settings, mixture=kept.mixture, optional=kept.optional)
             version = settings.versions[number]
             schedule = schedule_of_part(settings, number, events)
-        has_grades = settings.pairs == "labelled" and is_graded(
-            database, version.sources, version.corpus_version
-        )
+        kinds = labels_of(database, version.corpus_version) if settings.pairs == "labelled" else {}
+        has_grades = any(kinds.get(name) == "graded" for name in version.sources)
         if graded is False and has_grades:
             raise SamplerError(
                 f"corpus version {version.corpus_version} has grades, and the labels of run "
@@ -148,10 +148,8 @@ def checked_version(
 
 def sources_with(database: Database, settings: RunSettings, version: int | None) -> list[str]:
     """Return the names of the sources of a run, with those of a version that joins it."""
-    names = settings.versions[-1].sources
-    if version is None:
-        return names
-    return [*names, *(n for n in recipe_store.sources_of(database, version) if n not in names)]
+    came = {} if version is None else recipe_store.sources_of(database, version)
+    return [*dict.fromkeys([*settings.versions[-1].sources, *came])]
 
 
 def with_version(
@@ -182,16 +180,11 @@ def with_version(
         "sources": [*fresh],
         "recipes": fresh,
         "index": shares(database, Mixture(), came, split=settings.split, version=version).index,
-        "vectors": {}
-        if missing is None
-        else pinned(Path(str(database.path)), last.columns, missing),
+        "vectors": (missing and pinned(Path(str(database.path)), last.columns, missing)) or {},
         "lengths": {},
     }
     made, number = replace(settings, joins=[*settings.joins, join]), len(settings.joins) + 1
-    drawn = {
-        **drawn_by(last),
-        **with_mined(database, made, fresh),
-    }
+    drawn = {**drawn_by(last), **with_mined(database, made, fresh)}
     begins_here = _with_join(made, number, step=position // settings.global_batch)
     needed = schedule_of_part(begins_here, number, events).planned
     found = pins(database, made.versions[-1], drawn, needed, allow_stale=False)
@@ -222,11 +215,11 @@ def _prefixes(
 def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, str]]:
     """Return the id and prefix of every source that a run shows one of."""
     first, *later = settings.versions
-    found = [(of[0], of[2]) for of in prefix_store.of_sources(database, first.corpus_version)]
+    found = prefix_store.of_sources(database, first.corpus_version)
     for join, version in zip(settings.joins, later, strict=True):
-        all_of = prefix_store.of_sources(database, version.corpus_version)
-        found += [(key, definition) for key, name, definition in all_of if name in join["sources"]]
-    return found
+        of_version = prefix_store.of_sources(database, version.corpus_version)
+        found += [of for of in of_version if of[1] in join["sources"]]
+    return [(key, definition) for key, _, definition in found]
 
 
 def as_found(database: Database, settings: RunSettings, missing: Missing | None) -> RunSettings:
