@@ -1,6 +1,6 @@
 """Read the mixture of a training configuration: the ``[data]`` table of a TOML file.
 
-It is as KempnerForge has it; ``Mixture.from_toml`` says what it may hold.
+It is as KempnerForge has it; ``Mixture.from_toml`` says what it may hold, and makes it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from duckplets.base.documents import DocumentLimits, read_document
 from duckplets.base.sanitize import listed, shown
 from duckplets.base.settings import Bounds, check, from_plain
 from duckplets.errors import MixtureError, nearest
-from duckplets.order.mixture import Anneal, Factor, Mixture, Phase, Shares, Step, Word
+from duckplets.order.kinds import Factor, Shares, Step, Word
 
 log = logging.getLogger("duckplets")
 
@@ -30,16 +30,16 @@ _READING = (
 _ENDING = re.compile(r"\.(npy|bin|parquet|jsonl?|csv|tsv|txt|arrow)(\.(gz|zst))?$", re.IGNORECASE)
 
 
-def read_mixture(file: Path, limits: DocumentLimits | None) -> Mixture:
-    """Return the mixture of a file; what has no effect there is logged."""
+def read_mixture(file: Path, limits: DocumentLimits | None) -> dict[str, Any]:
+    """Return the arguments of a mixture; what has no effect in its file is logged."""
     content = read_document(file, "TOML", MixtureError, limits)
     try:
-        mixture, notes = _of_data(_data_table(content))
+        arguments, notes = _of_data(_data_table(content))
     except MixtureError as error:
         raise MixtureError(f"{file}: {error}") from None
     for note in notes:
         log.warning("%s: %s", shown(file), note)
-    return mixture
+    return arguments
 
 
 class _Table:
@@ -120,8 +120,8 @@ def _data_table(content: Mapping[str, Any]) -> Any:
     return content["data"]
 
 
-def _of_data(table: Any) -> tuple[Mixture, list[str]]:
-    """Return the mixture of ``[data]``, and notes of what has no effect."""
+def _of_data(table: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments of a mixture by ``[data]``, and notes of what has no effect."""
     notes = []
     if isinstance(table, Mapping):
         one = _ONE if table.get("datasets") else ()
@@ -166,20 +166,23 @@ def _of_data(table: Any) -> tuple[Mixture, list[str]]:
         return found
 
     phases = [
-        Phase(
+        (
             phase.start_step,
             named(phase.dataset_weights, f"phases[{i}]: dataset_weights"),
             phase.lr_scale,
         )
         for i, phase in enumerate(data.phases)
     ]
-    anneal = _anneal(data, named(data.anneal_weights, "anneal_weights"), notes)
-    drawn = data.mixture or weights or "proportional"
-    return Mixture(drawn, data.mix_temperature, phases, anneal), notes
+    return {
+        "weights": data.mixture or weights or "proportional",
+        "temperature": data.mix_temperature,
+        "phases": phases,
+        "anneal": _anneal(data, named(data.anneal_weights, "anneal_weights"), notes),
+    }, notes
 
 
-def _anneal(data: _Data, weights: Mapping[str, float], notes: list[str]) -> Anneal | None:
-    """Return the anneal of the shortcut. Step 0 is that framework's way to say there is none."""
+def _anneal(data: _Data, weights: Mapping[str, float], notes: list[str]) -> tuple[Any, ...] | None:
+    """Return the arguments of an anneal; step 0 is that framework's way to say there is none."""
     start, end, rate = data.anneal_start_step, data.anneal_end_step, data.anneal_lr_scale
     given = {"anneal_weights": weights, "anneal_end_step": end, "anneal_lr_scale": rate}
     also = [key for key, value in given.items() if value]
@@ -195,4 +198,4 @@ def _anneal(data: _Data, weights: Mapping[str, float], notes: list[str]) -> Anne
         raise MixtureError(f"data: {there} without anneal_weights; give both")
     if start is None:
         raise MixtureError("data: anneal_weights without anneal_start_step; give both")
-    return Anneal(start, weights, end, 1.0 if rate is None else rate)
+    return start, weights, end, 1.0 if rate is None else rate

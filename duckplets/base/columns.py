@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base.arrays import Integers
+
 
 def column(values: np.ndarray[Any, Any]) -> pa.Array:
     """Return numbers or flags of shape (n,) as an Arrow array; numbers are not copied."""
@@ -58,3 +60,28 @@ def unpacked(schema: bytes, rows: list[bytes]) -> pa.Table:
 @lru_cache(16)  # all batches of a run share a schema
 def _schema(schema: bytes) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(schema))
+
+
+def byte_spans(
+    texts: pa.Array, rows: Integers, starts: Integers, lengths: Integers
+) -> tuple[Integers, Integers]:
+    """Return first byte and bytes of spans of characters, by text; a length of -1: all of it."""
+    ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
+    offsets = ends.astype(np.int64) - int(ends[0])
+    first = offsets[rows].copy()
+    size = offsets[rows + 1] - first
+    parts = np.flatnonzero(lengths >= 0)
+    if len(parts) == 0:
+        return first, size
+    cut, which = np.unique(rows[parts], return_inverse=True)
+    some = texts.take(column(cut))
+    within = np.frombuffer(some.buffers()[1], np.int32)[: len(some) + 1].astype(np.int64)
+    data = np.frombuffer(some.buffers()[2] or b"", np.uint8)[within[0] : within[-1]]
+    within -= within[0]
+    # A character begins at every byte that goes on with none.
+    heads = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
+    at = np.searchsorted(heads, within[which]) + starts[parts]
+    begins = heads[at]
+    size[parts] = heads[at + lengths[parts]] - begins
+    first[parts] += begins - within[which]
+    return first, size

@@ -253,7 +253,8 @@ def mixture_of(
     values: Sequence[str] | None, temperature: float | None, name: str = "--mixture"
 ) -> Mixture | None:
     """Return the mixture of a file, or of weights and a temperature."""
-    from duckplets.order.mixture import Mixture, Word
+    from duckplets.order.kinds import Word
+    from duckplets.order.mixture import Mixture
 
     parts = names(values) or []
     if not any(part.lower().endswith(".toml") for part in parts):

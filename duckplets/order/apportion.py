@@ -37,9 +37,6 @@ _FINE, _KEPT = Context(prec=60), Context(prec=40)
 _LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all below is one part
 
 
-# -- weights as integers ----------------------------------------------------------------------
-
-
 def exact(weight: float | Fraction) -> Fraction:
     """Return a weight exactly as it is written: 0.1 is 1/10."""
     return Fraction(*_ratio(weight))
@@ -96,9 +93,6 @@ def _tempered(ratio: Fraction, temperature: Decimal) -> tuple[int, int]:
     decimal = _FINE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
     exponent = _FINE.divide(_FINE.ln(decimal), temperature)
     return _KEPT.plus(_FINE.exp(max(exponent, _LEAST_LOG))).as_integer_ratio()
-
-
-# -- constant shares --------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,9 +200,6 @@ def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers,
     products = high * rest + low * by + plus  # 2^60 and 2^62 and 2^44
     quotients = products // total
     return high * whole + quotients, products - quotients * total
-
-
-# -- shares that change in stairs ----------------------------------------------------------------
 
 
 class Stairs:

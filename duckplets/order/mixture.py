@@ -13,23 +13,15 @@ from fractions import Fraction
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any
 
-from duckplets.base.checks import MAX_POSITION
 from duckplets.base.documents import DocumentLimits
 from duckplets.base.sanitize import listed
 from duckplets.base.settings import Bounds, check, checked, from_plain, to_plain
 from duckplets.errors import MixtureError, nearest
+from duckplets.order.kinds import Factor, Shares, Step, Weight, Word
 
 __all__ = ["Anneal", "Mixture", "Phase", "mixture_of"]
-
-Weight: TypeAlias = float | Fraction
-Shares = Annotated[
-    Mapping[str, Annotated[float, Bounds(0)]], "a weight for each name, as in {'web': 0.7}"
-]
-Factor = Annotated[float, Bounds(above=0)]
-Step = Annotated[int, Bounds(0, MAX_POSITION)]
-Word: TypeAlias = Literal["proportional", "equal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +164,15 @@ class Mixture:
         """
         from duckplets.adapters.training_files import read_mixture
 
-        return read_mixture(Path(path), limits)
+        arguments = read_mixture(Path(path), limits)
+        try:
+            return cls(
+                **arguments
+                | {"phases": [Phase(*of) for of in arguments["phases"]]}
+                | {"anneal": arguments["anneal"] and Anneal(*arguments["anneal"])}
+            )
+        except MixtureError as error:
+            raise MixtureError(f"{Path(path)}: {error}") from None
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Mixture:

@@ -29,7 +29,8 @@ from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Share, Stairs, exact_shares
-from duckplets.order.mixture import Change, Event, Factor, Mixture, Step, positive
+from duckplets.order.kinds import Factor, Step
+from duckplets.order.mixture import Change, Event, Mixture, positive
 from duckplets.order.permute import key
 
 Events = Mapping[int, Event]
@@ -307,9 +308,9 @@ class RunSchedule:
 
     def __init__(self, parts: Sequence[Schedule]) -> None:
         self.parts, newest = list(parts), parts[-1]
-        self.mixture, self.events, self.batch = newest.mixture, newest.events, newest.batch
+        self.mixture, self.events, self.batch = newest.mixture, newest._events, newest.batch
         self.sources, self.numbers, self.planned = newest.sources, newest.numbers, newest.planned
-        self._stops: list[float] = [*(part.begin for part in parts[1:]), inf]
+        self._stops: list[float] = [*map(attrgetter("begin"), parts[1:]), inf]
 
     def at(self, step: int) -> Schedule:
         """Return the schedule of a step."""

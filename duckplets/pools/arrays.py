@@ -13,7 +13,7 @@ strategy lets the anchor's class draw it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -99,23 +99,16 @@ class NegativeRequests:
 
     def part(self, rows: Integers | slice) -> NegativeRequests:
         """Return some of the samples."""
-        normalised = self.normalised_hashes
-        return NegativeRequests(
-            self.index[rows],
-            self.classes[rows],
-            self.records[rows],
-            self.kins[rows],
-            None if normalised is None else normalised[rows],
-            tuple(column[rows] for column in self.hashes),
-            self.anchor_at[rows],
-            self.visits[rows],
-            self.period[rows],
-            self.samplers[rows],
-        )
+        columns = ((name, getattr(self, name)) for name in _OF_REQUESTS)
+        part: dict[str, Any] = {name: of[rows] for name, of in columns if of is not None}
+        return replace(self, hashes=tuple(column[rows] for column in self.hashes), **part)
 
     def having(self, hashes: Words) -> NegativeRequests:
         """Return the samples with one slot more."""
         return replace(self, hashes=(*self.hashes, hashes))
+
+
+_OF_REQUESTS = [field.name for field in fields(NegativeRequests) if field.name != "hashes"]
 
 
 @dataclass(frozen=True)

@@ -152,9 +152,6 @@ def compile_pool(
     return CompiledPool(recipe, parameters, set_apart_by(recipe, labels))
 
 
-# -- laws: which negatives are legal ----------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Law:
     """How a recipe tells legal negatives."""
@@ -258,9 +255,6 @@ def _asks_label(selector: Selector) -> bool:
     return any(column.name.lower() == "label" for column in columns)
 
 
-# -- what is filled in ------------------------------------------------------------------------
-
-
 def _triplet_fills(
     recipe: TripletRecipe, labels: Labels | None, *, staged: bool
 ) -> dict[str, str | Sequence[str]]:
@@ -350,9 +344,6 @@ def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False
 def facts_of(recipe: Recipe) -> dict[str, Fact]:
     """Return by name what the conditions of a recipe ask of texts."""
     return {name: _FACTS[name] for name in _looked_at(_meant(recipe)) if name in _FACTS}
-
-
-# -- statements -------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)

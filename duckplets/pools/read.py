@@ -13,6 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -78,8 +79,7 @@ class PoolReader:
         self._of_all: dict[tuple[int, str], Negatives] = {}  # by their list and unit
         where = {name: pools[0].parameters[name] for name in ("split", "version")}
         facts = _section_facts(self._database, pools, where)
-        found = {} if facts is None else {"section_facts": facts}
-        with self._database.registered(**found):
+        with self._database.registered(**({} if facts is None else {"section_facts": facts})):
             self._database.rows(stage(pools), where)
         if texts is not None:
             with self._database.registered(kept_texts=pa.table({"text_hash": column(texts)})):
@@ -179,9 +179,9 @@ class PoolReader:
             return False
         rows = rows_of(found.drop_columns(["number"]))
         ends = np.searchsorted(found["number"].to_numpy(), np.arange(len(portion) + 1)).tolist()
-        for pool, low, high in zip(portion, ends, ends[1:], strict=False):
+        for pool, span in zip(portion, pairwise(ends), strict=True):
             values = tuple(pool.parameters[name] for name in parameters)
-            self._lists[sql, values] = some_rows(rows, slice(low, high))
+            self._lists[sql, values] = some_rows(rows, slice(*span))
         return True
 
     def _together(self, pools: Sequence[CompiledPool]) -> dict[Any, Sequence[CompiledPool]]:
@@ -277,13 +277,17 @@ class PoolReader:
             half = (least + most) // 2
             fewer = replace(compiled, parameters=compiled.parameters | {"negatives": half})
             least, most = (half, most) if self.count(fewer).get(None) else (least, half)
-        return (
-            f"{reason} (negatives={asked} are asked for, and no anchor has more than {least} legal)"
-        )
+        more = f"negatives={asked} are asked for, and no anchor has more than {least} legal"
+        return f"{reason} ({more})"
 
 
 def _place(compiled: CompiledPool) -> tuple[Any, ...]:
     return compiled.alike, compiled.parameters["source"], compiled.parameters["mining"]
+
+
+def _what(compiled: CompiledPool) -> str:
+    source, split = compiled.parameters["source"], compiled.parameters["split"]
+    return f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split {split!r}"
 
 
 def _portions(
@@ -303,11 +307,6 @@ def _portions(
         portion.append(pool)
         size += own
     yield portion
-
-
-def _what(compiled: CompiledPool) -> str:
-    source, split = compiled.parameters["source"], compiled.parameters["split"]
-    return f"recipe {compiled.recipe.name!r} finds no anchor in source {source!r}, split {split!r}"
 
 
 def _section_facts(

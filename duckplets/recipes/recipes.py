@@ -313,11 +313,6 @@ def checked_preset(preset: Any) -> Preset | None:
     return found
 
 
-def is_swapped(swap: bool | None, preset: Preset | None) -> bool:
-    """Return whether anchor and positive change places: as it was said, else as the preset has."""
-    return preset == "crate" if swap is None else bool(swap)
-
-
 @cache
 def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[TripletRecipe, ...]:
     """Return the recipes of a source that was given none, by what its rows are like.

@@ -12,7 +12,6 @@ import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import listed
@@ -72,9 +71,6 @@ class SourceDefaults:
         if not texts and triplets:
             texts = [derived_text_recipe(triplets, titles=self.defaults != "documents")]
         return tuple(texts)
-
-
-# -- what is stored ---------------------------------------------------------------------------
 
 
 def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
@@ -152,9 +148,6 @@ def _stored_names(database: Database) -> list[str]:
     return [name for name, _ in database.run("recipes/store/list")]
 
 
-# -- what is drawn ----------------------------------------------------------------------------
-
-
 def resolve(
     database: Database,
     given: Sequence[Recipe | str] | None,
@@ -175,9 +168,11 @@ def resolve(
     if given:  # only then are the defaults needed, whose conditions take a while to parse
         chosen = _named(given, [*also, *known, *_defaults(sources, preset)]) or chosen
     if not chosen:
-        long_roles: dict[str, Role] = {}
-        if long_sections and kind != "texts":
-            long_roles = _long_roles(database, max_tokens, split=split, version=version)
+        long_roles, most = dict[str, Role](), {"max_tokens": max_tokens}
+        looks = long_sections and kind != "texts"
+        if looks and database.run("recipes/store/has_longer", most)[0][0]:
+            where = {"split": split, "version": version} | most
+            long_roles = dict(database.run("recipes/store/long_roles", where))
         return [
             _offered(source, offers, kind, preset, long_roles.get(source))
             for source, offers in sources.items()
@@ -208,14 +203,6 @@ def _offered(
     return SourceRecipes(source, recipes, frozenset(recipe.name for recipe in extra))
 
 
-def _long_roles(database: Database, max_tokens: int, **where: Any) -> dict[str, Role]:
-    """Return the role of sections longer than a window, of the sources that have some."""
-    most = {"max_tokens": max_tokens}
-    if not database.run("recipes/store/has_longer", most)[0][0]:
-        return {}
-    return dict(database.run("recipes/store/long_roles", most | where))
-
-
 def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
     by_name = {recipe.name: recipe for recipe in known}
     found: list[Recipe] = []
@@ -226,9 +213,6 @@ def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
         if not isinstance(found[-1], Recipe):
             raise RecipeError(f"recipes: {recipe!r} is neither a recipe nor the name of one")
     return found
-
-
-# -- by name ----------------------------------------------------------------------------------
 
 
 def names(database: Database, version: int) -> list[str]:

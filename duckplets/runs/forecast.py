@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from duckplets.report.plots import Plot
     from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.sampler import Sampler
-    from duckplets.samples.plan import Planner
+    from duckplets.samples.plan import PartPlanner, Planner
     from duckplets.samples.stream import Stream
 
 NAME = 40  # characters of a name that is printed
@@ -270,13 +270,13 @@ def _negatives(stream: Stream) -> str:
 def warnings(sampler: Sampler) -> Iterator[str]:
     """Yield what is odd about a run, however long it is."""
     planner, schedule = sampler._planner, sampler._planner.schedule
-    yield from oddities(planner)
+    yield from oddities(planner.newest)
     undrawn = [name for name in sampler.settings.sources if name not in schedule.drawn]
     yield from omitted(schedule.mixture, undrawn)
     yield from left_alone(sampler.unused)
     yield from unreached(planner)
-    for number in np.flatnonzero(planner.recipe_parts()).tolist():
-        stream = planner.streams[number]
+    for number in np.flatnonzero(planner.newest.recipe_parts()).tolist():
+        stream = planner.newest.streams[number]
         if stream.fallback_anchors:
             yield (
                 f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
@@ -295,7 +295,7 @@ def unreached(planner: Planner) -> Iterator[str]:
         )
 
 
-def oddities(planner: Planner) -> Iterator[str]:
+def oddities(planner: PartPlanner) -> Iterator[str]:
     """Yield which streams of a source are visited far more often than others, and mixed labels."""
     rates = planner.recipe_parts() / np.array([len(stream) for stream in planner.streams])
     for source in dict.fromkeys(planner.sources.tolist()):

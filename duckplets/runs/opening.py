@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,9 +113,9 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         "declared_prefixes": prefix_store.digest(database, version),
         "index": mixed.index,
     }
-    settings = RunSettings(
-        **{of.name: run[of.name] for of in fields(RunSettings) if of.name in run}
-    )
+    for name in run.keys() - RunSettings.__dataclass_fields__.keys():  # only to open it
+        del run[name]
+    settings = RunSettings(**run)
     if kind not in SINGLE:
         drawn_by = sources.with_mined(database, settings, by_source)
         stale = bool(given["allow_stale"])
@@ -313,7 +313,7 @@ def _opened(
         saved = []
         if state_path.exists():
             saved = behind(path, settings.run, settings.fingerprint(), state_path, position)
-        sampler.notes += [*notes, *left, *saved, *served.notes, *oddities(planner)]
+        sampler.notes += [*notes, *left, *saved, *served.notes, *oddities(planner.newest)]
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler
 

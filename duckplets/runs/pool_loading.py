@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -91,7 +92,7 @@ def open_streams(
     pools: Sequence[FoundPool] = []
     if wanted:
         pools = loading.read(wanted) if snapshot is None else loading.kept(wanted, snapshot)
-    streams, empty = list[Stream](), list[Left]()
+    streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
     for (compiled, _), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
         if found.pool is None:
@@ -107,11 +108,11 @@ def open_streams(
                 0 if compiled.is_given else settings.negatives,
                 found.candidates,
                 of_records=loading.records[source] if by_anchors else None,
-                shares=shares_of(settings, source, recipe.name),
+                shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
             )
         )
-    seen = {of.source for of in (*streams, *empty)}
+    seen = {*map(attrgetter("source"), [*streams, *empty])}
     for source in sources:
         if source not in seen:
             why = "that finds an anchor" if drawn[source] else "to draw by"
@@ -201,7 +202,6 @@ class _Loading:
         if self._settings.kind == "messages":
             return [self._conversations(compiled) for compiled, _ in wanted]
         spare, found = self._settings.no_duplicates == "negatives", list[FoundPool]()
-        scores = needs_scores(self._settings.columns)
         with PoolReader(self._database, [of for of, _ in wanted], self._texts) as reader:
             for compiled, mining in wanted:
                 of = self._listed.get(compiled.parameters["source"])
@@ -210,7 +210,10 @@ class _Loading:
                 except NoAnchorError as error:
                     found.append(FoundPool(None, empty=str(error)))
                     continue
-                mined = mining and candidates.read(self._database, pool, mining, scores=scores)
+                mined = None
+                if mining is not None:
+                    scores = needs_scores(self._settings.columns)
+                    mined = candidates.read(self._database, pool, mining, scores=scores)
                 found.append(FoundPool(pool, mined))
         return found
 

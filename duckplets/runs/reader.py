@@ -234,7 +234,7 @@ class BatchReader:
         """Plan by other weights from a position on; what was prepared before it stays."""
         self.check_open()
         self.counter.known(position)  # samples beyond it may become others
-        self.planner.schedule = schedule
+        self.planner.deal_by(schedule)
         self._until = position if self._until is None else min(position, self._until)
         self._blocks.stop()
 

@@ -19,7 +19,8 @@ from duckplets.base.fork_guard import HomeLock, alone
 from duckplets.base.sanitize import html_table, shown
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError, SamplerError, StateMismatchError
-from duckplets.order.mixture import Event, Shares
+from duckplets.order.kinds import Shares
+from duckplets.order.mixture import Event
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart
 from duckplets.runs import forecast as forecasts
@@ -449,7 +450,7 @@ class Sampler:
         schedule = self._planner.schedule.with_events(events)
         self._open_sources(schedule)
         self.move(position)
-        self._planner.schedule = schedule
+        self._planner.deal_by(schedule)
         self._reader.counter.load(counts)
         if losses is not None:
             self._losses = Losses(losses, self._steps_taken)

@@ -20,7 +20,7 @@ from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.recipes import Preset, Recipe, Way, checked_preset, is_swapped
+from duckplets.recipes.recipes import Preset, Recipe, Way, checked_preset
 from duckplets.runs.state import Fingerprint, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
@@ -173,8 +173,10 @@ class RunSettings:
     @property
     def prefixed(self) -> bool:
         """Whether some text may have a prefix."""
-        declared = [self.declared_prefixes, *(join["declared_prefixes"] for join in self.joins)]
-        return self.prefixes and any(declared) and self.kind != "messages"
+        declared = self.declared_prefixes
+        for join in self.joins:
+            declared = declared or join["declared_prefixes"]
+        return self.prefixes and bool(declared) and self.kind != "messages"
 
     @property
     def global_batch(self) -> int:
@@ -232,8 +234,8 @@ def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]
 def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return arguments of a sampler as settings have them: plain integers, swap as the preset."""
     kind = given["kind"]
-    known = ((name, declared) for name, declared in _ARGUMENTS.items() if name in given)
-    plain = {name: checked(name, given[name], of, SamplerError) for name, of in known}
+    declared = _ARGUMENTS.items()
+    plain = {n: checked(n, given[n], of, SamplerError) for n, of in declared if n in given}
     plain |= checked_ranks(given["rank"], given["world_size"])
     if plain["batch_size"] * plain["world_size"] > _MOST_SAMPLES:
         raise SamplerError(
@@ -252,7 +254,8 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
         what = "give 'labelled' or 'drawn'" if kind == "pairs" else f"{kind} are no pairs"
         raise SamplerError(f"pairs={pairs!r}: {what}; or leave it out")
     plain["preset"] = checked_preset(given.get("preset"))
-    plain["swap"] = is_swapped(given.get("swap"), plain["preset"])
+    swap = given.get("swap")
+    plain["swap"] = plain["preset"] == "crate" if swap is None else bool(swap)
     return {**given, **plain}
 
 

@@ -149,13 +149,11 @@ def is_open(recipe: Recipe) -> bool:
 
 def drawn_by(settings: RunSettings) -> Drawn:
     """Return what the samples of a run are drawn by: by ``bm25`` what it took mined ones for."""
+    found: Drawn = {name: [r for r in of if r.weight] for name, of in settings.recipes.items()}
+    if not settings.candidates:
+        return found
     taken = {(name, source) for source, of in settings.candidates.items() for name in of}
-
-    def drawn(recipe: Recipe, source: str) -> Recipe:
-        return mining_store.as_drawn(recipe, source, taken) if taken else recipe
-
-    recipes = settings.recipes.items()
-    return {source: [drawn(r, source) for r in of if r.weight] for source, of in recipes}
+    return {s: [mining_store.as_drawn(r, s, taken) for r in of] for s, of in found.items()}
 
 
 def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
@@ -291,10 +289,13 @@ def shares(
     usual: Mixture | None = None,
 ) -> Shares:
     """Return how sources are drawn: by the mixture that is given, or if nothing says, as usual."""
-    own = {name: of.weight for name, of in sources.items() if of.weight is not None}
+    own, is_controlled = dict[str, float](), False
+    for name, offers in sources.items():
+        is_controlled |= offers.controlled
+        own |= {} if offers.weight is None else {name: offers.weight}
     declared = Mixture(own, omitted=1) if own else None
     index, notes = dict[str, Control](), list[str]()
-    if any(of.controlled for of in sources.values()):
+    if is_controlled:
         there = counted(database, split, version)
         counts = {name: of for name, of in there.items() if name in sources}
         if given is None and declared is None:

@@ -46,9 +46,6 @@ Version: TypeAlias = int | Literal["newest"] | None
 Read: TypeAlias = Callable[[RunSettings, Collection[str]], "tuple[list[Stream], list[Left]]"]
 
 
-# -- the parts of a run ---------------------------------------------------------------------------
-
-
 def planned(
     database: Database,
     settings: RunSettings,
@@ -84,7 +81,7 @@ def planned(
             version = settings.versions[number]
             schedule = schedule_of_part(settings, number, events)
         kinds = labels_of(database, version.corpus_version) if settings.pairs == "labelled" else {}
-        has_grades = any(kinds.get(name) == "graded" for name in version.sources)
+        has_grades = bool(kinds) and any(kinds.get(name) == "graded" for name in version.sources)
         if graded is False and has_grades:
             raise SamplerError(
                 f"corpus version {version.corpus_version} has grades, and the labels of run "
@@ -117,9 +114,6 @@ def add_source(settings: RunSettings, planner: Planner, read: Read, source: str)
             if empty and part is planner.newest:
                 raise empty_pools(empty)
             planner.add(part, streams)
-
-
-# -- a version that joins -------------------------------------------------------------------------
 
 
 def checked_version(
@@ -241,9 +235,6 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         }
         now = replace(now, joins=[*now.joins, {**join, **found}])
     return now
-
-
-# -- what is said of it ---------------------------------------------------------------------------
 
 
 def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> None:

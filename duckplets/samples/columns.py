@@ -85,8 +85,6 @@ class Samples:
         return found
 
 
-# -- how columns are made -------------------------------------------------------------------------
-
 Make: TypeAlias = Callable[[Samples], Any]  # an Arrow array, or numbers or flags
 
 
@@ -168,9 +166,6 @@ OF_TEXTS: dict[str, Callable[[int, Samples], pa.Array]] = {
 }
 
 
-# -- names ----------------------------------------------------------------------------------------
-
-
 def slot_names(kind: str, negatives: int) -> list[str]:
     """Return the text columns of a kind of sample, in order; of messages theirs."""
     if kind == "messages":
@@ -249,9 +244,6 @@ def parts_of(slot: str, kind: str, negatives: int, *, swap: bool) -> set[str]:
 def needs_scores(columns: Collection[str]) -> bool:
     """Return whether one of the columns is a score."""
     return any(name.startswith("negative_") and name.endswith("_score") for name in columns)
-
-
-# -- where negatives come from --------------------------------------------------------------------
 
 
 def negative_columns(kind: str, negatives: int) -> dict[str, Make]:

@@ -106,9 +106,6 @@ class NegativeSampler(ABC):
         """Return every negative that one sample could have, each text once."""
 
 
-# -- at random ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class RandomNegatives(NegativeSampler):
     """Draws at random."""
@@ -199,9 +196,6 @@ class RandomNegatives(NegativeSampler):
             at = ranges(pool.starts[units], counts)
             repeated = sample.part(np.zeros(len(at), dtype=np.int64))
             yield at[self.pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
-
-
-# -- in turn --------------------------------------------------------------------------------------
 
 
 class Rotation:

@@ -161,8 +161,6 @@ class NoDuplicatesPlanner(_Redrawing):
             self._known = (schedule, blocks[-1], parts[-1]) if len(parts[-1]) <= _KNOWN else None
         return joined(parts).part(_places(positions, offset))
 
-    # -- samples that come after a block, or at any time ----------------------------------------
-
     def _further(self, schedule: Schedule, step: int, draws: int) -> Iterator[Drawn]:
         """Yield samples of the streams in force at a step, from where they are after some draws."""
         return self._turns(self._reached(schedule, step, draws), schedule.batch)
@@ -243,9 +241,6 @@ PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
     True: NoDuplicatesPlanner,
     "negatives": NegativesApartPlanner,
 }
-
-
-# -- samples that change places -------------------------------------------------------------------
 
 
 def arranged(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -197,9 +198,9 @@ class Planner:
         for part, after in pairwise(self.parts):
             part.stop = after.first
             after.epoch = epoch = epoch - (part.first - part.stop) // part.epoch_length
-        for part in self.parts:
+        for part in self.parts if self.needs_all else ():  # others end anywhere
             part.end = self._end(part, part.epoch_length, end_of)
-        self._schedule = RunSchedule([part.schedule for part in self.parts])
+        self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
         self.streams: list[Stream] = []
         for part in self.parts:
             part.numbers = part.numbers[:0]
@@ -220,17 +221,12 @@ class Planner:
         new = len(self.streams) + np.arange(len(streams))
         part.numbers = np.concatenate([part.numbers, new])
         self.streams += streams
-        numbers = self._schedule.numbers
-        self.sources = np.array([numbers[of.source] for of in self.streams], np.int64)
+        names = map(attrgetter("source"), self.streams)
+        self.sources = np.array([*map(self.schedule.numbers.__getitem__, names)], np.int64)
 
-    @property
-    def schedule(self) -> RunSchedule:
-        """Deals draws to sources; another one with the same past may take its place."""
-        return self._schedule
-
-    @schedule.setter
-    def schedule(self, schedule: RunSchedule) -> None:
-        self._schedule = schedule
+    def deal_by(self, schedule: RunSchedule) -> None:
+        """Let another schedule with the same past take the place of the one there is."""
+        self.schedule = schedule
         for part, own in zip(self.parts, schedule.parts, strict=True):
             part.schedule = own
 
@@ -265,19 +261,13 @@ class Planner:
 
     def shares(self, start: int, stop: int) -> Floats:
         """Return the mean share of each stream over steps in which nothing sets in."""
-        part, found = self.at(start * self._schedule.batch), np.zeros(len(self.streams))
+        part, found = self.at(start * self.schedule.batch), np.zeros(len(self.streams))
         found[part.numbers] = part.shares(start, stop)
-        return found
-
-    def recipe_parts(self) -> Floats:
-        """Return the share of each stream of the newest version within its source."""
-        found = np.zeros(len(self.streams))
-        found[self.newest.numbers] = self.newest.recipe_parts()
         return found
 
     def epochs(self, position: int) -> dict[str, float]:
         """Return how often the anchors of each source have come up before a position."""
-        found = dict.fromkeys(self._schedule.sources, 0.0)
+        found = dict.fromkeys(self.schedule.sources, 0.0)
         for part in self.parts:
             samples = part.schedule.samples(max(0, min(position, part.stop) - part.first))
             for name, count in zip(part.schedule.sources, samples, strict=True):
@@ -301,7 +291,7 @@ class Planner:
             samples = part.samples(part.stop - part.first) // self.samples_per_draw
             left = [-int(n) % len(of) for n, of in zip(samples, part.streams, strict=True)]
             if some := sum(left):
-                yield part.stop // self._schedule.batch, some, sum(map(len, part.streams))
+                yield part.stop // self.schedule.batch, some, sum(map(len, part.streams))
 
     def block(self, position: int) -> tuple[int, int]:
         """Return the block, among whose positions samples change places, that has one of them."""
@@ -312,7 +302,7 @@ class Planner:
     def next_change(self, position: int) -> int:
         """Return the first step from a position on at which what is drawn may change."""
         low, high = self.block(position)
-        return -(-(low if low == position else high) // self._schedule.batch)
+        return -(-(low if low == position else high) // self.schedule.batch)
 
     def first_change(self, before: RunSchedule, end_of: EndOf) -> int | None:
         """Return the first position whose sample differs from that by a schedule before."""

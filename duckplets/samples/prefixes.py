@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,9 +25,8 @@ from duckplets.db.queries import query
 from duckplets.errors import DamagedFileError
 from duckplets.ingest.chunks import current_chunking
 from duckplets.order.permute import below, hashed, key
-from duckplets.text.chunking import Chunking
+from duckplets.text.fit import with_lines
 from duckplets.text.prefix import date_renderings, meta_key
-from duckplets.text.windows import windows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
@@ -37,9 +35,6 @@ META_TYPE = pa.map_(pa.string(), pa.list_(pa.string()))
 _NONE, _OWN = -1, -2  # in place of the number of a definition
 _MOST_VALUES = 100_000  # of a column that is kept for all records
 _MOST_CHARACTERS = 16 << 20
-
-
-# -- definitions ----------------------------------------------------------------------------------
 
 
 class Catalog(NamedTuple):
@@ -104,9 +99,6 @@ def _happens(words: Words, parts: Words) -> Flags:
     return (words >> np.uint64(11)) < parts
 
 
-# -- values of columns ----------------------------------------------------------------------------
-
-
 class Column(NamedTuple):
     """A column of records: of each which of the values it has, and their renderings."""
 
@@ -167,9 +159,6 @@ def _dates(date: str) -> list[str]:
     return date_renderings(datetime.date.fromisoformat(date))
 
 
-# -- lines ----------------------------------------------------------------------------------------
-
-
 class Prefixed(NamedTuple):
     """What stands before the texts of a block."""
 
@@ -217,7 +206,7 @@ class Prefixes:
         columns = self._values(database, record_key[having[shown]], catalog.names)
         drawn = self._lines(catalog, which[shown], cells[shown], columns)
         lines = _spread(drawn, having[shown], len(texts), None)
-        texts, lines = _fitted(texts, lines, tokens, self._chunking)
+        texts, lines = with_lines(texts, lines, tokens, self._chunking)
         return texts, Prefixed(lines, declared)
 
     def _values(
@@ -301,44 +290,3 @@ def _by_record(database: Database, sources: Sequence[int]) -> Integers32:
     own = rows["own"].combine_chunks().to_numpy(zero_copy_only=False)
     found[keys] = np.where(own, _OWN, numbers[of])
     return found
-
-
-def _fitted(
-    texts: pa.Array, lines: pa.Array, tokens: Integers, chunking: Chunking
-) -> tuple[pa.Array, pa.Array]:
-    """Put lines before texts, and cut what is too long: also a line, if need be.
-
-    A line has no more words than half its bytes, and no more tokens than bytes; a tokenizer may
-    cut anew where the two meet, so what comes near the limit is counted.
-    """
-    whole = pc.binary_join_element_wise(lines, texts, "\n", null_handling="skip")
-    size = pc.binary_length(lines).fill_null(0).to_numpy(zero_copy_only=False)
-    most = tokens + (size + 1) // 2
-    if chunking.tokenizer is not None:
-        most = tokens * 5 // 4 + 16 + size
-    there = np.flatnonzero((size > 0) & (most > chunking.max_tokens))
-    if len(there) == 0:
-        return whole, lines
-    mask = np.zeros(len(texts), dtype=bool)
-    mask[there] = True
-    cut, shown = _cut(whole.take(pa.array(there)), chunking), lines.take(pa.array(there))
-    shown = pc.if_else(pc.less(pc.binary_length(cut), pc.binary_length(shown)), cut, shown)
-    return pc.replace_with_mask(whole, mask, cut), pc.replace_with_mask(lines, mask, shown)
-
-
-def _cut(texts: pa.Array, chunking: Chunking) -> pa.Array:
-    """Cut what is too long after the last token that fits, and again what reads otherwise then."""
-    single = replace(chunking, overlap=(0,), summary_tokens=0)
-    kept, rows = texts.to_pylist(), np.arange(len(texts))
-    for limit in range(single.max_tokens, -1, -1):
-        now = pa.array([kept[row] for row in rows.tolist()], pa.string())
-        rows = rows[windows(now, single)[0] > single.max_tokens]
-        if len(rows) == 0:
-            break
-        part = texts.take(pa.array(rows))
-        found = windows(part, replace(single, max_tokens=max(limit, 1)))[1]
-        first = np.searchsorted(found.section, np.arange(len(rows)))
-        ends = (found.start[first] + found.length[first]).tolist()
-        for row, text, end in zip(rows.tolist(), part.to_pylist(), ends, strict=True):
-            kept[row] = text[:end] if limit else ""
-    return pa.array(kept, texts.type)

@@ -106,9 +106,6 @@ class Drawn:
             plan.candidates[columns - first, rows] = found.origins
 
 
-# -- by hashes ------------------------------------------------------------------------------------
-
-
 def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
     """Draw negatives that repeat a text of their batch again, until they differ from all it has.
 
@@ -172,9 +169,6 @@ def _among(words: Words, wanted: Words) -> Flags:
     found: Flags = at < len(words)
     found[found] = words[at[found]] == wanted[found]
     return found
-
-
-# -- of all that there are ------------------------------------------------------------------------
 
 
 def _first(options: FoundNegatives, is_free: Callable[[int], bool]) -> FoundNegatives | None:

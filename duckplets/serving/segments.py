@@ -19,12 +19,13 @@ import pyarrow as pa
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter, repeated
 from duckplets.artifacts.folder import FileEntry, damaged
 from duckplets.base.arrays import Bytes
+from duckplets.base.columns import byte_spans
 from duckplets.db.database import Database
 from duckplets.engine.protocol import Part, mapped
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import StateMismatchError
 from duckplets.ingest.checkpoint import UNPUBLISHED
-from duckplets.serving.texts import ROLES, Segment, TextBytes, byte_spans
+from duckplets.serving.texts import ROLES, Segment, TextBytes
 
 Contents = Literal["chunks", "conversations"]
 Array = np.ndarray[Any, Any]

@@ -237,7 +237,7 @@ class TokenShards:
             lengths = {name: part.length_of(name) for name in settings.sources}
             mixture = replace(mixture, lengths=lengths)
             settings = replace(settings, mixture=mixture)
-            planner.schedule = self.schedule(settings, events)
+            planner.deal_by(self.schedule(settings, events))
 
         def open_source(name: str) -> None:
             more = self._streams(settings, [name])
