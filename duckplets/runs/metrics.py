@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.sampler import Sampler
     from duckplets.runs.state import Counts
-    from duckplets.samples.plan import Planner
-    from duckplets.samples.planned import Plan
+    from duckplets.samples.plan import Plan, Planner
 
 log = logging.getLogger("duckplets")
 

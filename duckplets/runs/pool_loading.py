@@ -29,7 +29,7 @@ from duckplets.runs.sources import counted, drawn_by, pinned_mining, shares_of
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.columns import needs_scores, parts_of
-from duckplets.samples.planned import samples_per_draw
+from duckplets.samples.plan import samples_per_draw
 from duckplets.samples.stream import Stream
 from duckplets.vectors.columns import vector_slots
 

@@ -28,8 +28,7 @@ from duckplets.errors import SamplerError
 from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import RunSchedule
 from duckplets.runs.metrics import SourceCounts
-from duckplets.samples.plan import Planner
-from duckplets.samples.planned import Plan, joined
+from duckplets.samples.plan import Plan, Planner, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -24,8 +24,7 @@ from duckplets.recipes.recipes import Preset, Recipe, Way, checked_preset
 from duckplets.runs.state import Fingerprint, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
-from duckplets.samples.plan import SINGLE
-from duckplets.samples.planned import samples_per_draw
+from duckplets.samples.plan import SINGLE, samples_per_draw
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]

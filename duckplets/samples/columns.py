@@ -25,8 +25,7 @@ from duckplets.errors import SamplerError, nearest
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.negatives import AT_RANDOM, BY_CHANCE, FILLED, FROM_SPLIT, LACKING, OWN
-from duckplets.samples.plan import SINGLE
-from duckplets.samples.planned import Plan, without_negative
+from duckplets.samples.plan import SINGLE, Plan, without_negative
 from duckplets.samples.prefixes import META_TYPE, Prefixed
 from duckplets.samples.stream import Stream
 from duckplets.serving.texts import ChunkTexts

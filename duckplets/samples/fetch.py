@@ -24,7 +24,7 @@ from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.samples.batch import Block, SlotTexts
 from duckplets.samples.columns import Samples, fallbacks, known_columns, slot_names
-from duckplets.samples.planned import Plan
+from duckplets.samples.plan import Plan
 from duckplets.samples.prefixes import Prefixes
 from duckplets.samples.stream import Stream
 from duckplets.serving.snapshot import MANIFEST, is_of, sound

@@ -27,10 +27,9 @@ from duckplets.base.sanitize import listed, shown
 from duckplets.errors import RecipeError
 from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import NegativeRequests
-from duckplets.samples.plan import Dealt, PartPlanner
-from duckplets.samples.planned import Draw, Plan, joined
+from duckplets.samples.plan import Dealt, PartPlanner, Plan, joined
 from duckplets.samples.redraw import Drawn, OneBatch, one_batch, redraw
-from duckplets.samples.stream import Stream
+from duckplets.samples.stream import Draw, Stream
 
 NoDuplicates: TypeAlias = bool | Literal["negatives"]
 

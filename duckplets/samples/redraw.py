@@ -19,7 +19,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Integers, Words
 from duckplets.pools.arrays import NegativeRequests, pair_hashes
 from duckplets.samples.negatives import FoundNegatives, blank
-from duckplets.samples.planned import Plan, joined, without_negative
+from duckplets.samples.plan import Plan, joined, without_negative
 from duckplets.samples.stream import Stream
 
 _Cell: TypeAlias = tuple[int, int]  # row and column of a text

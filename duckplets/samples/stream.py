@@ -16,7 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import below, hashed, key, ranks_at
 from duckplets.pools.arrays import Anchors, NegativeRequests, Negatives, Pool, Positives
@@ -34,9 +34,20 @@ from duckplets.samples.negatives import (
     RandomNegatives,
     blank,
 )
-from duckplets.samples.planned import Draw
 
 _OF_SOURCE = 12  # attempts to draw again within the source, before those in all sources
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Some samples of one stream, a column a slot: anchor, positive, negatives; or the text."""
+
+    chunks: Sequence[Integers]  # chunk keys; of messages those of records; of tokens row and epoch
+    hashes: Sequence[Words]  # of their texts; of tokens none
+    # Where each negative is from: the number of a candidate, or what else ``negatives`` names.
+    candidates: Sequence[Integers] | None = None
+    requests: NegativeRequests | None = None  # that its negatives answer
+    labels: Sequence[Floats] | None = None  # one column: how pairs were judged that come with that
 
 
 @dataclass(frozen=True)

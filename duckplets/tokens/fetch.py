@@ -19,7 +19,7 @@ from duckplets.base.arrays import Integers
 from duckplets.base.names import inside
 from duckplets.base.prefetch import IsStopped, never
 from duckplets.errors import DamagedFileError, DuckpletsError
-from duckplets.samples.planned import Plan
+from duckplets.samples.plan import Plan
 from duckplets.tokens.batches import TokenBatch
 from duckplets.tokens.manifest import ShardManifest
 from duckplets.tokens.memmap import TokenFile, reading

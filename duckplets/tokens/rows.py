@@ -19,7 +19,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Integers, Integers32
 from duckplets.errors import DamagedFileError
 from duckplets.order.permute import key, ranks_at
-from duckplets.samples.planned import Draw
+from duckplets.samples.stream import Draw
 from duckplets.tokens.memmap import TokenFile
 
 _AT_ONCE = 1 << 20  # texts whose lengths are read at a time

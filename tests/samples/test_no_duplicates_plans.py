@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from duckplets.base.arrays import Integers
 from duckplets.order.permute import below, hashed, key, mix
 from duckplets.samples.no_duplicates import arranged
-from duckplets.samples.planned import Plan
+from duckplets.samples.plan import Plan
 from duckplets.samples.redraw import Drawn
 
 pytestmark = pytest.mark.usefixtures("pools_once")
