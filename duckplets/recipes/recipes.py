@@ -37,9 +37,6 @@ _MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is sti
 _LONGEST_DERIVED = 9  # signs that text recipes may have behind a triplet recipe's name
 
 
-# -- selectors --------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Selector:
     """Which sections may stand in a slot; made by the four functions below.
@@ -111,8 +108,6 @@ def near_date(days: int, where: str | None = None) -> Selector:
 
 
 Slot = Annotated[Selector, "a selector such as role('anchor')"]
-
-# -- recipes ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +290,6 @@ def _checked(recipe: Recipe) -> str:
             )
     return what
 
-
-# -- defaults: how a source is drawn if nobody says more ----------------------------------------
 
 # ``preset="crate"`` is the way of the triplets crate: a quarter of the samples has a negative from
 # the anchors of other records. Without it those recipes are known by name, and drawn when named.

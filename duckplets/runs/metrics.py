@@ -93,9 +93,6 @@ class SourceCounts:
         return found
 
 
-# -- losses ---------------------------------------------------------------------------------------
-
-
 class Losses:
     """The losses of one run, 20 bytes each; a file has those of steps before ``first``."""
 
@@ -176,9 +173,6 @@ def checked_losses(losses: Mapping[str, Any], sources: Collection[str]) -> dict[
             )
         found[source] = value
     return found
-
-
-# -- how a batch looks ----------------------------------------------------------------------------
 
 
 def source_skew(

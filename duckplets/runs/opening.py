@@ -44,8 +44,8 @@ from duckplets.samples.columns import checked_columns
 from duckplets.samples.fetch import Fetcher
 from duckplets.samples.plan import SINGLE, Planner
 from duckplets.samples.prefixes import Prefixes
-from duckplets.serving.segments import Contents
 from duckplets.serving.snapshot import fingerprint, serve
+from duckplets.serving.texts import Contents
 from duckplets.vectors.columns import RunVectors, pinned
 
 _ALL = Named("error")  # a saved run needs all that it has

@@ -74,9 +74,6 @@ def resolved(
     return labelled(database, found, version) if run["pairs"] == "labelled" else found
 
 
-# -- pairs that were judged -----------------------------------------------------------------------
-
-
 def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pairs:
     """Return whether the pairs of sources are those that were judged; refuse some of each."""
     there = labels_of(database, version)
@@ -135,9 +132,6 @@ def _without_negatives(of: SourceRecipes) -> tuple[Recipe, ...]:
             bare = replace(first, weight=before.weight + bare.weight)
         found[alike] = bare
     return tuple(found.values())
-
-
-# -- negatives -----------------------------------------------------------------------------------
 
 
 def is_open(recipe: Recipe) -> bool:
@@ -265,9 +259,6 @@ def unused_minings(
     alone = {(of.source, of.recipe.name) for of in some}
     rows = database.run("samples/candidates/there", {"split": settings.split})
     return [(source, name, anchors) for source, name, anchors in rows if (source, name) in alone]
-
-
-# -- shares ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,8 @@ from duckplets.engine.protocol import Engine
 from duckplets.engine.work import Work
 from duckplets.errors import DamagedFileError, DuckpletsError, EmptyPoolError, ReadOnlyError
 from duckplets.ingest import records
-from duckplets.serving import segments
-from duckplets.serving.segments import Contents, ManifestEntry, StoredTexts
-from duckplets.serving.texts import ChunkTexts
+from duckplets.serving import texts
+from duckplets.serving.texts import ChunkTexts, Contents, ManifestEntry, StoredTexts
 
 log = logging.getLogger("duckplets")
 
@@ -73,7 +72,7 @@ class SnapshotManifest:
     history: str  # digest of the versions up to that one
     settings: str  # digest of how the corpus is split and chunked
     records: list[int]  # fingerprint of the records of that version
-    # Of both contents what ``segments.opened`` takes, by ascending keys.
+    # Of both contents what ``texts.opened`` takes, by ascending keys.
     segments: dict[Contents, list[ManifestEntry]] = field(default_factory=dict)
     # Pools that were kept, the newest last: files, and the ``version`` of each.
     bundles: list[ManifestEntry] = field(default_factory=list)
@@ -125,9 +124,7 @@ class Snapshot:
     def __init__(self, folder: Path, manifest: SnapshotManifest, contents: Contents) -> None:
         self.folder, self.manifest = folder, manifest
         try:
-            self.texts = ChunkTexts(
-                [segments.opened(folder, s) for s in manifest.segments[contents]]
-            )
+            self.texts = ChunkTexts([texts.opened(folder, s) for s in manifest.segments[contents]])
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, DuckpletsError):
                 raise
