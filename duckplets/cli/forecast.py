@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from duckplets.cli import output
@@ -11,7 +12,9 @@ from duckplets.cli.options import mixture_of, names_run, opening
 from duckplets.cli.verbs import option
 
 if TYPE_CHECKING:
+    from duckplets.order.mixture import Mixture
     from duckplets.runs.forecast import Forecast
+    from duckplets.runs.sampler import Sampler
 
 
 @names_run()
@@ -48,8 +51,6 @@ def forecast(
         duckplets forecast faq.duckdb --mixture mixture.toml --batch-size 256 --steps 100000 --json
         duckplets forecast faq.duckdb --resume --against new.toml
     """
-    from duckplets.runs.forecast import difference
-
     how = opening(**given)
     how.need_saved()
     with corpus_at(corpus, read_only=True) as opened:
@@ -58,7 +59,7 @@ def forecast(
         say(*(f"note: {note}" for note in sampler.notes if note not in found.warnings))
         other = mixture_of(against, None, "--against")
         if other is not None:
-            _show_difference(difference(sampler, other), json=json)
+            _show_difference(_difference(sampler, other), json=json)
         else:
             _show(found, json=json)
 
@@ -69,6 +70,48 @@ def _show(found: Forecast, *, json: bool) -> None:
         output.print_document(told | {"rows": found.table.to_pylist()})
     else:
         tell(*str(found).split("\n"))
+
+
+def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
+    """Return what another mixture alters of a run, as plain values.
+
+    ``first_step`` and ``first_position``: of the first sample that may be another, or None;
+    ``end_may_move``: whether a run of so many epochs draws from other sources, which make up an
+    epoch; ``shares``: before and after, of the sources and steps where they differ, each as that of
+    the first and of the last of these steps; ``lr_scale``: where that differs.
+    """
+    from duckplets.base.checks import MAX_POSITION
+    from duckplets.runs.settings import schedule_of
+
+    before, settings = sampler._planner.schedule, sampler.settings
+    mixture.check(settings.sources)
+    if isinstance(mixture.weights, str):
+        length_of = sampler._planner.newest.length_of
+        lengths = {name: length_of(name) for name in settings.sources}
+        mixture = replace(mixture, lengths=lengths)
+    after = schedule_of(replace(settings, mixture=mixture), before.events)
+    changed, batch = sampler.first_change(after), settings.global_batch
+    is_altered = changed <= MAX_POSITION
+    steps = sorted({*before.changes, *after.changes})
+    rows, scales = list[dict[str, Any]](), list[dict[str, Any]]()
+    for start, stop in zip(steps, [*steps[1:], None], strict=True):
+        ends = (start, start if stop is None else stop - 1)
+        then, now = ([of.shares(at) for at in ends] for of in (before, after))
+        for name in before.sources:
+            shares = {"before": [of[name] for of in then], "after": [of[name] for of in now]}
+            if shares["before"] != shares["after"]:
+                rows.append({"start": start, "stop": stop, "source": name, **shares})
+    for step in sorted({0, *steps}):
+        scale, other = (of.mixture.lr_scale(step) for of in (before, after))
+        if scale != other:
+            scales.append({"start_step": step, "before": scale, "after": other})
+    return {
+        "first_step": changed // batch if is_altered else None,
+        "first_position": changed if is_altered else None,
+        "end_may_move": settings.epochs is not None and before.planned != after.planned,
+        "shares": rows,
+        "lr_scale": scales,
+    }
 
 
 def _show_difference(found: Mapping[str, Any], *, json: bool) -> None:

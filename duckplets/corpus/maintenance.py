@@ -117,6 +117,7 @@ def _prepare(
     engine: Engine,
 ) -> PrepareReport:
     """Build or extend the snapshot of a corpus; see ``Corpus.prepare``."""
+    from duckplets.corpus.snapshots import fit
     from duckplets.serving import snapshot
     from duckplets.vectors import opened as vectors
 
@@ -148,7 +149,7 @@ def _prepare(
         ) from error
     return PrepareReport(
         folder=folder,
-        **snapshot.fit(folder, made.manifest),
+        **fit(folder, made.manifest),
         version=version,
         sections=sum(segment["sections"] for segment in made.manifest.segments["chunks"]),
         chunks=sum(segment["chunks"] for segment in made.manifest.segments["chunks"]),

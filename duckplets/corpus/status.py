@@ -89,7 +89,7 @@ def _snapshot(database: Database) -> dict[str, Any] | None:
     """Describe the snapshot, importing its reader only if there is one."""
     if not Path(str(database.path)).with_suffix(files.SNAPSHOT).exists():
         return None
-    from duckplets.serving.snapshot import overview
+    from duckplets.corpus.snapshots import overview
 
     return overview(database, records.current_version(database))
 

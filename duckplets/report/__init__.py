@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import shown
 from duckplets.base.stages import stage
-from duckplets.corpus import status
+from duckplets.corpus import snapshots, status
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
@@ -33,7 +33,6 @@ from duckplets.report.rendering import read, rendered, script_json, words
 from duckplets.report.tables import Section, Table, asked
 from duckplets.runs import state
 from duckplets.runs.state import not_of_saving
-from duckplets.serving import snapshot as snapshots
 
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from html import escape
 from itertools import pairwise
@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.sanitize import counted, html_table, listed, shown
-from duckplets.runs.settings import schedule_of
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -389,45 +388,6 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
             f"{listed(words, NAMES)} repeat a text in every batch of their block, and others take "
             f"their positions (displaced{more})"
         )
-
-
-def difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
-    """Return what another mixture alters of a run, as plain values.
-
-    ``first_step`` and ``first_position``: of the first sample that may be another, or None;
-    ``end_may_move``: whether a run of so many epochs draws from other sources, which make up an
-    epoch; ``shares``: before and after, of the sources and steps where they differ, each as that of
-    the first and of the last of these steps; ``lr_scale``: where that differs.
-    """
-    before, settings = sampler._planner.schedule, sampler.settings
-    mixture.check(settings.sources)
-    if isinstance(mixture.weights, str):
-        length_of = sampler._planner.newest.length_of
-        lengths = {name: length_of(name) for name in settings.sources}
-        mixture = replace(mixture, lengths=lengths)
-    after = schedule_of(replace(settings, mixture=mixture), before.events)
-    changed, batch = sampler.first_change(after), settings.global_batch
-    is_altered = changed <= MAX_POSITION
-    steps = sorted({*before.changes, *after.changes})
-    rows, scales = list[dict[str, Any]](), list[dict[str, Any]]()
-    for start, stop in zip(steps, [*steps[1:], None], strict=True):
-        ends = (start, start if stop is None else stop - 1)
-        then, now = ([of.shares(at) for at in ends] for of in (before, after))
-        for name in before.sources:
-            shares = {"before": [of[name] for of in then], "after": [of[name] for of in now]}
-            if shares["before"] != shares["after"]:
-                rows.append({"start": start, "stop": stop, "source": name, **shares})
-    for step in sorted({0, *steps}):
-        scale, other = (of.mixture.lr_scale(step) for of in (before, after))
-        if scale != other:
-            scales.append({"start_step": step, "before": scale, "after": other})
-    return {
-        "first_step": changed // batch if is_altered else None,
-        "first_position": changed if is_altered else None,
-        "end_may_move": settings.epochs is not None and before.planned != after.planned,
-        "shares": rows,
-        "lr_scale": scales,
-    }
 
 
 def swap_words(swaps: bool) -> str:

@@ -38,6 +38,9 @@ class GatheredColumn(Protocol):
         ...
 
 
+Columns = Mapping[str, pa.Array | GatheredColumn]
+
+
 @dataclass(frozen=True, slots=True)
 class SlotTexts:
     """The texts of one slot: for every sample the place of its own among those of a block."""
@@ -57,7 +60,7 @@ class Block:
     start: int  # position where the first batch begins
     stop: int  # position after the last batch
     size: int  # samples
-    columns: Mapping[str, pa.Array | GatheredColumn]  # in order
+    columns: Columns  # in order
     nbytes: int  # of all texts
     vector_bytes: int = 0  # of the vectors of one sample
     origin: Path | None = None  # folder of the snapshot that the texts are from
@@ -74,7 +77,8 @@ class Block:
         most = _TRANCHE_BYTES // max(1, each)
         rows = max(1, min(_TRANCHE, most) // batch_size) * batch_size
         low = row // rows * rows
-        return Tranche(self, low, min(low + rows, self.size))
+        high = min(low + rows, self.size)
+        return Tranche(self.columns, low, high, self.start, self.origin)
 
 
 class Tranche:
@@ -86,25 +90,19 @@ class Tranche:
         *("high", "low", "names", "origin", "start"),
     )
 
-    def __init__(self, block: Block, low: int, high: int) -> None:
-        self.start, self.low, self.high = block.start, low, high
-        self.names, self.origin = list(block.columns), block.origin
-        self._block: Block | None = block  # until all columns are gathered
+    def __init__(
+        self, columns: Columns, low: int, high: int, start: int = 0, origin: Path | None = None
+    ) -> None:
+        self.start, self.low, self.high = start, low, high
+        self.names, self.origin = list(columns), origin
+        self._block: Columns | None = columns  # until all columns are gathered
         self._columns: dict[str, pa.Array | pa.ChunkedArray] = {}
         self._lists: dict[str, list[Any] | None] = {}
         self._table: pa.Table | None = None
 
-    @classmethod
-    def of_table(cls, table: pa.Table) -> Tranche:
-        """Return the samples of a table."""
-        columns = dict(zip(table.column_names, table.columns, strict=True))
-        tranche = cls(Block(0, table.num_rows, table.num_rows, columns, 0), 0, table.num_rows)
-        tranche._block, tranche._columns, tranche._table = None, columns, table
-        return tranche
-
     def is_of(self, block: Block, row: int) -> bool:
         """Return whether it has a sample of a block."""
-        return self._block is block and self.low <= row < self.high
+        return self._block is block.columns and self.low <= row < self.high
 
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
@@ -120,7 +118,7 @@ class Tranche:
         """Return a column, gathered now unless it was before; it shares no memory of the block."""
         block = self._block  # read before the columns, for it goes when the last of them is there
         if name not in self._columns and block is not None:
-            of = block.columns[name]
+            of = block[name]
             if isinstance(of, pa.Array):
                 self._columns[name] = pa.concat_arrays([of[self.low : self.high]])
             else:
@@ -174,7 +172,8 @@ class Batch:
         self, table: pa.Table, step: int, position: int, sources: tuple[str, ...] = ()
     ) -> None:
         self._names: list[str] = table.column_names
-        self._tranche = Tranche.of_table(table)
+        columns = {name: table[name].combine_chunks() for name in table.column_names}
+        self._tranche = Tranche(columns, 0, table.num_rows)
         self._span: tuple[int, int] = (0, table.num_rows)
         self.step, self.position, self.sources = step, position, sources
 

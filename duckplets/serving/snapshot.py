@@ -15,16 +15,14 @@ import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from duckplets.artifacts.arrays import ArrayFile, Bundle, write_bundle
-from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged, files_of
-from duckplets.artifacts.read_ahead import reads_per_second
-from duckplets.base import memory
+from duckplets.artifacts.arrays import Bundle, write_bundle
+from duckplets.artifacts.folder import ArtifactFolder, damaged, files_of
 from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files
@@ -338,41 +336,6 @@ def clean(database: Database, pinned: Collection[int] | None) -> None:
             needed = {manifest.version, *pinned}
             manifest.bundles[:] = [kept for kept in manifest.bundles if kept["version"] in needed]
             manifest.write(path)
-
-
-def overview(database: Database, version: int) -> dict[str, Any] | None:
-    """Return what is known of the snapshot of a corpus, for people; None where there is none."""
-    folder = _beside(database)
-    try:
-        manifest = SnapshotManifest.read(folder)
-        if manifest is None:
-            return None
-        kinds = manifest.segments
-        valid = all(manifest.serves(database, version, contents) for contents in kinds)
-    except DamagedFileError as error:
-        return {"folder": str(folder), "damaged": str(error)}
-    return {
-        "folder": str(folder),
-        "version": manifest.version,
-        "current": valid,
-        "files": len(list(files_of([kinds, manifest.bundles]))),
-        "bytes": manifest.size,
-        **fit(folder, manifest),
-    }
-
-
-def fit(folder: Path, manifest: SnapshotManifest) -> dict[str, Any]:
-    """Return the memory a snapshot could fill, and the reads/s of its disk if it is too little."""
-    room, of = memory.available(), max(chain(*manifest.segments.values()), key=_size, default=None)
-    rate = None
-    if of is not None and room is not None and manifest.size > room:
-        file = ArrayFile(folder, FileEntry(**of["file"]))
-        rate = reads_per_second(file, file.buffer.size // 2)
-    return {"memory_available": room, "reads_per_s": rate and round(rate)}
-
-
-def _size(segment: ManifestEntry) -> int:
-    return int(segment["file"]["size"])
 
 
 def verify(folder: Path) -> Iterator[str]:
