@@ -205,9 +205,9 @@ class Mixture:
         """Names of the sources to which the weights, a phase or an anneal give more than 0."""
         return positive(self._given())
 
-    def drawn(self, sources: Sequence[str], events: Mapping[int, Event] = {}) -> set[str]:
+    def drawn(self, sources: Sequence[str]) -> set[str]:
         """Return the sources drawn from at some step, or whose anchors count for the others."""
-        given: list[Mapping[str, Weight]] = [event.weights for event in events.values()]
+        given = list[Mapping[str, Weight]]()
         if isinstance(self.weights, str):
             given.append(self.declared(sources))
         for change in self.changes(sources):

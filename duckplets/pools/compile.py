@@ -4,10 +4,9 @@
     sql/pools, sql/pools/parts ──────steps─────────┴→ one statement, parameterised
 
 The statement is a chain of named steps (``cte_steps``) from the files in ``sql/pools``: those of
-``pools/triplets``, and in them those of the law that tells legal negatives, which is written once
-for pools that compare nothing (``parts/counted``) and once for all others (``parts/compared``).
-The same chain ends in different last parts: the pool's rows, the counts by reason, and the flat
-lists a sampler draws from. Compiling is pure: it sees no data and no connection.
+``pools/triplets``, and the law that tells legal negatives, which is written once for pools that
+compare nothing (``parts/counted``) and once for all others (``parts/compared``). It ends in the
+pool's rows, in counts by reason, or in the flat lists a sampler draws from. Compiling is pure.
 
 Selectors become conditions on ``slot``, a chunk with its section and record. A strategy becomes
 classes of anchors and bins of negatives, hashed from the terms it compares, and the pairs of

@@ -5,10 +5,9 @@ way in, however it is written. Functions are an allow-list (``condition_rules.to
 longer than their arguments their results can be: DuckDB calls ``getvariable`` and ``repeat``
 consistent, too.
 
-What a condition costs is bounded before it runs, for DuckDB stops a statement only between vectors
-of 2,048 rows, and does not count against its memory limit what functions make of texts. So what
-grows with two texts at once (a distance, a search for a text in another, a replacement by one)
-takes only one that is short; and a condition makes no more than some copies of a text.
+What a condition costs is bounded before it runs: DuckDB stops a statement only between vectors of
+2,048 rows, and counts not what functions make of texts. So what grows with two texts at once (a
+distance, a search, a replacement) takes only one that is short, and copies of a text are few.
 
 Checks raise a bare reason; ``conditions`` adds the condition it is about.
 """

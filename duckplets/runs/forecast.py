@@ -197,9 +197,6 @@ def _table(
     return table
 
 
-# -- in short -------------------------------------------------------------------------------------
-
-
 def described(sampler: Sampler) -> Iterator[str]:
     """Yield lines that say what a run draws from where it stands on."""
     planner, settings, step = sampler._planner, sampler.settings, sampler.step
@@ -261,9 +258,6 @@ def _negatives(stream: Stream) -> str:
         return f"negatives {found}"
     whence = "all sources" if found == "random" else "random ones"
     return f"negatives {found}, for {counted(count, 'anchor')} {whence}"
-
-
-# -- warnings -------------------------------------------------------------------------------------
 
 
 def warnings(sampler: Sampler) -> Iterator[str]:

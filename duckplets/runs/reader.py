@@ -48,9 +48,7 @@ _PLANNED = 1 << 17  # of them planned at once
 class FetchesSamples(Protocol):
     """Turns plans into blocks, and tells what their samples are."""
 
-    @property
-    def reads(self) -> ReadAhead:
-        """What is read that is not in memory."""
+    reads: ReadAhead  # what is read that is not in memory
 
     @property
     def slots(self) -> Sequence[str]:

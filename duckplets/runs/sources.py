@@ -6,10 +6,8 @@
 
 Index controls (size and weight of a source) say what ``Corpus.data_index`` lists of it. A sampler
 takes its anchors from the listed records only, and draws sources in the ratio of their entries,
-unless a mixture is given or was declared with the sources. The pairs of a run are either those
-that were judged, which come with nothing drawn beside them, or all are drawn. A recipe that leaves
-open where negatives come from stays so in the settings of a run, which pin the minings that it
-draws from: so a run that is resumed draws as it did.
+unless a mixture is given or was declared. A recipe that leaves open where negatives come from stays
+so in the settings of a run, which pin the minings it draws from: a resumed run draws as it did.
 """
 
 from __future__ import annotations

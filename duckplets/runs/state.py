@@ -225,9 +225,6 @@ def _writing(path: Path) -> Iterator[Database]:
             yield database
 
 
-# -- notes on saving -------------------------------------------------------------------------------
-
-
 class SavingNote(str):
     """A note on a run that matters only to who saves it."""
 
@@ -279,9 +276,6 @@ def unsavable(path: Path, *, asked: bool) -> list[str]:
     if asked:
         raise SamplerError(f"{note}; name another file")
     return [note]
-
-
-# -- a save as plain values -----------------------------------------------------------------------
 
 
 def standing(fingerprint: Fingerprint, events: Events, counts: Counts) -> dict[str, Any]:
@@ -351,9 +345,6 @@ def _content(path: Path | None, run: str, text: str) -> tuple[dict[str, Any], St
     return content, place
 
 
-# -- what a file takes ----------------------------------------------------------------------------
-
-
 def _cursors(database: Database, run: str | None = None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = database.table("runs/state/saves", {"run": run}).to_pylist()
     for one in found:
@@ -414,9 +405,6 @@ def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: boo
     if rows.num_rows:
         with database.registered(told=rows):
             database.run("runs/state/add_losses", {"run": saved.run})
-
-
-# -- what must agree ------------------------------------------------------------------------------
 
 
 def digest(value: Any) -> str:

@@ -2,8 +2,8 @@
 
     block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─_filled→ plan
 
-Of the negatives that repeat a text of their batch, others are drawn; ``no_duplicates="negatives"``
-asks for no more. A sample that still repeats a text goes to the first batch that has none of its
+Negatives that repeat a text of their batch are drawn again; ``no_duplicates="negatives"`` asks for
+no more. A sample that still repeats a text goes to the first batch that has none of its
 texts: into a place that another such sample left, or into that of one which can go there instead.
 A sample that fits nowhere is displaced: its place goes to the next sample of the block that fits,
 and none is served a third time before all that fit were served twice. Where no sample of the block
