@@ -30,8 +30,8 @@ _READING = (
 _ENDING = re.compile(r"\.(npy|bin|parquet|jsonl?|csv|tsv|txt|arrow)(\.(gz|zst))?$", re.IGNORECASE)
 
 
-def read_mixture(file: Path, limits: DocumentLimits | None) -> dict[str, Any]:
-    """Return the arguments of a mixture; what has no effect in its file is logged."""
+def read_mixture(file: Path, limits: DocumentLimits | None) -> tuple[Any, ...]:
+    """Return weights, temperature, and arguments of phases and an anneal; log what is ignored."""
     content = read_document(file, "TOML", MixtureError, limits)
     try:
         arguments, notes = _of_data(_data_table(content))
@@ -120,7 +120,7 @@ def _data_table(content: Mapping[str, Any]) -> Any:
     return content["data"]
 
 
-def _of_data(table: Any) -> tuple[dict[str, Any], list[str]]:
+def _of_data(table: Any) -> tuple[tuple[Any, ...], list[str]]:
     """Return the arguments of a mixture by ``[data]``, and notes of what has no effect."""
     notes = []
     if isinstance(table, Mapping):
@@ -173,12 +173,9 @@ def _of_data(table: Any) -> tuple[dict[str, Any], list[str]]:
         )
         for i, phase in enumerate(data.phases)
     ]
-    return {
-        "weights": data.mixture or weights or "proportional",
-        "temperature": data.mix_temperature,
-        "phases": phases,
-        "anneal": _anneal(data, named(data.anneal_weights, "anneal_weights"), notes),
-    }, notes
+    anneal = _anneal(data, named(data.anneal_weights, "anneal_weights"), notes)
+    drawn = data.mixture or weights or "proportional"
+    return (drawn, data.mix_temperature, phases, anneal), notes
 
 
 def _anneal(data: _Data, weights: Mapping[str, float], notes: list[str]) -> tuple[Any, ...] | None:

@@ -86,7 +86,7 @@ def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
     return IntegerLists(starts, values[fresh]), part[fresh]
 
 
-def places(ascending: Integers, wanted: Integers) -> Integers:
+def places(ascending: Integers | Words, wanted: Integers | Words) -> Integers:
     """Return the index of each wanted number in an ascending array, or -1."""
     if not len(ascending):
         return np.full(len(wanted), -1, np.int64)

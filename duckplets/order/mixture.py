@@ -164,13 +164,10 @@ class Mixture:
         """
         from duckplets.adapters.training_files import read_mixture
 
-        arguments = read_mixture(Path(path), limits)
+        weights, temperature, phases, anneal = read_mixture(Path(path), limits)
         try:
-            return cls(
-                **arguments
-                | {"phases": [Phase(*of) for of in arguments["phases"]]}
-                | {"anneal": arguments["anneal"] and Anneal(*arguments["anneal"])}
-            )
+            later = [Phase(*phase) for phase in phases]
+            return cls(weights, temperature, later, anneal and Anneal(*anneal))
         except MixtureError as error:
             raise MixtureError(f"{Path(path)}: {error}") from None
 
@@ -185,11 +182,7 @@ class Mixture:
         return plain
 
     def check(self, sources: Sequence[str]) -> None:
-        """Check the names and the weights of every phase against the sources of a run.
-
-        Raises:
-            MixtureError: A name is no source, or every source would weigh 0.
-        """
+        """Check names and weights of every phase against the sources of a run."""
         self.changed(sources, self._own)
         for change in self._changes():
             what = f"phase at step {change.start_step}" if self.phases else "anneal"
@@ -246,11 +239,7 @@ class Mixture:
     def changed(
         self, sources: Sequence[str], weights: Mapping[str, float], what: str = "mixture"
     ) -> dict[str, Weight]:
-        """Return the declared weights of all sources, overridden for the names given.
-
-        Raises:
-            MixtureError: A name is no source, a weight is wrong, or every source would weigh 0.
-        """
+        """Return the declared weights of all sources, overridden for the names given."""
         given, known = checked("weights", weights, Shares, MixtureError, what), {*sources}
         for name in given:
             if name not in known:

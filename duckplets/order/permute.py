@@ -169,12 +169,10 @@ def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Inte
 
 
 def _orders(stream: int, n: int, epochs: Integers) -> Integers:
-    """Return whole epochs in order, a row each: the items sorted by their hashes.
-
-    Sorted are hashes with the item in their lowest bits; where these hide a tie, whole hashes.
-    """
+    """Return whole epochs in order, a row each: the items sorted by their hashes."""
     cells = epochs.astype(np.uint64)[:, None] * np.uint64(n) + np.arange(n, dtype=np.uint64)
     words = hashed(stream, cells)
+    # Hashes with the item in their lowest bits sort fast; where that hides a tie, whole ones count.
     mask = np.uint64((1 << (n - 1).bit_length()) - 1)
     ordered = np.sort(words & ~mask | np.arange(n, dtype=np.uint64), axis=1)
     items: Integers = (ordered & mask).astype(np.int64)

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.base.arrays import Flags, Floats, Integers, Words, places
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
@@ -345,7 +345,4 @@ def _among(pairs: Words, owners: Integers | Words, hashes: Words) -> Flags:
     """Return which (owner, text) are among sorted ones."""
     if len(pairs) == 0:
         return np.zeros(len(hashes), dtype=bool)
-    words = pair_hashes(owners, hashes)
-    near = np.minimum(np.searchsorted(pairs, words), len(pairs) - 1)
-    found: Flags = pairs[near] == words
-    return found
+    return places(pairs, pair_hashes(owners, hashes)) >= 0

@@ -308,11 +308,7 @@ def checked_preset(preset: Any) -> Preset | None:
 
 @cache
 def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[TripletRecipe, ...]:
-    """Return the recipes of a source that was given none, by what its rows are like.
-
-    Anchors of ``documents`` are headings or file names, ``ready`` are roles with ready negatives,
-    ``pairs`` a chosen and a rejected reply. ``crate`` adds those that take negatives from anchors.
-    """
+    """Return the recipes of a source that was given none, by what its rows are like."""
     anchor, context, whole = role("anchor"), role("context"), any_section()
     to_context = TripletRecipe(USUAL, anchor, context, context, weight=0.75)
     to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)

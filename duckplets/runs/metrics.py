@@ -211,10 +211,7 @@ def source_skew(
 
 
 def mean_by_source(sources: Sequence[str], losses: Any) -> dict[str, float]:
-    """Return ``loss/NAME``: the mean of the losses of every source's samples.
-
-    ``sources`` and ``losses`` (a list, an array or a tensor) have one a sample.
-    """
+    """Return ``loss/NAME``: the mean of the losses, one a sample, of every source."""
     found = losses.tolist() if hasattr(losses, "tolist") else list(losses)
     flat = isinstance(found, list) and not any(isinstance(loss, list) for loss in found)
     if not flat or len(found) != len(sources):

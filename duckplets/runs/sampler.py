@@ -234,10 +234,7 @@ class Sampler:
 
     @alone
     def stride(self, worker: int, workers: int) -> None:
-        """From here on take every ``workers``-th batch, beginning with the ``worker``-th.
-
-        For several processes that take a rank's batches in turn, as a DataLoader's workers do.
-        """
+        """Take every ``workers``-th batch from here on, the ``worker``-th first: several do so."""
         if not 0 <= worker < workers:
             raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
         self._reader.share(workers)

@@ -421,10 +421,7 @@ def refuse_mismatch(
     described: Mapping[str, str] = {},
     edited: Mapping[str, str] = {},
 ) -> None:
-    """Refuse a fingerprint that differs in a field that may not, with all that differs.
-
-    Digests are told as ``described``; fields in ``edited`` are judged elsewhere.
-    """
+    """Refuse a fingerprint that differs in more than ``edited``, which others judge."""
     for name in sorted(set(allow_drift) - now.keys()):
         raise StateMismatchError(
             f"allow_drift: no field {name!r}{nearest(name, now)}; there are {', '.join(now)}"

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from duckplets.base.arrays import Flags, Integers, Words
+from duckplets.base.arrays import Flags, Integers, Words, places
 from duckplets.pools.arrays import NegativeRequests, pair_hashes
 from duckplets.samples.negatives import FoundNegatives, blank
 from duckplets.samples.plan import Plan, joined, without_negative
@@ -151,31 +151,16 @@ class _Taken:
     def repeated(self) -> Integers:
         """Return the words that are there several times."""
         again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
-        return self._crowded[_among(again, self.words[self._crowded])]
+        return self._crowded[places(again, self.words[self._crowded]) >= 0]
 
     def take(self, words: Words) -> Flags:
         """Add words that are missing, one after the other; return which those are."""
         missing: Flags = self.words[self._last[words >> self._shift]] != words
-        missing &= ~_among(self._sorted, words)
+        missing &= places(self._sorted, words) < 0
         for at in np.flatnonzero(missing).tolist():
             missing[at] = (word := int(words[at])) not in self._new
             self._new.add(word)
         return missing
-
-
-def _among(words: Words, wanted: Words) -> Flags:
-    """Return which words are among sorted ones."""
-    at = np.searchsorted(words, wanted)
-    found: Flags = at < len(words)
-    found[found] = words[at[found]] == wanted[found]
-    return found
-
-
-def _first(options: FoundNegatives, is_free: Callable[[int], bool]) -> FoundNegatives | None:
-    """Return the first negative whose text is free."""
-    places = (at for at, text in enumerate(options.hashes.tolist()) if is_free(text))
-    at = next(places, None)
-    return None if at is None else options.part(slice(at, at + 1))
 
 
 class OneBatch:
@@ -236,7 +221,10 @@ class OneBatch:
                 return found
         if row not in self._options:
             self._options[row] = self._drawn.options(row)
-        return _first(self._options[row], is_free)
+        options = self._options[row]
+        free = (at for at, text in enumerate(options.hashes.tolist()) if is_free(text))
+        at = next(free, None)
+        return None if at is None else options.part(slice(at, at + 1))
 
     def made(self) -> Drawn:
         """Return the samples with their negatives."""
