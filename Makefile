@@ -17,7 +17,7 @@ demo: $(READY)
 	$(BIN)/duckplets demo
 
 # Each process takes a stretch of the files, and the one that is done first helps the other.
-SUITE = $(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/adapters
+SUITE = $(BIN)/python -m pytest -n 3 --dist worksteal --ignore=tests/adapters
 
 test: $(READY)
 	$(SUITE)
@@ -36,7 +36,7 @@ test-newer: $(NEWER)/.ready
 
 # One thread each: two of them on a busy machine took six times as long.
 test-torch: $(TORCH)/.ready
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(TORCH)/bin/python -m pytest -n 2 tests/adapters
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(TORCH)/bin/python -m pytest -n 3 tests/adapters
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

