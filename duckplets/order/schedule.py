@@ -29,7 +29,7 @@ from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Share, Stairs, exact_shares
-from duckplets.order.kinds import Factor, Step
+from duckplets.order.kinds import Factor, Shares, Step
 from duckplets.order.mixture import Change, Event, Mixture, positive
 from duckplets.order.permute import key
 
@@ -250,7 +250,8 @@ class Schedule:
     def _set(self, step: int, event: Event, until: int = MAX_POSITION) -> None:
         """Let weights set in at a step, and what is planned after it before another one."""
         step = checked("step", step, Step, MixtureError, "set_weights")
-        changed = self.mixture.changed(self.sources, event.weights, "set_weights")
+        given = checked("weights", event.weights, Shares, MixtureError, "set_weights")
+        changed = self.mixture.changed(self.sources, given, "set_weights")
         count, temperature = len(self._events), event.temperature
         while self._events and next(reversed(self._events)) >= step:
             self._events.popitem()
@@ -260,8 +261,8 @@ class Schedule:
             temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
         elif self._events:
             temperature = self._events[next(reversed(self._events))].temperature
-        self._events[step] = Event(dict(event.weights), temperature)
-        self._brought = self._brought | positive([event.weights])
+        self._events[step] = Event(dict(given), temperature)
+        self._brought = self._brought | positive([given])
         later = (change for change in self._changes if step < change.step <= until)
         for change in (Change(step, changed), *later):
             self._append(change, temperature or self.mixture.temperature)

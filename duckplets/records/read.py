@@ -12,6 +12,7 @@ happens in a background thread. Errors are raised after the batches that precede
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,14 +31,22 @@ from duckplets.base.prefetch import Lookahead
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
-from duckplets.errors import QueryError, SamplerError, StateMismatchError, nearest
+from duckplets.errors import (
+    DamagedFileError,
+    QueryError,
+    SamplerError,
+    StateMismatchError,
+    nearest,
+)
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
 from duckplets.records.order_reader import Order, OrderPart, Take, elements_of, indexed_elements
 from duckplets.runs.messages import shape_of, type_of
 from duckplets.samples.batch import Batch
-from duckplets.serving.snapshot import folder_of, mapped_texts, sound
+from duckplets.serving.snapshot import folder_of, opened, sound
 from duckplets.serving.texts import ROLES, ChunkTexts
+
+log = logging.getLogger("duckplets")
 
 _PLACES = ("index", "record_key")
 _LABELS = ("record_id", "source", "split", "date")
@@ -98,7 +107,7 @@ def read(
         keys = _keys(database, _where(database, split, source, version))
         take = elements_of(order, len(keys))
     wants_texts = any(name in _TEXTS for name in names)
-    texts = mapped_texts(database, version) if wants_texts else None
+    texts = _mapped_texts(database, version) if wants_texts else None
     shape = shape_of(database, version, "value" if isinstance(order, DataIndex) else "text")
     batches = Records(_batches(database, keys, names, take, batch_size, texts, shape))
     corpus.owns(batches)
@@ -342,3 +351,13 @@ def _lists(request: Integers, texts: pa.Array, size: int) -> pa.Array:
     """Return a list of texts per request; requests ascend, some have none."""
     offsets = np.searchsorted(request, np.arange(size + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), texts)
+
+
+def _mapped_texts(database: Database, version: int) -> ChunkTexts | None:
+    """Return the texts of a snapshot that is there and valid for a version, or None."""
+    try:
+        found = opened(database, version)
+    except DamagedFileError as error:
+        log.warning("texts are read from the corpus itself, which takes longer: %s", error)
+        return None
+    return None if found is None else found.texts

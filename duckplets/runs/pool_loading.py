@@ -29,7 +29,6 @@ from duckplets.runs.sources import counted, drawn_by, pinned_mining, shares_of
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.columns import needs_scores, parts_of
-from duckplets.samples.plan import samples_per_draw
 from duckplets.samples.stream import Stream
 from duckplets.vectors.columns import vector_slots
 
@@ -233,10 +232,9 @@ def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSetting
     mixture = settings.mixture
     if mixture.lengths or not isinstance(mixture.weights, str):
         return settings
-    per_draw = samples_per_draw(settings.kind, settings.pairs, settings.negatives)
     lengths = dict.fromkeys(settings.sources, 0)
     for stream in streams:
-        lengths[stream.source] += len(stream) * per_draw
+        lengths[stream.source] += len(stream) * settings.samples_per_draw
     return replace(settings, mixture=replace(mixture, lengths=lengths))
 
 

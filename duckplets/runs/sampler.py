@@ -17,9 +17,7 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION, checked_name, integer
 from duckplets.base.fork_guard import HomeLock, alone
 from duckplets.base.sanitize import html_table, shown
-from duckplets.base.settings import checked
-from duckplets.errors import MixtureError, SamplerError, StateMismatchError
-from duckplets.order.kinds import Shares
+from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.order.mixture import Event
 from duckplets.order.permute import ORDER_VERSION
 from duckplets.order.ranks import RankPart
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duckplets")
 
+_MEMORY_MB = 128
 _ROWS = 1 << 16  # of ids, worked out at once
 _MOST_ROWS = 1 << 24  # in one table: a few GB of ids
 
@@ -78,7 +77,8 @@ class Sampler:
             RankPart(settings.batch_size, settings.rank, settings.world_size),
             end=settings.end(planner.epoch_start),
             prefetch=settings.prefetch,
-            block_bytes=settings.block_bytes,
+            # That in use, one that is made and those that wait share the memory.
+            block_bytes=((settings.memory_mb or _MEMORY_MB) << 20) // (settings.prefetch + 2),
         )
         self._position = 0
         self.notes: list[str] = []
@@ -127,8 +127,6 @@ class Sampler:
 
     def __bool__(self) -> bool:
         return True  # not a question of length: an endless run has none
-
-    # -- where it stands ----------------------------------------------------------------------
 
     @property
     def mixture(self) -> Mixture:
@@ -240,8 +238,6 @@ class Sampler:
         self._reader.share(workers)
         self._is_quiet |= worker > 0
         self._position = self._reader.bounded(self._position + worker * self._batch)
-
-    # -- what it serves -----------------------------------------------------------------------
 
     def first_change(self, before: RunSchedule) -> int:
         """Return the first position whose sample that schedule changes; if none, one past all."""
@@ -361,8 +357,6 @@ class Sampler:
         """Return what saves the run with a trainer's checkpoints; see ``huggingface``."""
         return _trainers().hf_callback(self)
 
-    # -- weights ------------------------------------------------------------------------------
-
     @alone
     def set_weights(self, weights: Mapping[str, float], *, temperature: float | None = None) -> int:
         """Give sources other weights from the next step on, until the mixture's next phase.
@@ -383,8 +377,7 @@ class Sampler:
             RecipeError: With ``no_duplicates``, too few different texts are left for a batch.
         """
         step = self._planner.next_change(self._position)
-        given = checked("weights", weights, Shares, MixtureError, "set_weights")
-        schedule = self._planner.schedule.with_event(step, Event(given, temperature))
+        schedule = self._planner.schedule.with_event(step, Event(weights, temperature))
         self._open_sources(schedule)
         self._planner.check(schedule, [step], self._reader.end)
         self._check_checkpoints(step)
@@ -404,8 +397,6 @@ class Sampler:
         known = {stream.source for stream in self._planner.streams}
         for name in sorted(schedule.drawn - known):
             self._open_source(name)
-
-    # -- state --------------------------------------------------------------------------------
 
     @alone
     def state_dict(self, step: int | None = None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from duckplets.recipes.recipes import Preset, Recipe, Way, checked_preset
 from duckplets.runs.state import Fingerprint, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
-from duckplets.samples.plan import SINGLE, samples_per_draw
+from duckplets.samples.plan import SINGLE
 
 Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
@@ -34,7 +34,6 @@ By: TypeAlias = Way | dict[str, float]
 
 WAYS: tuple[Way, ...] = get_args(Way)
 
-_MEMORY_MB = 128
 _MOST_SAMPLES = 1 << 22  # in a batch of all ranks: of what is planned at once
 _MOST_RANKS = 1 << 20
 _ARGUMENTS: dict[str, Any] = {
@@ -183,9 +182,9 @@ class RunSettings:
         return self.batch_size * self.world_size
 
     @property
-    def block_bytes(self) -> int:
-        """Bytes of a block: that in use, one that is made and those that wait share the memory."""
-        return ((self.memory_mb or _MEMORY_MB) << 20) // (self.prefetch + 2)
+    def samples_per_draw(self) -> int:
+        """How many positions one draw fills: more than one for drawn pairs only."""
+        return 1 + self.negatives if self.kind == "pairs" and self.pairs != "labelled" else 1
 
     def padded_from(self, epoch_start: Callable[[int], int]) -> int | None:
         """Return the position from which samples only fill up the last batch."""
@@ -372,7 +371,7 @@ def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Sche
         version.sources,
         seed=version.seed,
         batch=settings.global_batch,
-        samples_per_draw=samples_per_draw(settings.kind, settings.pairs, settings.negatives),
+        samples_per_draw=settings.samples_per_draw,
         events=events,
         begin=begin,
     )

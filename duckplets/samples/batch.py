@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
-from typing import Any, Protocol, SupportsIndex, overload
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 import pyarrow as pa
@@ -30,15 +30,8 @@ _TRANCHE_BYTES = 32 << 20  # of their texts
 _TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
 
 
-class GatheredColumn(Protocol):
-    """A column of a block whose values are gathered when they are asked for."""
-
-    def take(self, low: int, high: int) -> pa.Array:
-        """Return those of samples ``low … high-1``."""
-        ...
-
-
-Columns = Mapping[str, pa.Array | GatheredColumn]
+# Arrow arrays, or what gathers those of samples ``low … high-1`` by ``take(low, high)``.
+Columns = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,11 +110,6 @@ def scattered(draws: Iterable[tuple[Integers, Draw]], size: int) -> dict[str, _A
     return found
 
 
-def samples_per_draw(kind: str, pairs: str | None, negatives: int) -> int:
-    """Return how many positions one draw fills: more than one for drawn pairs only."""
-    return 1 + negatives if kind == "pairs" and pairs != "labelled" else 1
-
-
 def spread(draws: Plan, per_draw: int) -> Plan:
     """Return every draw as its pairs: anchor and positive, then anchor and each negative."""
     within = np.tile(np.arange(per_draw), len(draws))

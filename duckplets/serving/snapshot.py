@@ -10,7 +10,6 @@ has none unless one is asked for: its texts are held in memory.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -34,8 +33,6 @@ from duckplets.errors import DamagedFileError, DuckpletsError, EmptyPoolError, R
 from duckplets.ingest import records
 from duckplets.serving import texts
 from duckplets.serving.texts import ChunkTexts, Contents, ManifestEntry, StoredTexts
-
-log = logging.getLogger("duckplets")
 
 LARGE = 200_000  # chunks: corpora with more are served from a snapshot
 _HELD = 100_000_000  # characters: smaller ones with more as well
@@ -224,16 +221,6 @@ def opened(
             if not again or SnapshotManifest.read(path) == manifest:
                 raise
     return None
-
-
-def mapped_texts(database: Database, version: int) -> ChunkTexts | None:
-    """Return the texts of a snapshot that is there and valid for a version, or None."""
-    try:
-        found = opened(database, version)
-    except DamagedFileError as error:
-        log.warning("texts are read from the corpus itself, which takes longer: %s", error)
-        return None
-    return None if found is None else found.texts
 
 
 def fingerprint(database: Database, version: int) -> list[int]:

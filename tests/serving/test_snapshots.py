@@ -48,11 +48,10 @@ def test_records_are_read_the_same(tmp_path: Path, columns: list[str]) -> None:
     with dp.Corpus(path) as corpus:
         before = read(corpus, columns)
         prepare(corpus)
-        texts = snapshot.mapped_texts(corpus.database, corpus.version)
-        assert texts is not None
+        assert snapshot.opened(corpus.database, corpus.version) is not None
         assert read(corpus, columns).equals(before)
         more(corpus, "more", 9, 4)
-        assert snapshot.mapped_texts(corpus.database, corpus.version) is None
+        assert snapshot.opened(corpus.database, corpus.version) is None
         longer = read(corpus, columns)
         prepare(corpus)
         assert len(snapshot.SnapshotManifest.read(snapshot.folder_of(path)).segments["chunks"]) == 2
