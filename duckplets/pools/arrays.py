@@ -148,7 +148,7 @@ class Negatives:
         return legal
 
     def suits(self, at: Integers, classes: Integers) -> Flags:
-        """Return which chunks the strategy lets classes draw, be they mined by another one."""
+        """Return which chunks the present strategy lets classes draw."""
         if self._ranges is None:
             return np.ones(len(at), dtype=bool)
         begins, ends = self._ranges
@@ -250,7 +250,7 @@ def _banned(anchors: Anchors, counts: Integers, owners: Integers, hashes: Words)
 
 
 def _perhaps(words: Words, others: Words) -> Integers:
-    """Return which words may be among others: all that are, and one in eight more; no sort."""
+    """Return which words may be among others: all that are, and an eighth of those that are not."""
     shift = np.uint64(64 - (8 * len(others)).bit_length())
     there = np.zeros(1 << 64 - int(shift), dtype=bool)
     there[others >> shift] = True

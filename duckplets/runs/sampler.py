@@ -232,7 +232,7 @@ class Sampler:
 
     @alone
     def stride(self, worker: int, workers: int) -> None:
-        """Take every ``workers``-th batch from here on, the ``worker``-th first: several do so."""
+        """Take every ``workers``-th batch from now on, beginning with the ``worker``-th."""
         if not 0 <= worker < workers:
             raise SamplerError(f"worker={worker}: give an integer from 0 to {workers - 1}")
         self._reader.share(workers)

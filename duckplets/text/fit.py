@@ -40,7 +40,7 @@ def with_lines(
 
 
 def _cut(texts: pa.Array, chunking: Chunking) -> pa.Array:
-    """Cut what is too long after the last token that fits, and again what reads otherwise then."""
+    """Cut texts after the last token that fits, again where a tokenizer then finds other tokens."""
     single = replace(chunking, overlap=(0,), summary_tokens=0)
     kept, rows = texts.to_pylist(), np.arange(len(texts))
     for limit in range(single.max_tokens, -1, -1):
