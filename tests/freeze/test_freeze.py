@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from conftest import GOLDEN
-from effort import THOROUGH
+from effort import THOROUGH, some
 from frozen_ingests import CHUNKINGS, INGESTS, LONG, TABLES, source_of
 from frozen_runs import BODY, CONDITIONS, CORPORA, RUNS, WINDOWS, WORDNET, Opened, opener
 from hub_data import jsonl, parquet, point_to, rows
@@ -112,7 +112,7 @@ def digests(tables: Iterable[pa.Table], groups: Mapping[str, Sequence[str]]) -> 
     return found
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", some(RUNS, less=15))
 def test_samples_stay(name: str, opened: Opened, frozen: Frozen) -> None:
     run = {"batch_size": 250, **RUNS[name]}
     of = opened(run.pop("of", "toy"))
@@ -150,7 +150,7 @@ def contents(corpus: dp.Corpus, *tables: str) -> dict[str, str]:
     return {name: f"{len(of)} rows, {digest(of)}" for name, of in lines.items() if of}
 
 
-@pytest.mark.parametrize("name", INGESTS)
+@pytest.mark.parametrize("name", some(INGESTS, less=14))
 def test_records_and_reports_stay(name: str, tmp_path: Path, frozen: Frozen) -> None:
     if name.startswith("wordnet") and not WORDNET.exists():
         pytest.skip("the WordNet file is not here")

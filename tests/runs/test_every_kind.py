@@ -23,8 +23,8 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 
 STEPS, TOTAL = 6, 12
 NAMES = [
-    *("negatives_4", "ramp", "no_duplicates", "odd_chunks", "half_bm25", "labelled", "messages"),
-    *("prefixes", "vectors", "tokens_packed", "tokens_by_bucket"),
+    *("negatives_4", "no_duplicates", "half_bm25", "labelled", "messages", "vectors"),
+    "tokens_packed",
 ]
 WITHOUT_VECTORS = [n for n in RUNS if "tokens" not in n and n != "vectors" and "rank" not in n]
 EVERY = pytest.mark.parametrize("name", [n for n in RUNS if n in NAMES or THOROUGH])

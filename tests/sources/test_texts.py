@@ -132,7 +132,7 @@ PLAIN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("mapping", PLAIN)
-@pytest.mark.parametrize("seed", range(often(40, less=6)))
+@pytest.mark.parametrize("seed", range(often(40, less=2)))
 def test_rows_taken_by_their_columns_are_as_those_taken_one_by_one(
     tmp_path, reader, monkeypatch, mapping, seed
 ):
@@ -268,7 +268,7 @@ def some_table(draw: Random) -> pa.Table:
     return pa.table(columns)
 
 
-@pytest.mark.parametrize("seed", range(often(60, less=8)))
+@pytest.mark.parametrize("seed", range(often(60, less=4)))
 def test_columns_of_any_types(tmp_path, reader, seed):
     draw = Random(seed)
     table = some_table(draw)
