@@ -291,7 +291,6 @@ class Mixture:
         return [self._own, *(change.weights for change in self._changes())]
 
     def _each(self, of: Callable[[Mapping[str, float]], dict[str, float]]) -> Mixture:
-        """Return the mixture with all weights that are given replaced."""
         return replace(
             self,
             weights=self.weights if isinstance(self.weights, str) else of(self.weights),
@@ -333,7 +332,6 @@ def differences(saved: Mixture, now: Mixture) -> str:
 
 
 def _described(mixture: Mixture) -> dict[str, str]:
-    """Return the parts of a mixture with what each says."""
     parts = {
         "weights": mixture.weights if isinstance(mixture.weights, str) else f"{mixture.weights}",
         "omitted": f"{mixture.omitted or 0:g}",

@@ -126,7 +126,6 @@ def shuffled(stream: int, n: int, epoch: int = 0) -> Integers:
 
 @lru_cache(maxsize=256)  # of up to 32 kB
 def _order_of(stream: int, n: int, epoch: int) -> Integers:
-    """Return an epoch of few items, in order."""
     order: Integers = _orders(stream, n, np.array([epoch]))[0]
     return order
 

@@ -17,7 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from math import inf
 from operator import attrgetter
 from typing import Any
@@ -112,15 +112,6 @@ class Schedule:
         changed._segments = self._declared.copy()
         changed._set_anew(events)
         return changed
-
-    def drawn_in(self, start: int, stop: int | None = None) -> set[str]:
-        """Return the names of the sources drawn from in steps ``start … stop-1``, or from there."""
-        found: set[str] = set()
-        for segment in islice(self._segments, self._number_of(start), None):
-            if stop is not None and segment.step >= max(stop, start + 1):
-                break
-            found.update(segment.names)
-        return found
 
     def deal(self, draws: Integers) -> Iterator[Share]:
         """Yield what each leaf gets of draws that ascend, with or without gaps."""
@@ -268,7 +259,6 @@ class Schedule:
             self._append(change, temperature or self.mixture.temperature)
 
     def _append(self, change: Change, temperature: float) -> None:
-        """Let a change set in, in the place of all from its step on."""
         step, names, weights = max(change.step, self.begin), self.sources, change.weights
         start, target, stairs = self.first_draw(step), change.target or {}, tuple[int, ...]()
         shares = exact_shares([weights[name] for name in names], temperature)
@@ -289,7 +279,6 @@ class Schedule:
         self._segments.append(_Segment(step, start, how, deal, drawn, base, stairs))
 
     def _dealer(self, shares: tuple[int, ...], purpose: int, step: int) -> Any:
-        """Return what deals by constant shares from a step on."""
         return Apportionment(shares, purpose)
 
     def _number_of(self, step: int) -> int:

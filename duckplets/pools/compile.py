@@ -312,7 +312,6 @@ def _unit(recipe: Recipe) -> dict[str, str | Sequence[str]]:
 
 
 def _condition(selector: Selector, *, staged: bool) -> str:
-    """Return the condition on ``slot`` that a selector stands for."""
     slot = _slot(selector)
     if selector.where is None:
         return slot
@@ -355,7 +354,6 @@ def _meant(recipe: Any) -> Any:
 def _statement(
     recipe: Recipe, part: Part, labels: Labels | None, *, staged: bool
 ) -> tuple[str, frozenset[str]]:
-    """Return a statement and the names of its parameters."""
     chunks = {"chunks": _STAGED} if staged else {}
     if isinstance(recipe, TextRecipe):
         ends = {"pool": "pools/texts", "counts": "pools/lists/text_counts"}

@@ -122,7 +122,6 @@ def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
 
 
 def _with_parameters(text: str, written: Mapping[str, str]) -> str:
-    """Return a statement with some of its parameters replaced."""
     return _TOKEN.sub(lambda found: written.get(found[1], found[0]), text)
 
 

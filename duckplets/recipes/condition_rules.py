@@ -66,8 +66,6 @@ _POSITIVE = {
     "OPERATOR_IS_NOT_NULL": "OPERATOR_IS_NULL",
 }
 
-# -- what DuckDB reads -------------------------------------------------------------------------
-
 
 def short(text: str) -> str:
     """Cut a text that goes into a message."""
@@ -218,8 +216,6 @@ def _check_function(node: dict[str, Any]) -> None:
 def _refuse_clock(name: str) -> None:
     raise RecipeError(f"{name} is not allowed: a sample must be the same whenever it is drawn")
 
-
-# -- what it costs -----------------------------------------------------------------------------
 
 SHORT = 500  # characters of a text that a function may compare with another in all its places
 LONG_COLUMNS = frozenset({"record_id", "group_key", "heading", "text"})

@@ -142,14 +142,19 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
         end = min(steps * batch, end)
     elif sampler._reader.end is None:
         end = min(max(changes) * batch + planner.epoch_length, end)
-    changes = [step for step in changes if step * batch < end]
+    tables = []
+    for part in planner.parts:
+        stop = min(part.stop, end)
+        if own := [step for step in part.schedule.changes if step * batch < stop]:
+            tables.append(_table(planner, part, sampler._reader.fetcher, own, stop))
+    stretches = sum(step * batch < end for step in changes)
     epochs = figure(end / planner.epoch_length)
     unit = "row" if settings.kind == "tokens" else settings.kind.removesuffix("s")
     return Forecast(
-        table=_table(planner, sampler._reader.fetcher, changes, batch, end),
+        table=pa.concat_tables(tables) if tables else SCHEMA.empty_table(),
         warnings=[
             *warnings(sampler),
-            *_used_up(sampler, len(changes), end),
+            *_used_up(sampler, stretches, end),
             *(_displaced(planner, end) if planner.displaces else ()),
         ],
         title=f"{counted(end, unit)} of {settings.split}: "
@@ -159,15 +164,15 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
 
 
 def _table(
-    planner: Planner, fetcher: FetchesSamples, changes: Sequence[int], batch: int, end: int
+    planner: Planner, part: PartPlanner, fetcher: FetchesSamples, changes: Sequence[int], stop: int
 ) -> pa.Table:
-    """Return what every stream gets between changes of shares, from the closed form."""
-    streams, per_draw, swaps = planner.streams, planner.samples_per_draw, planner.swaps
-    size, rows = len(streams), len(streams) * len(changes)
-    upto = [planner.samples(position) for position in (*(c * batch for c in changes), end)]
+    """Return what every stream of a part gets between changes of shares, from the closed form."""
+    streams, per_draw, swaps = part.streams, planner.samples_per_draw, planner.swaps
+    size, rows, batch = len(streams), len(streams) * len(changes), planner.schedule.batch
+    upto = [part.samples(at - part.first) for at in (*(c * batch for c in changes), stop)]
     samples = np.diff(np.array(upto), axis=0).reshape(rows)
-    spans = pairwise([*changes, -(-end // batch)])
-    shares = np.array([planner.shares(*span) for span in spans]).reshape(rows)
+    spans = pairwise([*changes, -(-stop // batch)])
+    shares = np.array([part.shares(*span) for span in spans]).reshape(rows)
     anchors = np.array([len(stream) for stream in streams] * len(changes), np.int64)
     means = [fetcher.mean_tokens(stream, per_draw, swaps=swaps) for stream in streams]
     phases = [planner.schedule.mixture.phase(step) for step in changes]
@@ -190,39 +195,35 @@ def _table(
         "swap": [swaps] * rows,
     }
     table = pa.table(columns, schema=SCHEMA)
-    versions = of_streams(lambda stream: stream.version)
-    if len({*versions}) > 1:  # of each stretch one of them has all samples
-        table = table.append_column("version", pa.array(versions, pa.int64()))
-        table = table.filter(pa.array(shares + samples > 0))
-    return table
+    if len(planner.parts) == 1:
+        return table
+    return table.append_column("version", pa.array([streams[0].version] * rows, pa.int64()))
 
 
 def described(sampler: Sampler) -> Iterator[str]:
     """Yield lines that say what a run draws from where it stands on."""
     planner, settings, step = sampler._planner, sampler.settings, sampler.step
-    schedule, streams = planner.schedule, planner.streams
+    schedule = planner.schedule
     yield (
         f"{settings.kind} of split {settings.split}, run {shown(repr(settings.run), NAME)}: "
         f"batches of {settings.global_batch:,}, epochs of "
         f"{counted(planner.epoch_length, 'sample')}{_shares_words(schedule, step)}"
     )
-    parts, rows = planner.shares(step, step + 1), []
-    drawn = planner.at(step * settings.global_batch).numbers.tolist()
-    for number in drawn[:_STREAMS]:
-        stream, part = streams[number], parts[number]
-        visits = figure(part * planner.epoch_length / planner.samples_per_draw / len(stream))
+    part, rows = planner.at(step * settings.global_batch), []
+    for stream, share in zip(part.streams[:_STREAMS], part.shares(step, step + 1), strict=False):
+        visits = figure(share * planner.epoch_length / planner.samples_per_draw / len(stream))
         rows.append(
             [
                 *(shown(name, NAME) for name in (stream.source, stream.recipe.name)),
-                percent(part),
+                percent(share),
                 counted(len(stream), "anchor"),
                 f"{visits} visit{'s' * (visits != '1')} an epoch",
                 _negatives(stream),
             ]
         )
     yield from (f"  {line}" for line in aligned(rows))
-    if len(drawn) > _STREAMS:
-        yield f"  and {len(drawn) - _STREAMS:,} more recipes of sources, in forecast()"
+    if len(part.streams) > _STREAMS:
+        yield f"  and {len(part.streams) - _STREAMS:,} more recipes of sources, in forecast()"
     yield from (
         f"from step {join['step']:,} on corpus version {join['corpus_version']}, every recipe of a "
         f"source in a new epoch"
@@ -231,7 +232,7 @@ def described(sampler: Sampler) -> Iterator[str]:
     later = [f"{at:,}" for at in schedule.changes if at > step]
     if later:
         yield f"other shares from step {listed(later, NAMES)} on"
-    if streams[0].negatives_from is not None:
+    if part.streams[0].negatives_from is not None:
         yield swap_words(planner.swaps)
 
 

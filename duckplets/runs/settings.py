@@ -211,14 +211,12 @@ class RunSettings:
 
 # Thousands of sources may have the same few recipes, so each is made once.
 def _definitions(recipes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Return recipes by source as plain values."""
     each = {id(recipe): recipe for recipe in chain.from_iterable(recipes.values())}
     plain = {at: of if isinstance(of, dict) else to_dict(of) for at, of in each.items()}
     return {source: [plain[id(recipe)] for recipe in of] for source, of in recipes.items()}
 
 
 def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, Sequence[Any]]:
-    """Return the recipes of what ``_definitions`` returned."""
     each = {repr(plain): plain for plain in chain.from_iterable(definitions.values())}
     made = {text: from_dict(plain) for text, plain in each.items()}
     return {source: [made[repr(plain)] for plain in of] for source, of in definitions.items()}

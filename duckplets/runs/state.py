@@ -210,7 +210,6 @@ def refuse_beyond(
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Database]:
-    """Open a state file to read."""
     with for_a_moment(path, read_only=True) as database:
         migrate.check(database, "state")
         yield database
@@ -319,7 +318,6 @@ def _last(database: Database, run: str) -> Save | None:
 
 
 def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
-    """Return the save of a row."""
     *columns, text = row
     content, place = _content(path, run, text)
     with place.making("state"):
@@ -464,7 +462,6 @@ def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
 
 
 def _fields(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return which fields of a recipe differ, with both values."""
     if not (saved and now):
         return "saved only" if saved else "now only"
     both = ((name, saved.get(name), now.get(name)) for name in {**saved, **now})

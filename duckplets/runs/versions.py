@@ -67,8 +67,10 @@ def planned(
         version, schedule = settings.versions[number], schedule_of_part(settings, number, events)
         streams, empty = read(version, schedule.drawn | {*also} & {*version.sources})
         if settings.joins:
-            there, stops = {s.source for s in streams}, [*(j["step"] for j in settings.joins), None]
-            if lacking := schedule.drawn_in(schedule.begin, stops[number]) - there:
+            stops, there = [j["step"] for j in settings.joins], {s.source for s in streams}
+            stop = max([*stops, MAX_POSITION][number], schedule.begin + 1)
+            steps = (at for at in schedule.changes if at < stop)
+            if lacking := {name for at in steps for name in schedule.names_at(at)} - there:
                 raise empty_pools([left for left in empty if left.source in lacking])
         kept = with_lengths(version, streams)
         if empty and not settings.joins:

@@ -350,7 +350,6 @@ def _received(
 
 
 def _values(column: pa.Array | pa.ChunkedArray, name: str, origin: Path | None = None) -> list[Any]:
-    """Return a column as a list."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError as error:

@@ -46,7 +46,6 @@ class _Redrawing(PartPlanner):
     needs_all = True
 
     def _drawn(self, numbers: Integers, dealt: Iterable[Dealt]) -> Drawn:
-        """Draw the samples of consecutive draws."""
         requests = list[tuple[Stream, NegativeRequests]]()
         owners, places = np.zeros((2, len(numbers)), np.int64)
 
@@ -152,7 +151,7 @@ class NoDuplicatesPlanner(_Redrawing):
             plan = arranged(
                 drawn.part(slice(low - first, high - first)),
                 schedule.batch,
-                partial(self._further, schedule, step, draws),
+                self._further(schedule, step, draws),
                 partial(self._spare, schedule, step),
             )
             parts.append(plan)
@@ -162,7 +161,7 @@ class NoDuplicatesPlanner(_Redrawing):
 
     def _further(self, schedule: Schedule, step: int, draws: int) -> Iterator[Drawn]:
         """Yield samples of the streams in force at a step, from where they are after some draws."""
-        return self._turns(self._reached(schedule, step, draws), schedule.batch)
+        yield from self._turns(self._reached(schedule, step, draws), schedule.batch)
 
     def _spare(self, schedule: Schedule, step: int, room: int) -> Drawn:
         """Return samples for a batch that have no text twice; refuse fewer than ``room``."""
@@ -245,7 +244,7 @@ PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
 def arranged(
     drawn: Drawn,
     batch_size: int,
-    further: Callable[[], Iterator[Drawn]],
+    further: Iterator[Drawn],
     spare: Callable[[int], Drawn],
 ) -> Plan:
     """Return the plan of a block in which no batch has a text twice; the last may be short.
@@ -258,7 +257,7 @@ def arranged(
     if len(repeating) == 0:
         return replace(plan, displaced=displaced)
     own = _Block(plan.hashes, batch, np.unique(repeating)).order
-    made, own = _filled(drawn, batch, own, further(), spare)
+    made, own = _filled(drawn, batch, own, further, spare)
     displaced[own < 0] = plan.streams[np.setdiff1d(np.arange(len(own)), own)]
     return replace(made.plan, positions=plan.positions, displaced=displaced)
 
@@ -340,7 +339,6 @@ class _Block:
         return bool(first)
 
     def _put(self, sample: int, batch: int) -> None:
-        """Put a sample into the first hole of a batch."""
         self.order[self._holes[batch].pop()] = sample
         if not self._holes[batch]:
             del self._holes[batch]
@@ -365,5 +363,4 @@ class _Block:
 
 
 def _bits(batches: Integers | int) -> Words:
-    """Return the bit of each batch of a block."""
     return np.left_shift(np.uint64(1), np.asarray(batches, np.uint64))

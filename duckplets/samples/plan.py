@@ -202,7 +202,6 @@ class PartPlanner:
         return pairs.part(at)
 
     def _dealt(self, schedule: Schedule, numbers: Integers) -> Iterator[Dealt]:
-        """Deal draws to streams."""
         for share in schedule.deal(numbers):
             indexes, recipes = self._recipes[share.leaf]
             for part in recipes.deal(share.indexes):
@@ -250,7 +249,6 @@ class PartPlanner:
         return found
 
     def _counts(self, draws: int) -> Integers:
-        """Return how many of the first so many draws each stream gets."""
         found = np.zeros(len(self.streams), dtype=np.int64)
         dealt = self.schedule.dealt(draws)
         for leaf, (indexes, recipes) in self._recipes.items():
@@ -315,7 +313,6 @@ class Planner:
         self._number(part, streams)
 
     def _number(self, part: PartPlanner, streams: Sequence[Any]) -> None:
-        """Number streams of a part after all others."""
         new = len(self.streams) + np.arange(len(streams))
         part.numbers = np.concatenate([part.numbers, new])
         self.streams += streams
@@ -349,19 +346,6 @@ class Planner:
                     plan = replace(plan, displaced=np.where(gave < 0, -1, part.numbers[gave]))
                 plans.append(plan)
         return joined(plans)
-
-    def samples(self, position: int) -> Integers:
-        """Return how many of the first so many positions each stream gets."""
-        found = np.zeros(len(self.streams), np.int64)
-        for part in self.parts:
-            found[part.numbers] = part.samples(max(0, min(position, part.stop) - part.first))
-        return found
-
-    def shares(self, start: int, stop: int) -> Floats:
-        """Return the mean share of each stream over steps in which nothing sets in."""
-        part, found = self.at(start * self.schedule.batch), np.zeros(len(self.streams))
-        found[part.numbers] = part.shares(start, stop)
-        return found
 
     def epochs(self, position: int) -> dict[str, float]:
         """Return how often the anchors of each source have come up before a position."""

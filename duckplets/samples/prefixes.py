@@ -130,7 +130,6 @@ def _whole_column(database: Database, name: str) -> Column | None:
 
 
 def _columns(database: Database, records: Integers, names: Sequence[str]) -> dict[str, Column]:
-    """Read columns of some records."""
     keys, rows = np.unique(records, return_inverse=True)
     keys_of_meta = {name: of for name in names if (of := meta_key(name)) is not None}
     with database.registered(wanted=pa.table({"record_key": keys})):

@@ -122,9 +122,6 @@ def test_counts_are_fair_for_all_weights(
         assert abs(count * total - positions * weight) < bound(exact) * total
 
 
-# ---- weights as integers
-
-
 @pytest.mark.parametrize(
     ("weights", "integers"),
     [
@@ -151,9 +148,6 @@ def test_weights_keep_the_ratios_they_were_written_in(
     found = exact_weights(weights)
     assert found == integers
     assert all(type(w) is int for w in found)
-
-
-# ---- golden files: the first thousand of each
 
 
 def apportioned(weights: list[float], start: int = 0, seed: int = 7) -> Callable[[], Integers]:

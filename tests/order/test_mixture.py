@@ -18,8 +18,6 @@ SOURCES = ["code", "web", "wiki"]
 NAN, INF = float("nan"), float("inf")
 
 
-# ---- refused where it is written
-
 WRONG_WEIGHTS: list[tuple[Any, str]] = [
     (["web"], r"=\['web'\]: give .*a weight for each name, as in \{'web': 0.7\}"),
     (None, "=None: give .*a weight for each name"),
@@ -110,9 +108,6 @@ def test_phases_that_make_no_sense_are_refused(arguments: dict[str, Any], messag
         Mixture({}, **arguments)
 
 
-# ---- refused once the sources are known
-
-
 @pytest.mark.parametrize(
     ("mixture", "message"),
     [
@@ -141,9 +136,6 @@ def test_names_and_sums_are_checked_against_the_sources(mixture: Mixture, messag
         mixture.check(SOURCES)
 
 
-# ---- what weights mean
-
-
 def test_an_omitted_source_weighs_nothing_unless_it_is_said() -> None:
     assert Mixture({"web": 0.7}).declared(SOURCES) == {"code": 0, "web": 0.7, "wiki": 0}
     assert Mixture({"web": 0.7}, omitted=2).declared(SOURCES) == {"code": 2, "web": 0.7, "wiki": 2}
@@ -169,14 +161,6 @@ def test_phase_and_lr_scale_at_every_step() -> None:
     assert [(mixture.phase(s), mixture.lr_scale(s)) for s in range(12)] == expected
     assert mixture.phase(10**15) == 3
 
-
-# ---- values
-
-
-# ---- mixture_of
-
-
-# ---- plain values
 
 positive = st.floats(1e-300, 1e300)
 tables = st.dictionaries(st.text(min_size=1), st.one_of(st.just(0.0), positive), max_size=5)

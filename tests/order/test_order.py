@@ -29,9 +29,6 @@ def is_permutation(items: Integers, n: int) -> bool:
     return len(items) == n and bool((np.bincount(items, minlength=n) == 1).all())
 
 
-# ---- permutations: bijections
-
-
 @BOTH_WAYS
 def test_every_epoch_is_a_bijection_for_every_small_n(
     sorted_up_to: int, monkeypatch: pytest.MonkeyPatch
@@ -74,9 +71,6 @@ def test_an_epoch_is_a_bijection_far_beyond_what_is_held_in_memory() -> None:
     assert items.max() < n
 
 
-# ---- permutations: pure functions of the position
-
-
 @settings(max_examples=often(150, less=10), deadline=None)
 @given(
     n=st.one_of(st.integers(1, 60), st.integers(4090, 4100), st.integers(4097, 9000)),
@@ -96,9 +90,6 @@ def test_a_part_is_the_slice_of_the_whole(n: int, cuts: tuple[float, float], fir
 def test_epochs_and_streams_have_orders_of_their_own(n: int) -> None:
     orders = [epoch(key("stream", s), n, e).tobytes() for s in range(12) for e in range(12)]
     assert len(set(orders)) == 144
-
-
-# ---- hashed draws
 
 
 @pytest.mark.parametrize(
@@ -140,9 +131,6 @@ def test_keys_take_any_text_and_any_integer() -> None:
         -(2**64),
     ]
     assert len({key(part) for part in parts}) == len(parts)
-
-
-# ---- golden files: the first thousand of each
 
 
 def permutation(n: int, first_epoch: int = 0, seed: int = 7) -> Callable[[], Integers]:

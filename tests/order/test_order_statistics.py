@@ -19,12 +19,6 @@ def epoch(stream: int, n: int, e: int = 0) -> Integers:
     return ranks(stream, n, e * n, (e + 1) * n)[0]
 
 
-# ---- from one item to the next
-
-
-# ---- what a Feistel network of few rounds would show
-
-
 def surviving(items: Integers) -> list[float]:
     """Pairs that agree in one half of their bits going in, whose difference in the other half
     comes out as it went in: how many, in terms of those in a true permutation.
@@ -49,12 +43,6 @@ def test_pairs_do_not_show_that_a_feistel_network_made_them() -> None:
     for bits in (14, 16):
         for k in range(4):
             assert np.allclose(surviving(epoch(key("pairs", k), 2**bits)), 1, atol=0.05)
-
-
-# ---- positions where orders agree, with 0, 1, 2, … and with each other
-
-
-# ---- all orders and all draws are as likely
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])

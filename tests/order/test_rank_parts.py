@@ -34,9 +34,6 @@ def parts_of(batch_size: int, world_size: int, workers: int = 1) -> list[RankPar
     return [RankPart(batch_size, rank, world_size, workers) for rank in range(world_size)]
 
 
-# -- slices -----------------------------------------------------------------------------------
-
-
 @settings(max_examples=often(200, less=12), deadline=None)
 @given(
     batch_size=st.integers(1, 12),
@@ -103,9 +100,6 @@ def test_batches_are_divided_among_those_that_divide_them() -> None:
             with pytest.raises(dp.SamplerError, match=f"world_size={world_size}: ") as error:
                 batch_size_of(total, world_size)
             assert str(error.value).endswith(f"do: {', '.join(map(str, divisors))}")
-
-
-# -- every row as often as it is due ----------------------------------------------------------
 
 
 def stream(source: str, rows: int, seed: int, weight: float = 1) -> Stream:

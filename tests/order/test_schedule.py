@@ -215,9 +215,6 @@ def ramp_bound(sources: int) -> int:
     return 2 * (math.ceil(math.log2(max(sources, 2))) + 1)
 
 
-# -- events -----------------------------------------------------------------------------------
-
-
 @EXAMPLES
 @given(cases(), st.randoms(use_true_random=False))
 def test_events_told_one_by_one_are_the_schedule_built_anew(
@@ -265,6 +262,3 @@ def test_an_event_changes_nothing_before_it_and_forgets_later_ones(
     assert stretch(changed, 0, edge)[0].tolist() == before.tolist()
     assert_same(changed, case.schedule(events=changed.events))
     assert_same(schedule, case.schedule())  # and the schedule it was told is what it was
-
-
-# -- blocks -----------------------------------------------------------------------------------

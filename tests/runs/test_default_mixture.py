@@ -46,9 +46,6 @@ def drawn(sampler: dp.Sampler, count: int, *columns: str) -> Counter[Any]:
     )
 
 
-# -- recipes that few records can use --------------------------------------------------------------
-
-
 def test_a_long_document_has_about_its_own_share(tmp_path: Path) -> None:
     records = often(5000, less=600)
     with sparse_corpus(tmp_path / "c.duckdb", records, 2) as corpus:
@@ -99,9 +96,6 @@ def test_any_recipe_may_go_by_its_anchors(tmp_path: Path) -> None:
         seen = drawn(sampler, 1000, "recipe")
         share = Fraction(1, 2) * Fraction(anchors, records)
         assert abs(seen["law"] - 1000 * share / (1 + share)) < 1
-
-
-# -- texts -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(often(12, less=1)))
@@ -161,9 +155,6 @@ def test_texts_are_the_union_of_what_triplets_take(tmp_path: Path, case: str) ->
         sampler = corpus.sampler("texts", epochs=1, columns=["text"])
         assert drawn(sampler, len(windows), "text") == Counter(w.text for w in windows)
         assert corpus.sql(corpus.runnable_sql("texts"))["anchors"].to_pylist() == pool
-
-
-# -- recipes that a source brings ------------------------------------------------------------------
 
 
 class Shop:
@@ -227,8 +218,6 @@ def test_what_a_source_brings_are_recipes(tmp_path: Path, recipes: Any, told: st
             corpus.ingest(shop)
         assert corpus.sources().num_rows == 0
 
-
-# -- sources with index controls -------------------------------------------------------------------
 
 NAMES = ("a", "b", "c")
 # Controls, the mixture that is given, and the weights that come of it beside the listed records.
@@ -340,12 +329,6 @@ def _declare(corpus: dp.Corpus, **weights: float) -> None:
         corpus.database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
 
 
-# -- what finds no anchor --------------------------------------------------------------------------
-
-
-# -- weights that are set at every step ------------------------------------------------------------
-
-
 def test_setting_weights_waits_for_no_block(tmp_path: Path) -> None:
     with three_sources(tmp_path / "c.duckdb", 12) as corpus:
         sampler = corpus.sampler(batch_size=8, columns=["source"], prefetch=2)
@@ -365,9 +348,6 @@ def test_setting_weights_waits_for_no_block(tmp_path: Path) -> None:
             assert sampler.set_weights({"a": step}) == step
             assert len(next(sampler)) == 8
         go.set()
-
-
-# -- drift -----------------------------------------------------------------------------------------
 
 
 def test_drift_shows_the_values_that_differ(tmp_path: Path) -> None:

@@ -95,9 +95,6 @@ def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) 
     )
 
 
-# -- by default ------------------------------------------------------------------------------------
-
-
 def test_by_default_pairs_are_served_as_they_were_given(corpus: dp.Corpus) -> None:
     found = rows_of(corpus, 2500)
     assert close(shares(found), PLAIN)
@@ -115,9 +112,6 @@ def test_swap_is_had_by_asking(corpus: dp.Corpus) -> None:
     swapped = [row["swapped"] for row in rows_of(corpus, 2000, swap=True)]
     assert 0.45 < sum(swapped) / 2000 < 0.55
     assert rows_of(corpus, 100, swap=None) == rows_of(corpus, 100, swap=False)
-
-
-# -- the triplets crate ----------------------------------------------------------------------------
 
 
 def test_the_preset_is_the_crates_way(corpus: dp.Corpus) -> None:
@@ -222,6 +216,3 @@ def test_every_command_takes_the_preset(path: Path, tmp_path: Path) -> None:
     assert "duckplets mine" in error(
         "export", path, tmp_path / "x.jsonl", "--format", "flagembedding", "--preset", "crate"
     )
-
-
-# -- known by name ---------------------------------------------------------------------------------

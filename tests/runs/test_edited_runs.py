@@ -54,9 +54,6 @@ def rows(sampler: dp.Sampler, steps: int) -> list[dict[str, Any]]:
     return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
 
 
-# ---- another mixture from here on
-
-
 def weights(draw: random.Random, *, distinct: bool = False) -> dict[str, float]:
     if distinct:  # a small source would have to repeat itself within 64 batches
         return {"a": draw.choice([0.3, 1]), "b": draw.choice([0.5, 1]), "c": 0}
@@ -241,9 +238,6 @@ def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -
     assert "would change samples from" in error("sample", path, "--resume", "--mixture", "a=2")
 
 
-# ---- what else is given anew
-
-
 @thorough
 def test_equal_recipes_are_equal_and_columns_follow(corpus: dp.Corpus, path: Path) -> None:
     corpus.sampler(recipes=["pair"], batch_size=4).save()
@@ -270,9 +264,6 @@ def test_equal_recipes_are_equal_and_columns_follow(corpus: dp.Corpus, path: Pat
         dp.resume(path, records=[1])
 
 
-# ---- where runs are kept
-
-
 def test_a_run_that_cannot_be_saved_is_known_at_once(
     corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
@@ -296,9 +287,6 @@ def test_a_run_that_cannot_be_saved_is_known_at_once(
     rows(sampler, 2)
     assert caplog.text.count("this run cannot be saved in") == 1
     assert set(tmp_path.iterdir()) == before
-
-
-# ---- numbers without end, samplers that are closed, samplers that are sent away
 
 
 def calls_of(sampler: dp.Sampler) -> list[Callable[[int], Any]]:

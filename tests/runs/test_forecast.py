@@ -30,8 +30,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
         yield corpus
 
 
-# -- samples ----------------------------------------------------------------------------------
-
 PHASES = [dp.Phase(0, {"a": 2}), dp.Phase(7, {"a": 0, "c": 1.009}), dp.Phase(31, {"b": 0})]
 MIXTURES: dict[str, tuple[Any, list[int]]] = {  # and where their shares change
     "alike": (None, []),
@@ -135,9 +133,6 @@ def test_shares_and_visits_are_those_of_the_samples(corpus: dp.Corpus) -> None:
         assert set(swapped["swap"].to_pylist()) == {kind.get("kind") != "texts"}
 
 
-# -- tokens -----------------------------------------------------------------------------------
-
-
 def tokens_taken(sampler: dp.Sampler) -> int:
     for _ in sampler:
         pass
@@ -183,9 +178,6 @@ def test_tokens_of_triplets_are_near(tmp_path: Path, kind: Any, how: int) -> Non
         sampler = corpus.sampler(kind, recipes=[recipe], negatives=2, steps=3, batch_size=99)
         longest = corpus.sql("SELECT max(token_count) n FROM chunks")["n"][0].as_py()
         assert abs(tokens(sampler) - tokens_taken(sampler)) < 0.5 * 297 * 4 * longest
-
-
-# -- negatives --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("negatives", "rotation"), [(1, None), (3, None), (2, 4)])
@@ -240,9 +232,6 @@ def test_mined_negatives_that_are_left_alone_are_told(tmp_path: Path) -> None:
         assert not [w for w in corpus.sampler(**how).forecast().warnings if "not used" in w]
 
 
-# -- warnings ---------------------------------------------------------------------------------
-
-
 def warned(sampler: dp.Sampler, word: str, steps: int | None = None) -> list[str]:
     return [warning for warning in sampler.forecast(steps).warnings if word in warning]
 
@@ -289,9 +278,6 @@ def test_a_source_that_is_used_up_is_told(corpus: dp.Corpus) -> None:
     assert "'b'" not in told
     alike = corpus.sampler(mixture={"a": 1, "b": 1, "c": 1}, epochs=3, batch_size=8)
     assert not warned(alike, "used up")
-
-
-# -- shown ------------------------------------------------------------------------------------
 
 
 class Tags(HTMLParser):

@@ -170,9 +170,6 @@ def test_no_duplicates_compares_messages(corpus: dp.Corpus) -> None:
         assert len(set(batch["messages_json"])) == 6
 
 
-# ---- faults
-
-
 def test_sources_without_conversations_are_left_out(corpus: dp.Corpus) -> None:
     sampler = corpus.sampler("messages", batch_size=50)
     assert {s for b in itertools.islice(sampler, 5) for s in b["source"]} == {"chat", "pairs"}

@@ -98,9 +98,6 @@ def nothing_is_repeated_or_skipped(batches: Sequence[dict[str, list[Any]]]) -> C
     return Counter({source: len(records) for source, records in ids.items()})
 
 
-# -- phases -----------------------------------------------------------------------------------
-
-
 @SOME
 def test_a_change_in_mid_epoch_repeats_and_skips_nothing(corpus: dp.Corpus, name: str) -> None:
     sampler = corpus.sampler(mixture=MIXTURES[name], **TEXTS)
@@ -168,9 +165,6 @@ def test_lr_scale_is_that_of_the_batch_taken_last(corpus: dp.Corpus, name: str) 
         assert sampler.lr_scale == expected(step)  # of the next one, before any is taken
 
 
-# -- the line in the log ----------------------------------------------------------------------
-
-
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     found = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
     caplog.clear()
@@ -223,9 +217,6 @@ def test_a_transition_is_told_once_across_a_resume(
     taken(quiet, 10)
     assert lines(caplog) == []
     quiet.close()
-
-
-# -- set_weights ------------------------------------------------------------------------------
 
 
 def test_set_weights_is_in_force_from_the_next_step(corpus: dp.Corpus) -> None:
@@ -315,9 +306,6 @@ def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
         assert [sampler.batch_at(t).to_pydict() for t in (0, 63, 64, 99, 100, 109)] == [
             batches[t] for t in (0, 63, 64, 99, 100, 109)
         ]
-
-
-# -- replay -----------------------------------------------------------------------------------
 
 
 def unbroken(corpus: dp.Corpus, told: dict[int, dict[str, float]], steps: int) -> list[Any]:
@@ -417,6 +405,3 @@ def test_going_back_and_telling_otherwise_is_another_run(own: dp.Corpus) -> None
         other.load_state_dict(before)
         assert other.set_weights({"b": 0}) == 1
         other.save()
-
-
-# -- what happens to the corpus meanwhile -----------------------------------------------------

@@ -25,9 +25,6 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-# ---- in a sampler
-
-
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if "prefetch" in thread.name]
 

@@ -75,9 +75,6 @@ def laid_end_to_end(batches: Sequence[dp.Batch]) -> pa.Table:
     return pa.concat_tables(batch.table for batch in batches).combine_chunks()
 
 
-# -- any number of ranks ----------------------------------------------------------------------
-
-
 def test_no_text_comes_twice_in_the_batch_of_all_ranks(corpus: dp.Corpus) -> None:
     arguments = CONFIGURATIONS["no duplicates"]
     ranks = opened(corpus, 4, **arguments)
@@ -118,12 +115,6 @@ def test_ranks_that_set_the_same_weights_stay_one_run(tmp_path: Path) -> None:
             assert laid_end_to_end([next(rank) for rank in resumed]).equals(table.combine_chunks())
         for rank in resumed:
             rank.close()
-
-
-# -- other numbers of ranks on the way --------------------------------------------------------
-
-
-# -- what is refused --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("world_size", some([5, 7, 9, 16, 48], less=2))
@@ -170,9 +161,6 @@ def test_ranks_out_of_range_are_refused(
         state = corpus.sampler(recipes=[PAIR], state=tmp_path / "state.duckdb").save()
         with pytest.raises(dp.SamplerError, match=message):
             corpus.resume(state=state, **arguments)
-
-
-# -- the last batch ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -253,9 +241,6 @@ def test_a_finished_run_goes_on_with_more_epochs_and_other_ranks(
             resumed = corpus.resume(state=state, rank=rank, world_size=3, epochs=4)
             ids += [i for batch in resumed for i in batch["anchor_record_id"]]
     assert Counter(ids) == {f"a/r{i}": 4 for i in range(141)}
-
-
-# -- what a rank does for it ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", some(["pairs", "triplets", "negatives"], less=1))

@@ -181,9 +181,6 @@ def test_grades_make_all_labels_floats_and_the_run_says_so(mixed: dp.Corpus) -> 
                     assert part.batch_at(step).table.equals(whole.slice(3 * rank, 3))
 
 
-# ---- triplets
-
-
 def test_a_pair_judged_negative_is_no_positive_of_a_triplet(tmp_path: Path) -> None:
     with judged(tmp_path / "c.duckdb", binary=60) as corpus:
         columns = ["anchor", "positive", "anchor_record_id", "positive_record_id"]

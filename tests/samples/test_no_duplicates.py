@@ -101,9 +101,6 @@ def test_one_text_in_many_records_ends_no_run(
     assert warning.startswith(f"{gave:,} sample" if gave else "")
 
 
-# -- too few texts ---------------------------------------------------------------------------------
-
-
 def largest(refusal: str) -> int:
     found = re.search(r"has at most ([\d,]+)$", refusal)
     assert found, refusal

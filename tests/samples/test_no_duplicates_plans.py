@@ -77,7 +77,7 @@ def arrange(plan: Plan, size: int) -> Plan:
         for tier in range(3):
             yield others(0, 2 + 2 * tier)
 
-    return arranged(drawn(plan), size, further, lambda count: others(10**5, count))
+    return arranged(drawn(plan), size, further(), lambda count: others(10**5, count))
 
 
 def check(plan: Plan, size: int, *, displaced: int | None = 0) -> Plan:
@@ -107,12 +107,6 @@ def columns(plan: Plan) -> list[npt.NDArray[Any]]:
     return [plan.streams, *plan.chunks, *plan.hashes, plan.swapped]
 
 
-# ---- small blocks
-
-
-# ---- much to do
-
-
 def test_the_next_sample_that_fits_takes_a_place() -> None:
     texts = np.arange(12).reshape(12, 1)
     texts[[0, 2, 5, 6, 9]] = 100  # twice in the second batch; in the last it is missing
@@ -132,9 +126,6 @@ def test_any_block_is_mended(data: st.DataObject) -> None:
     texts = data.draw(st.lists(rows, min_size=samples, max_size=samples), label="texts")
     plan = plan_of(np.array(texts, dtype=np.int64))
     check(plan, size, displaced=None)
-
-
-# ---- against all arrangements
 
 
 def can_be_arranged(texts: list[list[int]], size: int) -> bool:

@@ -144,9 +144,6 @@ def drawn(corpus: dp.Corpus, steps: int, **more: Any) -> list[dict[str, Any]]:
     return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
 
 
-# -- what the pool lists --------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("seed", "negatives"), some([(0, 1), (1, 1), (2, 2), (3, 2), (4, 3)], less=2)
 )
@@ -235,9 +232,6 @@ def test_the_statement_is_golden(golden: Golden) -> None:
     golden("sql/pairs_chosen_rejected.sql", compiled.sql() + ";\n")
 
 
-# -- who sees rejected replies --------------------------------------------------------------------
-
-
 def test_only_their_role_and_their_position_find_rejected_replies(tmp_path: Path) -> None:
     records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}"]) for i in range(20)]
 
@@ -255,9 +249,6 @@ def test_only_their_role_and_their_position_find_rejected_replies(tmp_path: Path
         assert found(corpus, REJECTED) == {"bad"}
         assert found(corpus, dp.role("rejected", where="position = 2")) == {"bad"}
         assert found(corpus, dp.position(2)) == {"bad"}
-
-
-# -- recipes --------------------------------------------------------------------------------------
 
 
 def test_pairs_have_the_rejected_reply_as_the_negative_of_three_samples_in_four(

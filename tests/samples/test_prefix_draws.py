@@ -57,9 +57,6 @@ def bare(text: str, line: str | None) -> str:
     return text if line is None else text.removeprefix(line + "\n")
 
 
-# ---- frequencies
-
-
 def agree(found: Counter[Any], expected: Mapping[Any, float]) -> bool:
     """Whether counts fit probabilities: chi-square below its 99.99 % quantile (Wilson-Hilferty)."""
     assert set(found) <= set(expected), set(found) - set(expected)
@@ -132,8 +129,6 @@ def test_frequencies_agree_with_the_probabilities(corpus: dp.Corpus, seed: int) 
     assert agree(pairs, {"ac": 0.5, "ca": 0.5})
 
 
-# ---- a function of the position
-
 SHOWN = often(30, less=9)  # batches
 RUNS: list[dict[str, Any]] = [
     {},
@@ -176,9 +171,6 @@ def test_the_first_lines_never_change(corpus: dp.Corpus, golden: Golden) -> None
     lines = [" # ".join(line or "-" for line in row.values()) for row in rows]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     golden("order/prefixes.txt", "\n".join([*lines[:20], f"0 to 999: sha256 {digest}"]) + "\n")
-
-
-# ---- whose prefix
 
 
 def test_a_records_own_prefix_beats_that_of_its_source(corpus: dp.Corpus) -> None:
@@ -264,9 +256,6 @@ def test_all_keys_and_values_are_on_a_sample_that_shows_none(corpus: dp.Corpus) 
         for row in batch.to_pylist():
             declared = [("k", ["1", "2", "3"]), ("j", ["x"])] if row["source"] == "a" else []
             assert (row["anchor_prefix"], row["anchor_prefix_meta"]) == (None, declared)
-
-
-# ---- versions, and turning them off
 
 
 def test_a_run_keeps_the_prefixes_of_its_version(tmp_path: Path) -> None:

@@ -126,9 +126,6 @@ def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path: Pat
     shards.close()
 
 
-# -- the words --------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def corpus(tmp_path: Path) -> dp.Corpus:
     return corpus_of(tmp_path / "c.duckdb", (8, 24, 32))
@@ -268,9 +265,6 @@ def test_shares_are_those_of_the_version_that_joins(corpus: dp.Corpus) -> None:
     assert [again.batch_at(step)["anchor"] for step in range(4, 8)] == taken
     assert again.served(16, 16 + 128) == later
     again.close()
-
-
-# -- what is in force -------------------------------------------------------------------------
 
 
 def test_mixture_is_what_is_in_force(corpus: dp.Corpus) -> None:

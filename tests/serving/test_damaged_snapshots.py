@@ -114,6 +114,3 @@ def test_doctor_says_so_and_deleting_helps(prepared: Path) -> None:
     shutil.rmtree(folder)
     assert outcome(prepared) == "served"
     assert cli("doctor", prepared).exit_code == 0
-
-
-# ---- an array at a time

@@ -56,8 +56,6 @@ def failing(error: Exception) -> Callable[..., int]:
     return fail
 
 
-# -- runs ------------------------------------------------------------------------------------------
-
 RUNS: dict[str, dict[str, Any]] = {
     "triplets": {"negatives": 2, "prefetch": 3},
     "pairs": {"kind": "pairs"},
@@ -250,9 +248,6 @@ def test_rows_of_tokens_are_the_same(
     found, metrics = rows()
     assert found == expected
     assert metrics["read_ahead/reads"] > 0
-
-
-# -- what is said before training ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
