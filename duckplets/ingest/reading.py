@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from itertools import count, repeat
+from itertools import chain, count, repeat
 from pathlib import Path
 from typing import Any
 
@@ -209,7 +209,7 @@ class _Parts:
 
     def open(self, reader: FileReader) -> Rows | None:
         """Open it, with what can be checked first; None where only one process can read it."""
-        reader.part = self._part
+        self._reader, reader.part = reader, self._part
         rows: Rows = self._source.open(reader)
         if self._source.kind == "json" and self._part.keys is None:
             return None
@@ -222,7 +222,7 @@ class _Parts:
         start = 0
         if can_go_on:
             start = int(cursor_of(prepared.cursor, f"source {prepared.name!r}")["rows"])
-        cuts = self._cuts(start)
+        cuts = self._cuts(start, notes)
         row = self._passed
         batches: Iterator[Any] = in_full(self._batches(cuts, engine, notes))
         for batch in batches:
@@ -234,21 +234,23 @@ class _Parts:
                 yield batch.slice(batch.num_rows - fresh)
                 yield Mark({"rows": row, "at": None, "of": None})
 
-    def _cuts(self, start: int) -> list[Cut]:
-        """Return the parts, but for those that lie whole before a row, where that is known."""
-        cuts = cuts_of(self._source, numbered=start > 0)
+    def _cuts(self, start: int, notes: list[str]) -> Iterator[Cut]:
+        """Yield the parts, but for those that lie whole before a row, where that is known."""
+        cuts = cuts_of(self._source, self._reader, notes, numbered=start > 0)
         # A path that no row has is found out by reading all of them.
         has_paths = start and any(
             set(".[") & set(name) for name in getattr(self._source, "names", tuple)()
         )
-        while cuts and not has_paths and cuts[0].rows is not None:
-            if self._passed + cuts[0].rows > start:
-                break
-            self._passed += cuts.pop(0).rows or 0
-        return cuts
+        if has_paths:
+            return cuts
+        for cut in cuts:
+            if cut.rows is None or self._passed + cut.rows > start:
+                return chain([cut], cuts)
+            self._passed += cut.rows
+        return iter(())
 
     def _batches(
-        self, cuts: list[Cut], engine: Engine, notes: list[str]
+        self, cuts: Iterator[Cut], engine: Engine, notes: list[str]
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of parts, numbered on from part to part."""
         job = ReadJob(self._source, self._part.keys, self._prepared.limits, self._transform)
@@ -259,16 +261,18 @@ class _Parts:
 
         self._folder.mkdir(parents=True, exist_ok=True)
         self._part.counts.clear()  # what was looked at to open it is read again
-        row = self._passed
+        row = begun = self._passed
         with closing(mapped(engine, read_part, job, cuts, part_of)) as results:
             for cut, found in results:
+                if cut.span is None or not cut.span.start:
+                    begun = row
                 if isinstance(found, Read):
                     part = found.part
                     yield from _numbered(found, row)
                     row += found.rows
                     self._part.counts.update(part.counts)
                 else:
-                    part = replace(self._part, row=row + 1, names=None)
+                    part = replace(self._part, row=row + 1, before=row - begun, names=None)
                     yield from self._read_here(cut, part)
                     row = part.rows
                     told = f"read by this process, as a worker could not: {cut.label}: {found}"

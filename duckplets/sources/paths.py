@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path, PurePath, PurePosixPath
-from typing import BinaryIO, TextIO, TypeVar, cast
+from typing import BinaryIO, NamedTuple, TextIO, TypeVar, cast
 
 import pyarrow as pa
 
@@ -38,6 +38,14 @@ _MOST_FILES = 1_024  # that are read at once
 AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
+
+
+class Span(NamedTuple):
+    """Whole lines of a file that is not compressed, by their bytes."""
+
+    start: int
+    stop: int | None  # None for the end of the file
+    line: int  # the number of lines before
 
 
 def files(paths: Paths) -> list[Path | StoredObject]:
@@ -147,15 +155,26 @@ def open_bytes(path: Path) -> BinaryIO:
         raise unreadable(path, error) from error
 
 
-def open_text(path: Path, encoding: str | None = None, newline: str = "") -> TextIO:
+def open_text(
+    path: Path, encoding: str | None = None, newline: str = "", span: Span | None = None
+) -> TextIO:
     """Open a file of text, decompressed; what is no text in it are lone surrogates."""
-    return as_text(open_bytes(path), encoding, newline)
+    stream = open_bytes(path)
+    if span is not None and span.start:
+        stream.seek(span.start)
+    if span is not None and span.stop is not None:
+        with stream:
+            stream = io.BytesIO(stream.read(span.stop - span.start))
+    return as_text(stream, encoding, newline, has_mark=span is None or not span.start)
 
 
-def as_text(stream: BinaryIO, encoding: str | None, newline: str = "") -> TextIO:
-    """Return the text of a stream; a byte order mark is none of it."""
+def as_text(
+    stream: BinaryIO, encoding: str | None, newline: str = "", *, has_mark: bool = True
+) -> TextIO:
+    """Return the text of a stream; a byte order mark at its start is none of it."""
     found = codec_of(encoding)
-    name, errors = ("utf-8-sig", "surrogateescape") if found is None else (found.name, "lost")
+    name, errors = ("utf-8", "surrogateescape") if found is None else (found.name, "lost")
+    name += "-sig" if found is None and has_mark else ""
     return io.TextIOWrapper(stream, name, errors, newline)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO
 from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.files import Files
-from duckplets.sources.limits import Limits, limits_of
+from duckplets.sources.limits import Limits, limits_of, span_of
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Look, RowBlock, Rows
 from duckplets.sources.values import Fault
@@ -64,20 +64,27 @@ class JsonSource(Files):
         blocks = _lines_of(text, "standard input", limits_of(reader))
         return opened(reader, self, blocks, "standard input", marks=False)
 
+    def signs(self, file: Path, reader: Database) -> bytes | None:
+        """Return nothing where every line is a row."""
+        return b"" if self._form(file) == "lines" else None
+
+    def _form(self, file: Path) -> str:
+        if paths.inner_suffix(file) != ".json":
+            return "lines"
+        with paths.open_text(file, self.encoding, "\n") as text:
+            return _form(text.read(_CHUNK))
+
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
         """Yield a file's objects."""
-        limits, form = limits_of(reader), "lines"
-        with paths.open_text(file, self.encoding, "\n") as text:
-            if paths.inner_suffix(file) == ".json":
-                start = text.read(_CHUNK)
-                form = _form(start)
-            if form != "lines":
-                yield from _values_of(text, start, str(file), limits, is_array=form == "array")
-                return
-        with paths.open_text(file, self.encoding, "\n") as text:
-            yield from _lines_of(text, str(file), limits)
+        limits, span = limits_of(reader), span_of(reader)
+        form = "lines" if span is not None else self._form(file)
+        with paths.open_text(file, self.encoding, "\n", span) as text:
+            if form == "lines":
+                yield from _lines_of(text, str(file), limits, span)
+            else:
+                yield from _values_of(text, str(file), limits, is_array=form == "array")
 
 
 def _form(start: str) -> str:
@@ -91,11 +98,13 @@ def _form(start: str) -> str:
         return "objects"
 
 
-def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list[str], int]]:
+def line_blocks(
+    text: TextIO, where: str, limits: Limits, span: paths.Span | None = None
+) -> Iterator[tuple[list[str], int]]:
     r"""Yield lines, which end with ``\n`` alone, in blocks, with the number of the first."""
     most, read = limits.size("row"), text.readline
     lines: list[str] = []
-    size, first = 0, 1
+    size, first = 0, 1 if span is None else span.line + 1
     while line := read(most + 1):
         if len(line) > most:
             raise limits.exceeded(f"{where}, line {first + len(lines)}", "it is longer", "row")
@@ -108,9 +117,11 @@ def line_blocks(text: TextIO, where: str, limits: Limits) -> Iterator[tuple[list
         yield lines, first
 
 
-def _lines_of(text: TextIO, where: str, limits: Limits) -> Iterator[RowBlock]:
+def _lines_of(
+    text: TextIO, where: str, limits: Limits, span: paths.Span | None = None
+) -> Iterator[RowBlock]:
     """Yield lines of JSON, each an object; blank ones are None."""
-    for lines, first in line_blocks(text, where, limits):
+    for lines, first in line_blocks(text, where, limits, span):
         yield RowBlock([_object(line) for line in lines], where, first, raw=lines)
 
 
@@ -141,11 +152,9 @@ def _is_utf8(line: str) -> bool:
     return True
 
 
-def _values_of(
-    text: TextIO, start: str, where: str, limits: Limits, *, is_array: bool
-) -> Iterator[RowBlock]:
+def _values_of(text: TextIO, where: str, limits: Limits, *, is_array: bool) -> Iterator[RowBlock]:
     """Yield the elements of an array, or objects one after another, a bounded part at a time."""
-    values = _Values(text, start, where, limits)
+    values = _Values(text, where, limits)
     if is_array:
         values.pass_by("[")
     rows: list[Any] = []
@@ -168,8 +177,8 @@ def _values_of(
 class _Values:
     """The JSON values in a text, of which a window is held."""
 
-    def __init__(self, text: TextIO, start: str, where: str, limits: Limits) -> None:
-        self._text, self._data, self._at = text, start, 0
+    def __init__(self, text: TextIO, where: str, limits: Limits) -> None:
+        self._text, self._data, self._at = text, "", 0
         self._where, self._limits = where, limits
         self._most = limits.size("row")
         self._decode = json.JSONDecoder().raw_decode
