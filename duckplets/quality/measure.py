@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Bytes, Integers
 from duckplets.db.database import Database
 from duckplets.quality import plugins, tokens
 from duckplets.quality.conditions import holds
@@ -32,6 +32,7 @@ from duckplets.quality.pii import PATTERNS
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import digests_of, portions
 from duckplets.quality.words import WordFile
+from duckplets.text.characters import bytes_of
 
 __all__ = ["measure", "measured", "ready"]
 
@@ -40,8 +41,8 @@ _VERSION = "1"  # of what is measured; another one counts as another metric
 _SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
 _MORSEL, _MORSEL_BYTES = 256, 1 << 20  # of texts that a thread of DuckDB takes at once
 _LARGE = 4 << 20  # bytes of a text that is cut into pieces of a morsel
-_LINE_BREAK = re.compile(r"(?<=[^\n])\n(?=[^\n])")
-_BETWEEN_WORDS = re.compile(r"(?<=[A-Za-z]) (?=[A-Za-z])")
+_LINE_BREAK = re.compile(rb"(?<=[^\n])\n(?=[^\n])")
+_BETWEEN_WORDS = re.compile(rb"(?<=[A-Za-z]) (?=[A-Za-z])")
 
 _KEYWORDS = (
     "abstract assert async await bool boolean break case catch char class const continue def "
@@ -200,6 +201,7 @@ def _by_sql(database: Database, texts: pa.Array, quality: Quality) -> dict[str, 
     columns = {name: of for part in found for name, of in _placed(part, len(pieces)).items()}
     if len(pieces) > len(texts):
         columns = _whole(columns, texts, owners, phrases)
+        pa.default_memory_pool().release_unused()
     with database.registered(quality_texts=_morsels(texts)):
         found = [_terms(database, quality.terms)]
         if quality.profane is not None:
@@ -214,7 +216,7 @@ def _morsels(texts: pa.Array) -> pa.Table:
     return pa.Table.from_batches([b for i, j in some for b in table.slice(i, j - i).to_batches()])
 
 
-def _pieces(texts: pa.Array) -> tuple[pa.Array, Integers]:
+def _pieces(texts: pa.Array) -> tuple[pa.Array | pa.ChunkedArray, Integers]:
     """Cut large texts at line breaks, for their lines take many times as much in SQL.
 
     Where none comes for a megabyte the cut is between words: of such a line C4 sees the last piece.
@@ -222,26 +224,38 @@ def _pieces(texts: pa.Array) -> tuple[pa.Array, Integers]:
     large = pc.greater(pc.binary_length(texts), _LARGE).to_numpy(zero_copy_only=False)
     if not large.any():
         return texts, np.arange(len(texts))
-    found, owners = [], []
-    for owner, text in enumerate(texts):
-        parts = list(_cut(text.as_py())) if large[owner] else [text.as_py()]
-        found += parts
-        owners += [owner] * len(parts)
-    return pa.array(found, pa.large_string()), np.array(owners)
+    data, bounds = bytes_of(texts)
+    found, counts, at = [], np.ones(len(texts), np.int64), 0
+    for owner in np.flatnonzero(large).tolist():
+        start, end = bounds[owner : owner + 2]
+        parts = [_uncopied(part) for part in _cut(data[start:end])]
+        found += [texts.slice(at, owner - at), *parts]
+        counts[owner], at = len(parts), owner + 1
+    pieces = pa.chunked_array([*found, texts.slice(at)], pa.string())
+    return pieces, np.repeat(np.arange(len(texts)), counts)
 
 
-def _cut(text: str) -> Iterator[str]:
+def _uncopied(data: Bytes) -> pa.Array:
+    """Return one text, whose bytes stay where they are."""
+    bounds = pa.py_buffer(np.array([0, len(data)], np.int32))
+    return pa.Array.from_buffers(pa.string(), 1, [None, bounds, pa.py_buffer(data)])
+
+
+def _cut(data: Bytes) -> Iterator[Bytes]:
     start = 0
-    while start + 2 * _MORSEL_BYTES < len(text):
+    while start + 2 * _MORSEL_BYTES < len(data):
         span = start + _MORSEL_BYTES, start + 2 * _MORSEL_BYTES
-        if at := _LINE_BREAK.search(text, *span):
-            yield text[start : at.start()]
+        if at := _LINE_BREAK.search(data.data, *span):
+            yield data[start : at.start()]
             start = at.end()
         else:
-            end = at.end() if (at := _BETWEEN_WORDS.search(text, *span)) else span[1]
-            yield text[start:end]
+            at = _BETWEEN_WORDS.search(data.data, *span)
+            end = at.end() if at else span[1]
+            while data[end] & 0xC0 == 0x80:  # within a character
+                end -= 1
+            yield data[start:end]
             start = end
-    yield text[start:]
+    yield data[start:]
 
 
 def _whole(
@@ -254,55 +268,72 @@ def _whole(
     columns = {name: np.add.reduceat(of, first) for name, of in counts.items()}
     for name in ("code_lines", "code_indented", "code_keywords"):  # of the beginning
         columns[name] = counts[name][first]
+    data, bounds = bytes_of(texts)
+    columns["characters"] = pc.utf8_length(texts).to_numpy().copy()
     for at in np.flatnonzero(many > 1).tolist():
-        text = texts[at].as_py()
-        folded = text.lower()
-        columns["copyright"][at] = sum(phrase in folded for phrase in phrases)
-        del folded
-        columns["characters"][at], columns["newlines"][at] = len(text), text.count("\n")
+        text = data[bounds[at] : bounds[at + 1]]
+        columns["copyright"][at] = _phrases_in(text, phrases)
         for name, value in _repeats(text).items():
             columns[name][at] = value
-        columns["lines"][at] = columns["newlines"][at] + (not text.endswith("\n"))
     return {name: pa.array(of) for name, of in columns.items()}
 
 
-def _repeats(text: str) -> dict[str, int]:
+def _phrases_in(data: Bytes, phrases: Sequence[str]) -> int:
+    """Return how many phrases a large text has."""
+    further = 8 * max(map(len, phrases), default=0)  # bytes in which one ends, with what follows it
+    left = list(phrases)
+    for start in range(0, len(data), _MORSEL_BYTES):
+        part = data[start : start + _MORSEL_BYTES + further].tobytes().decode(errors="ignore")
+        folded = part.lower()
+        left = [phrase for phrase in left if phrase not in folded]
+    return len(phrases) - len(left)
+
+
+def _repeats(data: Bytes) -> dict[str, int]:
     """Return how many lines and paragraphs a large text has, and stood before, as SQL counts."""
-    solid = text.strip(_BLANKS) if "\n\n" in text else text
-    count, size, various = _various(part.lstrip("\n") for part in _split(solid, "\n\n"))
+    breaks = np.flatnonzero(data == ord("\n"))
+    kinds, sizes, often = _various(data, np.append(0, breaks + 1), np.append(breaks, len(data)))
+    begins, ends = bool(data[0] == ord("\n")), bool(data[-1] == ord("\n"))
+    again = often - (often > 0)
+    filled = pc.binary_length(pc.utf8_trim(kinds, _BLANKS)).to_numpy() > 0
     found = {
-        "paragraphs": count,
-        "duplicate_paragraphs": count - len(various),
-        "duplicate_paragraph_characters": size - sum(map(len, various)),
+        "newlines": len(breaks),
+        "lines": len(breaks) + (not ends),
+        "pieces": often.sum() + begins + ends,
+        "duplicate_lines": again.sum() + (begins and ends),
+        "duplicate_line_characters": sizes @ again,
+        "filled_lines": often[filled].sum(),
+        "duplicate_filled_characters": sizes[filled] @ again[filled],
     }
-    count, size, various = _various(_split(text, "\n"))
-    found["pieces"] = count + text.startswith("\n") + text.endswith("\n")
-    found["duplicate_lines"] = count - len(various) + (text[0] == text[-1] == "\n")
-    found["duplicate_line_characters"] = size - sum(map(len, various))
-    filled = [len(line) for line in _split(text, "\n") if line.strip(_BLANKS)]
-    found["filled_lines"] = len(filled)
-    once = sum(len(line) for line in various if line.strip(_BLANKS))
-    return found | {"duplicate_filled_characters": sum(filled) - once}
+    del kinds
+    low, high = 0, len(data)
+    if (np.diff(breaks) == 1).any():
+        low += high - len(pc.utf8_ltrim(_uncopied(data), _BLANKS)[0].as_buffer())
+        high = len(pc.utf8_rtrim(_uncopied(data), _BLANKS)[0].as_buffer())
+        breaks = breaks[(breaks >= low) & (breaks < high)]
+    parted = np.diff(breaks) > 1
+    first, last = (
+        breaks[np.append(True, parted)[: len(breaks)]],
+        breaks[np.append(parted, True)[: len(breaks)]],
+    )
+    several = last > first
+    starts, stops = np.append(low, last[several] + 1), np.append(first[several], high)
+    _, sizes, often = _various(data, starts, stops)
+    again = often - (often > 0)
+    return found | {
+        "paragraphs": often.sum(),
+        "duplicate_paragraphs": again.sum(),
+        "duplicate_paragraph_characters": sizes @ again,
+    }
 
 
-def _split(text: str, by: str) -> Iterator[str]:
-    start = 0
-    while (end := text.find(by, start)) >= 0:
-        yield text[start:end]
-        start = end + len(by)
-    yield text[start:]
-
-
-def _various(parts: Iterable[str]) -> tuple[int, int, set[str]]:
-    """Return how many parts are not empty, their characters, and the different ones."""
-    count = size = 0
-    various = set()
-    for part in parts:
-        if part:
-            count += 1
-            size += len(part)
-            various.add(part)
-    return count, size, various
+def _various(data: Bytes, start: Integers, end: Integers) -> tuple[pa.Array, Integers, Integers]:
+    """Return the different parts of a text but empty ones, their characters, and how often each."""
+    kept = end > start
+    number, kinds = tokens.numbered(data, start[kept], end[kept])
+    kinds = kinds.cast(pa.large_string())
+    often = np.bincount(number, minlength=len(kinds))
+    return kinds, pc.utf8_length(kinds).to_numpy(), often
 
 
 def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:

@@ -34,7 +34,7 @@ def joined(sections: pa.ListArray) -> pa.Array:
     counts = np.bincount(owners, minlength=len(sections))
     offsets = np.zeros(len(sections) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    texts = texts.filter(kept)
+    texts = texts if pc.all(kept).as_py() else texts.filter(kept)
     if (counts == 1).all():
         return texts
     lists = pa.ListArray.from_arrays(pa.array(offsets), texts)

@@ -26,7 +26,7 @@ from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32, in_o
 from duckplets.quality.texts import portions
 from duckplets.text.characters import DIGIT, LETTER, SPACE, bytes_of, classes
 
-__all__ = ["DUPLICATE", "STOP_WORDS", "TOP", "counts"]
+__all__ = ["DUPLICATE", "STOP_WORDS", "TOP", "counts", "numbered"]
 
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 TOP = (2, 3, 4)
@@ -35,6 +35,7 @@ SYMBOLS = b"{}()[]<>=;+*/%&|^~!#@\\"
 
 _BYTES, _TEXTS = 1 << 20, 4096  # of a block; a longer text is one by itself
 _STEP = 1 << 16  # tokens of a long text that are looked at together
+_SORTED = 1 << 20  # values that are sorted at once
 _GAP, _WORD, _MARK = 0, 1, 2
 
 Columns = dict[str, Integers]
@@ -78,7 +79,7 @@ class _Tokens(NamedTuple):
 
     number: Integers32
     length: Integers32
-    text: Integers32
+    text: Integers32  # of one text it takes no memory
     first: Integers
     kinds: pa.Array
 
@@ -94,7 +95,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     found["words"] = np.diff(words.rank(bounds))
     start, end, is_word = _tokens(data, flags, bounds)
     first = np.searchsorted(start, bounds)
-    number, kinds = _numbered(data, start, end)
+    number, kinds = numbered(data, start, end)
     length = _within(begins, start, end)
     has_letter = _within(letters, start, end) > 0
 
@@ -107,7 +108,9 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     found["plain_tokens"] = total(is_word)
     found["plain_characters"] = total(np.where(is_word, length, 0))
     found["alphabetic_tokens"] = total(has_letter)
-    text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
+    text = _of_one(len(number))
+    if len(texts) > 1:
+        text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
     found["stop_words"] = _different(kinds, number, text, len(texts))
     return found, _Tokens(number, length, text, first, kinds)
 
@@ -119,12 +122,17 @@ def _joined(read: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
     ids = coded.indices.to_numpy().astype(np.int32)
     offsets = np.cumsum([0, *(len(part.kinds) for part in parts)])
     number = np.concatenate([ids[o:][part.number] for o, part in zip(offsets, parts, strict=False)])
-    text = np.zeros(len(number), np.int32)
+    text = _of_one(len(number))
     found = {name: np.sum([columns[name] for columns, _ in read], axis=0) for name in read[0][0]}
     found |= {name: of for name, of in read[0][0].items() if name.startswith("code_")}
     found["stop_words"] = _different(coded.dictionary, number, text, 1)
     length = np.concatenate([part.length for part in parts])
     return found, _Tokens(number, length, text, np.array([0, len(number)]), coded.dictionary)
+
+
+def _of_one(tokens: int) -> Integers32:
+    """Return the text of each token, where there is but one."""
+    return np.broadcast_to(np.int32(0), tokens)
 
 
 def _within(flags: Bits, start: Integers, end: Integers) -> Integers32:
@@ -249,7 +257,7 @@ def _narrow() -> bytes:
     return bytes(kinds)
 
 
-def _numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers32, pa.Array]:
+def numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers32, pa.Array]:
     """Return the id of each token, and what has each id."""
     cuts = np.empty(2 * len(start) + 1, np.int64)
     cuts[0:-1:2], cuts[1::2], cuts[-1] = start, end, len(data)
@@ -281,6 +289,7 @@ def _repeated(tokens: _Tokens) -> Columns:
     texts = len(tokens.first) - 1
     ends = np.zeros(len(tokens.length) + 1, np.int32)
     np.cumsum(tokens.length, out=ends[1:])
+    tokens = tokens._replace(length=ends[:0])  # nobody needs these any more
     found: Columns = {}
     begins = np.ones(len(tokens.text), np.bool_)
     begins[tokens.first[1:][np.diff(tokens.first) > 0] - 1] = False  # a text's last token
@@ -291,22 +300,14 @@ def _repeated(tokens: _Tokens) -> Columns:
     for n in range(2, max(DUPLICATE) + 1):
         group *= len(tokens.kinds)
         group += tokens.number[place + (n - 1)]
-        key, order = in_order(group)
-        fresh = np.ones(len(key), np.bool_)
-        fresh[1:] = key[1:] != key[:-1]
-        del key, group
-        heads = np.flatnonzero(fresh)
-        many = np.diff(heads, append=len(order))
-        heads, many = heads[many > 1], many[many > 1]  # of n-grams that are there several times
+        numbers, first, many = _several(group)
+        del group
+        first = place[first]
         if n in TOP:
-            first = place[order[heads]]
             best = _most_frequent(tokens.text[first], many, first)
             size = ends[first[best] + n] - ends[first[best]] + n - 1
             found[f"top_{n}gram"] = _of_first(tokens, ends, n)
             found[f"top_{n}gram"][tokens.text[first[best]]] = size * many[best]
-        numbers = np.full(len(place), -1, np.int32)
-        numbers[order[ranges(heads, many)]] = np.repeat(np.arange(len(many), dtype=np.int32), many)
-        del order
         place, numbers = place[numbers >= 0], numbers[numbers >= 0]
         if n in DUPLICATE:
             hits = _read_again(place, numbers, n)
@@ -320,6 +321,54 @@ def _repeated(tokens: _Tokens) -> Columns:
         group = numbers[follows].astype(np.int64)  # noqa: F841 - of the next n
         place = place[follows]
     return found
+
+
+def _several(values: Integers) -> tuple[Integers32, Integers32, Integers]:
+    """Number the values that come several times.
+
+    Returns:
+        Of each value its number, -1 for one that comes once; of each number its first place, and
+        how often it comes.
+    """
+    count = len(values)
+    most = int(values.max()) + 1 if count else 0
+    if most <= count:  # few that differ are counted
+        often = np.bincount(values, minlength=most)
+        first = np.empty(most, np.int32)
+        first[values[::-1]] = np.arange(count - 1, -1, -1, dtype=np.int32)
+        several = np.flatnonzero(often > 1)
+        number = np.full(most, -1, np.int32)
+        number[several] = np.arange(len(several), dtype=np.int32)
+        return number[values], first[several], often[several]
+    numbers = np.full(count, -1, np.int32)
+    firsts, many, known = [], [], 0
+    for at in _parted(values):
+        key, order = in_order(values[at])
+        fresh = np.ones(len(key), np.bool_)
+        fresh[1:] = key[1:] != key[:-1]
+        del key
+        heads = np.flatnonzero(fresh)
+        often = np.diff(heads, append=len(order))
+        heads, often = heads[often > 1], often[often > 1]
+        ids = np.arange(known, known + len(often), dtype=np.int32)
+        numbers[at[order[ranges(heads, often)]]] = np.repeat(ids, often)
+        firsts.append(at[order[heads]])
+        many.append(often)
+        known += len(often)
+    return numbers, np.concatenate(firsts), np.concatenate(many)
+
+
+def _parted(values: Integers) -> Iterator[Integers32]:
+    """Yield the places of values, equal ones together, in parts that take little to sort."""
+    if len(values) <= _SORTED:
+        yield np.arange(len(values), dtype=np.int32)
+        return
+    part = np.empty(len(values), np.uint8)
+    for low in range(0, len(values), _STEP):
+        some = values[low : low + _STEP].view(np.uint64)
+        part[low : low + _STEP] = (some * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(60)
+    for number in range(16):
+        yield np.flatnonzero(part == number).astype(np.int32)
 
 
 def _most_frequent(text: Integers32, many: Integers, first: Integers32) -> Integers:

@@ -166,13 +166,14 @@ class Verdicts(NamedTuple):
 
 def texts_in(batch: pa.RecordBatch) -> pa.Array:
     """Return the texts of rows, null for those that are no records."""
-    return pc.if_else(pc.is_null(batch["skip"]), joined(batch["sections"]), None)
+    texts, is_record = joined(batch["sections"]), pc.is_null(batch["skip"])
+    return texts if batch["skip"].null_count == len(texts) else pc.if_else(is_record, texts, None)
 
 
 def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
     """Return the rows that have a text, as ``measure`` takes them."""
     rows = pa.table({"row": np.arange(len(texts)), "text": texts} | fields_of(batch))
-    return rows.filter(pc.is_valid(rows["text"]))
+    return rows.filter(pc.is_valid(texts)) if texts.null_count else rows  # a filter copies all
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
