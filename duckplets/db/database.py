@@ -331,6 +331,12 @@ class Database:
         with suppress(duckdb.Error):  # another thread uses more at the moment
             self._connection.execute("SET memory_limit = $1", [self._memory_limit or limit])
 
+    def shed(self) -> None:
+        """Give back memory of what was read or written and is not in use."""
+        with suppress(duckdb.Error):  # it is still as little as there can be
+            self._connection.execute("SET memory_limit = '1MB'")
+        self._limit(self._frugal)
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Commit everything done inside, or nothing."""

@@ -236,7 +236,9 @@ class RowBatches:
             raise refused(error, self._where, limits_of(self._reader)) from error
         made = self._judge.judged(rows, self._mapper)
         self._mapper.clear()
-        yield from made.combine_chunks().to_batches(max_chunksize=MAX_ROWS)
+        batches = made.combine_chunks().to_batches(max_chunksize=MAX_ROWS)
+        del taken, table, chunks, rows, made  # or they stay as long as the batches wait
+        yield from batches
 
     def _by_form(self, table: pa.Table) -> pa.Table:
         """Return input with the dates that are written in a form of the mapping."""

@@ -235,7 +235,17 @@ def test_order_and_neighbours_of_texts_change_nothing() -> None:
 
 def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = random.Random(8)
-    parts = ["a line that ends here.", "One more {", "", " ", "\t", "x", "- ALL rights", "é\u3000日", "\u3000"]
+    parts = [
+        "a line that ends here.",
+        "One more {",
+        "",
+        " ",
+        "\t",
+        "x",
+        "- ALL rights",
+        "é\u3000日",
+        "\u3000",
+    ]
     texts = [
         "\n".join(draw.choices(parts, k=draw.choice([3, 80]))) for _ in range(often(99, less=30))
     ]
