@@ -73,7 +73,6 @@ def below(words: Words, bounds: npt.ArrayLike) -> Integers:
 
 
 def _below_large(words: Words, upper: Words, lower: Words) -> Integers:
-    """Do what ``below`` does for bounds that do not fit into 32 bits, given in halves."""
     high, low = words >> _U32, words & _LOW
     middle = high * lower + (low * lower >> _U32)
     carried = low * upper + (middle & _LOW)
@@ -137,7 +136,6 @@ def _key_integers(stream: int, epoch: int) -> list[int]:
 
 
 def _feistel_integer(keys: list[int], bits: int, word: int) -> int:
-    """Do what ``_feistel`` does to one word."""
     low_bits = (bits + 1) // 2
     masks = (1 << bits // 2) - 1, (1 << low_bits) - 1
     high, low = word >> low_bits, word & masks[1]

@@ -228,7 +228,6 @@ class Schedule:
         return max(0, step - self.begin) * self.batch
 
     def _event_before(self, step: int) -> int | None:
-        """Return the step of the event that was set last, up to a step."""
         return next((at for at in reversed(self._events) if at <= step), None)
 
     def _set_anew(self, events: Events) -> None:

@@ -120,7 +120,8 @@ class CompiledPool:
 
     def sql_of_many(self, part: Part) -> str:
         """Return that of a staged part for ``sources`` and ``minings``, by their ``number``."""
-        return _of_many(_meant(self.recipe), part, self.labels)
+        columns = {"source": "asked.source", "mining": "asked.mining"}
+        return of_sources("pools/lists/of_sources", self.sql(part, staged=True), columns)
 
     def runnable(self, part: Part = "pool") -> str:
         """Return the statement with its parameters written in, for the duckdb CLI."""
@@ -382,13 +383,6 @@ def _statement(
     return assembled(parts, last, _triplet_fills(recipe, labels, staged=staged), flags, **chunks)
 
 
-@lru_cache(maxsize=4096)
-def _of_many(recipe: Recipe, part: Part, labels: Labels | None) -> str:
-    text = _statement(recipe, part, labels, staged=True)[0]
-    columns = {"source": "asked.source", "mining": "asked.mining"}
-    return of_sources("pools/lists/of_sources", text, columns)
-
-
 def stage(pools: Iterable[CompiledPool]) -> str:
     """Return the statement that makes a table of what some pools look at."""
     return _stage(frozenset((_meant(pool.recipe), pool.labels) for pool in pools))
@@ -396,12 +390,13 @@ def stage(pools: Iterable[CompiledPool]) -> str:
 
 @lru_cache(maxsize=64)
 def _stage(pools: frozenset[tuple[Recipe, Labels | None]]) -> str:
-    needed = set(_ALWAYS)
+    needed, names, guarded = set(_ALWAYS), set[str](), False
     for recipe, labels in pools:
         needed |= {*COLUMNS} & _looked_at(recipe, labels)
-    guarded = any(isinstance(recipe, TripletRecipe) and recipe.mined for recipe, _ in pools)
+        names |= facts_of(recipe).keys()
+        guarded |= isinstance(recipe, TripletRecipe) and recipe.mined
     needed |= {*_GUARDING} if guarded else set()
-    facts = sorted({name for recipe, _ in pools for name in facts_of(recipe)})
+    facts = sorted(names)
     columns = [f"slot.{name}" for name in sorted(needed)]
     columns += [f"section_facts.{name}" for name in facts]
     chunks = {"chunks": _GUARDED} if guarded else {}

@@ -90,7 +90,6 @@ def from_dict(d: Mapping[str, Any]) -> Recipe:
 
 
 def _tables(content: Any) -> list[Any]:
-    """Return the tables of a file in order, each with its kind."""
     if isinstance(content, list):
         return content
     if not isinstance(content, dict):

@@ -249,7 +249,6 @@ def _shares_words(schedule: RunSchedule, step: int) -> str:
 
 
 def _negatives(stream: Stream) -> str:
-    """Return where the negatives of a stream come from, in words; nothing for texts."""
     found, count = stream.negatives_from, stream.fallback_anchors
     if found is None:
         return ""

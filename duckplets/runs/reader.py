@@ -161,7 +161,6 @@ class BatchReader:
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Count a wait for a block, and how long it is."""
         begun = time.perf_counter()
         yield
         self._waits += 1

@@ -157,7 +157,6 @@ class Fetcher:
         return pa.table(found | self._made(samples, names))
 
     def _made(self, samples: Samples, names: Sequence[str]) -> dict[str, Any]:
-        """Return those of some columns that are made at once."""
         found = {}
         for name in names:
             if (make := self._known.get(name)) is not None:

@@ -289,7 +289,6 @@ class StoredTexts:
     def _laid(
         self, made: ArrayWriter | _InMemory, low: int, high: int, work: Work
     ) -> dict[str, dict[str, tuple[list[Any], Array]]]:
-        """Fill the columns of chunks and sections, and append all texts."""
         sections, chunks = self.count(low, high)
         sizes, at = {"chunks": chunks, "sections": sections}, {"chunks": 0, "sections": 0}
         laid = {
@@ -319,7 +318,6 @@ class StoredTexts:
         return laid
 
     def _stretches(self, low: int, high: int) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Yield sections by key, some at a time, and their chunks."""
         how, roles = {"floor": self.chunking["weight_floor"]}, {}
         if self.contents == "chunks":
             how |= {"summary_weight": self.chunking["summary_weight"]}
