@@ -85,5 +85,5 @@ def resume(
     except BaseException:
         corpus.close()
         raise
-    sampler.own(corpus)
+    sampler.owned = corpus
     return sampler

@@ -151,10 +151,6 @@ class Schedule:
         """Return the names of the sources that are drawn from at a step."""
         return self._segments[self._number_of(step)].names
 
-    def shares_at(self, step: int) -> dict[str, float]:
-        """Return the share of each source at a step."""
-        return dict(zip(self.sources, self.parts(step, step + 1), strict=True))
-
     def parts(self, start: int, stop: int) -> list[float]:
         """Return the mean share of each source over steps in which no other shares set in."""
         segment = self._segments[self._number_of(start)]
@@ -212,7 +208,8 @@ class Schedule:
         if at is not None and at >= change.step:
             weights = declared.changed(self.sources, self._events[at].weights)
         elif change.target is not None:
-            temperature, weights = 1.0, self.shares_at(step)
+            temperature = 1.0
+            weights = dict(zip(self.sources, self.parts(step, step + 1), strict=True))
         as_declared = weights == declared.declared(self.sources)
         is_word = isinstance(declared.weights, str)
         if as_declared and temperature == declared.temperature and not is_word:
@@ -339,7 +336,9 @@ class RunSchedule:
 
     def shares(self, step: int) -> dict[str, float]:
         """Return the share of each source at a step."""
-        return dict.fromkeys(self.sources, 0.0) | self.at(step).shares_at(step)
+        at = self.at(step)
+        shares = zip(at.sources, at.parts(step, step + 1), strict=True)
+        return dict.fromkeys(self.sources, 0.0) | dict(shares)
 
 
 def _stairs(

@@ -178,10 +178,6 @@ class BatchReader:
             found["read_ahead/seconds"] = reads.seconds
         return found
 
-    def at(self, start: int) -> Batch:
-        """Return the batch that begins at a position, whatever is prepared."""
-        return next(self.between(start, self.stop_of(start)))
-
     def between(self, start: int, stop: int) -> Iterator[Batch]:
         """Yield the batches that begin from ``start`` on before ``stop``."""
         self.check_open()

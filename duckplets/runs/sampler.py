@@ -87,7 +87,7 @@ class Sampler:
         self._state_path = state_path
         self._saves: list[dict[str, Any]] | None = None  # in the file, once read
         self._open_source = open_source
-        self._owned: Any = None
+        self.owned: Any = None  # what is closed with it, such as the corpus
         self._drifted_from: Fingerprint | None = None  # what it was resumed from
         self.changed_from: int | None = None  # first position that another mixture has changed
         self._taken: int | None = None  # step of the batch taken last
@@ -208,7 +208,7 @@ class Sampler:
             steps = -(-self._reader.bounded(MAX_POSITION) // self._batch)
             there = f"steps 0 to {steps - 1}" if steps else "no step"
             raise SamplerError(f"step {step}: this run has {there}")
-        return self._reader.at(start)
+        return next(self._reader.between(start, self._reader.stop_of(start)))
 
     def peek(self, steps: int) -> Iterator[Batch]:
         """Yield the batches of the next steps, read block by block; the position stays."""
@@ -501,14 +501,10 @@ class Sampler:
         steps = integer("step", step, 0, -(-self._position // self._batch))
         return min(steps * self._batch, self._position)  # the last batch of all may be short
 
-    def own(self, resource: Any) -> None:
-        """Close something, such as the corpus, together with this sampler."""
-        self._owned = resource
-
     def close(self) -> None:
         """Stop preparing and close what was opened for this run."""
         self._reader.close()
-        owned, self._owned = self._owned, None
+        owned, self.owned = self.owned, None
         if owned is not None:
             owned.close()
 

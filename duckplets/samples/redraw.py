@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
@@ -38,6 +38,7 @@ class Drawn:
     places: Integers  # row of each there
     shifts: Integers  # column of a sample + this = number of the negative in its draw
     requests: Sequence[tuple[Stream, NegativeRequests]]  # as they were drawn for
+    _fixed: dict[int, set[int]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
         return len(self.plan)
@@ -73,10 +74,6 @@ class Drawn:
             texts = self.plan.hashes[:, row][~self.free[:, row]]
             self._fixed[row] = set(texts.tolist())
         return self._fixed[row]
-
-    @cached_property
-    def _fixed(self) -> dict[int, set[int]]:
-        return {}
 
     def again(
         self, rows: Integers, columns: Integers, attempt: int

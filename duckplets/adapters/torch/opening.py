@@ -70,7 +70,7 @@ class RunOpening:
         except BaseException:
             opened.close()
             raise
-        sampler.own(opened)
+        sampler.owned = opened
         return sampler
 
     def _opened(self, workers: int | None) -> Corpus | TokenShards:
