@@ -30,7 +30,7 @@ Work = Callable[[dp.Corpus, Path, Any], Any]
 
 
 def mine(corpus: dp.Corpus, folder: Path, engine: Any) -> None:
-    corpus.mine(_recipe(), top_k=16, engine=engine, progress=False)
+    corpus.mine(_recipe(), depth=16, engine=engine, progress=False)
 
 
 def index(corpus: dp.Corpus, folder: Path, engine: Any) -> None:

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -139,7 +140,7 @@ def _mine(folder: Path, documents: int, *, threads: int, anchors: int) -> dict[s
 
     with dp.Corpus(folder / f"documents{documents}.duckdb", threads=threads) as corpus:
         with contextlib.suppress(_EnoughError):
-            corpus.mine(_recipe(), top_k=32, query_tokens=WORDS, progress=note)
+            corpus.mine(_recipe(), depth=32, query_tokens=WORDS, progress=note)
         _forget(corpus)
     (first, since), (last, until) = times[0], times[-1]
     return {"queries_per_s": (last - first) / (until - since), "ready_s": since - begun}
@@ -147,9 +148,7 @@ def _mine(folder: Path, documents: int, *, threads: int, anchors: int) -> dict[s
 
 def _forget(corpus: Any) -> None:
     """Let the next measurement mine again."""
-    database = corpus.database
-    for table in ("mined_anchors", "mined_negatives", "minings"):
-        database.rows(f"DELETE FROM {table}")
+    shutil.rmtree(corpus.path.with_name(f"{corpus.path.stem}.candidates"), ignore_errors=True)
 
 
 def _queries(folder: Path, count: int) -> tuple[list[str], list[str]]:

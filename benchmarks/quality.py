@@ -56,8 +56,7 @@ DOCUMENTS = 1600  # to retrieve from; more if more are held out
 SETTINGS: dict[str, dict[str, Any]] = {
     "default": {},
     "relative_margin": {"relative_margin": 0.05},
-    "relative_margin_random": {"relative_margin": 0.05, "when_short": "random"},
-    "range_min": {"range_min": 10},
+    "range_min": {"range_min": 10, "range_max": 42},
 }
 BM25_OF_PAIRS = """
     WITH pairs AS (

@@ -134,7 +134,7 @@ MODELS = {
         steps=600,
         rate=1e-3,
         seeds=(1, 2, 3, 4, 5),
-        settings=("default", "relative_margin", "relative_margin_random", "range_min"),
+        settings=("default", "relative_margin", "range_min"),
     ),
     "minilm": Model(
         fresh=minilm,

@@ -67,7 +67,7 @@ def _sizes(corpus: Path) -> Found:
         asked = {
             "text_mb": "SELECT sum(strlen(text)) / 1e6 FROM sections",
             "chunks": "SELECT count(*) FROM chunks",
-            "candidates": "SELECT count(*) FROM mined_negatives",
+            "candidates": "SELECT count(*) FROM negatives",
         }
         held = {name: float(opened.sql(query)[0][0].as_py()) for name, query in asked.items()}
     files = corpora.snapshot_of(corpus).iterdir()

@@ -60,9 +60,10 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.quality.plugins import register_detector as register_detector
     from duckplets.quality.plugins import register_gate as register_gate
     from duckplets.quality.settings import Quality as Quality
-    from duckplets.recipes.bm25 import Bm25 as Bm25
-    from duckplets.recipes.bm25 import bm25 as bm25
     from duckplets.recipes.files import load_recipes as load_recipes
+    from duckplets.recipes.mined import Mined as Mined
+    from duckplets.recipes.mined import bm25 as bm25
+    from duckplets.recipes.mined import mined as mined
     from duckplets.recipes.recipes import TextRecipe as TextRecipe
     from duckplets.recipes.recipes import TripletRecipe as TripletRecipe
     from duckplets.recipes.recipes import any_section as any_section
@@ -151,7 +152,7 @@ _HOMES = {
     "quality.judge": "JudgeReport",
     "quality.settings": "Quality",
     "quality.explain": "Shifts",
-    "recipes.bm25": "Bm25 bm25",
+    "recipes.mined": "Mined bm25 mined",
     "recipes.files": "load_recipes",
     "recipes.recipes": "TextRecipe TripletRecipe any_section near_date position role sql",
     "quality.decontaminate": "DecontaminationReport",

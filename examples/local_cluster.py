@@ -41,7 +41,7 @@ def make(folder, name, engine):
         source = dp.JsonSource(folder / "*.jsonl", id="id", anchor="question", positive="answer")
         corpus.ingest(source, name="facts", engine=engine)
         corpus.split(train=1, validation=0, test=0)
-        report = corpus.mine(RECIPE, top_k=8, engine=engine)
+        report = corpus.mine(RECIPE, depth=8, engine=engine)
         if engine is not None:
             print(f"{report.anchors} anchors, {report.candidates} negatives")
             dp.train_tokenizer(corpus, folder / "tokenizer", vocab_size=400)

@@ -29,10 +29,14 @@ TOP = 5
 RECIPE = dp.TripletRecipe(
     "documented", dp.role("anchor"), dp.role("context"), dp.role("context"), by="bm25"
 )
-NEGATIVES = """
-    SELECT anchor_record_id AS anchor_id, negative_record_id AS negative_id, rank
-    FROM negative_texts
-    WHERE recipe = 'documented'
+CANDIDATES = """
+    SELECT anchors.record_id AS anchor_id, others.record_id AS negative_id, rank
+    FROM candidates
+    JOIN sections AS a ON a.section_key = anchor_section_key
+    JOIN records AS anchors ON anchors.record_key = a.record_key
+    JOIN sections AS n ON n.section_key = negative_section_key
+    JOIN records AS others ON others.record_key = n.record_key
+    WHERE scorer = $scorer
     ORDER BY anchor_id, rank
 """
 
@@ -48,36 +52,29 @@ def main() -> None:
         corpus.split(train=1, validation=0, test=0)
 
         corpus.index(dp.Terms(stemmer="none"), progress=False)  # names in code are not inflected
-        mined = corpus.mine(RECIPE, top_k=20, progress=False)
+        mined = corpus.mine(RECIPE, depth=20, progress=False)
         print(f"BM25: {mined.candidates} candidates for {mined.anchors} signatures")
-        before = candidates(corpus)
+        before = candidates(corpus, "bm25")
         scores = similarities(model, corpus, before)
 
-        everything = corpus.add_negatives(scores, name=RECIPE, top_k=20, progress=False)
-        print(f"the model scored {everything.rows} pairs, with the positives")
-        compare(before, candidates(corpus))
+        given = corpus.add_negatives(scores, name=RECIPE, scorer="model", progress=False)
+        print(f"the model scored {given.rows} pairs, with the positives")
+        after = candidates(corpus, "model")
+        compare(before, after)
 
-        given = corpus.add_negatives(
-            scores,
-            name=RECIPE,
-            top_k=TOP,
-            relative_margin=MARGIN,
-            when_short="keep",
-            progress=False,
-        )
-        removed = given.counts["relative_margin"]
-        short = sum(given.pairs[0].outcomes.get(name, 0) for name in ("short", "none"))
+        policy = dp.mined("model", relative_margin=MARGIN, range_max=TOP)
+        (left,) = corpus.negatives(by=policy).to_pylist()
         print(
-            f"a relative margin of {MARGIN} removes {removed} of them, and leaves {short} "
-            f"signatures with fewer than {TOP}"
+            f"a relative margin of {MARGIN} removes {left['relative_margin']} of them, and leaves "
+            f"{left['short'] + left['none']} signatures with fewer than {TOP}"
         )
-        show(corpus, before, candidates(corpus))
+        show(corpus, before, after)
 
 
-def candidates(corpus: dp.Corpus) -> dict[str, list[str]]:
-    """Return the negatives of every anchor, the hardest first."""
+def candidates(corpus: dp.Corpus, scorer: str) -> dict[str, list[str]]:
+    """Return the candidates of every anchor, the hardest first."""
     found: dict[str, list[str]] = {}
-    for row in corpus.sql(NEGATIVES).to_pylist():
+    for row in corpus.sql(CANDIDATES, {"scorer": scorer}).to_pylist():
         found.setdefault(row["anchor_id"], []).append(row["negative_id"])
     return found
 

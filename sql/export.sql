@@ -6,12 +6,39 @@ SELECT DISTINCT pool_positives.record_key, chunks.section_key
 FROM pool_positives
 JOIN chunks ON chunks.chunk_key = pool_positives.chunk_key
 
+-- name: mined_anchors
+-- Room for the anchors of minings.
+CREATE TEMP TABLE mined_anchors (
+    mining_key INTEGER, anchor_section_key BIGINT, positive_score DOUBLE
+)
+
+-- name: mined_negatives
+-- Room for what policies leave of candidates.
+CREATE TEMP TABLE mined_negatives (
+    mining_key INTEGER, anchor_section_key BIGINT, rank INTEGER, negative_section_key BIGINT,
+    score DOUBLE
+)
+
+-- name: add_anchors
+-- The anchors of a mining, with the scores of their positives.
+-- Parameters: $mining, $files.
+INSERT INTO mined_anchors
+SELECT $mining, anchor_section_key, positive_score
+FROM read_parquet($files)
+WHERE rank <= 1
+
+-- name: add_negatives
+-- What a policy leaves (Arrow left_rows: anchor_section_key, rank, negative_section_key, score).
+-- Parameters: $mining.
+INSERT INTO mined_negatives
+SELECT $mining, anchor_section_key, rank, negative_section_key, score
+FROM left_rows
+
 -- name: documents
 -- The documents of a recipe, as a table: what its negative selector matches (the windows of
 -- pool_negatives; Arrow: chunk_key), its positives, and what was mined. An id is that of the
 -- record; the position comes behind it where the record has several documents, or where its id
 -- looks as if a position stood there already: so no two documents share an id.
--- Parameters: $minings (keys; none if nothing was mined).
 CREATE TEMP TABLE exported_documents AS
 WITH found AS (
     SELECT chunks.section_key
@@ -22,7 +49,6 @@ WITH found AS (
     UNION
     SELECT negative_section_key
     FROM mined_negatives
-    WHERE list_contains($minings::INTEGER[], mining_key)
 )
 SELECT
     found.section_key,
@@ -40,17 +66,22 @@ JOIN records ON records.record_key = sections.record_key
 
 -- name: anchors
 -- The anchors of minings, in the order in which they are written, and how many negatives each has.
--- Parameters: $minings (keys).
+-- Parameters: $minings (keys), $sources (of each).
 -- Rows: by source and section_key.
 SELECT
-    mined_anchors.mining_key,
-    mined_anchors.anchor_section_key AS section_key,
-    mined_anchors.candidates
+    mined_anchors.mining_key, mined_anchors.anchor_section_key AS section_key,
+    coalesce(counted.candidates, 0)::INTEGER AS candidates
 FROM mined_anchors
-JOIN minings ON minings.mining_key = mined_anchors.mining_key
-JOIN sources ON sources.source_id = minings.source_id
-WHERE list_contains($minings::INTEGER[], mined_anchors.mining_key)
-ORDER BY sources.name, mined_anchors.anchor_section_key, mined_anchors.mining_key
+JOIN (SELECT unnest($minings) AS mining_key, unnest($sources) AS source) AS minings
+    ON minings.mining_key = mined_anchors.mining_key
+LEFT JOIN (
+    SELECT mining_key, anchor_section_key, count(*) AS candidates
+    FROM mined_negatives
+    GROUP BY mining_key, anchor_section_key
+) AS counted
+    ON counted.mining_key = mined_anchors.mining_key
+    AND counted.anchor_section_key = mined_anchors.anchor_section_key
+ORDER BY minings.source, mined_anchors.anchor_section_key, mined_anchors.mining_key
 
 -- name: pool_anchors
 -- The anchors of pools, which need no mining (the windows of pool_anchors; Arrow: chunk_key), as if
@@ -75,9 +106,7 @@ SELECT
     records.record_id,
     sections.position,
     sections.text,
-    mined_anchors.outcome,
-    CASE WHEN isfinite(mined_anchors.positive_score) THEN mined_anchors.positive_score END
-        AS positive_score
+    mined_anchors.positive_score
 FROM requests
 JOIN sections ON sections.section_key = requests.section_key
 JOIN records ON records.record_key = sections.record_key
@@ -102,12 +131,14 @@ ORDER BY requests.place, exported_positives.section_key
 SELECT
     requests.place,
     mined_negatives.negative_section_key AS section_key,
-    CASE WHEN isfinite(mined_negatives.score) THEN mined_negatives.score END AS score
+    mined_negatives.score
 FROM requests
 JOIN mined_negatives
     ON mined_negatives.mining_key = requests.mining_key
     AND mined_negatives.anchor_section_key = requests.section_key
-WHERE mined_negatives.rank <= coalesce($negatives, mined_negatives.rank)
+QUALIFY
+    row_number() OVER (PARTITION BY requests.place ORDER BY mined_negatives.rank)
+    <= coalesce($negatives, 999999)
 ORDER BY requests.place, mined_negatives.rank
 
 -- name: document_keys

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from mined_corpora import add_mining
+from mined_corpora import Rows, write_mining
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -37,7 +36,6 @@ class Anchor:
 
     id: str
     text: str
-    outcome: str
     positives: list[tuple[str, str]] = field(default_factory=list)
     negatives: list[tuple[str, str]] = field(default_factory=list)
     positive_score: float | None = None
@@ -87,63 +85,34 @@ def mine_by_hand(
     sources: tuple[str, ...] | None = None,
     most: int = 5,
     role: str = "anchor",
-    outcomes: tuple[str, ...] = ("full", "full", "short", "random", "none", "dropped"),
+    left: tuple[str, ...] = ("full", "full", "short", "none"),
     lucky: bool = False,
 ) -> int:
     """Write minings with random candidates; returns the number of anchors.
 
-    Anchors of outcome short have fewer negatives, of random some without a score; every seventh
-    positive has no score (none of this if lucky).
+    Short anchors have fewer negatives; every seventh positive has no score (none of this if lucky).
     """
     total = 0
     for name in sources or tuple(corpus.sources()["name"].to_pylist()):
         found = sections(corpus, name, split)
         anchors = [s for s in found if s["role"] == role]
         documents = [s for s in found if s["role"] == "context"] or found
-        key = add_mining(corpus, recipe, name, split, len(anchors))
         draw = random.Random(f"{name} {split}")
-        mined: list[dict[str, Any]] = []
-        negatives: list[dict[str, Any]] = []
+        rows: Rows = {}
+        positives = {}
         for i, anchor in enumerate(anchors):
-            outcome = "full" if lucky else outcomes[i % len(outcomes)]
+            outcome = "full" if lucky else left[i % len(left)]
             legal = [d for d in documents if d["record_key"] != anchor["record_key"]]
-            count = {"none": 0, "dropped": 0, "short": draw.randint(1, most - 1)}
+            count = {"none": 0, "short": draw.randint(1, most - 1)}
             kept = draw.sample(legal, min(len(legal), count.get(outcome, most)))
             scores = sorted((draw.random() * 9 for _ in kept), reverse=True)
-            last = 2 if outcome == "random" else 0
-            negatives += [
-                {
-                    "mining_key": key,
-                    "anchor_section_key": anchor["section_key"],
-                    "rank": rank,
-                    "negative_section_key": document["section_key"],
-                    "score": None if rank > len(kept) - last else score,
-                }
-                for rank, (document, score) in enumerate(zip(kept, scores, strict=True), 1)
-            ]
-            mined.append(
-                {
-                    "mining_key": key,
-                    "anchor_section_key": anchor["section_key"],
-                    "candidates": len(kept),
-                    "outcome": outcome,
-                    "examined": len(legal),
-                    "positive_score": None if i % 7 == 3 and not lucky else draw.random() * 9,
-                    "positive_rank": None,
-                }
-            )
-        draw.shuffle(negatives)  # no order of the tables is relied on
-        draw.shuffle(mined)
-        _append(corpus, "mined_anchors", mined)
-        _append(corpus, "mined_negatives", negatives)
+            keys = [document["section_key"] for document in kept]
+            rows[anchor["section_key"]] = list(zip(keys, scores, strict=True))
+            if i % 7 != 3 or lucky:
+                positives[anchor["section_key"]] = draw.random() * 9
+        write_mining(corpus, recipe, rows, source=name, split=split, positives=positives, block=37)
         total += len(anchors)
     return total
-
-
-def _append(corpus: dp.Corpus, table: str, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        with corpus.database.registered(**{f"new_{table}": pa.Table.from_pylist(rows)}):
-            corpus.database.rows(f"INSERT INTO {table} BY NAME SELECT * FROM new_{table}")
 
 
 def expected(
@@ -160,28 +129,22 @@ def expected(
         documents = [s for s in every.values() if s["role"] == "context"]
         ids = document_ids(documents)
         where = {"source": name, "split": split}
-        mined = corpus.sql(
+        anchors = [s for s in every.values() if s["role"] == "anchor"]
+        rows = corpus.sql(
             """
-            SELECT a.* FROM mined_anchors a JOIN minings m USING (mining_key)
-            JOIN sources s USING (source_id)
-            WHERE s.name = $source AND m.split = $split AND m.superseded_at IS NULL
-            ORDER BY anchor_section_key
+            SELECT negatives.*, positive_score FROM negatives
+            JOIN candidates USING (recipe, source, split, scorer, anchor_section_key, rank)
+            WHERE source = $source AND split = $split ORDER BY rank
             """,
             where,
         ).to_pylist()
-        rows = corpus.sql(
-            "SELECT * FROM negatives WHERE source = $source AND split = $split ORDER BY rank",
-            where,
-        ).to_pylist()
-        for row in mined:
-            anchor = every[row["anchor_section_key"]]
-            of = [n for n in rows if n["anchor_section_key"] == row["anchor_section_key"]]
+        for anchor in anchors:
+            of = [n for n in rows if n["anchor_section_key"] == anchor["section_key"]]
             of = of[:negatives]
             found.append(
                 Anchor(
                     id=f"{anchor['record_id']}#{anchor['position']}",
                     text=anchor["text"],
-                    outcome=row["outcome"],
                     positives=[
                         (ids[d["section_key"]], d["text"])
                         for d in documents
@@ -191,7 +154,7 @@ def expected(
                         (ids[n["negative_section_key"]], every[n["negative_section_key"]]["text"])
                         for n in of
                     ],
-                    positive_score=row["positive_score"],
+                    positive_score=of[0]["positive_score"] if of else None,
                     scores=[n["score"] for n in of],
                 )
             )
@@ -217,9 +180,7 @@ def kept(anchors: list[Anchor], *, scores: bool = False, exactly: int | None = N
             reasons["negatives without a score"] += len(anchor.scores) - len(scored)
             anchor.negatives = [anchor.negatives[i] for i in scored]
             anchor.scores = [anchor.scores[i] for i in scored]
-        if anchor.outcome == "dropped":
-            reasons["dropped when mining"] += 1
-        elif not anchor.positives:
+        if not anchor.positives:
             reasons["no positive"] += 1
         elif not anchor.negatives:
             reasons["no negative"] += 1

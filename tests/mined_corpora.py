@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import unicodedata
-import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +15,8 @@ import pyarrow as pa
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.base.settings import to_plain
 from duckplets.ingest.chunks import content_of
-from duckplets.mining.store import definition_of
-from duckplets.recipes.bm25 import Bm25
+from duckplets.mining import store
 
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
@@ -239,46 +235,7 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }
 
-Rows = dict[int, list[tuple[int, float | None]]]  # anchor section → negative section, score
-
-
-def add_mining(
-    corpus: dp.Corpus,
-    recipe: dp.TripletRecipe,
-    source: str,
-    split: str,
-    anchors: int,
-    *,
-    method: str = "bm25",
-    settings: str = "{}",
-    digest: str = "by hand",
-) -> int:
-    """Store that a recipe was mined, in place of what there was; returns its number."""
-    database, where = corpus.database, {"recipe": recipe.name, "source": source, "split": split}
-    key = int(database.rows("SELECT coalesce(max(mining_key), 0) + 1 FROM minings")[0][0])
-    database.rows(
-        "UPDATE minings SET superseded_at = TIMESTAMP '2024-01-02' FROM sources WHERE "
-        "sources.source_id = minings.source_id AND recipe = $recipe AND split = $split "
-        "AND sources.name = $source AND superseded_at IS NULL",
-        where,
-    )
-    database.rows(
-        "INSERT INTO minings SELECT $key, $recipe, source_id, $split, $method, $definition, "
-        "$settings, $content, $version, $anchors, TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-01', "
-        "NULL, $digest, NULL FROM sources WHERE name = $source AND removed_version IS NULL",
-        where
-        | {
-            "key": key,
-            "method": method,
-            "definition": json.dumps(definition_of(recipe)),
-            "settings": settings,
-            "content": content_of(database, source, split, corpus.version),
-            "version": corpus.version,
-            "anchors": anchors,
-            "digest": f"digest of {key} {digest}",
-        },
-    )
-    return key
+Rows = dict[int, list[tuple[int, float]]]  # anchor section → negative section, score
 
 
 def write_mining(
@@ -288,41 +245,45 @@ def write_mining(
     *,
     source: str = "s0",
     split: str = "train",
-    method: str = "bm25",
-    settings: Bm25 | None = None,
-    dropped: Iterable[int] = (),
-    shuffled: bool = False,
+    scorer: str = "bm25",
+    positives: Mapping[int, float] | None = None,
+    block: int = 1 << 20,
 ) -> int:
-    """Store candidates as a finished mining; returns its number."""
-    database = corpus.database
-    settings = settings or (recipe.by if isinstance(recipe.by, Bm25) else Bm25())
-    plain = json.dumps({"bm25": to_plain(settings, defaults=False), "terms": {}})
-    digest = str(zlib.crc32(repr(rows).encode()))
-    latest = add_mining(
-        corpus, recipe, source, split, len(rows), method=method, settings=plain, digest=digest
+    """Store candidates, and scores of positives, as a finished mining; returns its number.
+
+    Anchors with an empty list have no candidates; a part of the mining has ``block`` rows.
+    """
+    database, scores = corpus.database, positives or {}
+    found = {name: list[Any]() for name in store.SCHEMA.names}
+    for anchor, of in sorted(rows.items()):
+        best = scores.get(anchor)
+        rank = 0 if best is None else 1 + sum(score > best for _, score in of)
+        for place, (negative, score) in enumerate(of or [(0, 0.0)], 1 if of else 0):
+            values = (anchor, place, negative, score, best, rank)
+            for name, value in zip(found, values, strict=True):
+                found[name].append(value)
+    table = pa.table(found, schema=store.SCHEMA)
+    target = store.Mining(
+        recipe=recipe.name,
+        source=source,
+        split=split,
+        scorer=scorer,
+        definition=store.definition_of(recipe),
+        settings={"depth": 2048},
+        content=content_of(database, source, split, corpus.version),
+        corpus_version=corpus.version,
+        anchors=len(rows),
+        searched=0,
     )
-    flat = [(a, i + 1, n, s) for a, of in rows.items() for i, (n, s) in enumerate(of)]
-    if shuffled:
-        random.Random(len(flat)).shuffle(flat)
-    names = ("anchor_section_key", "rank", "negative_section_key", "score")
-    types = (pa.int64(), pa.int32(), pa.int64(), pa.float64())
-    table = pa.table({n: pa.array([row[i] for row in flat], t) for i, (n, t) in
-                      enumerate(zip(names, types, strict=True))})  # fmt: skip
-    outcomes = {**dict.fromkeys(rows, "full"), **dict.fromkeys(dropped, "dropped")}
-    anchors = pa.table(
-        {
-            "section": pa.array(list(outcomes), pa.int64()),
-            "kept": pa.array([len(rows.get(a, ())) for a in outcomes], pa.int32()),
-            "outcome": pa.array(list(outcomes.values()), pa.string()),
-        }
-    )
-    with database.registered(mined_rows=table, mined_of=anchors):
-        database.rows(f"INSERT INTO mined_negatives SELECT {latest}, * FROM mined_rows")
-        database.rows(
-            f"INSERT INTO mined_anchors SELECT {latest}, section, kept, outcome, 0, NULL, NULL "
-            "FROM mined_of"
-        )
-    return latest
+    with store.writing(database) as folder:
+        opened = store.OpenMining(folder, target, fresh=True)
+        for start in range(0, table.num_rows, block):
+            part = table.slice(start, block)
+            opened.append(part, len(part["anchor_section_key"].unique()), {})
+            opened._write()
+        key = opened.finish().key
+    store.show(database)
+    return key
 
 
 def hash_texts(corpus: dp.Corpus, *, share: int = 1) -> None:

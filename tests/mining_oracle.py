@@ -167,10 +167,10 @@ class Oracle:
             and self._allowed(anchor, negative)
         )
 
-    def check(self, corpus: dp.Corpus, recipe: str, *, top_k: int, sample: int = 10**9) -> int:
+    def check(self, corpus: dp.Corpus, recipe: str, *, depth: int, sample: int = 10**9) -> int:
         """Compare what was mined with everything there is; returns the negatives compared."""
         rows = corpus.sql(
-            "SELECT anchor_section_key, negative_section_key, score FROM negatives "
+            "SELECT anchor_section_key, negative_section_key, score FROM candidates "
             "WHERE recipe = $recipe ORDER BY anchor_section_key, rank",
             {"recipe": recipe},
         )
@@ -189,7 +189,7 @@ class Oracle:
                     key=lambda s: (-round(scores[s.key], 5), s.record_id, s.position),
                 )
                 found = mined[anchor.key]
-                assert len(found) == min(top_k, len(ranked)), anchor
+                assert len(found) == min(depth, len(ranked)), anchor
                 for (key, score), best in zip(found, ranked, strict=False):
                     assert abs(score - scores[key]) < 1e-5
                     assert abs(scores[key] - scores[best.key]) < 1e-5

@@ -48,7 +48,14 @@ def prebuilt(build: Build[P]) -> Build[P]:
 
 def copied(path: Path, build: Build[P], *args: P.args, **options: P.kwargs) -> None:
     """Put what a function fills at a path, made now or earlier in this session."""
-    shutil.copyfile(kept(build, *args, **options), path)
+    made = kept(build, *args, **options)
+    shutil.copyfile(made, path)
+    if (candidates := _candidates(made)).exists():
+        shutil.copytree(candidates, _candidates(path))
+
+
+def _candidates(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.candidates")
 
 
 def kept(build: Build[P], *args: P.args, **options: P.kwargs) -> Path:
@@ -60,6 +67,8 @@ def kept(build: Build[P], *args: P.args, **options: P.kwargs) -> Path:
     if not path.exists():
         aside = _FOLDER / f"{name}.{os.getpid()}.duckdb"
         build(aside, *args, **options).close()
+        if _candidates(aside).exists() and not _candidates(path).exists():
+            _candidates(aside).rename(_candidates(path))
         aside.replace(path)  # two processes may make the same; either will do
     return path
 

@@ -16,25 +16,25 @@ from typing import Any
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.mined import Mined
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
-RECIPE = dp.TripletRecipe("asked", ANCHOR, CONTEXT, CONTEXT, by="bm25")
+RECIPE = dp.TripletRecipe("asked", ANCHOR, CONTEXT, CONTEXT, by="given")
 SAME_TOPIC = dp.TripletRecipe(
     *("asked", ANCHOR, CONTEXT, CONTEXT),
     strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
-    by="bm25",
+    by="given",
 )
 OTHER_TOPIC = dp.TripletRecipe(
     *("asked", ANCHOR, CONTEXT, CONTEXT),
     strategy=dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
-    by="bm25",
+    by="given",
 )
-AMONG_ANCHORS = dp.TripletRecipe("asked", ANCHOR, CONTEXT, ANCHOR, by="bm25")
+AMONG_ANCHORS = dp.TripletRecipe("asked", ANCHOR, CONTEXT, ANCHOR, by="given")
 SOME_TOPIC = dp.TripletRecipe(
     *("asked", dp.role("anchor", where="meta['topic'] <> 'law'"), CONTEXT),
     dp.role("context", where="meta['topic'] <> 'art'"),
-    by="bm25",
+    by="given",
 )
 
 Rows = list[dict[str, Any]]
@@ -144,7 +144,7 @@ class Expected:
             return "same text"
         return "candidate" if legal_topics(self.recipe, anchor, negative) else "strategy"
 
-    def kept(self, rows: Rows, settings: Bm25) -> tuple[dict[str, list[Any]], Counter[str]]:
+    def kept(self, rows: Rows, settings: Mined) -> tuple[dict[str, list[Any]], Counter[str]]:
         """Kept (record, score) of every anchor, and what became of all rows."""
         counts: Counter[str] = Counter()
         best: dict[str, dict[str, float]] = defaultdict(dict)
@@ -173,7 +173,7 @@ class Expected:
         return kept, counts
 
     def chosen(
-        self, ranked: list[Any], positive: float | None, settings: Bm25, counts: Counter[str]
+        self, ranked: list[Any], positive: float | None, settings: Mined, counts: Counter[str]
     ) -> list[Any]:
         chosen = []
         for pair in ranked:
@@ -184,8 +184,8 @@ class Expected:
                 counts["max_score"] += 1
             elif settings.min_score is not None and pair[1] < settings.min_score:
                 counts["min_score"] += 1
-            elif len(chosen) == settings.top_k:
-                counts["not_needed"] += 1
+            elif len(chosen) == settings.range_max:
+                counts["range"] += 1
             else:
                 chosen.append(pair)
                 counts["kept"] += 1

@@ -23,7 +23,7 @@ from duckplets.testing import toy_records
 pytestmark = pytest.mark.usefixtures("pools_once")
 
 MINED = dp.TripletRecipe(
-    "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(top_k=4)
+    "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(range_max=4)
 )
 PLAIN = dp.TripletRecipe("plain", dp.role("anchor"), dp.role("context"), dp.role("context"))
 COLUMNS = ["anchor", "positive", "negative", "negative_by", "weight", "anchor_record_id"]
@@ -104,7 +104,7 @@ def test_runs_and_new_samplers_draw_the_same_after_it(tmp_path: Path, seed: int)
         with pytest.raises(dp.StateMismatchError, match="records"):
             corpus.resume("r1", state=elsewhere)
     assert {file.name for file in tmp_path.iterdir()} == {
-        *("c.duckdb", "c.state.duckdb", "other.duckdb")
+        *("c.duckdb", "c.candidates", "c.state.duckdb", "other.duckdb")
     }
 
 
@@ -172,7 +172,6 @@ KEYS = {
     "sections": "section_key",
     "chunks": "chunk_key",
     "sources": "source_id",
-    "minings": "mining_key",
 }
 
 

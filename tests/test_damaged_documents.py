@@ -23,7 +23,6 @@ from duckplets import testing
 from duckplets.db.short_open import for_a_moment
 from duckplets.errors import DuckpletsError
 from duckplets.ingest import checkpoint, chunks, prefixes, splits
-from duckplets.mining import store as mining_store
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import load_recipes, to_dict
 from duckplets.runs import state
@@ -78,7 +77,7 @@ RECIPES = [
     '[[triplet]]\nname = "t"\nanchor = "role:anchor"\npositive = { role = "context" }\n'
     "negative = { role = \"context\", where = \"meta['lang'] = 'en'\" }\n"
     "strategy = { sql = \"negative.meta['topic'] = anchor.meta['topic']\" }\n"
-    'by = { bm25 = { top_k = 16 } }\nweight = 0.7\nsources = ["a"]\n',
+    'by = { bm25 = { range_max = 8 } }\nweight = 0.7\nsources = ["a"]\n',
     '[[text]]\nname = "bodies"\nselector = { position = 1 }\nper = "chunk"\ninstruction = "x"\n',
 ]
 
@@ -132,7 +131,7 @@ TRIPLET = {
     "positive": {"role": "context"},
     "negative": {"any_section": True},
     "strategy": {"sql": "negative.date = anchor.date"},
-    "by": {"bm25": {"top_k": 4, "min_score": 0.5}},
+    "by": {"bm25": {"range_max": 4, "min_score": 0.5}},
     "weight": 0.5,
     "instruction": "i",
     "per": "record",
@@ -208,24 +207,6 @@ STORED: dict[str, tuple[str, str, Any, Read]] = {
     ),
     "unfinished cursor": ("unfinished_ingests", "cursor", UNFINISHED["cursor"], _all_of_unfinished),
     "unfinished counts": ("unfinished_ingests", "counts", UNFINISHED["counts"], _all_of_unfinished),
-    "mining settings": (
-        "minings",
-        "settings",
-        {"bm25": {"top_k": 4}, "terms": TERMS},
-        lambda db: mining_store.found(db),
-    ),
-    "mining definition": (
-        "minings",
-        "definition",
-        {name: TRIPLET[name] for name in ("anchor", "positive", "negative", "strategy")},
-        lambda db: mining_store.found(db),
-    ),
-    "mining report": (
-        "minings",
-        "report",
-        {"counts": {"kept": 3}, "seconds": 0.5, "candidates": 3, "quantiles": {}},
-        lambda db: mining_store.found(db),
-    ),
 }
 
 
@@ -249,10 +230,6 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
         columns = [json.dumps(UNFINISHED[name]) for name in ("settings", "cursor", "counts")]
         texts = ", ".join(f"'{text}'" for text in columns)
         run(f"INSERT INTO unfinished_ingests VALUES ('u', 2, {texts}, {now}, {now})")
-        run(
-            f"INSERT INTO minings VALUES (1, 't', 1, 'train', 'bm25', '{{}}', '{{}}', 'c', 1, 1, "
-            f"{now}, {now}, NULL, 'd', '{{}}')"
-        )
         yield corpus
 
 

@@ -110,9 +110,9 @@ def needs(name: str) -> set[str]:
 # Which room may import which is in test_rooms.py. These are more: they work without a connection.
 PURE = [
     *("duckplets.base", "duckplets.text", "duckplets.order"),
-    *("duckplets.recipes.recipes", "duckplets.recipes.bm25", "duckplets.recipes.files"),
+    *("duckplets.recipes.recipes", "duckplets.recipes.mined", "duckplets.recipes.files"),
     *("duckplets.recipes.conditions", "duckplets.recipes.condition_rules"),
-    *("duckplets.pools.compile", "duckplets.mining.bm25", "duckplets.mining.cutoffs"),
+    *("duckplets.pools.compile", "duckplets.mining.bm25"),
     *("duckplets.records.data_index", "duckplets.records.order"),
     "duckplets.search.analyzer_settings",
 ]

@@ -33,7 +33,7 @@ from duckplets.corpus.corpus import Corpus
 ROUNDS = often(60, less=1)
 ROWS = 20
 MINED = dp.TripletRecipe(
-    "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(top_k=4)
+    "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(range_max=4)
 )
 
 
@@ -180,6 +180,7 @@ def check(path: Path, told: list[str], is_in_form: bool) -> None:
         sound(path)
     # The next save takes in what a killed one had committed.
     known = {"c.duckdb", "c.state.duckdb", "c.state.duckdb.wal", "exported.jsonl"}
+    known.add("c.candidates")
     left = set(os.listdir(path.parent)) - known
     assert not {name for name in left if not name.startswith(".exported.")}, left
 

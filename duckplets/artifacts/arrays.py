@@ -251,7 +251,8 @@ class Bundle:
         if "array" in described:
             return self._file.array(described["array"])
         if "list" in described:
-            return [self._together(item, object) for item in described["list"]]
+            inner = next(iter(get_args(of)), object)
+            return [self._together(item, inner) for item in described["list"]]
         kind: Any = next((k for k in get_args(of) if is_dataclass(k)), of)  # of Kind | None
         hints = _hints(kind)
         return kind(**{n: self._together(value, hints[n]) for n, value in described["of"].items()})

@@ -31,7 +31,7 @@ log = logging.getLogger("duckplets")
 
 _STEP = 1 << 20  # bytes hashed at a time
 _LOCK = "lock"
-_FILE = re.compile(r"[a-z]+-[0-9a-f]{32}\.(npy|json)")
+_FILE = re.compile(r"[a-z]+-[0-9a-f]{32}\.(npy|json|parquet)")
 _ASIDE = re.compile(r"\.\w+\.\d+-\d+\.new\.json")  # a manifest being written, see ``aside_of``
 
 

@@ -41,7 +41,8 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Recipes and negatives": {
         "recipe": ("", "Keep recipes in a corpus: add, list, show, remove."),
-        "mine": ("mining", "Mine hard negatives by BM25, where they are missing."),
+        "mine": ("mining", "Mine hard negatives, where they are missing."),
+        "negatives": ("mining", "Show what is left of mined candidates, and why."),
         "export": ("mining", "Write mined negatives or an evaluation set for a trainer."),
         "embed": ("tokens", "Give a vector to every text that has none yet."),
     },

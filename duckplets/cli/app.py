@@ -61,10 +61,8 @@ _HEADINGS = {
         *("no_duplicates", "no_duplicate_negatives"),
     ),
     "Ranks and machine": ("rank", "world_size", "remainder", "memory_mb", "snapshot"),
-    "Which candidates become negatives": (
-        *("top_k", "range_min", "range_max", "min_score", "max_score", "absolute_margin"),
-        *("relative_margin", "range_on", "query_tokens", "sampling", "rotation", "when_short"),
-        *("scope", "shard_documents"),
+    "How candidates are looked for": (
+        *("scorer", "depth", "query_tokens", "scope", "shard_documents"),
     ),
 }
 _HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}

@@ -102,17 +102,25 @@ def mine(
     json: JSON = False,
     **given: Any,
 ) -> None:
-    """Mine hard negatives by BM25, where they are missing.
+    """Mine hard negatives, where they are missing.
 
-    Runs that are opened then draw them. Interrupted, it goes on where it was. The tables
-    negatives and negative_texts have the result.
+    Runs that are opened then draw them. Interrupted, it goes on where it was. While others have
+    the corpus open it is only read. The views candidates, negatives and negative_texts have the
+    result.
 
     Example:
         duckplets mine faq.duckdb
-        duckplets mine faq.duckdb anchor_context --top-k 16 --range-min 2
+        duckplets mine faq.duckdb anchor_context --depth 200
         duckplets mine faq.duckdb --stemmer english --stop-words english
     """
-    with corpus_at(corpus) as opened:
+    changes_terms = stemmer is not None or stop_words is not None
+    try:
+        opened = corpus_at(corpus)
+    except CorpusLockedError:
+        if changes_terms:
+            raise
+        opened = corpus_at(corpus, read_only=True)
+    with opened:
         set_terms(opened, given.get("source"), stemmer, stop_words)
         report = opened.mine(**given)
     if json:
@@ -121,6 +129,40 @@ def mine(
         output.show(report)
     elif not report.notes:
         say("nothing to mine: what samplers draw is there and current")
+
+
+@of_verb("mining.policy:negatives", without={"by"})
+def negatives(
+    corpus: CORPUS,
+    by: Annotated[str | None, option("Of this scorer only.", "bm25|NAME")] = None,
+    json: JSON = False,
+    **given: Any,
+) -> None:
+    """Show what is left of mined candidates, and why.
+
+    By the policies of recipes, for every mining; or each candidate of one anchor, with its scores
+    and what cut it.
+
+    Example:
+        duckplets negatives faq.duckdb
+        duckplets negatives faq.duckdb --why "question 7"
+    """
+    from duckplets.search.search import beginning
+
+    with corpus_at(corpus, read_only=True) as opened:
+        found = opened.negatives(by=by, **given).to_pylist()
+    if json:
+        output.print_document(found)
+        return
+    if given.get("why") is not None:
+        for row in found:
+            row["text"] = beginning(row["text"])
+    columns = dict.fromkeys(name for row in found for name in row)
+    output.show_table(tuple(columns), ([_cell(row.get(n)) for n in columns] for row in found))
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 @of_verb("export:export_negatives", places={"path": "PATH"}, without={"corpus"})

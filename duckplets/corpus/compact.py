@@ -1,6 +1,7 @@
 """Rewrite a corpus without what was removed or replaced and no saved run needs.
 
-saved runs ─versions, minings→ what is kept ─table by table→ a new file ─rename→ the corpus
+saved runs ─versions→ what is kept ─table by table→ a new file ─rename→ the corpus
+           └minings→ the folder of candidates, without those that no run needs
 
 Which rows go follows from the columns of a table, so a new table is not forgotten. Keys and
 versions stay, and keys of removed rows are not reused: references stay valid.
@@ -26,6 +27,7 @@ from duckplets.errors import StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.checkpoint import UNPUBLISHED, sweep
 from duckplets.ingest.chunks import next_keys
+from duckplets.mining import store as minings
 from duckplets.runs import state
 from duckplets.runs.state import Save
 from duckplets.vectors import store as vectors
@@ -38,12 +40,9 @@ _MEMORY = "300MB"  # for the old file, which is only read
 _OF_TABLES = {
     "judgements": "corpus/compact/of_sources",
     "corpus_versions": "corpus/compact/whole",
-    "mined_anchors": "corpus/compact/of_mined_anchors",
-    "mined_negatives": "corpus/compact/of_mined_negatives",
     "quarantine": "corpus/compact/of_names",
 }
 _OF_COLUMNS = {
-    "mining_key": "corpus/compact/of_minings",
     "index_key": "corpus/compact/of_indexes",
     "record_key": "corpus/compact/of_records",
     "section_key": "corpus/compact/of_sections",
@@ -51,7 +50,7 @@ _OF_COLUMNS = {
 }
 _KEEP = (
     *("corpus/compact/keep_records", "corpus/compact/keep_sources", "corpus/compact/keep_sections"),
-    *("corpus/compact/keep_indexes", "corpus/compact/keep_minings"),
+    "corpus/compact/keep_indexes",
 )
 
 
@@ -96,7 +95,7 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
     freed: dict[str, int] = {}
     versions = {newest, *(version for run in runs for version in run.versions)}
     with database.frugal(_MEMORY), closing(database.cursor()) as reader:
-        _choose(reader, versions, {key for run in runs for key in _minings(run)})
+        _choose(reader, versions)
 
         def fill(new: Database) -> None:
             for name, columns in reader.run("corpus/compact/tables"):
@@ -115,6 +114,8 @@ def compact(database: Database, beside: Path, others: Sequence[Path]) -> Compact
     texts = database.table("corpus/compact/texts").column(0).to_numpy()
     gone = vectors.keep_only(path, texts)
     freed |= {f"vectors of {name}": count for name, count in gone.items()}
+    if gone_minings := minings.keep_only(database, {key for run in runs for key in _minings(run)}):
+        freed["minings"] = gone_minings
     return CompactReport(
         freed=freed,
         before=before,
@@ -128,14 +129,13 @@ def _minings(run: Save) -> Iterator[int]:
     """Yield the numbers of the minings a run draws from."""
     for of in (run.settings, *run.settings.get("joins", [])):
         for of_source in of.get("candidates", {}).values():
-            for pinned in of_source.values():
-                yield int(pinned["mining"])
+            for of_recipe in of_source.values():
+                yield from (int(pinned["mining"]) for pinned in of_recipe.values())
 
 
-def _choose(reader: Database, versions: Collection[int], minings: Collection[int]) -> None:
+def _choose(reader: Database, versions: Collection[int]) -> None:
     """Write what is kept into temporary tables."""
     given: dict[str, Any] = {"versions": sorted(versions), "unpublished": UNPUBLISHED}
-    given["pinned"] = sorted(minings)
     for statement in _KEEP:
         sql = query(statement)
         reader.rows(sql, {name: value for name, value in given.items() if f"${name}" in sql})
@@ -177,8 +177,8 @@ def _insert(name: str) -> str:
 
 def _keep_keys(reader: Database, new: Database) -> None:
     """Keep the keys of removed rows from being reused."""
-    source, mining, index = reader.run("corpus/compact/last_keys")[0]
-    keys = {"source": int(source), "mining": int(mining)}
+    source, index = reader.run("corpus/compact/last_keys")[0]
+    keys = {"source": int(source)}
     keys |= {name: key - 1 for name, key in next_keys(reader).items()}
     new.run("corpus/compact/set_keys", {"value": json.dumps(keys)})
     new.run("corpus/compact/use_up", {"numbers": int(index)})

@@ -21,7 +21,7 @@ from duckplets.corpus import ingest as _ingest
 from duckplets.corpus import maintenance as _maintenance
 from duckplets.corpus import quality as _quality
 from duckplets.corpus.rooms import Room
-from duckplets.db import migrate
+from duckplets.db import files, migrate
 from duckplets.db.database import Database
 from duckplets.errors import DuckpletsError, SamplerError
 from duckplets.ingest import records
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from duckplets.ingest import splits as _splits
     from duckplets.mining import external as _external
     from duckplets.mining import mine as _mine
+    from duckplets.mining import policy as _policy
     from duckplets.records import index_controls as _controls
     from duckplets.records import read as _read
     from duckplets.records.read import Records
@@ -57,6 +58,7 @@ else:
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
+    _policy = Room("mining.policy")
     _controls, _read = map(Room, ("records.index_controls", "records.read"))
     _index, _knn = map(Room, ("search.index", "vectors.knn"))
     _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
@@ -107,6 +109,10 @@ class Corpus:
             else:
                 with self.database.changing("migrate"):
                     migrate.migrate(self.database, "corpus")
+                    if files.beside(path, files.CANDIDATES).is_dir():
+                        from duckplets.mining.store import show
+
+                        show(self.database)  # what was mined while it was read only
         except BaseException:
             self.database.close()
             raise
@@ -152,6 +158,7 @@ class Corpus:
     search = _knn.search
     mine = _mine.mine
     add_negatives = _external.add_negatives
+    negatives = _policy.negatives
     export_negatives = _export.export_negatives
     evaluator = _huggingface.evaluator
 

@@ -9,7 +9,7 @@ from duckplets.corpus import status as counting
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import QueryError
 from duckplets.ingest import records
-from duckplets.mining.store import named_pool
+from duckplets.mining.store import named_pool, show
 from duckplets.pools.compile import CompiledPool
 from duckplets.pools.read import PoolReader
 from duckplets.recipes import store as recipe_store
@@ -128,7 +128,7 @@ def sql(corpus: CorpusFile, /, query: str, params: Mapping[str, Any] | None = No
             f"sql() runs one SELECT statement, not {' and '.join(kinds) or 'nothing'}; "
             f"open the file with the duckdb CLI to change it"
         )
-    return corpus.database.read(query, params)
+    return corpus.database.read(query, params, show if corpus.read_only else None)
 
 
 def status(

@@ -13,6 +13,7 @@ import pyarrow as pa
 from duckplets.base.sanitize import ShownDict, shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
+from duckplets.errors import DamagedFileError
 from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
@@ -236,17 +237,17 @@ def pools_of(database: Database) -> list[CompiledPool]:
     max_tokens = chunking_of(database)["max_tokens"]
     kinds = labels_of(database, version)
     pools: list[CompiledPool] = []
+    minings = mining_store.Minings(database)
     for split in splits.SPLITS:
         resolved = recipe_store.resolve(
             database, None, kind="triplets", split=split, version=version, max_tokens=max_tokens
         )
-        mined = mining_store.mined_for(database, split)
+        mined = minings.scorers(split)
         for source, recipe in ((s.source, recipe) for s in resolved for recipe in s.recipes):
             drawn = mining_store.as_drawn(recipe, source, mined)
-            mining = mining_store.key_of(database, drawn, source=source, split=split)
             where: dict[str, Any] = {"source": source, "split": split, "version": version}
             labels = kinds.get(source)
-            pools.append(compile_pool(drawn, **where, mining=mining, labels=labels))
+            pools.append(compile_pool(drawn, **where, labels=labels))
     return pools
 
 
@@ -259,7 +260,7 @@ def _pools(
     """Count drawn and left-out anchors for every source, split and recipe, by reason.
 
     Counts kept in the corpus stay valid until records are split or chunked anew: they depend on
-    the statement, the version and the mining.
+    the statement and the version.
     """
     pools, made = pools_of(database), _made(database)
     contents = [_content(pool, made) for pool in pools]
@@ -325,15 +326,16 @@ def _mining(database: Database, sources: list[str]) -> list[dict[str, Any]]:
         for recipe in recipe_store.stored(database)
         if isinstance(recipe, TripletRecipe)
     }
-    found = mining_store.found(database)
+    minings = mining_store.Minings(database)
+    found = minings.found()
     rows = [_mined(database, mining, by_name.get(mining.recipe), version) for mining in found]
     there = {(mining.recipe, mining.source, mining.split) for mining in found}
     for source in sources:
         for recipe in by_name.values():
             if recipe.mined and source in (recipe.sources or (source,)):
                 rows += [
-                    {"recipe": recipe.name, "source": source, "split": split, "method": None}
-                    | {"anchors": 0, "negatives": 0, "stale": "not mined yet"}
+                    {"recipe": recipe.name, "source": source, "split": split, "scorer": None}
+                    | {"anchors": 0, "candidates": 0, "stale": "not mined yet"}
                     for split in splits.SPLITS
                     if (recipe.name, source, split) not in there
                 ]
@@ -345,10 +347,13 @@ def _mined(
 ) -> dict[str, Any]:
     where = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
     reason = mining_store.stale(database, mining, recipe, version=version)
-    counts = database.run("corpus/status/mined", {"mining": mining.key})[0]
+    try:
+        mining.files(mining_store.folder_of(database))
+    except DamagedFileError as error:
+        reason = str(error)
     return where | {
-        "method": mining.method,
-        "anchors": counts[0],
-        "negatives": counts[1],
+        "scorer": mining.scorer,
+        "anchors": mining.anchors,
+        "candidates": mining.candidates,
         "stale": reason or None,
     }

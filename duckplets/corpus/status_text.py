@@ -10,7 +10,7 @@ from duckplets.base.sanitize import MESSAGE, counted, listed, shown, size, talli
 _READS_A_TRIPLET = 3.5  # pages read for three texts of some hundred bytes, each on up to two
 _SIZES = ("records", "sections", "chunks", "tokens")
 _UNFINISHED = ("source", "uri", "rows", "saved_at")
-_MINED = ("recipe", "source", "split", "method", "anchors", "negatives", "stale")
+_MINED = ("recipe", "source", "split", "scorer", "anchors", "candidates", "stale")
 
 
 def status_text(found: Mapping[str, Any]) -> str:

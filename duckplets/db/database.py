@@ -263,10 +263,20 @@ class Database:
         with translated():
             return self._connection.execute(sql, dict(parameters or {})).to_arrow_table()
 
-    def read(self, sql: str, parameters: Parameters | None = None) -> pa.Table:
-        """Run SQL text of a user in a transaction that cannot change anything."""
+    def read(
+        self,
+        sql: str,
+        parameters: Parameters | None = None,
+        before: Callable[[Database], None] | None = None,
+    ) -> pa.Table:
+        """Run SQL text of a user in a transaction that cannot change anything.
+
+        ``before`` prepares the connection.
+        """
         reader = self.cursor()
         try:
+            if before is not None:
+                before(reader)
             reader.rows("BEGIN TRANSACTION READ ONLY")
             return reader.arrow(sql, parameters)
         finally:

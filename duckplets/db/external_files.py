@@ -2,8 +2,9 @@
 
 placed_files ─state_of→ unchanged: statements may read it      changed: an error that names it
 
-A corpus is sealed against all other files. The ones it names are checked when it is opened, and
-statements may read only those whose size, time and footer are unchanged.
+A corpus is sealed against all other files, except those of its mined candidates. The ones it names
+are checked when it is opened, and statements may read only those whose size, time and footer are
+unchanged.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duckplets.base.sanitize import shown
+from duckplets.db import files
 from duckplets.db.foreign import CHANGED
 from duckplets.db.queries import query
 from duckplets.errors import ChangedFileError
@@ -102,10 +104,8 @@ def _told(path: str, why: str, corpus: Path) -> str:
     )
 
 
-def open_to(
-    connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collection[str]
-) -> str | None:
-    """Allow the statements of an instance to read the unchanged files, and no others.
+def open_to(connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collection[str]) -> str:
+    """Allow the statements of an instance to read the unchanged files and candidates, no others.
 
     Args:
         connection: To the corpus, or to another file of ours.
@@ -113,14 +113,15 @@ def open_to(
         allowed: Further files, about to be recorded.
 
     Returns:
-        The folder for ``use_folder``; None if there are no such files.
+        The folder for ``use_folder``.
     """
+    folder = files.beside(corpus, files.CANDIDATES).absolute()
+    is_sealed = connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]
+    if not is_sealed:  # else an earlier opening in this process has allowed them
+        connection.execute(query("db/external_files/allow_folder"), {"folders": [f"{folder}/"]})
     there = connection.execute(query("db/external_files/is_there")).fetchall()[0][0]
     rows = connection.execute(query("db/external_files/files")).fetchall() if there else []
-    if not rows and not allowed:
-        return None
-    is_sealed = connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]
-    if not is_sealed:  # an earlier opening in this process has allowed them
+    if not is_sealed and (rows or allowed):
         paths = set(allowed)
         for place, message in _changes(rows, corpus):
             CHANGED.pop(place, None)

@@ -31,6 +31,8 @@ VECTORS = ".vectors.duckdb"
 """The same of its vector file."""
 SNAPSHOT = ".snapshot"
 """The same of the folder of its snapshot."""
+CANDIDATES = ".candidates"
+"""The same of the folder of its mined candidates."""
 INTERNALS = "_internal"
 """The schema of a file's internals; what users need is in ``main``."""
 

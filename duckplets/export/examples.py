@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -27,9 +27,12 @@ from duckplets.db.database import Database
 from duckplets.errors import StateMismatchError
 from duckplets.export.fill import Fill
 from duckplets.export.subject import Subject
+from duckplets.mining import policy as policies
+from duckplets.mining import store as mining_store
 from duckplets.pools.compile import CompiledPool, Part
 from duckplets.pools.read import PoolReader
 
+_LEFT = ("anchor_section_key", "rank", "negative_section_key", "score")
 _LARGEST_BLOCK = 16_384
 _BLOCK_BYTES = 96 << 20  # bytes of a block's texts in Arrow; Python strings need as many again
 
@@ -54,7 +57,6 @@ class Example:
         id: Its record's id with ``#`` and the position. Never equal to a document's id: evaluators
             of BEIR drop a hit with the id of its query.
         text: The whole section.
-        outcome: Its outcome in mining, as in table ``mined_anchors``.
         positives: In order of sections.
         negatives: By rank, the hardest first.
         positive_score: The lowest score of its positives, or None.
@@ -64,7 +66,6 @@ class Example:
 
     id: str
     text: str
-    outcome: str
     positives: list[Document]
     negatives: list[Document]
     positive_score: float | None
@@ -95,13 +96,13 @@ class SubjectReader:
         self.fill: Fill | None = None
 
     def __enter__(self) -> SubjectReader:
-        minings = {"minings": self.subject.minings}
         with self._open:  # closed here on an error
             self._open.callback(self.database.close)
             self._open.enter_context(self.database.transaction())
             every = [*self.subject.pools, *self.subject.further]
+            self._read_mined()
             self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
-            self.run_with("export/documents", "negatives", ["chunk_key"], minings, of=every)
+            self.run_with("export/documents", "negatives", ["chunk_key"], of=every)
             self._open = self._open.pop_all()
         return self
 
@@ -125,12 +126,28 @@ class SubjectReader:
         with PoolReader(self.database, [pool]) as reader:
             return reader.list(pool, part).select(columns)
 
+    def _read_mined(self) -> None:
+        """Read what the recipe's policy leaves of its candidates, into temporary tables."""
+        for table in ("mined_anchors", "mined_negatives"):
+            self.database.run(f"export/{table}")
+        folder = mining_store.folder_of(self.database)
+        for mining in self.subject.minings:
+            key = {"mining": mining.key}
+            if files := mining.files(folder):
+                self.database.run("export/add_anchors", key | {"files": files})
+            with closing(self.database.cursor()) as reading:
+                for rows in policies.left(reading, mining, self.subject.policy):
+                    left = pa.table(dict(zip(_LEFT, rows, strict=True)))
+                    with self.database.registered(left_rows=left):
+                        self.database.run("export/add_negatives", key)
+
     @cached_property
     def anchors(self) -> pa.Table:
         """Return the keys of all anchors in order, with the number of negatives of each."""
         subject = self.subject
         if subject.minings:
-            return self.database.table("export/anchors", {"minings": subject.minings})
+            keys, sources = [m.key for m in subject.minings], [m.source for m in subject.minings]
+            return self.database.table("export/anchors", {"minings": keys, "sources": sources})
         found = [self._listed(pool, "anchors", ["chunk_key"]) for pool in subject.pools]
         pairs = zip(subject.sources, found, strict=True)
         self.sources = [name for name, anchors in pairs if anchors.num_rows]
@@ -174,7 +191,6 @@ class SubjectReader:
             yield Example(
                 id=f"{row['record_id']}#{row['position']}",
                 text=row["text"],
-                outcome=row["outcome"],
                 positives=self._usable(own[place], row["text"], found),
                 negatives=[by_key[key] for key in of_negatives[place]],
                 positive_score=row["positive_score"],
@@ -285,8 +301,6 @@ def fit(example: Example, wanted: ExportRequest, tally: ExportTally) -> Example 
 
 
 def _reason(example: Example, wanted: ExportRequest) -> str:
-    if example.outcome == "dropped":
-        return "dropped when mining"
     if not example.positives:
         return "no positive"
     if not (example.negatives or wanted.pairs):

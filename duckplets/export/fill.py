@@ -1,7 +1,7 @@
 """Draw random negatives for anchors that were mined fewer than an export wants.
 
-They are drawn as mining draws them with ``when_short="random"``: by a hash of the anchor, from the
-documents its guards allow, so an anchor's negatives depend on nothing else.
+They are drawn by a hash of the anchor, from the documents its guards allow, so an anchor's
+negatives depend on nothing else.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers
+from duckplets.base.arrays import IntegerLists, Integers, places
 from duckplets.db.database import Database
 from duckplets.export.subject import Subject
-from duckplets.mining.backfill import backfill
 from duckplets.mining.guards import Guards
+from duckplets.order.permute import below, hashed, key
 from duckplets.pools.read import PoolReader
+
+_DRAWS = 64  # and four for each document wanted: then what is still missing stays so
 
 
 class Fill:
@@ -31,7 +33,7 @@ class Fill:
         self._guards: dict[int, Guards] = {}
         for mining, pool in zip(subject.minings, subject.guarded(), strict=True):
             with PoolReader(database, [pool]) as reader:
-                self._guards[mining] = Guards(database, reader, pool)
+                self._guards[mining.key] = Guards(database, reader, pool)
 
     def filled(self, anchors: pa.Table, mined: pa.Table) -> tuple[pa.Table, list[int]]:
         """Return anchors' negatives with the missing ones added, and how many were added.
@@ -108,3 +110,44 @@ def _chosen(guards: Guards, mine: Integers, place: Integers, sections: Integers)
     by_key = guards.sections.keys[order]
     near = np.minimum(np.searchsorted(by_key, sections[at]), max(len(by_key) - 1, 0))
     return IntegerLists(rows.starts, order[near])
+
+
+def backfill(
+    chosen: IntegerLists,
+    missing: Integers,
+    excluded: IntegerLists,
+    allowed: IntegerLists | None,
+    documents: Integers,
+    keys: Integers,
+) -> IntegerLists:
+    """Return further documents for n anchors, none of them chosen or excluded.
+
+    Args:
+        chosen: Documents each anchor has already.
+        missing: How many more each one wants, int64[n].
+        excluded: Documents each anchor must not get.
+        allowed: If given, the only ones each may get.
+        documents: Numbers of all documents that may be negatives.
+        keys: Section keys of the anchors.
+    """
+    purpose = key("fill")
+    pool = allowed or IntegerLists(np.array([0, len(documents)]), documents)
+    row = np.arange(len(keys)) if allowed is not None else np.zeros(len(keys), np.int64)
+    sizes, width = pool.lengths[row], int(documents.max(initial=0)) + 1
+    found = np.full((len(keys), int(missing.max(initial=0))), -1, np.int64)
+    got = np.zeros(len(keys), np.int64)
+    taken = [lists.owners() * width + lists.values for lists in (chosen, excluded)]
+    refused = np.sort(np.concatenate(taken)) if missing.any() else got[:0]
+    for draw in range(_DRAWS + 4 * found.shape[1]):
+        left = np.flatnonzero((got < missing) & (sizes > 0))
+        if len(left) == 0:
+            break
+        words = hashed(purpose, keys[left], draw)
+        drawn = pool.values[pool.starts[row[left]] + below(words, sizes[left])]
+        legal = places(refused, left * width + drawn) < 0
+        legal &= ~(found[left] == drawn[:, None]).any(axis=1)
+        left, drawn = left[legal], drawn[legal]
+        found[left, got[left]] = drawn
+        got[left] += 1
+    starts = np.concatenate([[0], np.cumsum(got)])
+    return IntegerLists(starts, found[found >= 0])

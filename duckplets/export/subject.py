@@ -13,11 +13,12 @@ from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import SPLITS, checked_split, need_splits
 from duckplets.mining import store as mining_store
-from duckplets.mining.store import Mining
+from duckplets.mining.store import Mining, Minings
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import Kinds, labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import from_dict, to_dict
+from duckplets.recipes.mined import Mined, policy_of
 from duckplets.recipes.recipes import USUAL, Preset, TextRecipe, TripletRecipe
 
 
@@ -31,7 +32,8 @@ class Subject:
         sources: Names, in order.
         pools: Per source, its anchors, positives and documents.
         further: Pools of other splits with more documents.
-        minings: Per source, the numbers of its minings; none if no mining is needed.
+        minings: Per source, its mining; none if no mining is needed.
+        policy: Which of the candidates are exported.
         others: Recipes that could be meant as well, if none was named.
     """
 
@@ -39,13 +41,14 @@ class Subject:
     split: str
     sources: list[str]
     pools: list[CompiledPool]
-    minings: list[int]
+    minings: list[Mining]
+    policy: Mined = field(default_factory=Mined)
     further: list[CompiledPool] = field(default_factory=list)
     others: list[str] = field(default_factory=list)
 
     def guarded(self) -> list[CompiledPool]:
         """Return per source the pool that its negatives were mined in."""
-        recipe = replace(self.recipe, by="bm25")
+        recipe = replace(self.recipe, by=self.policy)
         return [replace(pool, recipe=recipe) for pool in self.pools]
 
 
@@ -69,15 +72,17 @@ def mined(
     if recipe is None:
         recipe, *others = _mined_names(database, source, split, version, preset)
     chosen = _triplet(database, recipe, version)
-    found = mining_store.found(database, chosen.name, source=source, split=split)
+    minings, policy = Minings(database), policy_of(chosen.by)
+    scorer = policy.scorer if policy else None
+    found = minings.found(chosen.name, source=source, split=split, scorer=scorer)
     names = sorted({mining.source for mining in found})
     current = [
-        mining_store.current(
-            database,
+        minings.current(
             chosen,
             source=name,
             split=split,
             version=version,
+            scorer=scorer,
             allow_stale=stale,
             instead="; or export them all the same, with allow_stale=True",
         )
@@ -89,8 +94,8 @@ def mined(
     pools = [
         _pool(chosen, m.source, split, m.corpus_version, kinds[m.corpus_version]) for m in current
     ]
-    keys = [mining.key for mining in current]
-    return Subject(chosen, split, names, pools, keys, others=others)
+    policy = policy or Mined(current[-1].scorer)
+    return Subject(chosen, split, names, pools, current, policy, others=others)
 
 
 def pooled(
@@ -117,7 +122,7 @@ def pooled(
     pools = [_pool(chosen, name, split, version, kinds) for name in names]
     besides = [other for other in SPLITS if every and other != split]
     further = [_pool(chosen, name, other, version, kinds) for name in names for other in besides]
-    return Subject(chosen, split, names, pools, [], further, others)
+    return Subject(chosen, split, names, pools, [], further=further, others=others)
 
 
 def _checked(database: Database, source: str | None, split: str) -> tuple[int, str]:
@@ -143,10 +148,8 @@ def _triplet(database: Database, recipe: TripletRecipe | str, version: int) -> T
 def _fullest(database: Database, source: str | None, split: str | None, version: int) -> list[str]:
     """Return the mined recipes, those with the most anchors first."""
     anchors: Counter[str] = Counter()
-    for of_split in SPLITS if split is None else (split,):
-        for name, recipe, found in database.run("samples/candidates/there", {"split": of_split}):
-            if source in (None, name):
-                anchors[recipe] += found
+    for mining in Minings(database).found(source=source, split=split):
+        anchors[mining.recipe] += mining.anchors
     known = recipe_store.names(database, version)
     return sorted(anchors, key=lambda name: (name not in known, -anchors[name], name))
 

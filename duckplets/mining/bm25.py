@@ -27,8 +27,6 @@ import numpy as np
 import numpy.typing as npt
 
 from duckplets.base.arrays import IntegerLists, Integers, places
-from duckplets.mining.cutoffs import CEILINGS, ceilings
-from duckplets.recipes.bm25 import Bm25
 
 SCALE = 1 << 20  # units of an impact in a score of 1
 RUN = 64  # documents whose largest score is taken at once
@@ -110,40 +108,37 @@ class TopDocuments:
     """The best documents of n queries, and counts of the others.
 
     Attributes:
-        documents: Numbers of the best documents below the ceilings, best first: int64[n, depth];
-            -1 where there are no more.
-        scores: Their integer scores, int64[n, depth].
+        documents: Numbers of the best documents, best first: int64[n, depth]; -1 where there are
+            no more.
+        scores: Of these, float64[n, depth].
         matched: Documents that may be negatives and share a term, int64[n].
         guarded: Of those, how many each guard excluded, int64[guards, n]; the last one counts
             what was not allowed.
-        above: Of the rest, how many score above each of the first 1, 2, 3 ceilings, int64[3, n].
-        below: Of the rest, how many score less than the minimum, int64[n].
         positive_scores: Score of the lowest-scoring positive; NaN if none is known. float64[n].
-        positive_ranks: 1 + how many of the rest score higher than that; 0 if none is known.
+        positive_ranks: 1 + how many of the rest score higher than that; 0 where none is known, or
+            it shares no term.
     """
 
     documents: Integers
-    scores: Integers
+    scores: npt.NDArray[np.float64]
     matched: Integers
     guarded: Integers
-    above: Integers
-    below: Integers
     positive_scores: npt.NDArray[np.float64]
     positive_ranks: Integers
 
 
 def search(
-    shards: Iterable[DocumentShard], queries: Queries, settings: Bm25, *, guards: int
+    shards: Iterable[DocumentShard], queries: Queries, *, depth: int, guards: int
 ) -> TopDocuments:
     """Return the best documents of every query, from all document shards.
 
     Args:
         shards: Gone through twice: for the scores of the positives, and for the documents.
         queries: What is looked for.
-        settings: Margins, scores and how many documents are needed.
+        depth: How many documents are kept of each.
         guards: How many different ``queries.reasons`` there are.
     """
-    search = _Search(queries, settings, positive_scores(shards, queries), guards)
+    search = _Search(queries, depth, positive_scores(shards, queries), guards)
     own = None if queries.shards is None else set(queries.shards.tolist())
     for number, shard in enumerate(shards):
         if own is None or number in own:
@@ -155,25 +150,16 @@ class _Search:
     """One block of queries on its way through the document shards."""
 
     def __init__(
-        self, queries: Queries, settings: Bm25, positives: npt.NDArray[np.float64], guards: int
+        self, queries: Queries, depth: int, positives: npt.NDArray[np.float64], guards: int
     ) -> None:
         count = len(queries)
-        self.queries = queries
-        self.depth = settings.range_min + settings.top_k
+        self.queries, self.depth = queries, depth
         self.positives = positives
-        known = ~np.isnan(positives)
-        self.positive = np.where(known, np.rint(np.where(known, positives, 0) * SCALE), PADDING)
-        self.ranks = known.astype(np.int64)
-        # Below 0 a ceiling is above nothing that was found: documents without a term score 0.
-        limits = np.clip(ceilings(settings, positives), 0, PADDING / SCALE)
-        self.limits = np.floor(limits * SCALE).astype(np.int64)
-        low = settings.min_score
-        self.floor = 0 if low is None else int(np.ceil(np.clip(low, 0, 1 << 12) * SCALE))
+        self.positive = np.rint(np.nan_to_num(positives) * SCALE).astype(np.int64)
+        self.ranks = (self.positive > 0).astype(np.int64)
         self.best = [np.zeros(0, np.int64)] * count
         self.matched = np.zeros(count, np.int64)
         self.guarded = np.zeros((guards + 1, count), np.int64)
-        self.above = np.zeros((len(CEILINGS), count), np.int64)
-        self.below = np.zeros(count, np.int64)
 
     def go_through(self, shard: DocumentShard, number: int) -> None:
         """Score all queries against one shard."""
@@ -208,18 +194,9 @@ class _Search:
     def _take(
         self, query: int, shard: DocumentShard, scores: Impacts, places: Integers | None
     ) -> None:
-        """Count a shard's legal scores and keep the best below the ceilings."""
+        """Rank the positive among a shard's legal scores, and keep the best of these."""
         if self.ranks[query]:
             self.ranks[query] += np.count_nonzero(scores > self.positive[query])
-        lowest = PADDING
-        for i, limit in enumerate(self.limits[:, query].tolist()):
-            if limit < PADDING:
-                self.above[i, query] += np.count_nonzero(scores > limit)
-                lowest = min(lowest, limit)
-        if self.floor:
-            self.below[query] += np.count_nonzero(scores) - np.count_nonzero(scores >= self.floor)
-        if lowest < PADDING:
-            scores = np.where(scores > lowest, 0, scores)
         at = _top(scores, self.depth)
         local = at if places is None else places[at]
         keys = (scores[at].astype(np.int64) << 32) | (PADDING - shard.numbers[local])
@@ -236,11 +213,9 @@ class _Search:
         some = keys > 0
         return TopDocuments(
             documents=np.where(some, PADDING - (keys & PADDING), -1),
-            scores=keys >> 32,
+            scores=(keys >> 32) / SCALE,
             matched=self.matched,
             guarded=self.guarded,
-            above=self.above,
-            below=self.below,
             positive_scores=self.positives,
             positive_ranks=self.ranks,
         )

@@ -1,7 +1,7 @@
 """Turn a table of anchors, candidates and scores from elsewhere into negatives of a recipe.
 
     table ─batches→ external_scores ─judge, for each source and split→ candidates by anchor
-          ─Guards, settings→ mined_negatives
+          ─Guards→ the best of each anchor ─→ NAME.candidates/
 
 Whatever speaks Arrow's stream protocol (tables of pyarrow, pandas, polars, DuckDB) or yields dicts
 is read once, a batch at a time. Rows are staged in a temporary table of keys, which DuckDB moves to
@@ -16,37 +16,40 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.artifacts.folder import ArtifactFolder
 from duckplets.base.arrays import Floats, IntegerLists, Integers, places
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import listed
-from duckplets.base.settings import from_plain, to_plain
+from duckplets.base.settings import Bounds, checked
+from duckplets.base.stages import stage
 from duckplets.db.database import Database
-from duckplets.db.writes import CorpusFile, changes
+from duckplets.db.writes import CorpusFile
 from duckplets.engine.work import Work, working
 from duckplets.errors import RecipeError, nearest
 from duckplets.ingest import records, splits
-from duckplets.mining.backfill import rows_of
-from duckplets.mining.bm25 import SCALE, TopDocuments
-from duckplets.mining.cutoffs import ceilings, count_above, count_below
-from duckplets.mining.guards import REASONS, Excluded, Guards
-from duckplets.mining.report import MiningReport, PairReport
-from duckplets.mining.store import OpenMining, Target
+from duckplets.ingest.chunks import content_of
+from duckplets.mining import store
+from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.guards import BLOCK_ANCHORS, REASONS, Excluded, Guards
+from duckplets.mining.mine import MOST, report_of
+from duckplets.mining.report import MiningReport
+from duckplets.mining.store import Mining, OpenMining
 from duckplets.pools.compile import compile_pool
 from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25, RangeOn, Sampling, given_settings, settled
-from duckplets.recipes.bm25 import WhenShort as Policy
+from duckplets.recipes.mined import BM25, Mined, policy_of
 from duckplets.recipes.recipes import TripletRecipe
 
 ANCHORS = ("anchor_id", "anchor_section_key")
 NEGATIVES = ("negative_id", "negative_section_key")
 SCORE = "score"
+LISTS = ("query_id", "document_ids", "scores")  # the same, an anchor a row
 
 _TYPES = {ANCHORS[0]: pa.string(), ANCHORS[1]: pa.int64(), NEGATIVES[0]: pa.string()}
 _TYPES |= {NEGATIVES[1]: pa.int64(), SCORE: pa.float64()}
@@ -69,7 +72,7 @@ def batches(table: Any) -> Iterator[pa.Table]:
     names: Sequence[str] | None = None
     waiting: list[pa.Table] = []
     first = 0
-    for batch in _read(table):
+    for batch in map(_expanded, _read(table)):
         names = _chosen(batch.column_names) if names is None else names
         waiting.append(_checked(batch, names, first))
         first += batch.num_rows
@@ -96,10 +99,26 @@ def _read(table: Any) -> Iterator[pa.Table]:
             f"iterable of dicts, not {type(table).__name__}"
         )
     rows = iter(table)
-    names: Sequence[str] | None = None
     while chunk := list(islice(rows, _DICTS)):
-        names = _chosen(_keys(chunk[0])) if names is None else names
-        yield _of_dicts(chunk, names)
+        yield _of_dicts(chunk)
+
+
+def _expanded(table: pa.Table) -> pa.Table:
+    """Return a row for each document where a row has an anchor with lists of these."""
+    if not {*LISTS} <= {*table.column_names}:
+        return table
+    query, documents, scores = (table[name].combine_chunks() for name in LISTS)
+    for name, column in ((LISTS[1], documents), (LISTS[2], scores)):
+        if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+            raise _wrong(name, f"{column.type}, not lists")
+    sizes, others = (pc.list_value_length(column).to_numpy(False) for column in (documents, scores))
+    if (wrong := np.flatnonzero(sizes != others)).size:
+        row = int(wrong[0])
+        raise RecipeError(
+            f"row {row} of the negatives has {sizes[row]} document_ids and {others[row]} scores"
+        )
+    rows = [query.take(pc.list_parent_indices(documents)), documents.flatten(), scores.flatten()]
+    return pa.table(dict(zip((ANCHORS[0], NEGATIVES[0], SCORE), rows, strict=True)))
 
 
 def _keys(row: Any) -> list[str]:
@@ -108,14 +127,17 @@ def _keys(row: Any) -> list[str]:
     raise RecipeError(f"a row of negatives is a dict, not {type(row).__name__}: {row!r:.80}")
 
 
-def _of_dicts(rows: list[Any], names: Sequence[str]) -> pa.Table:
+def _of_dicts(rows: list[Any]) -> pa.Table:
     columns = {}
-    for name in names:
+    for name in _keys(rows[0]):
         values = [row.get(name) if isinstance(row, Mapping) else _keys(row) for row in rows]
-        try:
-            columns[name] = pa.array(values)
-        except (pa.ArrowException, TypeError, OverflowError) as error:
-            raise _wrong(name, f"mixed values: {error}") from error
+        if name in (*_TYPES, *LISTS):
+            try:
+                columns[name] = pa.array(values)
+            except (pa.ArrowException, TypeError, OverflowError) as error:
+                raise _wrong(name, f"mixed values: {error}") from error
+        else:
+            columns[name] = pa.nulls(len(rows))
     return pa.table(columns)
 
 
@@ -178,7 +200,7 @@ def _fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _wrong(name: str, what: str) -> RecipeError:
-    meaning = _MEANING[_TYPES[name]]
+    meaning = _MEANING.get(_TYPES.get(name), "lists")
     example = ", as in 'source/key'" if meaning == "text" else ""
     return RecipeError(
         f"column {name!r} of the negatives holds {what}; it must be {meaning}{example}"
@@ -192,7 +214,6 @@ def _sliced(parts: list[pa.Table]) -> Iterator[pa.Table]:
 
 
 _BLOCK_ROWS = 1 << 20
-_BLOCK_ANCHORS = 2048
 _STAGED = (
     "mining/external/drop_scores",
     "mining/external/drop_entries",
@@ -225,93 +246,81 @@ class GivenReport(MiningReport):
         return dict(counts)
 
 
-@changes("add negatives to")
+@stage("add negatives to")
 def add_negatives(
     corpus: CorpusFile,
     /,
     table: Any,
     *,
     name: str | TripletRecipe,
+    scorer: str = "given",
     source: str | None = None,
     split: str | None = None,
-    top_k: int | None = None,
-    range_min: int | None = None,
-    range_max: int | None = None,
-    min_score: float | None = None,
-    max_score: float | None = None,
-    absolute_margin: float | None = None,
-    relative_margin: float | None = None,
-    range_on: RangeOn | None = None,
-    sampling: Sampling | None = None,
-    rotation: int | None = None,
-    when_short: Policy | None = None,
+    depth: int = MOST,
     progress: Progress | bool | None = None,
 ) -> GivenReport:
-    """Take negatives that something else has ranked, under the same guards as mined ones.
+    """Keep candidates that something else has ranked, under the same guards as mined ones.
+
+    The corpus may be open to read only, as for ``mine``.
 
     Args:
         table: Rows of ``anchor_id``, ``negative_id`` (record ids) and ``score``: an Arrow
             table or reader, a data frame, or dicts. For scores of sections,
-            ``anchor_section_key`` and ``negative_section_key`` instead. Rows whose negative
-            is a positive of the anchor tell its score, for margins.
+            ``anchor_section_key`` and ``negative_section_key`` instead; or an anchor a row, with
+            lists: ``query_id``, ``document_ids``, ``scores``. Rows whose negative is a positive
+            of the anchor tell its score, for margins.
         name: The recipe they are for, or its name; samplers with it draw from them.
+        scorer: What they are called, as in ``dp.mined(scorer)``.
         source: Only rows of this source.
         split: Only rows of this split.
-        top_k: As for ``mine``, like the others up to ``when_short``. What a recipe says
-            itself, in ``by=dp.bm25(...)``, holds.
-        range_min: As for ``mine``.
-        range_max: As for ``mine``.
-        min_score: As for ``mine``.
-        max_score: As for ``mine``.
-        absolute_margin: As for ``mine``.
-        relative_margin: As for ``mine``.
-        range_on: As for ``mine``.
-        sampling: As for ``mine``.
-        rotation: As for ``mine``.
-        when_short: As for ``mine``.
+        depth: How many candidates an anchor keeps, the best, 1 to 2,048.
         progress: As for ``mine``.
 
     Raises:
         RecipeError: The table or an argument is wrong.
     """
-    settings = given_settings(locals())
     database, started = corpus.database, time.monotonic()
     splits.need_splits(database)
     version = records.current_version(database)
     recipe = recipe_store.find(database, name, version) if isinstance(name, str) else name
     if not isinstance(recipe, TripletRecipe):
         raise RecipeError(f"recipe {recipe.name!r} makes texts, and only triplets have negatives")
-    chosen = _choosing(recipe, settings)
+    if scorer == BM25:
+        raise RecipeError(f"scorer={scorer!r}: that is what mine() calls its own; give another")
+    depth = checked("depth", depth, Annotated[int, Bounds(1, MOST)], RecipeError)
+    kept_by = policy_of(recipe.by)
+    if kept_by is None or kept_by.scorer != scorer:
+        kept_by = Mined(scorer)
     if source is not None:
         recipe_store.check_source(database, source, version)
-    mined = recipe if recipe.mined else replace(recipe, by="bm25")
-    with working(None, progress, "anchors") as work:
-        scores = _Scores(database, mined, chosen, version, work)
+    split = None if split is None else splits.checked_split(split)
+    mined = replace(recipe, by=scorer)
+    with store.writing(database) as folder, working(None, progress, "anchors") as work:
+        scores = _Scores(database, folder, mined, depth, version, work)
         try:
             rows = scores.stage(table)
-            pairs = scores.keep(source, None if split is None else splits.checked_split(split))
+            kept = scores.keep(source, split)
         finally:
             for statement in _STAGED:
                 database.run(statement)
+        store.show(database)
+    pairs = tuple(report_of(database, mining, kept_by) for mining in kept)
     seconds = round(time.monotonic() - started, 3)
     return GivenReport(pairs=pairs, seconds=seconds, rows=rows, refused=dict(scores.refused))
 
 
+@dataclass(frozen=True, slots=True)
 class _Scores:
     """The external scores of one recipe, on their way from a table to its minings."""
 
-    def __init__(
-        self,
-        database: Database,
-        recipe: TripletRecipe,
-        settings: Bm25,
-        version: int,
-        work: Work,
-    ) -> None:
-        self.database, self.recipe, self.settings = database, recipe, settings
-        self.version, self.work = version, work
-        self.refused: Counter[str] = Counter()
-        self.by_section = (False, False)
+    database: Database
+    folder: ArtifactFolder
+    recipe: TripletRecipe
+    depth: int
+    version: int
+    work: Work
+    refused: Counter[str] = field(default_factory=Counter)
+    by_section: list[bool] = field(default_factory=list)  # of anchors, of negatives
 
     def stage(self, table: Any) -> int:
         """Read the table and look up what its rows name; return how many rows there are."""
@@ -320,99 +329,87 @@ class _Scores:
         for batch in batches(table):
             if not rows:
                 names = (ANCHORS[1], NEGATIVES[1])
-                self.by_section = (not batch[names[0]].null_count, not batch[names[1]].null_count)
+                self.by_section[:] = [not batch[name].null_count for name in names]
             with self.database.registered(external_rows=batch):
                 self.database.run("mining/external/stage", {"version": self.version})
             rows += batch.num_rows
         return rows
 
-    def keep(self, source: str | None, split: str | None) -> tuple[PairReport, ...]:
-        """Store the negatives of every source and split; all replace earlier ones at the end."""
-        with self.database.transaction():
-            self.database.run("mining/mine/hash_texts")
+    def keep(self, source: str | None, split: str | None) -> list[Mining]:
+        """Store the candidates of every source and split; all replace earlier ones at the end."""
         limits = self.recipe.sources
-        done = []
+        done = list[OpenMining]()
         for of_source, of_split, rows in self.database.run("mining/external/pairs"):
             asked = source in (None, of_source) and split in (None, of_split)
             if of_source is None:
                 self.refused["unknown anchor"] += rows
             elif of_split is None or not asked or (limits and of_source not in limits):
                 self.refused["other source or split"] += rows
-            elif (pair := _Pair(self, of_source, of_split)).is_of_use:
-                done.append(pair.store())
             else:
-                self.refused.update(pair.fates)
+                done += self._store(of_source, of_split)
         if not done:
-            raise self._useless()
-        return tuple(mining.finish() for mining in done)
+            reasons = ", ".join(f"{n} {reason}" for reason, n in self.refused.most_common())
+            raise RecipeError(
+                f"recipe {self.recipe.name!r}: no row names an anchor and a negative of it: "
+                f"{reasons}. The id of a record is 'source/key', as in the table records"
+            )
+        return [mining.finish() for mining in done]
 
-    def _useless(self) -> RecipeError:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in self.refused.most_common())
-        return RecipeError(
-            f"recipe {self.recipe.name!r}: no row names an anchor and a negative of it: {reasons}. "
-            f"The id of a record is 'source/key', as in the table records"
+    def _store(self, source: str, split: str) -> Iterator[OpenMining]:
+        """Yield a mining yet to be finished, where there is any candidate."""
+        database = self.database
+        where: dict[str, Any] = {"source": source, "split": split, "version": self.version}
+        labels = labels_of(database, self.version).get(source)
+        compiled = compile_pool(self.recipe, **where, labels=labels)
+        with PoolReader(database, [compiled]) as reader:
+            guards = Guards(database, reader, compiled)
+        with database.registered(**self._numbers(guards)):
+            database.run("mining/external/judge", {"source": source, "split": split})
+        fates = Counter(dict(database.run("mining/external/fates")))
+        if not (candidates := fates.pop("candidate", 0)):
+            self.refused.update(fates)
+            return
+        count = len(guards.anchors)
+        target = Mining(
+            recipe=self.recipe.name,
+            source=source,
+            split=split,
+            scorer=str(self.recipe.by),
+            definition=store.definition_of(self.recipe),
+            settings={"depth": self.depth},
+            content=content_of(database, source, split, self.version),
+            corpus_version=self.version,
+            anchors=count,
+            searched=len(guards.documents),
         )
-
-
-class _Pair:
-    """The external scores of one source and split."""
-
-    def __init__(self, scores: _Scores, source: str, split: str) -> None:
-        self._started = time.monotonic()
-        self._scores = scores
-        self._database, self._settings = scores.database, scores.settings
-        where: dict[str, Any] = {"source": source, "split": split, "version": scores.version}
-        labels = labels_of(scores.database, scores.version).get(source)
-        compiled = compile_pool(scores.recipe, **where, labels=labels)
-        with PoolReader(self._database, [compiled]) as reader:
-            self._guards = Guards(self._database, reader, compiled)
-        self._target = Target(
-            recipe=scores.recipe,
-            method="given",
-            settings={"bm25": to_plain(self._settings, defaults=False)},
-            anchors=len(self._guards.anchors),
-            searched=len(self._guards.documents),
-            **where,
-        )
-        with self._database.registered(**self._numbers()):
-            self._database.run("mining/external/judge", {"source": source, "split": split})
-        self.fates = Counter(dict(self._database.run("mining/external/fates")))
-
-    @property
-    def is_of_use(self) -> bool:
-        """Whether there is any candidate."""
-        return self.fates["candidate"] > 0
-
-    def store(self) -> OpenMining:
-        """Store the candidates that are kept, block by block, in a mining yet to be finished."""
-        database = self._database
-        positives = np.full(len(self._guards.anchors), np.nan)
+        opened = OpenMining(self.folder, target, fresh=True)
+        positives = np.full(count, np.nan)
         known = database.table("mining/external/positives")
         positives[known["anchor"].to_numpy()] = known["score"].to_numpy()
         database.run("mining/external/rank")
-        mining = OpenMining(database, self._target, fresh=True)
-        candidates = self.fates.pop("candidate")  # they are counted by what becomes of them
-        mining.counts.update(self.fates)
-        most = max(1, _BLOCK_ROWS * len(positives) // candidates)
-        for block in self._guards.blocks(most=min(most, _BLOCK_ANCHORS)):
-            excluded = self._guards.exclude(block)
-            stretch = {"start": block.start, "stop": block.stop}
-            scores = database.table("mining/external/block", stretch)
-            found = _found(scores, self._settings, block, excluded, positives[block])
-            anchors, negatives, counts = rows_of(
-                self._settings, self._guards, block, excluded, found
+        most = max(1, min(_BLOCK_ROWS * count // candidates, BLOCK_ANCHORS))
+        for block in guards.blocks(most=most):
+            scores = database.table(
+                "mining/external/block", {"start": block.start, "stop": block.stop}
             )
-            counts["duplicate row"] = (pc.sum(scores["times"]).as_py() or 0) - scores.num_rows
-            mining.seconds = time.monotonic() - self._started
-            mining.append(anchors, negatives, counts)
-            self._scores.work.tell(block.stop, len(self._guards.anchors))
-        return mining
+            excluded = guards.exclude(block)
+            found = _found(scores, self.depth, block, excluded, positives[block])
+            rows = store.rows_of(
+                guards.sections.keys, guards.sections.keys[guards.anchors[block]], found
+            )
+            times = pc.sum(scores["times"]).as_py() or 0
+            counts = Counter(store.counts_of(found)) + Counter(fates)
+            counts["duplicate row"] = times - scores.num_rows
+            opened.append(rows, block.stop - block.start, counts)
+            fates.clear()
+            self.work.tell(block.stop, count)
+        yield opened
 
-    def _numbers(self) -> dict[str, pa.Table]:
+    def _numbers(self, guards: Guards) -> dict[str, pa.Table]:
         """Return the number of every anchor and document, and the positives of every record."""
-        guards, sections = self._guards, self._guards.sections
+        sections = guards.sections
         of_record = sections.record_keys[sections.records]
-        anchors, others = (sections.keys if by else of_record for by in self._scores.by_section)
+        anchors, others = (sections.keys if by else of_record for by in self.by_section)
         owners = sections.record_keys[guards.positives.owners()]
         targets = others[guards.positives.values]
         owners, targets = np.unique(np.stack([owners, targets]), axis=1)
@@ -427,15 +424,8 @@ class _Pair:
         }
 
 
-def _choosing(recipe: TripletRecipe, given: Mapping[str, Any]) -> Bm25:
-    """Return what chooses among scores that came from elsewhere, as ``mine`` would have it."""
-    asked = from_plain(Bm25, given, RecipeError, "bm25")
-    by = recipe.by.choosing() if isinstance(recipe.by, Bm25) else recipe.by
-    return settled(recipe.name, by, asked if given else None)
-
-
 def _found(
-    scores: pa.Table, settings: Bm25, block: slice, excluded: Excluded, positives: Floats
+    scores: pa.Table, depth: int, block: slice, excluded: Excluded, positives: Floats
 ) -> TopDocuments:
     """Return the candidates of a block of anchors as a search would have found them."""
     owners = scores["anchor"].to_numpy() - block.start
@@ -446,30 +436,15 @@ def _found(
     guarded = np.zeros((len(REASONS) + 1, len(positives)), np.int64)
     np.add.at(guarded, (reasons[~legal], owners[~legal]), 1)
     owners, documents, values = owners[legal], documents[legal], values[legal]
-    starts = np.searchsorted(owners, np.arange(len(positives) + 1))
-    above = count_above(ceilings(settings, positives), starts, values)
-    known = ~np.isnan(positives)
-    better = count_above(np.where(known, positives, np.inf)[None], starts, values)[0]
-    # The first rows suffice that no ceiling removes.
-    place = np.arange(len(owners)) - (starts[:-1] + above.max(axis=0))[owners]
-    near = (place >= 0) & (place < settings.range_min + settings.top_k)
+    better = np.bincount(owners[values > positives[owners]], minlength=len(positives))
+    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
+    near = place < depth
     cells = (owners[near], place[near])
-    shape = (len(positives), int(cells[1].max(initial=-1)) + 1)
-    best = np.full(shape, -1, np.int64)
-    best_scores: Any = np.zeros(shape)
-    best[cells] = documents[near]
-    # Scores are kept in units: a power of two, which takes nothing from a float.
-    best_scores[cells] = values[near] * SCALE
-    return TopDocuments(
-        documents=best,
-        scores=best_scores,
-        matched=matched,
-        guarded=guarded,
-        above=above,
-        below=count_below(settings, starts, values),
-        positive_scores=positives,
-        positive_ranks=np.where(known, better + 1, 0),
-    )
+    shape = (len(positives), int(cells[1].max(initial=0)) + 1)
+    best, best_scores = np.full(shape, -1, np.int64), np.zeros(shape)
+    best[cells], best_scores[cells] = documents[near], values[near]
+    ranks = np.where(np.isnan(positives), 0, better + 1)
+    return TopDocuments(best, best_scores, matched, guarded, positives, ranks)
 
 
 def _reasons(excluded: Excluded, owners: Integers, documents: Integers) -> Integers:

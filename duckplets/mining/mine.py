@@ -1,11 +1,12 @@
-"""Mine the negatives of recipes: for every anchor the documents that score highest by BM25.
+"""Mine the candidates of recipes: for every anchor the documents that score highest by BM25.
 
     recipe's pool ─Guards→ who may not be found ─┐
-    index ─document shards→ impacts ─by blocks───┴→ candidates ─settings→ mined_negatives
+    index ─document shards→ impacts ─by blocks───┴→ the best of each anchor ─→ NAME.candidates/
 
-Exact over the whole (source, split): the guards and the recipe's strategy act before the top k,
-so a small split still gets its full k. A block of anchors is one transaction; a mining that is
-interrupted goes on at the next block. Blocks, document shards and workers change no result.
+Exact over the whole (source, split): the guards and the recipe's strategy act before the best are
+taken, so a small split still gets its full depth. Nothing is cut: where to cut is said by recipes
+and runs. Blocks, document shards and workers change no result. The corpus is only read: an index
+that is missing is kept with it where it is open for writing, and is this connection's own else.
 """
 
 from __future__ import annotations
@@ -13,50 +14,43 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from duckplets.artifacts.folder import ArtifactFolder
 from duckplets.base.arrays import IntegerLists
 from duckplets.base.atomic import aside_of, remove
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, listed
-from duckplets.base.settings import from_plain, to_plain
+from duckplets.base.settings import Bounds, check
+from duckplets.base.stages import stage
 from duckplets.db import external_files
 from duckplets.db.database import Database
 from duckplets.db.files import real_path
-from duckplets.db.writes import CorpusFile, changes
+from duckplets.db.writes import CorpusFile
 from duckplets.engine.inline import INLINE
 from duckplets.engine.local import LocalEngine
 from duckplets.engine.protocol import Engine
 from duckplets.engine.work import Work, working
 from duckplets.errors import DamagedFileError, QueryError, RecipeError
 from duckplets.ingest import records, splits
+from duckplets.ingest.chunks import content_of
 from duckplets.ingest.chunks import fingerprint as chunking_of
-from duckplets.mining import store
-from duckplets.mining.backfill import rows_of
+from duckplets.mining import policy, store
 from duckplets.mining.bm25 import Queries
-from duckplets.mining.cutoffs import CEILINGS, MARGINS
-from duckplets.mining.guards import REASONS, Excluded, Guards
+from duckplets.mining.guards import BLOCK_ANCHORS, REASONS, Guards
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.mining.shards import PreparedShards, prepare, scored
-from duckplets.mining.store import OpenMining, Target
+from duckplets.mining.store import Mining, Minings, OpenMining
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import NO_RECORDS, PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import (
-    Bm25,
-    RangeOn,
-    Sampling,
-    Scope,
-    given_settings,
-    settled,
-)
-from duckplets.recipes.bm25 import WhenShort as Policy
+from duckplets.recipes.mined import BM25, Mined, policy_of
 from duckplets.recipes.recipes import Preset, TripletRecipe, checked_preset
 from duckplets.search import index
 from duckplets.search.analyzer import Vocabulary
@@ -64,69 +58,66 @@ from duckplets.search.index import Index
 
 log = logging.getLogger("duckplets")
 
+Scope = Literal["pool", "shard"]
+
+MOST = 2048  # candidates of an anchor
+_MOST_TOKENS = 100  # impacts of so many terms add up in 32 bits, whatever the corpus
 _CHARACTERS = 1000  # of an anchor for each token that is looked for
+_CELLS = 1 << 20  # candidates of a block
+_CANDIDATE_BYTES = 5  # on the disk, about
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
 
 
-@changes("mine negatives in")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Search:
+    """How candidates are looked for; the arguments of ``mine``."""
+
+    scorer: Literal["bm25"] = "bm25"
+    depth: Annotated[int, Bounds(1, MOST)] = 100
+    query_tokens: Annotated[int, Bounds(1, _MOST_TOKENS)] = 64
+    scope: Scope = "pool"
+    shard_documents: Annotated[int, Bounds(1)] = 65_536
+
+    def __post_init__(self) -> None:
+        check(self, RecipeError, "mine")
+
+
+@stage("mine negatives in")
 def mine(
     corpus: CorpusFile,
     /,
     recipe: str | TripletRecipe | Sequence[str | TripletRecipe] | None = None,
     *,
+    scorer: Literal["bm25"] = "bm25",
+    depth: int = 100,
     source: str | None = None,
     split: str | None = None,
     preset: Preset | None = None,
-    top_k: int | None = None,
-    range_min: int | None = None,
-    range_max: int | None = None,
-    min_score: float | None = None,
-    max_score: float | None = None,
-    absolute_margin: float | None = None,
-    relative_margin: float | None = None,
-    range_on: RangeOn | None = None,
-    query_tokens: int | None = None,
-    sampling: Sampling | None = None,
-    rotation: int | None = None,
-    when_short: Policy | None = None,
-    scope: Scope | None = None,
-    shard_documents: int | None = None,
+    query_tokens: int = 64,
+    scope: Scope = "pool",
+    shard_documents: int = 65_536,
     engine: Any = None,
     progress: Progress | bool | None = None,
 ) -> MiningReport:
-    """Mine hard negatives by BM25, where they are missing or stale.
+    """Mine hard negatives, where they are missing or stale.
 
-    Samplers draw them from then on, unless they or a recipe say ``by="random"``. Interrupted,
-    killed even, it goes on where it was when called again.
+    Samplers draw them from then on, unless they or a recipe say ``by="random"``; which of the
+    candidates is said by ``dp.mined``. They are kept in ``NAME.candidates`` beside the corpus,
+    which may itself be open to read only, also by runs. Interrupted, killed even, it goes on where
+    it was when called again.
 
     Args:
         recipe: A recipe or several, or names of them; by default every triplet recipe that a
             sampler would draw, but for those that say ``by="random"`` or cannot be mined, as
             those of strategy ``same_record``.
+        scorer: What ranks candidates.
+        depth: How many candidates an anchor keeps, 1 to 2,048. What was mined deeper stays.
         source: For this source only; by default for all.
         split: For this split only; by default for all that have anchors.
         preset: ``crate`` for the recipes of a sampler with that preset.
-        top_k: How many are kept for each anchor; 32 by default. This and the others up to
-            ``shard_documents`` are the attributes of ``dp.bm25``, for recipes that leave them
-            open. Where none is given, what was mined with others stays as it is.
-        range_min: So many of the first are passed over.
-        range_max: Ranks that are looked at, before any filter by score; by default all.
-        min_score: Drop what scores less.
-        max_score: Drop what scores more.
-        absolute_margin: Drop what does not score so much less than the anchor's positive. For
-            scores that judge the positive, as those of a model do: by BM25 it often has none.
-        relative_margin: The same, as a share of the positive's score.
-        range_on: Whether ``range_min`` passes over ``survivors`` of the filters (the default),
-            or ``raw`` ranks.
-        query_tokens: How many of the anchor's first tokens are looked for; 64 by default.
-        sampling: ``rotate`` through those kept by visits to the anchor (the default), always
-            take the ``top``, or draw at ``random``.
-        rotation: Rotate or draw over the first so many of those kept; by default all.
-        when_short: What to do about an anchor with fewer than were asked for: ``backfill``
-            from beyond ``range_max`` (the default), fill up at ``random``, ``drop`` it, or
-            ``keep`` it so.
-        scope: Search the whole ``pool`` (the default), or the anchor's own ``shard`` of it.
-        shard_documents: Documents of a shard; 65,536 by default.
+        query_tokens: How many of the anchor's first tokens are looked for, 1 to 100.
+        scope: Search the whole ``pool``, or only the anchor's own ``shard`` of it.
+        shard_documents: Documents of a shard.
         engine: What runs the work: None for this process, ``local:4`` for four processes of
             this machine, ``dask://HOST:PORT`` for a cluster of Dask, or a
             ``distributed.Client``. The result is the same.
@@ -137,19 +128,35 @@ def mine(
         ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
         RecipeError, SplitError: An argument is wrong, or there are no splits yet.
         EngineError: The engine is none, cannot be reached, or fails.
+        QueryError: The folder of candidates cannot be written.
     """
-    settings = given_settings(locals())
+    wanted_search = Search(
+        scorer=scorer,
+        depth=depth,
+        query_tokens=query_tokens,
+        scope=scope,
+        shard_documents=shard_documents,
+    )
     database, started = corpus.database, time.monotonic()
     splits.need_splits(database)
     external_files.check(database)
-    asked = from_plain(Bm25, settings, RecipeError, "bm25") if settings else None
     wanted, notes = _wanted(database, recipe, source, split, checked_preset(preset))
-    jobs = [job for job in (_job(database, asked, **each) for each in wanted) if job.is_due(asked)]
-    if jobs:
-        with database.transaction():
-            database.run("mining/mine/hash_texts")
-    with working(engine, progress, "anchors") as work:
-        done = [(job, job.run(work)) for job in jobs]
+    with ExitStack() as stack:
+        if not database.read_only:
+            stack.enter_context(database.changing("mine negatives in"))
+        folder = stack.enter_context(store.writing(database))
+        work = stack.enter_context(working(engine, progress, "anchors"))
+        minings = Minings(database)
+        jobs = [_Job(database=database, search=wanted_search, **each) for each in wanted]
+        due = [job for job in jobs if job.is_due(minings)]
+        if due and not database.read_only:
+            with database.transaction():
+                database.run("mining/mine/hash_texts")
+        elif any(index.stale(database, source=j.source, split=j.split) for j in due):
+            database.run("mining/mine/own_index")
+            stack.callback(database.run, "mining/mine/drop_own_index")
+        done = [(job, job.run(work, folder)) for job in due]
+        store.show(database)
     mined = [(job, found) for job, found in done if isinstance(found, PairReport)]
     seconds = round(time.monotonic() - started, 3)
     notes += [*_without_anchors(done), *_told(mined)]
@@ -197,7 +204,7 @@ def _wanted(
     if chosen:
         return wanted, [
             f"recipe {name!r} says itself that it draws at random, so no sampler will use these; "
-            f"leave its by out, or make it 'bm25'"
+            f"leave its by out, or make it {BM25!r}"
             for name, why in others.items()
             if why == _RANDOM
         ]
@@ -234,107 +241,99 @@ def _without_anchors(done: Sequence[tuple[_Job, PairReport | str]]) -> Iterator[
 
 
 def _told(mined: Sequence[tuple[_Job, PairReport]]) -> Iterator[str]:
-    """Yield what users may not expect of what was mined, for each recipe."""
-    by_recipe: dict[tuple[str, Bm25], list[PairReport]] = {}
+    """Yield what users may not expect of what policies of recipes leave."""
+    by_recipe: dict[str, list[tuple[_Job, PairReport]]] = {}
     for job, pair in mined:
-        by_recipe.setdefault((pair.recipe, job.settings), []).append(pair)
-    for (name, settings), pairs in by_recipe.items():
-        report = MiningReport(pairs=tuple(pairs), seconds=0.0)
-        cuts = {n: report.counts.get(n, 0) for n in CEILINGS if getattr(settings, n) is not None}
-        what, of_anchors = f"recipe {name!r}", f"of {counted(report.anchors, 'anchor')}"
-        for margin in MARGINS:
-            if 2 * cuts.get(margin, 0) > report.legal:
+        by_recipe.setdefault(pair.recipe, []).append((job, pair))
+    for name, found in by_recipe.items():
+        report = MiningReport(pairs=tuple(pair for _, pair in found), seconds=0.0)
+        settings, what = found[0][0].policy, f"recipe {name!r}"
+        of_anchors, none = f"of {counted(report.anchors, 'anchor')}", report.outcomes.get("none", 0)
+        for margin in ("absolute_margin", "relative_margin"):
+            cut, candidates = report.counts.get(margin, 0), report.candidates
+            if 2 * cut > candidates:
                 yield (
-                    f"{what}: {margin}={getattr(settings, margin):g} cut {cuts[margin]:,} of "
-                    f"{report.legal:,} candidates, and left {report.outcomes.get('none', 0):,} "
-                    f"{of_anchors} without a negative; leave it out, or give less"
+                    f"{what}: {margin}={getattr(settings, margin):g} cuts {cut:,} of "
+                    f"{candidates:,} candidates, and leaves {none:,} {of_anchors} without a "
+                    f"negative; leave it out, or give less"
                 )
-        if report.unranked and not cuts.keys().isdisjoint(MARGINS):
-            yield (
-                f"{what}: the positive of {report.unranked:,} {of_anchors} shares no word with it "
-                f"and scores 0, so a margin means nothing there"
-            )
-        short = sum(report.outcomes.get(outcome, 0) for outcome in ("short", "none"))
-        if short and settings.when_short == "backfill":
-            cut = "".join(f"; {of} cut {n:,}" for of, n in cuts.items() if n)
-            yield (
-                f"{what}: {short:,} {of_anchors} got fewer than {settings.wanted} negatives "
-                f"(candidates ran out{cut}); when_short='random' fills the rest"
-            )
-
-
-def _job(database: Database, asked: Bm25 | None, recipe: TripletRecipe, **where: Any) -> _Job:
-    return _Job(
-        database=database,
-        recipe=recipe if recipe.mined else replace(recipe, by="bm25"),
-        settings=settled(recipe.name, recipe.by, asked),
-        asks=recipe.mined,
-        **where,
-    )
+        if none:
+            way = "is left out" if settings.when_short == "drop" else "draws at random"
+            yield f"{what}: {none:,} {of_anchors} are left without a candidate, and each {way}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Job:
-    """One recipe, source and split to mine, by some settings.
-
-    ``asks``: whether the recipe itself says that its negatives are mined.
-    """
+    """One recipe, source and split to mine."""
 
     database: Database
+    search: Search
     recipe: TripletRecipe
-    settings: Bm25
-    asks: bool
     source: str
     split: str
     version: int
 
-    def is_due(self, asked: Bm25 | None) -> bool:
+    @property
+    def policy(self) -> Mined:
+        """What the recipe leaves of its candidates."""
+        found = policy_of(self.recipe.by)
+        return found if found and found.scorer == self.search.scorer else Mined(self.search.scorer)
+
+    def is_due(self, minings: Minings) -> bool:
         """Whether nothing was mined yet, or what was mined is not what would be mined now."""
-        where = {"source": self.source, "split": self.split}
-        try:
-            found = store.found(self.database, self.recipe.name, **where)
-        except DamagedFileError:
-            return True
+        where = {"source": self.source, "split": self.split, "scorer": self.search.scorer}
+        found = minings.found(self.recipe.name, **where)
         if not found or store.stale(self.database, found[-1], self.recipe, version=self.version):
             return True
-        of = self._index()
-        if found[-1].method == "bm25" and of is not None and found[-1].terms != of.terms.to_dict():
+        try:
+            found[-1].files(minings.folder)
+        except DamagedFileError:
             return True
-        had = (found[-1].method, found[-1].settings)
-        return asked is not None and had != ("bm25", self.settings)
+        had, wanted = dict(found[-1].settings), self._settings()
+        return had.pop("depth") < wanted.pop("depth") or had != wanted
 
-    def run(self, work: Work) -> PairReport | str:
+    def _settings(self) -> dict[str, Any]:
+        terms = index.terms_of(self.database, self.source).to_dict()
+        settings = asdict(self.search) | {"terms": terms}
+        del settings["scorer"]
+        return settings
+
+    def run(self, work: Work, folder: ArtifactFolder) -> PairReport | str:
         """Mine all anchors, or those that an interrupted mining left, and return the report.
 
         Without an anchor nothing is stored and why comes back, unless the recipe asks for a mining.
         """
-        started = time.monotonic()
-        in_shards = self.settings.scope == "shard"
+        in_shards = self.search.scope == "shard"
         of = self._index(work.engine) if in_shards else None
         guards = self._guards(of)
-        if not (len(guards.anchors) or self.asks):
+        if not (len(guards.anchors) or self.recipe.mined):
             return self._why_empty()
         of = of if in_shards else self._index(work.engine)
-        count = len(guards.anchors) if of is not None else 0
-        made_with = {"bm25": to_plain(self.settings, defaults=False)}
-        made_with |= {"terms": of.terms.to_dict()} if of is not None else {}
-        target = Target(
-            recipe=self.recipe,
+        target = Mining(
+            recipe=self.recipe.name,
             source=self.source,
             split=self.split,
-            version=self.version,
-            method="bm25",
-            settings=made_with,
-            anchors=count,
+            scorer=self.search.scorer,
+            definition=store.definition_of(self.recipe),
+            settings=self._settings(),
+            content=content_of(self.database, self.source, self.split, self.version),
+            corpus_version=self.version,
+            anchors=len(guards.anchors) if of is not None else 0,
             searched=len(guards.documents),
         )
-        mining = OpenMining(self.database, target)
-        if of is not None and mining.done < count:
-            with _folder(self.database) as folder:
-                self._search(mining, guards, of, folder, started, work)
-        else:
-            mining.seconds += time.monotonic() - started
-        return mining.finish()
+        opened = OpenMining(folder, target)
+        resumed = opened.mining.done
+        if of is not None and resumed < target.anchors:
+            megabytes = target.anchors * self.search.depth * _CANDIDATE_BYTES / 1e6
+            log.info(
+                "recipe %r, source %r, split %r: %s, up to %d candidates each, at most about "
+                "%.1f MB in %s",
+                *(self.recipe.name, self.source, self.split, counted(target.anchors, "anchor")),
+                *(self.search.depth, megabytes, folder.path),
+            )
+            with _folder(self.database) as aside:
+                self._search(opened, guards, of, aside, work)
+        return report_of(self.database, opened.finish(), self.policy, resumed)
 
     def _index(self, engine: Engine = INLINE) -> Index | None:
         """Return the index of the source and split, brought up to date; None without a record."""
@@ -343,7 +342,7 @@ class _Job:
 
     def _guards(self, of: Index | None) -> Guards:
         order = None
-        if of is not None and self.settings.scope == "shard":
+        if of is not None:
             # Neighbours share a document shard, so that a block reads one or two of them.
             order = index.documents(self.database, of)["section_key"].to_numpy()
         compiled = self._compiled()
@@ -353,7 +352,8 @@ class _Job:
     def _compiled(self) -> CompiledPool:
         labels = labels_of(self.database, self.version).get(self.source)
         where: dict[str, Any] = {"source": self.source, "split": self.split}
-        return compile_pool(self.recipe, **where, version=self.version, labels=labels)
+        mined = replace(self.recipe, by=self.search.scorer)
+        return compile_pool(mined, **where, version=self.version, labels=labels)
 
     def _why_empty(self) -> str:
         compiled = self._compiled()
@@ -361,43 +361,31 @@ class _Job:
             return reader.why_empty(compiled)
 
     def _search(
-        self,
-        mining: OpenMining,
-        guards: Guards,
-        of: Index,
-        folder: Path,
-        started: float,
-        work: Work,
+        self, opened: OpenMining, guards: Guards, of: Index, folder: Path, work: Work
     ) -> None:
-        count = len(guards.sections.keys)
-        eligible = np.zeros(count, dtype=bool)
+        keys, done = guards.sections.keys, opened.mining.done
+        eligible = np.zeros(len(keys), dtype=bool)
         eligible[guards.documents] = True
         looked_at = eligible.copy()
         looked_at[guards.positives.values] = True
+        most = self.search.shard_documents
         prepared = prepare(
-            self.database,
-            of,
-            guards.sections.keys,
-            eligible,
-            looked_at,
-            shard_documents=self.settings.shard_documents,
-            folder=folder,
+            self.database, of, keys, eligible, looked_at, shard_documents=most, folder=folder
         )
-        pairs = (len(guards.anchors) - mining.done) * eligible.sum()
-        asked: list[tuple[slice, Excluded]] = []
-        before = mining.seconds
+        pairs = (len(guards.anchors) - done) * int(eligible.sum())
+        asked: list[slice] = []
         with (
             closing(index.vocabulary(self.database, of)) as vocabulary,
             _searching(self.database, work.engine, pairs) as by,
         ):
-            blocks = self._blocks(guards, mining.done, prepared, vocabulary, asked)
+            blocks = self._blocks(guards, done, prepared, vocabulary, asked)
             for found in scored(
-                prepared.files, blocks, self.settings, guards=len(REASONS), engine=by
+                prepared.files, blocks, depth=self.search.depth, guards=len(REASONS), engine=by
             ):
-                block, excluded = asked.pop(0)
-                rows = rows_of(self.settings, guards, block, excluded, found)
-                mining.seconds = before + time.monotonic() - started
-                mining.append(*rows)
+                block = asked.pop(0)
+                anchors = keys[guards.anchors[block]]
+                rows = store.rows_of(keys, anchors, found)
+                opened.append(rows, len(anchors), store.counts_of(found))
                 work.tell(block.stop, len(guards.anchors))
 
     def _blocks(
@@ -406,17 +394,17 @@ class _Job:
         done: int,
         prepared: PreparedShards,
         vocabulary: Vocabulary,
-        asked: list[tuple[slice, Excluded]],
+        asked: list[slice],
     ) -> Iterator[Queries]:
         """Yield the queries of every block, noting in ``asked`` what they are."""
-        for block in guards.blocks(done):
+        for block in guards.blocks(done, most=min(BLOCK_ANCHORS, _CELLS // self.search.depth)):
             anchors = guards.anchors[block]
             excluded = guards.exclude(block)
-            asked.append((block, excluded))
+            asked.append(block)
             rows = pa.table(
                 {"row": np.arange(len(anchors)), "section_key": guards.sections.keys[anchors]}
             )
-            most = self.settings.query_tokens
+            most = self.search.query_tokens
             with self.database.registered(asked=rows):
                 texts = self.database.table(
                     "mining/mine/anchor_texts", {"characters": most * _CHARACTERS}
@@ -428,7 +416,7 @@ class _Job:
                 excluded=excluded.documents,
                 reasons=excluded.reasons,
                 allowed=excluded.allowed,
-                shards=prepared.homes[anchors] if self.settings.scope == "shard" else None,
+                shards=prepared.homes[anchors] if self.search.scope == "shard" else None,
             )
 
 
@@ -443,12 +431,34 @@ def _searching(database: Database, engine: Engine, pairs: int) -> Iterator[Engin
         yield processes
 
 
+def report_of(database: Database, mining: Mining, of_recipe: Mined, resumed: int = 0) -> PairReport:
+    """Return what to tell of a mining, by the policy of its recipe."""
+    left = policy.outcomes(database, mining, of_recipe)
+    quantiles, unranked = policy.quantiles(database, mining)
+    counts = {name: count for name, count in mining.counts.items() if name != "candidates"}
+    outcomes = {name: left.pop(name, 0) for name in ("full", "short", "none")}
+    return PairReport(
+        recipe=mining.recipe,
+        source=mining.source,
+        split=mining.split,
+        scorer=mining.scorer,
+        mining=mining.key,
+        anchors=mining.anchors,
+        candidates=mining.candidates,
+        outcomes={name: count for name, count in outcomes.items() if count},
+        counts=counts | left,
+        quantiles=quantiles,
+        unranked=unranked,
+        searched=mining.searched,
+        resumed=resumed,
+        seconds=mining.seconds,
+    )
+
+
 @contextmanager
 def _folder(database: Database) -> Iterator[Path]:
     """Make a folder beside the corpus for the time being."""
-    if database.path is None:
-        raise QueryError("mining needs a corpus in a file")
-    folder = aside_of(real_path(database.path))
+    folder = aside_of(real_path(Path(str(database.path))))
     try:
         folder.mkdir()
         yield folder

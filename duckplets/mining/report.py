@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from duckplets.base.sanitize import Reported, tallied, text_table
-from duckplets.mining.guards import REASONS
 
-_COLUMNS = ("recipe", "source", "split", "anchors", "negatives", "short", "median rank of positive")
-_WANTED = ("kept", "not_needed")
-_SHORT = ("backfilled", "random", "dropped", "short", "none")
+_COLUMNS = (
+    *("recipe", "source", "split", "scorer", "anchors", "candidates", "short"),
+    "median rank of positive",
+)
+_WANTED = ("kept", "beyond depth", "range")
+_SHORT = ("short", "none")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,16 +24,18 @@ class PairReport(Reported):
         recipe: Name of the recipe.
         source: Name of the source.
         split: The split.
-        mining: Number of the mining, as in the table ``minings``.
+        scorer: What ranked candidates.
+        mining: Number of the mining, as in the view ``minings``.
         anchors: Sections that negatives were looked for.
-        candidates: Negatives that were kept.
-        outcomes: Anchors by what became of them: ``full``, or for those left short
-            ``backfilled``, ``random``, ``dropped``, ``short``, ``none``.
-        counts: Documents that share a term with an anchor, by what became of them: excluded by
-            a guard, removed by a filter, out of range, not needed, kept.
+        candidates: Documents that were kept for them, before any cut.
+        outcomes: Anchors by what the policy of the recipe leaves: a ``full`` range, a ``short``
+            one, or ``none``.
+        counts: Documents that share a term with an anchor (or rows that were given), by what
+            became of them: excluded by a guard, beyond the depth; and of candidates, by the
+            policy of the recipe: cut by a margin or a score, out of the ``range``, ``kept``.
         quantiles: Of ``negative_score``, ``positive_score`` and ``positive_rank``.
-        unranked: Anchors that share no term with a positive of theirs, whose score is 0, so that
-            a margin below it means nothing. None are counted where scores came from elsewhere.
+        unranked: Anchors whose positive has a score and no rank, so that margins do not act: by
+            BM25 one that shares no term.
         searched: Documents that could be negatives.
         resumed: Anchors that an interrupted mining had done before.
         seconds: Time it took, that of the interrupted one included.
@@ -40,6 +44,7 @@ class PairReport(Reported):
     recipe: str
     source: str
     split: str
+    scorer: str
     mining: int
     anchors: int
     candidates: int
@@ -53,7 +58,7 @@ class PairReport(Reported):
 
     @property
     def short(self) -> int:
-        """Anchors with fewer negatives than were asked for, before anything was done about it."""
+        """Anchors with fewer candidates than the range of the recipe takes."""
         return sum(self.outcomes.get(outcome, 0) for outcome in _SHORT)
 
     @property
@@ -85,7 +90,16 @@ class MiningReport(Reported):
         if not self.pairs:
             return Reported.__str__(self)
         rows = [
-            (p.recipe, p.source, p.split, p.anchors, p.candidates, p.short, p.positive_rank)
+            (
+                p.recipe,
+                p.source,
+                p.split,
+                p.scorer,
+                p.anchors,
+                p.candidates,
+                p.short,
+                p.positive_rank,
+            )
             for p in self.pairs
         ]
         removed = {n: count for n, count in self.counts.items() if count and n not in _WANTED}
@@ -101,12 +115,12 @@ class MiningReport(Reported):
 
     @property
     def candidates(self) -> int:
-        """Negatives that were kept."""
+        """Documents that were kept, before any cut."""
         return sum(pair.candidates for pair in self.pairs)
 
     @property
     def short(self) -> int:
-        """Anchors with fewer negatives than were asked for, before anything was done about it."""
+        """Anchors with fewer candidates than the range of the recipe takes."""
         return sum(pair.short for pair in self.pairs)
 
     @property
@@ -118,16 +132,6 @@ class MiningReport(Reported):
     def outcomes(self) -> dict[str, int]:
         """Anchors by what became of them."""
         return _summed(pair.outcomes for pair in self.pairs)
-
-    @property
-    def legal(self) -> int:
-        """Documents that share a term with an anchor and that no guard excludes."""
-        return sum(n for reason, n in self.counts.items() if reason not in REASONS)
-
-    @property
-    def unranked(self) -> int:
-        """Anchors that share no term with a positive of theirs, whose score is 0."""
-        return sum(pair.unranked for pair in self.pairs)
 
     @property
     def queries_per_second(self) -> float:

@@ -40,7 +40,6 @@ from duckplets.mining.bm25 import (
     TopDocuments,
     search,
 )
-from duckplets.recipes.bm25 import Bm25
 from duckplets.search import index
 from duckplets.search.index import Index
 
@@ -276,15 +275,15 @@ class MiningJob(NamedTuple):
 
     name: str  # no other has it: one after the other has its postings in the same folder
     shards: DocumentShards
-    settings: Bm25
+    depth: int
     guards: int
 
 
 def scored(
     shards: DocumentShards,
     blocks: Iterable[Queries],
-    settings: Bm25,
     *,
+    depth: int,
     guards: int,
     engine: Engine,
 ) -> Generator[TopDocuments, None, None]:
@@ -293,7 +292,7 @@ def scored(
     Args:
         shards: What is searched.
         blocks: Taken as they are needed: a few more than there are workers.
-        settings: Of the search.
+        depth: How many documents are kept of each query.
         guards: How many different reasons the queries have.
         engine: What searches.
 
@@ -301,7 +300,7 @@ def scored(
         EngineError: A block could not be searched.
     """
     shards = DocumentShards(shards.folder.absolute(), shards.count)
-    job = MiningJob(uuid4().hex, shards, settings, guards)
+    job = MiningJob(uuid4().hex, shards, depth, guards)
     parts = (Part(f"mining: block {n + 1}", each) for n, each in enumerate(blocks))
     try:
         with closing(engine.map(search_part, job, parts)) as results:
@@ -316,7 +315,7 @@ def search_part(job: MiningJob, queries: Queries) -> TopDocuments:
     Raises:
         EngineError: The folder of postings is not one that this worker sees.
     """
-    return search(_opened(job), queries, job.settings, guards=job.guards)
+    return search(_opened(job), queries, depth=job.depth, guards=job.guards)
 
 
 @lru_cache(maxsize=1)

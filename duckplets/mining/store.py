@@ -1,46 +1,81 @@
-"""Write minings into a corpus block by block, and read them by recipe, source and split.
+"""Keep mined candidates uncut, in files of their own beside the corpus, and find them again.
 
-A mining is one (recipe, source, split). It is made of the records as they were, of the recipe's
-selectors and strategy, and of settings; where one of these has changed since, it is stale. What
-took its place supersedes it, and its rows stay for the runs that were pinned to it.
+    blocks of anchors ─1M rows at a time→ NAME.candidates/part-….parquet ─named in→ mining-….json
+    manifests ─newest of each recipe, source, split, scorer→ Minings ─→ samplers, exports, views
 
-Every block is written in one transaction, so a mining that was interrupted, killed even, goes on
-where it was: the anchors that are there are those that were done. Only when it is finished does
-it take the place of an earlier one.
+A mining is one (recipe, source, split, scorer); its key is its generation. It follows from the
+records as they were, from the recipe's selectors and strategy, and from settings; where one of
+these has changed since, it is stale. A later one takes its place for new runs, and its files stay
+for the runs that are pinned to it until the corpus is compacted.
+
+The decision that matters: nothing is cut here. Every anchor keeps its best candidates to a depth,
+each row with the score and rank of the anchor's positive beside it, so that a policy is a filter
+over rows and another policy needs no mining (``policy``). Rows lie by anchor and rank: section keys
+and ranks as deltas, scores split by bytes, which takes 4.5 bytes a candidate on WordNet. An anchor
+without candidates has one row of rank 0.
+
+The corpus is only read, so a run may go on meanwhile. A part is written aside and named in the
+manifest in one step: what was killed goes on after the last part. One process mines at a time.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shlex
+import time
 from collections import Counter
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from duckplets.base.documents import StoredJson
-from duckplets.base.settings import from_plain, to_plain
+from duckplets.artifacts.folder import ArtifactFolder, FileEntry, damaged, new_path
+from duckplets.base.arrays import Integers
+from duckplets.base.names import inside
+from duckplets.db import files
 from duckplets.db.database import Database
-from duckplets.errors import DamagedFileError, RecipeError, StateMismatchError
+from duckplets.db.queries import query
+from duckplets.errors import DamagedFileError, QueryError, StateMismatchError
 from duckplets.ingest import records
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.splits import checked_split
-from duckplets.mining.report import PairReport
+from duckplets.mining.bm25 import TopDocuments
+from duckplets.mining.guards import REASONS
+from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.cte_steps import literal
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.files import to_dict
-from duckplets.recipes.recipes import Preset, TextRecipe, TripletRecipe, checked_preset
+from duckplets.recipes.mined import Mined, no_scorer
+from duckplets.recipes.recipes import Preset, Recipe, TripletRecipe, checked_preset
 
-Recipe = recipe_store.Recipe
-
-QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
-_SETTINGS = {"bm25?": dict, "terms?": dict}
-_REPORT = {"counts?": {str: range(1 << 63)}, "seconds?": float}
+SCHEMA = pa.schema(
+    {
+        "anchor_section_key": pa.int64(),
+        "rank": pa.int32(),
+        "negative_section_key": pa.int64(),
+        "score": pa.float64(),
+        "positive_score": pa.float64(),
+        "positive_rank": pa.int32(),
+    }
+)
+_ENCODED = {
+    **dict.fromkeys(SCHEMA.names[:3], "DELTA_BINARY_PACKED"),
+    "score": "BYTE_STREAM_SPLIT",
+}
+_REPEATED = SCHEMA.names[4:]  # the same for all rows of an anchor
+_FORMAT = 1
+_OF_CANDIDATES = "All that was mined, before any cut, best first"
+_NAME = "mining-{:06}.json"
+_PART_ROWS, _PART_SECONDS = 1 << 20, 20.0  # of a part, about: so much is lost where one is killed
 _DRAWING = {  # what of a recipe does not decide who may be a negative of whom
     *("kind", "name", "by", "negatives_from", "when_short", "weight", "share", "instruction"),
     *("per", "sources"),
@@ -49,127 +84,193 @@ _DRAWING = {  # what of a recipe does not decide who may be a negative of whom
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mining:
-    """One finished mining.
+    """What was mined for one recipe, source and split by one scorer, as its manifest has it.
 
     Attributes:
-        key: Its number.
+        key: Its number, which counts up: its generation.
         recipe: Name of the recipe.
         source: Name of the source.
         split: The split.
-        method: ``bm25``, or ``given`` for scores from elsewhere.
+        scorer: ``bm25``, or the name that was given to scores from elsewhere.
         definition: What of the recipe it follows from.
-        settings: Which candidates were kept, and how they are drawn unless the recipe says so.
-        terms: How text became terms, as plain values; empty for external scores.
+        settings: How candidates were looked for.
         content: Fingerprint of the records it was made from.
         corpus_version: Version it was made at.
-        digest: Fingerprint of its candidates.
-        finished_at: UTC.
-        report: Counts and quantiles, as plain values.
+        anchors: Sections of anchors.
+        searched: Documents that may be negatives.
+        parts: Of each file: itself, its anchors, candidates, and sums that identify these.
+        counts: What became of the documents that were looked at.
+        seconds: It took.
+        finished_at: UTC; empty while it is under way or was interrupted.
     """
 
-    key: int
+    key: int = 0
     recipe: str
     source: str
     split: str
-    method: str
+    scorer: str
     definition: dict[str, Any]
-    settings: Bm25
-    terms: dict[str, Any]
+    settings: dict[str, Any]
     content: str
     corpus_version: int
-    digest: str
-    finished_at: datetime
-    report: dict[str, Any]
+    anchors: int
+    searched: int
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    finished_at: str = ""
+
+    @property
+    def pair(self) -> tuple[str, str, str, str]:
+        """What it is of: later minings of the same take its place."""
+        return self.recipe, self.source, self.split, self.scorer
+
+    @property
+    def candidates(self) -> int:
+        """How many there are, of all anchors."""
+        return sum(part["candidates"] for part in self.parts)
+
+    @property
+    def done(self) -> int:
+        """How many anchors were looked at so far."""
+        return sum(part["anchors"] for part in self.parts)
+
+    @property
+    def digest(self) -> str:
+        """What identifies the candidates, however they are cut into parts."""
+        total = sum(part["sum"] for part in self.parts) % (1 << 64)
+        return f"{self.anchors:x}:{self.candidates:x}:{total:016x}"
+
+    def files(self, folder: ArtifactFolder | None) -> list[str]:
+        """Return the paths of its parts.
+
+        Raises:
+            DamagedFileError: One is not there, or has another size.
+        """
+        found = []
+        for part in self.parts:
+            entry = FileEntry(**part["file"])
+            path = inside(folder.path if folder else Path(), entry.name, DamagedFileError)
+            size = path.stat().st_size if path.is_file() else 0
+            if size != entry.size:
+                raise damaged(path, f"it has {size:,} bytes instead of {entry.size:,}")
+            found.append(str(path))
+        return found
+
+    def follows_from(self) -> tuple[Any, ...]:
+        """Return all that its candidates follow from."""
+        return (*self.pair, self.definition, self.settings, self.content, self.anchors)
 
 
-def found(
-    database: Database,
-    recipe: str | None = None,
-    *,
-    source: str | None = None,
-    split: str | None = None,
-) -> list[Mining]:
-    """Return the minings that new runs would use, stale ones included, by recipe and pair."""
-    parameters = {"recipe": recipe, "source": source, "split": split}
-    return [_mining(database, row) for row in database.run("mining/store/current", parameters)]
+class Minings:
+    """The minings of a corpus as they are in its folder now."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.folder = folder_of(database)
+        self.finished: dict[int, Mining] = {}
+        self.damaged: list[DamagedFileError] = []
+        if self.folder is not None:
+            for name in self.folder.manifests():
+                try:
+                    mining = _read(self.folder, name)
+                except DamagedFileError as error:
+                    self.damaged.append(error)
+                    continue
+                if mining is not None and mining.finished_at:
+                    self.finished[mining.key] = mining
+        version = records.current_version(database) if self.finished else 0
+        sources = recipe_store.sources_of(database, version) if self.finished else {}
+        newest = {m.pair: m for m in self.finished.values() if m.source in sources}
+        self._newest = sorted(newest.values(), key=lambda mining: mining.key)
+
+    def found(
+        self,
+        recipe: str | None = None,
+        *,
+        source: str | None = None,
+        split: str | None = None,
+        scorer: str | None = None,
+    ) -> list[Mining]:
+        """Return those that new runs would use, stale ones included, by key."""
+        wanted = (recipe, source, split, scorer)
+        return [
+            mining
+            for mining in self._newest
+            if all(of in (None, own) for of, own in zip(wanted, mining.pair, strict=True))
+        ]
+
+    def scorers(self, split: str) -> dict[tuple[str, str], str]:
+        """Return of every mined recipe and source what scored its newest candidates in a split."""
+        return {(of.recipe, of.source): of.scorer for of in self.found(split=split)}
+
+    def by_key(self, key: int) -> Mining:
+        """Return a finished mining, newest or not.
+
+        Raises:
+            StateMismatchError: There is none of that number.
+        """
+        if key not in self.finished:
+            raise next(iter(self.damaged), None) or StateMismatchError(
+                f"the negatives this run draws from (mining {key}) are not in "
+                f"{self.folder and self.folder.path}; it is another corpus, or they were deleted"
+            )
+        return self.finished[key]
+
+    def current(
+        self,
+        recipe: TripletRecipe,
+        *,
+        source: str,
+        split: str,
+        version: int,
+        scorer: str | None = None,
+        allow_stale: bool = False,
+        instead: str = "",
+    ) -> Mining:
+        """Return the mining that a new run of a recipe draws from, of a scorer or the newest.
+
+        ``instead`` is what else can be done about a stale one than to mine again, for the error.
+
+        Raises:
+            StateMismatchError: Nothing was mined, or it is stale and ``allow_stale`` is not given.
+        """
+        every = self.found(recipe.name, source=source, split=split)
+        minings = [mining for mining in every if scorer in (None, mining.scorer)]
+        what = f"recipe {recipe.name!r}, source {source!r}, split {split!r}"
+        command = mine_command(self._database, recipe.name)
+        way = f"call corpus.mine({recipe.name!r}), or run: {command}"
+        if not minings:
+            if self.damaged:
+                raise self.damaged[0]
+            why = "no negatives have been mined yet"
+            if every and scorer is not None:
+                why = no_scorer(scorer, {mining.scorer for mining in every})
+            raise StateMismatchError(f"{what}: {why}; {way}")
+        reason = stale(self._database, minings[-1], recipe, version=version)
+        if reason and not allow_stale:
+            raise StateMismatchError(
+                f"{what}: the mined negatives are stale, {reason}; {way}{instead}"
+            )
+        return minings[-1]
 
 
-def mined_for(database: Database, split: str) -> set[tuple[str, str]]:
-    """Return the recipes and sources that negatives were mined or given for in a split."""
-    every = {"recipe": None, "source": None, "split": split}
-    return {(row[1], row[2]) for row in database.run("mining/store/current", every)}
+def _read(folder: ArtifactFolder, name: str) -> Mining | None:
+    told = folder.read(name)
+    return None if told is None else Mining(**told)
 
 
-def as_drawn(recipe: Recipe, source: str, there: Collection[tuple[str, str]]) -> Recipe:
-    """Return a recipe by ``bm25`` if it leaves that open and negatives were mined for it.
-
-    Args:
-        recipe: The recipe.
-        source: Name of a source.
-        there: What ``mined_for`` found in the split.
-    """
-    if not isinstance(recipe, TripletRecipe) or (recipe.name, source) not in there:
-        return recipe
-    return replace(recipe, by="bm25") if recipe.by is None and recipe.minable else recipe
-
-
-def by_key(database: Database, key: int) -> Mining:
-    """Return a finished mining, superseded or not.
-
-    Raises:
-        StateMismatchError: There is none of that number.
-    """
-    rows = database.run("mining/store/by_key", {"mining": key})
-    if not rows:
-        raise StateMismatchError(
-            f"the negatives this run draws from (mining {key}) are not in {database.path}; it is "
-            f"another file, or they were deleted"
-        )
-    return _mining(database, rows[0])
-
-
-def current(
-    database: Database,
-    recipe: TripletRecipe,
-    *,
-    source: str,
-    split: str,
-    version: int,
-    allow_stale: bool = False,
-    instead: str = "",
-) -> Mining:
-    """Return the mining that a new run of a recipe draws from.
-
-    ``instead`` is what else can be done about a stale one than to mine again, for the error.
-
-    Raises:
-        StateMismatchError: Nothing was mined, or it is stale and ``allow_stale`` is not given.
-    """
-    minings = found(database, recipe.name, source=source, split=split)
-    what = f"recipe {recipe.name!r}, source {source!r}, split {split!r}"
-    way = f"call corpus.mine({recipe.name!r}), or run: {mine_command(database, recipe.name)}"
-    if not minings:
-        raise StateMismatchError(f"{what}: no negatives have been mined yet; {way}")
-    mining = minings[-1]
-    reason = stale(database, mining, recipe, version=version)
-    if reason and not allow_stale:
-        raise StateMismatchError(f"{what}: the mined negatives are stale, {reason}; {way}{instead}")
-    return mining
+def folder_of(database: Database) -> ArtifactFolder | None:
+    """Return where the candidates of a corpus are, which need not be there; None in memory."""
+    if database.path is None:
+        return None
+    path = files.beside(database.path, files.CANDIDATES).absolute()
+    return ArtifactFolder(path, "mined candidates", r"mining-[0-9]{6,}\.json", _FORMAT)
 
 
 def mine_command(database: Database, recipe: str) -> str:
     """Return the command that mines the negatives of a recipe."""
     return shlex.join(["duckplets", "mine", str(database.path), recipe])
-
-
-def key_of(
-    database: Database, recipe: TripletRecipe | TextRecipe, *, source: str, split: str
-) -> int:
-    """Return the number of the mining whose dropped anchors a recipe's pool leaves out, or 0."""
-    if not isinstance(recipe, TripletRecipe) or not recipe.mined:
-        return 0
-    minings = found(database, recipe.name, source=source, split=split)
-    return minings[-1].key if minings else 0
 
 
 def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, version: int) -> str:
@@ -185,17 +286,34 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
     if recipe is None:
         return ""
     was, now = mining.definition, definition_of(recipe)
-    if differ := [name for name in now | was if was.get(name) != now.get(name)]:
-        return f"the recipe has changed: {', '.join(differ)}"
-    if isinstance(recipe.by, Bm25) and mining.method == "bm25":
-        asked, had = (
-            to_plain(_mined_by(by), defaults=False) for by in (recipe.by, mining.settings)
-        )
-        if asked != had:
-            return (
-                f"they were mined with {had or 'the defaults'}, the recipe says {asked or 'those'}"
-            )
-    return ""
+    differ = [name for name in now | was if was.get(name) != now.get(name)]
+    return f"the recipe has changed: {', '.join(differ)}" if differ else ""
+
+
+def definition_of(recipe: TripletRecipe) -> dict[str, Any]:
+    """Return what of a recipe decides who may be a negative of whom."""
+    return {name: value for name, value in to_dict(recipe).items() if name not in _DRAWING}
+
+
+def as_drawn(
+    recipe: Recipe,
+    source: str,
+    scorers: Mapping[tuple[str, str], str],
+    policy: Mined | None = None,
+) -> Recipe:
+    """Return a recipe that leaves its negatives open, or is mined, as a run draws it.
+
+    Args:
+        recipe: The recipe.
+        source: Name of a source.
+        scorers: As ``Minings.scorers`` has them.
+        policy: What the run says of it; it goes before what a mined recipe says itself.
+    """
+    if not isinstance(recipe, TripletRecipe) or (recipe.name, source) not in scorers:
+        return recipe
+    if not (recipe.mined and policy) and (recipe.by is not None or not recipe.minable):
+        return recipe
+    return replace(recipe, by=policy or Mined(scorers[recipe.name, source]))
 
 
 def named_pool(
@@ -207,12 +325,7 @@ def named_pool(
 ) -> CompiledPool:
     """Compile the pool that a sampler draws a stored or default recipe from; see ``Corpus.pool``.
 
-    Args:
-        database: The corpus.
-        name: Of the recipe.
-        source: Name of a source; by default the first that the recipe applies to.
-        split: The split.
-        preset: Whose defaults are meant.
+    By default its source is the first that the recipe applies to.
 
     Raises:
         RecipeError, SplitError: There is no such recipe, source or split.
@@ -223,195 +336,229 @@ def named_pool(
     recipe = recipe_store.find(database, name, version, source, checked_preset(preset))
     if source is None:
         source = recipe_store.first_source(database, recipe, version)
-    recipe = as_drawn(recipe, source, mined_for(database, checked_split(split)))
-    mining = key_of(database, recipe, source=source, split=split)
+    recipe = as_drawn(recipe, source, Minings(database).scorers(checked_split(split)))
     labels = labels_of(database, version).get(source)
-    where: dict[str, Any] = {"source": source, "split": split, "version": version}
-    return compile_pool(recipe, **where, mining=mining, labels=labels)
+    return compile_pool(recipe, source=source, split=split, version=version, labels=labels)
 
 
-def definition_of(recipe: TripletRecipe) -> dict[str, Any]:
-    """Return what of a recipe decides who may be a negative of whom."""
-    return {name: value for name, value in to_dict(recipe).items() if name not in _DRAWING}
+# -- writing --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
-    """What a new mining is for and made with.
+@contextmanager
+def writing(database: Database) -> Iterator[ArtifactFolder]:
+    """Hold the right to write candidates, which one process has at a time.
 
-    Attributes:
-        recipe: The recipe.
-        source: Name of the source.
-        split: The split.
-        version: Corpus version.
-        method: ``bm25`` or ``given``.
-        settings: As plain values: ``bm25``, and ``terms`` where text was made into terms.
-        anchors: Sections of anchors.
-        searched: Documents that may be negatives.
+    Raises:
+        QueryError: The corpus is in memory, or its folder cannot be written.
     """
-
-    recipe: TripletRecipe
-    source: str
-    split: str
-    version: int
-    method: str
-    settings: dict[str, Any]
-    anchors: int
-    searched: int
+    folder = folder_of(database)
+    if folder is None:
+        raise QueryError("mining needs a corpus in a file")
+    try:
+        with folder.locked():
+            folder.sweep()
+            yield folder
+    except OSError as error:
+        where = error.filename or folder.path
+        raise QueryError(
+            f"mining writes its candidates to {folder.path}: {where}: {error.strerror}; what was "
+            f"mined so far is kept, and mining again goes on from there"
+        ) from error
 
 
 class OpenMining:
-    """A mining that is being written: begun or continued, block by block, finished.
+    """A mining that is being written: begun or continued, part by part, finished.
 
     Args:
-        database: The corpus, open for writing.
-        target: What it is for.
+        folder: Held by ``writing``.
+        target: What it is to be.
         fresh: Begin anew, even if there is one that can be continued.
 
     Attributes:
-        key: Its number.
-        done: Anchors that an interrupted one had done.
-        counts: Candidates by filter, so far.
-        seconds: Time it took so far.
+        mining: As its manifest has it.
     """
 
-    def __init__(self, database: Database, target: Target, *, fresh: bool = False) -> None:
-        self._database, self._target = database, target
-        self.done = 0
-        self.counts: Counter[str] = Counter()
-        self.seconds = 0.0
-        where = {"recipe": target.recipe.name, "source": target.source, "split": target.split}
-        content = content_of(database, target.source, target.split, target.version)
-        made_of = {
-            "method": target.method,
-            "definition": definition_of(target.recipe),
-            "settings": target.settings,
-            "content": content,
-            "anchors": target.anchors,
-        }
-        for key, method, definition, settings, *others in database.run(
-            "mining/store/unfinished", where
-        ):
-            found_content, anchors, report, done = others
+    def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
+        self._folder, self._waiting = folder, list[pa.Table]()
+        self._anchors, self._counts = 0, Counter[str]()
+        self._begun = self._written = time.monotonic()
+        last, self.mining = 0, target
+        for name in list(folder.manifests()):
+            last = max(last, int(name[7:-5]))
             try:
-                plain = _Plain(database, key, definition, settings, report)
-                found = (method, plain.definition, plain.settings, found_content, anchors)
-                if found == tuple(made_of.values()) and not fresh:
-                    self.key, self.done = int(key), int(done)
-                    self.counts.update(plain.report.get("counts", {}))
-                    self.seconds = plain.report.get("seconds", 0.0)
-                    return
+                found = _read(folder, name)
             except DamagedFileError:
-                pass  # it is begun anew
-            self._forget(int(key))
-        stored = made_of | {n: json.dumps(made_of[n]) for n in ("definition", "settings")}
-        with database.transaction():
-            rows = database.run("mining/store/begin", where | stored | {"version": target.version})
-        self.key = int(rows[0][0])
+                continue
+            if found is None or found.finished_at or found.pair != target.pair:
+                continue
+            if found.follows_from() == target.follows_from() and not fresh:
+                self.mining = found
+            else:
+                (folder.path / name).unlink()
+        if not self.mining.key:
+            self.mining = replace(target, key=last + 1)
+            self._tell()
 
-    def append(self, anchors: pa.Table, negatives: pa.Table, counts: Mapping[str, int]) -> None:
-        """Store the rows of a block: all of them, or none if interrupted.
+    def append(self, rows: pa.Table, anchors: int, counts: Mapping[str, int]) -> None:
+        """Add the rows of the next anchors; they are kept with the part that they fill.
 
         Args:
-            anchors: The columns of ``mined_anchors`` but for the key, by anchor section.
-            negatives: The columns of ``mined_negatives`` but for the key, by anchor and rank.
-            counts: What became of the candidates of these anchors.
+            rows: Of ``SCHEMA``, by anchor and rank.
+            anchors: Whose rows they are.
+            counts: What became of the documents that were looked at for these.
         """
-        key = {"mining": self.key}
-        with self._database.transaction():
-            with self._database.registered(new_anchors=anchors, new_negatives=negatives):
-                self._database.run("mining/store/append_anchors", key)
-                self._database.run("mining/store/append_negatives", key)
-            self.counts.update(counts)
-            self._database.run("mining/store/note", key | {"report": json.dumps(self._report())})
+        self._waiting.append(rows)
+        self._anchors += anchors
+        self._counts.update(counts)
+        late = time.monotonic() - self._written > _PART_SECONDS
+        if late or sum(table.num_rows for table in self._waiting) >= _PART_ROWS:
+            self._write()
 
-    def finish(self) -> PairReport:
-        """Put the mining in the place of the earlier one, and return its report."""
-        key = {"mining": self.key}
-        columns = self._database.table("mining/store/quantiles", key).to_pylist()[0]
-        quantiles = {
-            name: dict(zip(QUANTILES, values, strict=True)) if values else {}
-            for name, values in columns.items()
+    def _write(self) -> None:
+        import pyarrow.parquet as pq  # which samplers need not load
+
+        rows = pa.concat_tables(self._waiting).cast(SCHEMA).combine_chunks()
+        path = new_path(self._folder.path, "part", ".parquet")
+        with path.open("wb") as file:
+            options: dict[str, Any] = {"use_dictionary": _REPEATED, "column_encoding": _ENCODED}
+            pq.write_table(rows, file, compression="zstd", row_group_size=_PART_ROWS, **options)
+            file.flush()
+            os.fsync(file.fileno())
+        part = {
+            "file": asdict(FileEntry.of(path)),
+            "anchors": self._anchors,
+            "candidates": int(np.count_nonzero(rows["rank"].to_numpy())),
+            "sum": _sum(rows),
         }
-        numbers = [int(n) for n in self._database.run("mining/store/digest", key)[0]]
-        digest = ":".join(f"{n:x}" for n in numbers)
-        report = self._report() | {"candidates": numbers[0], "quantiles": quantiles}
-        report["searched"] = self._target.searched
-        searched_by = self._target.method == "bm25"
-        report["unranked"] = self._database.run("mining/store/unranked", key)[0][0] * searched_by
-        with self._database.transaction():
-            self._database.run(
-                "mining/store/finish", key | {"digest": digest, "report": json.dumps(report)}
-            )
-            self._database.run("mining/store/supersede", key)
-        return PairReport(
-            recipe=self._target.recipe.name,
-            source=self._target.source,
-            split=self._target.split,
-            mining=self.key,
-            anchors=self._target.anchors,
-            outcomes=dict(self._database.run("mining/store/outcomes", key)),
-            resumed=self.done,
-            **report,
+        seconds = self.mining.seconds + time.monotonic() - self._begun
+        self._counts.update(self.mining.counts)
+        self.mining = replace(
+            self.mining,
+            parts=[*self.mining.parts, part],
+            counts=dict(self._counts),
+            seconds=round(seconds, 3),
         )
+        self._tell()
+        self._waiting, self._anchors, self._counts = [], 0, Counter()
+        self._begun = self._written = time.monotonic()
 
-    def _report(self) -> dict[str, Any]:
-        return {"counts": dict(self.counts), "seconds": round(self.seconds, 3)}
+    def finish(self) -> Mining:
+        """Keep what is left; from now on new runs draw from it."""
+        if self._waiting:
+            self._write()
+        seconds = self.mining.seconds + time.monotonic() - self._begun
+        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+        self.mining = replace(self.mining, finished_at=now, seconds=round(seconds, 3))
+        self._tell()
+        return self.mining
 
-    def _forget(self, key: int) -> None:
-        with self._database.transaction():
-            for statement in ("forget_anchors", "forget_negatives", "forget"):
-                self._database.run(f"mining/store/{statement}", {"mining": key})
+    def _tell(self) -> None:
+        self._folder.write(_NAME.format(self.mining.key), asdict(self.mining))
 
 
-def _mined_by(settings: Bm25) -> Bm25:
-    """Return the settings with those that act only when drawing at their defaults."""
-    return replace(settings, sampling="rotate", rotation=None)
+def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
+    """Return the rows of some anchors from what was found for them.
 
-
-class _Plain:
-    """What a mining stores as JSON.
-
-    Raises:
-        DamagedFileError: It is none, or of another shape.
+    Args:
+        keys: Section key of every document, by its number.
+        anchors: Section keys of the anchors.
+        found: For these, best first.
     """
-
-    def __init__(
-        self, database: Database, key: int, definition: Any, settings: Any, report: Any
-    ) -> None:
-        way = (
-            f"Mine it again: duckplets mine {database.path}; a run that draws from it needs an "
-            f"earlier copy of the file"
-        )
-        self._place = StoredJson(database.path, "minings", f"mining {key}", way)
-        self.definition: dict[str, Any] = self._place.read("definition", definition, dict)
-        self.settings: dict[str, Any] = self._place.read("settings", settings, _SETTINGS)
-        self.report: dict[str, Any] = {}
-        if report is not None:
-            self.report = self._place.read("report", report, _REPORT)
-
-    def bm25(self) -> Bm25:
-        """Return which candidates were kept."""
-        with self._place.making("settings"):
-            return from_plain(Bm25, self.settings.get("bm25", {}), RecipeError, "bm25")
+    there = found.documents >= 0
+    there[~there.any(axis=1), 0] = True  # one row says that there are none
+    owners, place = np.nonzero(there)
+    documents = found.documents[there]
+    some, unknown = documents >= 0, np.isnan(found.positive_scores)[owners]
+    columns = {
+        "anchor_section_key": anchors[owners],
+        "rank": np.where(some, place + 1, 0).astype(np.int32),
+        "negative_section_key": np.where(some, keys[documents], 0),
+        "score": np.where(some, found.scores[there], 0.0),
+        "positive_score": pa.array(found.positive_scores[owners], mask=unknown),
+        "positive_rank": found.positive_ranks[owners].astype(np.int32),
+    }
+    return pa.table(columns, schema=SCHEMA)
 
 
-def _mining(database: Database, row: tuple[Any, ...]) -> Mining:
-    (key, recipe, source, split, method, definition, settings, *others) = row
-    content, version, digest, finished, report = others
-    plain = _Plain(database, key, definition, settings, report)
-    return Mining(
-        key=int(key),
-        recipe=recipe,
-        source=source,
-        split=split,
-        method=method,
-        definition=plain.definition,
-        settings=plain.bm25(),
-        terms=plain.settings.get("terms", {}),
-        content=content,
-        corpus_version=int(version),
-        digest=digest or "",
-        finished_at=finished,
-        report=plain.report,
-    )
+def counts_of(found: TopDocuments) -> dict[str, int]:
+    """Return what became of the documents that were looked at; the values add up to them."""
+    guarded, kept = found.guarded.sum(axis=1), int(np.count_nonzero(found.documents >= 0))
+    guarded = np.append(guarded[:-2], guarded[-2] + guarded[-1])  # both are the strategy's
+    counts = dict(zip(REASONS, guarded.tolist(), strict=True))
+    beyond = int(found.matched.sum()) - int(guarded.sum()) - kept
+    return counts | {"beyond depth": beyond, "candidates": kept}
+
+
+def keep_only(database: Database, pinned: Collection[int]) -> int:
+    """Forget minings that neither runs are pinned to nor new runs would draw from; return how many.
+
+    Those of sources that are gone go too.
+    """
+    minings = Minings(database)
+    if minings.folder is None or not minings.folder.path.is_dir():
+        return 0
+    kept = {mining.key for mining in minings.found()} | {*pinned}
+    gone = [key for key in minings.finished if key not in kept]
+    with writing(database) as folder:
+        for key in gone:
+            (folder.path / _NAME.format(key)).unlink(missing_ok=True)
+        folder.sweep()
+    show(database)
+    return len(gone)
+
+
+def _sum(rows: pa.Table) -> int:
+    """Return what identifies the candidates of some rows, whatever their order: a sum of hashes."""
+    anchors, ranks, negatives = (rows[n].to_numpy().astype(np.uint64) for n in SCHEMA.names[:3])
+    words = mix(mix(mix(anchors) ^ ranks) ^ negatives) ^ rows["score"].to_numpy().view(np.uint64)
+    return int(mix(words[ranks > 0]).sum(dtype=np.uint64))
+
+
+# -- what SQL sees --------------------------------------------------------------------------------
+
+
+def show(database: Database) -> None:
+    """Let the views ``minings`` and ``candidates`` have what is current.
+
+    In a corpus that is open for writing they are kept with it, for the duckdb CLI; else for this
+    connection only. What is not whole is left out.
+    """
+    minings = Minings(database)
+    if minings.folder is None or not (
+        any(minings.folder.manifests()) or database.run("mining/store/is_any_shown")[0][0]
+    ):
+        return
+    told, parts = [], list[str]()
+    for mining in minings.found():
+        try:
+            mining.files(minings.folder)
+        except DamagedFileError:
+            continue
+        names = [part["file"]["name"] for part in mining.parts]
+        told.append(asdict(mining) | {"candidates": mining.candidates, "files": names})
+        parts += names
+    folder = minings.folder.path.name + "/"
+    texts = [_filled("mining/store/minings", minings=json.dumps(told, ensure_ascii=False))]
+    if parts:
+        texts.append(_filled("mining/store/candidates", folder=folder, parts=json.dumps(parts)))
+    else:
+        texts.append(query("mining/store/no_candidates"))
+    if database.read_only:
+        for text in texts:
+            database.rows(text.replace("OR REPLACE VIEW", "OR REPLACE TEMP VIEW"))
+        return
+    shown = hashlib.sha256("".join(texts).encode()).hexdigest()[:16]
+    if database.run("mining/store/shown", {"digest": shown})[0][0]:
+        return
+    with database.transaction():
+        comment = f"{_OF_CANDIDATES} ({shown})"
+        for text in [*texts, _filled("mining/store/comments", digest=comment)]:
+            database.rows(text)
+
+
+def _filled(name: str, **values: str) -> str:
+    """Return a statement that takes no parameters with values in their place."""
+    text = query(name)
+    for parameter, value in values.items():
+        text = text.replace(f"${parameter}", literal(value))
+    return text

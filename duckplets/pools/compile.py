@@ -106,7 +106,7 @@ class CompiledPool:
 
     @property
     def alike(self) -> tuple[Recipe, int, Labels | None]:
-        """What pools have in common that are read by one statement: all but source and mining."""
+        """What pools have in common that are read by one statement: all but the source."""
         return _meant(self.recipe), self.negatives, self.labels
 
     def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
@@ -119,8 +119,8 @@ class CompiledPool:
         return self.statement(part, staged=staged)[0]
 
     def sql_of_many(self, part: Part) -> str:
-        """Return that of a staged part for ``sources`` and ``minings``, by their ``number``."""
-        columns = {"source": "asked.source", "mining": "asked.mining"}
+        """Return that of a staged part for ``sources``, by their ``number``."""
+        columns = {"source": "asked.source"}
         return of_sources("pools/lists/of_sources", self.sql(part, staged=True), columns)
 
     def runnable(self, part: Part = "pool") -> str:
@@ -135,12 +135,10 @@ def compile_pool(
     split: str,
     version: int,
     negatives: int = 1,  # that a sample needs
-    mining: int = 0,  # whose dropped anchors are left out; 0 for none
     labels: Labels | None = None,  # as the source's are; ``given`` for pairs as they were judged
 ) -> CompiledPool:
     """Compile a recipe for one source and split, as of a version of the corpus."""
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
-    parameters["mining"] = mining
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters)
     if labels == "given" and (recipe.own_positive or recipe.positive.kind == "near_date"):

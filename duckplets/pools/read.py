@@ -99,6 +99,7 @@ class PoolReader:
         of: Integers | None = None,  # keys of the records of anchors, ascending; None for all
         *,
         spare: bool = False,  # whether to read what lies beyond though no anchor has too few
+        without: Integers | None = None,  # sections that are no anchors, by a policy
     ) -> Pool:
         """Read a pool; raises ``NoAnchorError`` if it has no anchor."""
         if compiled.unbounded:
@@ -113,6 +114,10 @@ class PoolReader:
                     f"{_what(compiled)}: index controls list {len(of)} of its records, and none of "
                     f"them is an anchor"
                 )
+        if without is not None:
+            rows = some_rows(rows, ~np.isin(rows["section_key"], without))
+            if len(rows["record_key"]) == 0:
+                raise NoAnchorError(f"{_what(compiled)}: the policy leaves no anchor a candidate")
         words = rows.get("class", np.zeros(len(rows["record_key"]), np.uint64))
         classes, index = arrays.classes_of(words)
         anchors = arrays.anchors_of(rows, index, recipe.per)
@@ -170,8 +175,8 @@ class PoolReader:
         """Read a part of several pools at once; returns whether that came to an end in time."""
         first = portion[0]
         sql, parameters = first.statement(part)
-        others = {n: value for n, value in parameters.items() if n not in ("source", "mining")}
-        several = {f"{n}s": [pool.parameters[n] for pool in portion] for n in ("source", "mining")}
+        others = {name: value for name, value in parameters.items() if name != "source"}
+        several = {"sources": [pool.parameters["source"] for pool in portion]}
         try:
             with self._database.deadline(first.described):
                 found = self._database.arrow(first.sql_of_many(part), others | several)
@@ -282,7 +287,7 @@ class PoolReader:
 
 
 def _place(compiled: CompiledPool) -> tuple[Any, ...]:
-    return compiled.alike, compiled.parameters["source"], compiled.parameters["mining"]
+    return compiled.alike, compiled.parameters["source"]
 
 
 def _what(compiled: CompiledPool) -> str:

@@ -8,7 +8,7 @@ A file holds ``[[triplet]]`` and ``[[text]]`` tables whose keys are the fields o
     positive = { role = "context" }
     negative = { role = "context", where = "meta['lang'] = 'en'" }
     strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }  # or "other_record"
-    by = { bm25 = { top_k = 16 } }               # or "bm25", or "random"; else the sampler's
+    by = { bm25 = { range_max = 8 } }            # or "bm25", or "random"; else the sampler's
     weight = 0.7
     share = "anchors"                            # or left out: its share is its weight
 
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from duckplets.base.documents import DocumentLimits, Form, read_document
 from duckplets.base.settings import checked, from_plain, to_plain
 from duckplets.errors import RecipeError, nearest
-from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.mined import Mined
 from duckplets.recipes.recipes import Recipe, TextRecipe, TripletRecipe
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
     kind = "triplet" if isinstance(recipe, TripletRecipe) else "text"
     plain = {"kind": kind, **to_plain(recipe)}
     by = getattr(recipe, "by", None)
-    return plain | {"by": {"bm25": to_plain(by, defaults=False)}} if isinstance(by, Bm25) else plain
+    return plain | {"by": by.to_dict()} if isinstance(by, Mined) else plain
 
 
 def from_dict(d: Mapping[str, Any]) -> Recipe:
@@ -82,9 +82,7 @@ def from_dict(d: Mapping[str, Any]) -> Recipe:
     kind = checked("kind", d.get("kind"), Literal["triplet", "text"], RecipeError, what)
     values = {name: value for name, value in d.items() if name != "kind"}
     if isinstance(by := d.get("by"), Mapping):
-        if by.keys() != {"bm25"}:
-            raise RecipeError(f"{what}: by={dict(by)!r}: give {{ bm25 = {{ top_k = 16 }} }}")
-        values["by"] = from_plain(Bm25, by["bm25"], RecipeError, f"{what}: by: bm25")
+        values["by"] = Mined.from_dict(by, what)
     made: type[Recipe] = _MADE[kind]
     return from_plain(made, values, RecipeError, what)
 

@@ -18,15 +18,13 @@ from duckplets.base.checks import LONGEST_NAME
 from duckplets.base.sanitize import shown
 from duckplets.base.settings import Bounds, Name, check, checked, from_plain
 from duckplets.errors import RecipeError
-from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.mined import BM25, Mined, Scorer
 
 Role = Literal["anchor", "context", "rejected"]
 SelectorKind = Literal["role", "position", "near_date", "any_section"]
 StrategyName = Literal["other_record", "other_date", "question_answer_mismatch", "same_record"]
 Per = Literal["record", "chunk"]
-Way = Literal["bm25", "random"]  # of choosing one of the legal negatives; ``Stream`` draws by each
-MINED_WAYS = frozenset[str](["bm25"])  # those that draw from what was mined
-By: TypeAlias = Way | Bm25
+By: TypeAlias = Scorer | Mined  # ``random``, or what ranked candidates
 Share = Literal["anchors"]
 NegativesFrom = Literal["source", "split"]
 WhenShort = Literal["drop", "random"]
@@ -140,9 +138,9 @@ class TripletRecipe:
         strategy: Which of them are legal: ``other_record``, ``other_date``,
             ``question_answer_mismatch``, or ``sql(condition)``; or those of the anchor's own
             record, ``same_record``, which successive visits go through in turn.
-        by: How one of the legal ones is chosen: ``random``; ``bm25``, from those that were mined
-            for this recipe, with whatever settings; or ``bm25(...)``, from those mined so. None
-            leaves it to the sampler's ``by=``; without one it is ``bm25`` where some were mined
+        by: How one of the legal ones is chosen: ``random``; a scorer such as ``bm25``, from what
+            that has mined for this recipe; or ``mined(...)``, which also says where to cut. None
+            leaves it to the sampler's ``by=``; without one they are those that were mined last
             for it, else ``random``.
         negatives_from: Where they come from: the anchor's ``source``; or ``split``, which lets an
             anchor with too few legal ones in its source draw from all sources of the split.
@@ -212,7 +210,7 @@ class TripletRecipe:
 
     def of_pool(self) -> TripletRecipe:
         """Return the recipe without what its pools do not depend on: names and shares."""
-        by = "bm25" if self.mined else None
+        by = BM25 if self.mined else None
         less: dict[str, Any] = {"name": "pool", "by": by, "weight": 1.0, "share": None}
         return replace(self, **less, instruction=None, sources=None)
 
@@ -224,7 +222,7 @@ class TripletRecipe:
     @property
     def mined(self) -> bool:
         """Whether negatives are drawn from those that were mined for it."""
-        return self.by in MINED_WAYS or isinstance(self.by, Bm25)
+        return self.by not in (None, "random")
 
     @property
     def minable(self) -> bool:

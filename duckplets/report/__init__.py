@@ -25,8 +25,9 @@ from duckplets.corpus import snapshots, status
 from duckplets.errors import DuckpletsError
 from duckplets.export.files import ExportPlace, appearing, check
 from duckplets.ingest.records import current_version
+from duckplets.mining.store import show
 from duckplets.recipes import store as recipe_store
-from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.mined import Mined
 from duckplets.report import drawn, tables
 from duckplets.report.overview import Findings, overview
 from duckplets.report.rendering import read, rendered, script_json, words
@@ -129,6 +130,7 @@ def _sections(
     run: str | None,
     mixture: Mixture | Mapping[str, float] | str | Path | None,
 ) -> list[Section]:
+    show(database)
     path = state.state_path(corpus.path)
     saved, notes = drawn.saved(database, path, run)
     is_large = database.run("report/records")[0][0] > _LARGE
@@ -167,7 +169,7 @@ def _sections(
         section.tables.sort(key=lambda table: table.plot is None)  # plots first
     by_title = {table.title: table for section in sections for table in section.tables}
     visits = by_title[drawn.VISITS].rows if drawn.VISITS in by_title else []
-    own = [r.name for r in recipe_store.stored(database) if isinstance(getattr(r, "by", 0), Bm25)]
+    own = [r.name for r in recipe_store.stored(database) if isinstance(getattr(r, "by", 0), Mined)]
     findings = Findings(path=corpus.path, status=whole, tables=by_title, visits=visits, own=own)
     return [overview(findings), *sections]
 

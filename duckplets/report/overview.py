@@ -16,9 +16,8 @@ from duckplets.report.tables import Section, Table, table_of
 if TYPE_CHECKING:
     from duckplets.corpus.status import Status
 
-_OFTEN = 10  # ratio to other streams from which visits are reported
-_NAMED = 5  # names listed in a sentence
-_UNFILLED = ("short", "none")  # what happens to anchors with too few negatives
+_OFTEN = 10  # times as often as others: visits from there on are told of
+_NAMED = 5  # of several things, in a sentence
 _COUNTS = ("records", "sections", "chunks", "tokens")
 
 
@@ -150,18 +149,21 @@ def _left_short(found: Findings, corpus: str) -> Iterator[list[str]]:
     for row in found.records("Anchors by outcome"):
         of = anchors.setdefault(row["recipe"], [0, 0])
         of[0] += row["anchors"]
-        of[1] += row["anchors"] if row["outcome"] in _UNFILLED else 0
+        of[1] += row["anchors"] if row["outcome"] == "none" else 0
     for recipe, (every, short) in anchors.items():
         if short:
             what = (
-                f"{short:,} of {counted(every, 'anchor')} of {recipe} got fewer mined negatives "
-                f"than were asked for."
+                f"{short:,} of {counted(every, 'anchor')} of {recipe} have no mined candidate "
+                f"left, and draw at random or are left out."
             )
             name = shlex.quote(recipe)
             if recipe in found.own:
-                yield [f"{what} Its by says how many.", f"duckplets recipe show {corpus} {name}"]
+                yield [
+                    f"{what} Its by says where to cut.",
+                    f"duckplets recipe show {corpus} {name}",
+                ]
             else:
-                yield [what, f"duckplets mine {corpus} {name} --when-short random"]
+                yield [what, f"duckplets negatives {corpus} --recipe {name}"]
 
 
 def _visited(visits: Sequence[Sequence[Any]], corpus: str) -> Iterator[list[str]]:

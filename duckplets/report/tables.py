@@ -300,8 +300,8 @@ def mined(database: Database, found: Status | None) -> Section:
 
 
 def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
-    name = f"{row['recipe']}, {row['source']}, {row['split']}"
-    every = 1 + row["negatives"] // _READ
+    name = f"{row['recipe']}, {row['source']}, {row['split']}, {row['scorer']}"
+    every = 1 + row["candidates"] // _READ
     given = {"mining": row["mining"], "every": every}
     scores = asked(database, f"Scores of mined negatives: {name}", "report/mined/scores", given)
     ranks = asked(

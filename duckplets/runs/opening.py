@@ -35,6 +35,7 @@ from duckplets.runs.settings import (
     RunSettings,
     check_overrides,
     checked_arguments,
+    checked_by,
     overridden,
     saved_settings,
     schedule_of,
@@ -117,9 +118,8 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         del run[name]
     settings = RunSettings(**run)
     if kind not in SINGLE:
-        drawn_by = sources.with_mined(database, settings, by_source)
         stale = bool(given["allow_stale"])
-        pins = sources.pins(database, settings, drawn_by, allow_stale=stale, instead=_INSTEAD)
+        pins = sources.pins(database, settings, allow_stale=stale, instead=_INSTEAD)
         settings = replace(settings, candidates=pins)
         if settings.by is not None:
             notes += sources.notes_on_mined(database, settings)
@@ -147,6 +147,10 @@ def resume_run(
     saved = state.load(state_path, run, tag)
     before, position = saved_settings(saved), saved.position
     joining = versions.checked_version(database, before, version, position)
+    overrides = dict(overrides)
+    by = checked_by(overrides.pop("by", None))
+    if by not in (None, before.versions[-1].by):  # another policy is an edit of the future
+        joining = before.versions[-1].corpus_version if joining is None else joining
     names = versions.sources_with(database, before, joining)
     settings = overridden(before, _given_anew(database, before, overrides, names))
     current = splits.current_splits(database)
@@ -160,7 +164,11 @@ def resume_run(
     if joining is not None:
         recipes = overrides.get("recipes")
         now = versions.with_version(
-            database, now, joining, position=position, events=saved.events, recipes=recipes
+            *(database, now, joining),
+            position=position,
+            events=saved.events,
+            recipes=recipes,
+            by=by,
         )
     also = set[str]()
     if edited and now.no_duplicates and now.epochs:
@@ -186,7 +194,7 @@ def _given_anew(
     database: Database, settings: RunSettings, overrides: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
     """Return what is given anew, with recipes and mixture of sources as settings hold them."""
-    unset = ("recipes", "mixture", "swap", "by", "pairs")
+    unset = ("recipes", "mixture", "swap", "pairs")
     given = {n: v for n, v in overrides.items() if not (n in unset and v is None)}
     given.pop("vectors", None)
     if "split" in given:

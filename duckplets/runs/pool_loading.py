@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -17,6 +17,7 @@ import numpy as np
 from duckplets.artifacts.arrays import key_of
 from duckplets.base.arrays import Integers, Words
 from duckplets.errors import EmptyPoolError
+from duckplets.mining.store import Minings
 from duckplets.order.copies import listing
 from duckplets.pools.arrays import Pool
 from duckplets.pools.compile import CompiledPool, compile_pool
@@ -25,7 +26,7 @@ from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.runs import messages
 from duckplets.runs.settings import RunSettings, every_recipe
-from duckplets.runs.sources import counted, drawn_by, pinned_mining, shares_of
+from duckplets.runs.sources import counted, drawn_by, pinned_minings, shares_of
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.columns import needs_scores, parts_of
@@ -35,12 +36,13 @@ from duckplets.vectors.columns import vector_slots
 if TYPE_CHECKING:
     from duckplets.db.database import Database
     from duckplets.mining.store import Mining
+    from duckplets.recipes.mined import Mined
     from duckplets.recipes.store import Recipe
     from duckplets.runs.settings import Empty
     from duckplets.serving.snapshot import Snapshot
     from duckplets.vectors.columns import RunVectors
 
-Wanted: TypeAlias = "tuple[CompiledPool, Mining | None]"
+Wanted: TypeAlias = "tuple[CompiledPool, list[tuple[Mining, Mined]]]"
 
 log = logging.getLogger("duckplets")
 
@@ -65,7 +67,7 @@ class FoundPool:
     """A pool with the mined negatives that its anchors draw; or why it has no anchor."""
 
     pool: Pool | None
-    candidates: Candidates | None = None
+    candidates: Sequence[Candidates] = ()
     empty: str | None = None
 
     def of(self, compiled: CompiledPool | None) -> FoundPool:
@@ -105,7 +107,7 @@ def open_streams(
                 found.pool,
                 settings.seed,
                 0 if compiled.is_given else settings.negatives,
-                found.candidates,
+                tuple(found.candidates),
                 of_records=loading.records[source] if by_anchors else None,
                 shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
@@ -138,6 +140,7 @@ class _Loading:
     ) -> None:
         self._database, self._settings, self._texts = database, settings, texts
         self._where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
+        self._minings = Minings(database) if settings.candidates else None
         self.kinds = labels_of(database, settings.corpus_version)
         self._listed: dict[str, Integers] = {}  # of sources with index controls, ascending
         for source in sources:
@@ -155,19 +158,18 @@ class _Loading:
         return {name: count for name, (count, _) in found.items()} | listed
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
-        """Return what a recipe compiles to, and the mining that the run draws it from."""
-        mining, labels = None, self.kinds.get(source)
+        """Return what a recipe compiles to, and the minings that the run draws it from."""
+        labels, mined = self.kinds.get(source), list[Any]()
         if isinstance(recipe, TripletRecipe) and recipe.mined:
-            mining = pinned_mining(self._database, self._settings, source, recipe.name)
+            mined = pinned_minings(self._minings, self._settings, source, recipe)
         pool = compile_pool(
             recipe,
             source=source,
             negatives=self._settings.negatives,
-            mining=mining.key if mining else 0,
             labels="given" if labels and self._settings.pairs == "labelled" else labels,
             **self._where,
         )
-        return pool, mining
+        return pool, mined
 
     def kept(self, wanted: Sequence[Wanted], snapshot: Snapshot) -> list[FoundPool]:
         """Return pools from a snapshot; those that it lacks are read, and it keeps them."""
@@ -183,14 +185,14 @@ class _Loading:
             kept |= read
         return [kept[key].of(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
 
-    def _key(self, pool: CompiledPool, mining: Mining | None) -> str:
+    def _key(self, pool: CompiledPool, mined: Sequence[tuple[Mining, Mined]]) -> str:
         """Return all that a pool follows from, beside the corpus's own state: its key."""
         settings = self._settings
         of_run: list[Any] = [settings.kind == "messages", settings.no_duplicates == "negatives"]
         if settings.kind == "messages":
             of_run += [bool(settings.no_duplicates)]
-        if mining is not None:
-            of_run += [mining.digest, needs_scores(settings.columns)]
+        for mining, policy in mined:
+            of_run += [mining.digest, policy.to_dict(), needs_scores(settings.columns)]
         if settings.vectors.get("missing") == "drop":
             of_run += [settings.vectors["sets"]]
         control = settings.index.get(pool.parameters["source"])
@@ -202,19 +204,34 @@ class _Loading:
             return [self._conversations(compiled) for compiled, _ in wanted]
         spare, found = self._settings.no_duplicates == "negatives", list[FoundPool]()
         with PoolReader(self._database, [of for of, _ in wanted], self._texts) as reader:
-            for compiled, mining in wanted:
+            for compiled, mined in wanted:
                 of = self._listed.get(compiled.parameters["source"])
+                read = partial(reader.read, compiled, of, spare=spare)
                 try:
-                    pool = reader.read(compiled, of, spare=spare)
+                    pool = read()
+                    some, short = self._candidates(pool, mined)
+                    if len(short):
+                        pool = read(without=short)
+                        some = [each.of(pool) for each in some]
                 except NoAnchorError as error:
                     found.append(FoundPool(None, empty=str(error)))
                     continue
-                mined = None
-                if mining is not None:
-                    scores = needs_scores(self._settings.columns)
-                    mined = candidates.read(self._database, pool, mining, scores=scores)
-                found.append(FoundPool(pool, mined))
+                found.append(FoundPool(pool, some))
         return found
+
+    def _candidates(
+        self, pool: Pool, mined: Sequence[tuple[Mining, Mined]]
+    ) -> tuple[list[Candidates], Integers]:
+        """Return what policies leave of minings, and the sections of anchors that these drop."""
+        scores, found = needs_scores(self._settings.columns), list[Candidates]()
+        short, first = np.zeros(0, np.int64), 0
+        for mining, policy in mined:
+            one = candidates.read(self._database, pool, mining, policy, scores=scores)
+            found.append(replace(one, first=first))
+            first += len(one)
+            if policy.when_short == "drop":
+                short = np.union1d(short, one.short(self._settings.negatives))
+        return found, short
 
     def _conversations(self, compiled: CompiledPool) -> FoundPool:
         source, hashed = compiled.parameters["source"], bool(self._settings.no_duplicates)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Annotated, Any, Literal, TypeAlias, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 
 from duckplets.base.checks import MAX_POSITION, integer
-from duckplets.base.sanitize import shown
 from duckplets.base.settings import Bounds, Name, checked, misfit
 from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
 from duckplets.order.mixture import Mixture
@@ -20,7 +19,8 @@ from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
 from duckplets.recipes.files import from_dict, to_dict
-from duckplets.recipes.recipes import Preset, Recipe, Way, checked_preset
+from duckplets.recipes.mined import Mined, Scorer
+from duckplets.recipes.recipes import Preset, Recipe, checked_preset
 from duckplets.runs.state import Fingerprint, Save, digest
 from duckplets.samples.columns import checked_columns, default_columns
 from duckplets.samples.no_duplicates import NoDuplicates
@@ -30,9 +30,7 @@ Kind = Literal["triplets", "pairs", "texts", "messages"]
 Remainder = Literal["keep", "drop", "pad"]
 Empty = Literal["error", "skip"]
 Pairs = Literal["labelled", "drawn"]
-By: TypeAlias = Way | dict[str, float]
-
-WAYS: tuple[Way, ...] = get_args(Way)
+By: TypeAlias = str | Mined | dict[str, float]
 
 _MOST_SAMPLES = 1 << 22  # in a batch of all ranks: of what is planned at once
 _MOST_RANKS = 1 << 20
@@ -85,8 +83,8 @@ class RunSettings:
     records: list[int]  # fingerprint of those of that version
     splits: dict[str, Any]
     chunking: dict[str, Any]
-    # By source and mined recipe the mining it draws from: its number (mining) and digest.
-    candidates: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    # By source, mined recipe and scorer the mining it draws from: its number (mining) and digest.
+    candidates: dict[str, dict[str, dict[str, dict[str, Any]]]] = field(default_factory=dict)
     prefixes: bool = True
     declared_prefixes: dict[str, Any] = field(default_factory=dict)  # what identifies them
     # By source what limits its anchors: size, size_mode, weight and seed of its index controls.
@@ -104,19 +102,23 @@ class RunSettings:
 
     def plain(self) -> dict[str, Any]:
         """Return the plain values that a state file has of it."""
-        return {
-            **vars(self),
-            "recipes": _definitions(self.recipes),
-            "mixture": self.mixture.to_dict(),
-            "joins": [{**join, "recipes": _definitions(join["recipes"])} for join in self.joins],
-        }
+        joins = [
+            {**join, "recipes": _definitions(join["recipes"]), "by": _plain_by(join["by"])}
+            for join in self.joins
+        ]
+        made = {"recipes": _definitions(self.recipes), "mixture": self.mixture.to_dict()}
+        return {**vars(self), **made, "by": _plain_by(self.by), "joins": joins}
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
         """Return the settings of what ``plain`` returned."""
         made = {**plain, "mixture": Mixture.from_dict(plain["mixture"])}
+        made["by"] = checked_by(plain["by"])
         if plain["kind"] != "tokens":
-            joins = [{**join, "recipes": _recipes(join["recipes"])} for join in plain["joins"]]
+            joins = [
+                {**join, "recipes": _recipes(join["recipes"]), "by": checked_by(join["by"])}
+                for join in plain["joins"]
+            ]
             made |= {"recipes": _recipes(plain["recipes"]), "joins": joins}
         return cls(**made)
 
@@ -141,8 +143,8 @@ class RunSettings:
         """Return what must agree for a position to mean the same sample."""
         plain = self.plain()
         mined = {
-            source: {recipe: named["digest"] for recipe, named in recipes.items()}
-            for source, recipes in self.candidates.items()
+            source: {name: [of["digest"] for of in taken.values()] for name, taken in of.items()}
+            for source, of in self.candidates.items()
         }
         joins = [[join["step"], join["corpus_version"], digest(join)] for join in plain["joins"]]
         shows = self.prefixes and self.declared_prefixes and self.kind != "messages"
@@ -157,7 +159,7 @@ class RunSettings:
             found[name] = digest(plain[name])
         some = {
             "candidates": mined and digest(mined),
-            "by": self.by if self.by != "random" else None,
+            "by": plain["by"] if self.by != "random" else None,
             "pairs": self.pairs,
             "prefixes": shows and digest(self.declared_prefixes),
             "index": self.index and digest(self.index),
@@ -256,25 +258,25 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_by(by: Any) -> By | None:
-    """Return how negatives are chosen: the name of a way, shares of several by name, or None."""
-    if by is None or (isinstance(by, str) and by in WAYS):
-        return cast("By | None", by)
+    """Return how negatives are chosen: a way, a policy, shares of several ways, or None."""
+    if by is None or isinstance(by, Mined):
+        return by
+    if isinstance(by, Mapping) and any(isinstance(part, Mapping) for part in by.values()):
+        return Mined.from_dict(by, "sampler")
     if not isinstance(by, Mapping):
-        raise SamplerError(
-            f"by={shown(repr(by))}{nearest(str(by), WAYS)}: give {', '.join(map(repr, WAYS))}, or "
-            f"shares of them, as in {{'bm25': 0.5, 'random': 0.5}}"
-        )
-    for way in by:
-        if way not in WAYS:
-            raise SamplerError(
-                f"by: no kind of negatives {shown(repr(way))}{nearest(str(way), WAYS)}: "
-                f"{', '.join(WAYS)}"
-            )
+        kind = Annotated[Scorer, "'random', the name of a scorer such as 'bm25', or dp.mined(…)"]
+        found: str = checked("by", by, kind, SamplerError)
+        return found
     given = checked("by", by, Mapping[str, Annotated[float, Bounds(0)]], SamplerError)
-    shares = {way: given[way] for way in WAYS if given.get(way)}
+    ways = sorted(given, key=lambda way: (way == "random", way))
+    shares = {way: given[way] for way in ways if given[way]}
     if not shares:
-        raise SamplerError(f"by={by!r}: give at least one of {', '.join(WAYS)} more than 0")
-    return cast("By", shares if len(shares) > 1 else next(iter(shares)))
+        raise SamplerError(f"by={by!r}: give at least one of them more than 0")
+    return shares if len(shares) > 1 else next(iter(shares))
+
+
+def _plain_by(by: By | None) -> Any:
+    return by.to_dict() if isinstance(by, Mined) else by
 
 
 def saved_settings(saved: Save) -> RunSettings:
@@ -286,6 +288,7 @@ def saved_settings(saved: Save) -> RunSettings:
             f"version it was started with"
         )
     shape = get_type_hints(RunSettings) | {"recipes": {str: [dict]}, "mixture": dict}
+    shape |= {"by": (str | None, dict)}
     differ = sorted(shape.keys() ^ saved.settings)
     wrong = f"settings differ in {', '.join(differ)}" if differ else misfit(saved.settings, shape)
     if not wrong and sorted(saved.settings["recipes"]) != sorted(saved.settings["sources"]):
@@ -311,11 +314,6 @@ def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> 
 
 def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with arguments that are given anew."""
-    if "by" in given and checked_by(given["by"]) != saved.by:
-        raise SamplerError(
-            f"by={given['by']!r}: run {saved.run!r} was opened with by={saved.by!r} and "
-            f"keeps it; leave it out, or open another run"
-        )
     made = replace(saved, **given)
     if "world_size" in given and "batch_size" not in given:
         checked_ranks(made.rank, made.world_size)

@@ -1,7 +1,7 @@
 """Say what each source of a run is drawn by, and how much of it is drawn.
 
     recipes given ─ or stored ─ or brought ─ or default ───────────────────→ SourceRecipes
-    negatives as a recipe says ─ or by= ─ or mined for it ─ or at random ──→ minings that are pinned
+    negatives as a recipe says ─ or by= ─ or mined last ─ or at random ────→ minings that are pinned
     mixture given ─ or declared ─ or as index controls list ─ or as usual ─→ Shares
 
 Index controls (size and weight of a source) say what ``Corpus.data_index`` lists of it. A sampler
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from duckplets.base.sanitize import listed
@@ -26,6 +27,7 @@ from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
+from duckplets.recipes.mined import BM25, Mined, no_scorer, policy_of
 from duckplets.recipes.recipes import USUAL, Recipe, TripletRecipe, role
 from duckplets.runs import messages
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from duckplets.samples.stream import Stream
 
 Drawn: TypeAlias = Mapping[str, Sequence[Recipe]]  # by source, what samples are drawn by
-Candidates: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by source and recipe
+Candidates: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by source, recipe and scorer
 Control = dict[str, Any]  # size, size_mode, weight and seed, as ``listing`` takes them
 Counts = Mapping[str, tuple[int, Control | None]]
 
@@ -140,111 +142,152 @@ def is_open(recipe: Recipe) -> bool:
 
 
 def drawn_by(settings: RunSettings) -> Drawn:
-    """Return what the samples of a run are drawn by: by ``bm25`` what it took mined ones for."""
+    """Return what the samples of a run are drawn by: mined where it took mined ones."""
+    scorers = {
+        (name, source): next(iter(taken))
+        for source, of in settings.candidates.items()
+        for name, taken in of.items()
+    }
     found: Drawn = {name: [r for r in of if r.weight] for name, of in settings.recipes.items()}
-    if not settings.candidates:
+    if not scorers:
         return found
-    taken = {(name, source) for source, of in settings.candidates.items() for name in of}
-    return {s: [mining_store.as_drawn(r, s, taken) for r in of] for s, of in found.items()}
+    policy = policy_of(settings.by)
+    return {
+        s: [mining_store.as_drawn(r, s, scorers, policy) for r in of] for s, of in found.items()
+    }
 
 
 def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
     """Return the shares of the ways that the negatives of a recipe are mixed of, if they are."""
-    taken = settings.candidates.get(source, ())
-    if not isinstance(settings.by, dict) or recipe not in taken:
-        return None
+    taken = settings.candidates.get(source, {}).get(recipe, {})
     (of_run,) = (r for r in settings.recipes[source] if r.name == recipe)
-    return settings.by if is_open(of_run) else None
+    if not isinstance(settings.by, dict) or not taken or not is_open(of_run):
+        return None
+    found = {way: share for way, share in settings.by.items() if way in ("random", *taken)}
+    return found if len(found) > 1 else None
 
 
 def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
     """Return where a new run that asks for mined negatives has none; refuse one without any."""
-    if settings.by == "random":
-        return []
-    of_open: dict[str, list[str]] = defaultdict(list)
-    needed, mined = settings.mixture.drawn(settings.sources), False
-    for source, recipes in drawn_by(settings).items():
+    asked = [way for way in _ways(settings.by) if way != "random"]
+    of_open: dict[tuple[str, str], list[str]] = defaultdict(list)
+    needed, there = settings.mixture.drawn(settings.sources), set[str]()
+    for source, recipes in settings.recipes.items():
         for recipe in recipes:
-            mined |= isinstance(recipe, TripletRecipe) and recipe.mined
-            if source in needed and is_open(recipe):
-                of_open[recipe.name].append(source)
-    if not mined:
+            taken = settings.candidates.get(source, {}).get(recipe.name, {})
+            there |= taken.keys()
+            for scorer in asked if source in needed and is_open(recipe) else ():
+                if scorer not in taken:
+                    of_open[recipe.name, scorer].append(source)
+    for scorer in asked:
+        if scorer in there:
+            continue
         way = ", and none leaves open how they are chosen; leave out by="
-        if name := next(iter(of_open), None):
+        if name := next((name for name, of in of_open if of == scorer), None):
             command = mining_store.mine_command(database, name)
             way = f"; mine them: corpus.mine({name!r}), or run: {command}"
+            if scorer != BM25:
+                way = f"; give them: corpus.add_negatives(…, name={name!r}, scorer={scorer!r})"
+        known = {of.scorer for of in mining_store.Minings(database).found(split=settings.split)}
         raise StateMismatchError(
-            f"by={settings.by!r}: no recipe of this run has mined negatives in split "
-            f"{settings.split!r}{way}"
+            f"by={scorer!r}: no recipe of this run has mined negatives of it in split "
+            f"{settings.split!r} ({no_scorer(scorer, known)}){way}"
         )
     return [
-        f"recipe {name!r} has no mined negatives in source {listed(sources)}, split "
-        f"{settings.split!r}, so it draws at random there; to mine them, where a recipe can "
-        f"be mined: {mining_store.mine_command(database, name)}"
-        for name, sources in of_open.items()
+        f"recipe {name!r} has no mined negatives of {scorer} in source {listed(sources)}, split "
+        f"{settings.split!r}, so it draws {_instead(settings, sources[0], name)} there; to mine "
+        f"them, where a recipe can be mined: {mining_store.mine_command(database, name)}"
+        for (name, scorer), sources in of_open.items()
     ]
 
 
-def with_mined(database: Database, settings: RunSettings, recipes: Drawn) -> Drawn:
-    """Return the recipes of a new run, by ``bm25`` where some were mined and it takes them."""
-    there = settings.by != "random" and mining_store.mined_for(database, settings.split)
-    if not there:
-        return recipes
-    return {s: [mining_store.as_drawn(r, s, there) for r in of] for s, of in recipes.items()}
+def _ways(by: Any) -> list[str]:
+    """Return the scorers, or ``random``, that a run names."""
+    if isinstance(by, dict):
+        return list(by)
+    policy = policy_of(by)
+    return [] if policy is None else [policy.scorer]
+
+
+def _instead(settings: RunSettings, source: str, recipe: str) -> str:
+    return "others" if settings.candidates.get(source, {}).get(recipe) else "at random"
 
 
 def pins(
     database: Database,
     settings: RunSettings,
-    drawn: Drawn,
     needed: Collection[str] | None = None,
     *,
+    at_random: Collection[tuple[str, str]] = (),
     allow_stale: bool,
     instead: str = "",
 ) -> Candidates:
-    """Return number and digest of the mining of each mined recipe; refuse stale ones."""
-    found: Candidates = {}
-    for source in settings.sources:
-        for recipe in drawn[source]:
-            if not (isinstance(recipe, TripletRecipe) and recipe.mined and recipe.weight):
+    """Return number and digest of each mining a run draws from; refuse stale ones.
+
+    ``at_random`` are sources and recipes that draw so all the same.
+    """
+    minings, found = mining_store.Minings(database), dict[str, Any]()
+    take = partial(
+        minings.current,
+        split=settings.split,
+        version=settings.corpus_version,
+        allow_stale=allow_stale,
+        instead=instead,
+    )
+    named = [way for way in _ways(settings.by) if way != "random"]
+    for source, recipes in settings.recipes.items():
+        for recipe in recipes:
+            if not (isinstance(recipe, TripletRecipe) and recipe.weight):
                 continue
+            if (source, recipe.name) in at_random:
+                continue
+            there = {
+                of.scorer for of in minings.found(recipe.name, source=source, split=settings.split)
+            }
+            own = policy_of(recipe.by)
+            scorers: list[Any] = [own.scorer] if own else []
+            if own and isinstance(settings.by, Mined) and settings.by.scorer in there:
+                scorers = [settings.by.scorer]
+            if is_open(recipe) and recipe.minable and settings.by != "random":
+                scorers = [way for way in named if way in there]
+                if settings.by is None:
+                    scorers = [None] if there else []
             try:
-                mining = mining_store.current(
-                    database,
-                    recipe,
-                    source=source,
-                    split=settings.split,
-                    version=settings.corpus_version,
-                    allow_stale=allow_stale,
-                    instead=instead,
-                )
+                mined = [take(recipe, source=source, scorer=scorer) for scorer in scorers]
             except StateMismatchError:
                 if needed is None:
                     needed = settings.mixture.drawn(settings.sources)
                 if source in needed:
                     raise
                 continue
-            named = {"mining": mining.key, "digest": mining.digest}
-            found.setdefault(source, {})[recipe.name] = named
+            if mined:
+                pinned = {m.scorer: {"mining": m.key, "digest": m.digest} for m in mined}
+                found.setdefault(source, {})[recipe.name] = pinned
     return found
 
 
-def pinned_mining(database: Database, settings: RunSettings, source: str, recipe: str) -> Mining:
-    """Return the mining that a run draws the negatives of a recipe from, if that is still there."""
-    named = settings.candidates.get(source, {}).get(recipe)
-    if named is None:
+def pinned_minings(
+    minings: mining_store.Minings | None, settings: RunSettings, source: str, recipe: TripletRecipe
+) -> list[tuple[Mining, Mined]]:
+    """Return the minings that a run draws a recipe's negatives from, each with its policy."""
+    pinned = settings.candidates.get(source, {}).get(recipe.name)
+    if minings is None or pinned is None:
         raise StateMismatchError(
-            f"source {source!r}, recipe {recipe!r}: there were no mined negatives when run "
-            f"{settings.run!r} was opened; call corpus.mine({recipe!r}), and open another run"
+            f"source {source!r}, recipe {recipe.name!r}: there were no mined negatives when run "
+            f"{settings.run!r} was opened; call corpus.mine({recipe.name!r}), and open another run"
         )
-    mining = mining_store.by_key(database, named["mining"])
-    if mining.digest != named["digest"]:
-        raise StateMismatchError(
-            f"source {source!r}, recipe {recipe!r}: the negatives of mining {mining.key} are not "
-            f"those run {settings.run!r} was opened with (digest then: {named['digest']}, now: "
-            f"{mining.digest}); it is another file"
-        )
-    return mining
+    found, drawn = list[tuple[Mining, Mined]](), policy_of(recipe.by)
+    for scorer, named in pinned.items():
+        mining = minings.by_key(named["mining"])
+        if mining.digest != named["digest"]:
+            raise StateMismatchError(
+                f"source {source!r}, recipe {recipe.name!r}: the negatives of mining {mining.key} "
+                f"are not those run {settings.run!r} was opened with (digest then: "
+                f"{named['digest']}, now: {mining.digest}); it is another corpus"
+            )
+        policy = drawn if drawn is not None and drawn.scorer == scorer else Mined(scorer)
+        found.append((mining, policy))
+    return found
 
 
 def unused_minings(
@@ -255,8 +298,9 @@ def unused_minings(
         return []
     some = (of for of in streams if not of.candidates and is_open(of.recipe))
     alone = {(of.source, of.recipe.name) for of in some}
-    rows = database.run("samples/candidates/there", {"split": settings.split})
-    return [(source, name, anchors) for source, name, anchors in rows if (source, name) in alone]
+    there = mining_store.Minings(database).found(split=settings.split) if alone else []
+    found = {(of.source, of.recipe): of.anchors for of in there}
+    return [(*pair, anchors) for pair, anchors in sorted(found.items()) if pair in alone]
 
 
 @dataclass(frozen=True, slots=True)

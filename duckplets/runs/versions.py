@@ -28,7 +28,7 @@ from duckplets.recipes import store as recipe_store
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
-from duckplets.runs.sources import drawn_by, pins, resolved, shares, with_mined
+from duckplets.runs.sources import drawn_by, notes_on_mined, pins, resolved, shares
 from duckplets.samples.no_duplicates import PLANNERS
 from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.serving.snapshot import fingerprint
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from duckplets.recipes.store import Recipe
     from duckplets.runs.pool_loading import Left, Named
     from duckplets.runs.sampler import Sampler
+    from duckplets.runs.settings import By
     from duckplets.samples.stream import Stream
     from duckplets.vectors.columns import Missing
 
@@ -156,11 +157,13 @@ def with_version(
     position: int,
     events: Events,
     recipes: Sequence[Recipe | str] | None,
+    by: By | None = None,
 ) -> RunSettings:
-    """Return settings with a later version, from a step on that is left open."""
+    """Return settings with a later version or other negatives, from a step on that is left open."""
     settings = _begun(settings, position)
     last = settings.versions[-1]
-    if version == last.corpus_version:
+    by = last.by if by is None else by
+    if (version, by) == (last.corpus_version, last.by):
         return settings
     of_version = resolved(database, recipes, vars(last), version)
     fresh = {s.source: s.recipes for s in of_version if s.source not in last.sources}
@@ -172,6 +175,7 @@ def with_version(
         "corpus_version": version,
         "records": fingerprint(database, version),
         "declared_prefixes": _prefixes(database, last, version, fresh),
+        "by": by,
         "candidates": {},
         "sources": [*fresh],
         "recipes": fresh,
@@ -180,11 +184,18 @@ def with_version(
         "lengths": {},
     }
     made, number = replace(settings, joins=[*settings.joins, join]), len(settings.joins) + 1
-    drawn = {**drawn_by(last), **with_mined(database, made, fresh)}
     begins_here = _with_join(made, number, step=position // settings.global_batch)
     needed = schedule_of_part(begins_here, number, events).planned
-    found = pins(database, made.versions[-1], drawn, needed, allow_stale=False)
-    return _with_join(made, number, candidates=found)
+    at_random = set[tuple[str, str]]()
+    if by == last.by:  # what was mined since is for new runs
+        pairs = ((source, recipe) for source, of in last.recipes.items() for recipe in of)
+        at_random = {(s, r.name) for s, r in pairs if r.name not in last.candidates.get(s, {})}
+    stays_stale = version == last.corpus_version
+    found = pins(database, made.versions[-1], needed, at_random=at_random, allow_stale=stays_stale)
+    made = _with_join(made, number, candidates=found)
+    if by != last.by and by is not None:
+        notes_on_mined(database, made.versions[-1])
+    return made
 
 
 def _open_step(settings: RunSettings) -> int:

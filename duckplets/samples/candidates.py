@@ -1,29 +1,28 @@
-"""Read the negatives mined for every anchor section into memory, as flat arrays.
+"""Read what a policy leaves of the candidates of every anchor section into memory, as flat arrays.
 
-    mined_negatives ─by anchor and rank→ rows of candidates ─KeyLookup→ documents ─→ chunks
+    mined candidates ─policy→ by anchor and rank ─KeyLookup→ rows of documents ─→ chunks
 
 A row is an anchor section, a document a section that the pool's negatives have. A candidate is
-the number of its document, four bytes, so that 32 of them for a million anchors take 128 MB. Ranks
+the number of its document, four bytes, so that 16 of them for a million anchors take 64 MB. Ranks
 and scores are kept only where they cannot be told otherwise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, Integers, Integers32, places
+from duckplets.base.arrays import Floats, Integers, Integers32, places
 from duckplets.db.database import Database
-from duckplets.db.queries import query
+from duckplets.mining import policy as policies
 from duckplets.mining.store import Mining
 from duckplets.pools.arrays import Negatives, Pool
-from duckplets.recipes.bm25 import Bm25, Sampling
-from duckplets.recipes.recipes import TextRecipe
+from duckplets.recipes.mined import Mined
 
-_BATCH = 1 << 20
 _SPARSE = 16  # keys so far apart, on average, are searched for instead of looked up
+_UNITS = 1 << 20  # of a score, as a weight
+_HEAVIEST = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +39,25 @@ class Documents:
 class Candidates:
     """What a stream draws mined negatives from."""
 
-    method: str  # how they were mined: ``bm25`` or ``given``
-    sampling: Sampling
+    scorer: str  # what ranked them
+    weight: str | None  # in which order they are drawn: see ``Mined``
     rows: Integers32  # row of every anchor chunk of the pool
     sections: Integers  # section key of every row, ascending
-    starts: Integers  # first candidate of every row
-    ends: Integers  # end of those of a row that are drawn from
+    starts: Integers  # first candidate of every row, and the end of the last
     numbers: Integers32  # number of the document of every candidate, by row and rank
     documents: Documents
     ranks: Integers32 | None  # of every candidate; None where they count from 1 in each row
-    filled: Flags | None  # which were drawn at random to make up the number; None: none was
     scores: Floats | None  # of every candidate; None where nobody asks for it
+    weights: Integers | None = None  # of all candidates before each, where they are drawn by scores
+    first: int = 0  # of its candidates, in the numbers that samples tell: several scorers differ
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def counts(self) -> Integers:
+        """How many candidates each row has."""
+        return np.diff(self.starts)
 
     def rank(self, candidates: Integers) -> Integers:
         """Return the ranks of candidates, from 1."""
@@ -59,70 +66,62 @@ class Candidates:
         row = np.searchsorted(self.starts, candidates, side="right") - 1
         return candidates - self.starts[row] + 1
 
-    def is_filled(self, candidates: Integers) -> Flags:
-        """Return which candidates were drawn at random when they were mined."""
-        if self.filled is None:
-            return np.zeros(len(candidates), dtype=bool)
-        return self.filled[candidates]
+    def short(self, wanted: int) -> Integers:
+        """Return the sections with fewer candidates than are wanted."""
+        return self.sections[self.counts < wanted]
 
-    def own(self) -> Integers:
-        """Return how many of each row's candidates are drawn from and no fallbacks."""
-        if self.filled is None:
-            return self.ends - self.starts
-        mined = np.concatenate([[0], np.cumsum(~self.filled)])
-        return np.asarray(mined[self.ends] - mined[self.starts], np.int64)
+    def of(self, pool: Pool) -> Candidates:
+        """Return them for a pool of fewer anchors."""
+        anchors = pool.guarded.sections if pool.guarded else self.sections
+        return replace(self, rows=KeyLookup(self.sections)(anchors))
 
 
-def read(database: Database, pool: Pool, mining: Mining, *, scores: bool) -> Candidates:
-    """Read the candidates of a mining for the anchors of a mined recipe's pool."""
-    recipe, guarded = pool.compiled.recipe, pool.guarded
-    if isinstance(recipe, TextRecipe) or guarded is None or pool.negatives is None:
-        raise ValueError(f"recipe {recipe.name!r} draws no mined negatives")
-    settings = recipe.by if isinstance(recipe.by, Bm25) else mining.settings
+def read(
+    database: Database, pool: Pool, mining: Mining, policy: Mined, *, scores: bool
+) -> Candidates:
+    """Read the candidates that a policy leaves for the anchors of a mined recipe's pool."""
+    guarded = pool.guarded
+    if guarded is None or pool.negatives is None:
+        raise ValueError(f"recipe {pool.compiled.recipe.name!r} draws no mined negatives")
     documents = _documents(pool.negatives, guarded.negative_sections)
     sections = np.unique(guarded.sections)
     row_of, number_of = KeyLookup(sections), KeyLookup(documents.keys)
-    which = {"mining": mining.key}
-    most = database.run("samples/candidates/count", which)[0][0]
+    most = min(mining.candidates, mining.anchors * policy.wanted)
     rows, numbers, ranks = (np.empty(most, dtype=np.int32) for _ in range(3))
-    filled = np.empty(most, dtype=bool)
-    values = np.empty(most if scores else 0, dtype=np.float64)
+    values = np.empty(most if scores or policy.weight else 0, dtype=np.float64)
     size = 0
-    for batch in database.stream(query("samples/candidates/read"), which, rows=_BATCH):
-        row = row_of(_column(batch, "anchor_section_key"))
-        number = number_of(_column(batch, "negative_section_key"))
+    for anchors, rank, negatives, score in policies.left(database, mining, policy):
+        row, number = row_of(anchors), number_of(negatives)
         there = (row >= 0) & (number >= 0)  # the others are gone, or no negatives any more
         kept = slice(None) if there.all() else np.flatnonzero(there)
         low, size = size, size + int(np.count_nonzero(there))
-        rows[low:size], numbers[low:size] = row[kept], number[kept]
-        ranks[low:size] = _column(batch, "rank")[kept]
-        score = batch.column("score")
-        filled[low:size] = score.is_null().to_numpy(zero_copy_only=False)[kept]
-        if scores:
-            values[low:size] = score.to_numpy(zero_copy_only=False)[kept]
-    rows, numbers, ranks, filled = (of[:size] for of in (rows, numbers, ranks, filled))
-    values = values[:size]
-    later = (rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (ranks[1:] > ranks[:-1]))
-    if not later.all():  # they were not stored in order
-        order = np.lexsort((ranks, rows))
-        rows, numbers, ranks, filled = (of[order] for of in (rows, numbers, ranks, filled))
-        values = values[order] if scores else values
+        rows[low:size], numbers[low:size], ranks[low:size] = row[kept], number[kept], rank[kept]
+        if len(values):
+            values[low:size] = score[kept]
+    rows, numbers, ranks, values = rows[:size], numbers[:size], ranks[:size], values[:size]
+    if np.any(rows[1:] < rows[:-1]):  # anchors were gone through in another order
+        order = np.argsort(rows, kind="stable")
+        rows, numbers, ranks = rows[order], numbers[order], ranks[order]
+        values = values[order] if len(values) else values
     counts = np.bincount(rows, minlength=len(sections))
-    ends = np.cumsum(counts)
+    starts = np.concatenate([[0], np.cumsum(counts)])
     some = counts > 0
-    drawn = counts if settings.rotation is None else np.minimum(counts, settings.rotation)
+    weights = None
+    if policy.weight:
+        units = np.clip(np.rint(values * _UNITS), 1, _HEAVIEST).astype(np.int64)
+        weights = np.concatenate([[0], np.cumsum(units)])
+    counting = np.array_equal(ranks[starts[1:][some] - 1], counts[some])
     return Candidates(
-        method=mining.method,
-        sampling=settings.sampling,
+        scorer=mining.scorer,
+        weight=policy.weight,
         rows=row_of(guarded.sections),
         sections=sections,
-        starts=ends - counts,
-        ends=ends - counts + drawn,
+        starts=starts,
         numbers=numbers,
         documents=documents,
-        ranks=None if np.array_equal(ranks[ends[some] - 1], counts[some]) else ranks,
-        filled=filled if filled.any() else None,
+        ranks=None if counting else ranks,
         scores=values if scores else None,
+        weights=weights,
     )
 
 
@@ -156,7 +155,3 @@ def _documents(negatives: Negatives, sections: Integers) -> Documents:
     unit = np.searchsorted(negatives.starts, first_chunks, side="right") - 1
     ends = np.append(firsts, len(sections)).astype(np.int64)
     return Documents(keys, negatives.kins[unit], ends, chunks)
-
-
-def _column(batch: pa.RecordBatch, name: str) -> Integers:
-    return np.asarray(batch.column(name).to_numpy(zero_copy_only=False), dtype=np.int64)

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from duckplets.base.arrays import Flags, Floats, Integers
+from duckplets.base.arrays import Floats, Integers
 from duckplets.base.columns import column, text_column
 from duckplets.errors import SamplerError, nearest
 from duckplets.recipes.recipes import SqlStrategy, TripletRecipe
@@ -30,14 +30,6 @@ from duckplets.samples.prefixes import META_TYPE, Prefixed
 from duckplets.samples.stream import Stream
 from duckplets.serving.texts import ChunkTexts
 from duckplets.vectors.columns import VECTOR
-
-_METHODS = ("bm25", "given")
-_ORIGINS = [
-    *(None, "random", *(name for m in _METHODS for name in (m, f"{m}_fallback")), "same_record"),
-    # The worst of a sample's negatives names them all, so what stands in comes last.
-    *("given", "random", "random_split"),
-]
-_GIVEN, _FILLED, _OF_SPLIT = range(len(_ORIGINS) - 3, len(_ORIGINS))
 
 
 @dataclass
@@ -53,6 +45,17 @@ class Samples:
     prefixed: Prefixed | None = None  # what stands before their texts
     parsed: Mapping[str, pa.Array] | None = None  # what conversations were taken apart into
     padded_from: float = np.inf  # position from which samples only fill up the last batch
+
+    @cached_property
+    def origins(self) -> list[str | None]:
+        """What negatives may be from; those that stand in for others come last.
+
+        The worst of a sample's negatives names them all.
+        """
+        mined = {of.scorer for stream in self.streams for of in stream.candidates}
+        fallbacks = {_fallback(stream) for stream in self.streams if stream.candidates}
+        found = [None, "random", *sorted(mined), "same_record", "given", *sorted(fallbacks)]
+        return [*found, "random", "random_split"]
 
     @cached_property
     def keys(self) -> Integers:
@@ -259,11 +262,11 @@ def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
 
 def _worst(of: Samples) -> pa.Array:
     slots = range(1 if of.plan.labels is not None else len(of.plan.chunks) - 2)
-    return _named(np.max([_origins(slot, of) for slot in slots], axis=0))
+    return _named(np.max([_origins(slot, of) for slot in slots], axis=0), of)
 
 
 def _by(slot: int, of: Samples) -> pa.Array:
-    return _named(_origins(slot, of))
+    return _named(_origins(slot, of), of)
 
 
 def _score(slot: int, of: Samples) -> pa.Array:
@@ -291,44 +294,49 @@ def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
         for number, stream in enumerate(streams):
             if stream.has_fallbacks:
                 rows = np.flatnonzero(plan.streams == number)
-                counts[rows] += np.isin(origins[rows], LACKING) | _is_filled(stream, origins[rows])
+                counts[rows] += np.isin(origins[rows], LACKING)
     counts[without_negative(plan)] = 0
     return counts
 
 
 def _mined(slot: int, of: Samples) -> Iterator[tuple[Integers, Candidates, Integers]]:
-    """Yield the samples with a mined negative by stream: which, its candidates and their number."""
+    """Yield the samples with a mined negative by scorer: which, its candidates and their number."""
+    if of.plan.candidates is None:
+        return
+    origins = of.plan.candidates[slot]
     for number, stream in enumerate(of.streams):
-        if stream.candidates is not None and of.plan.candidates is not None:
-            origins = of.plan.candidates[slot]
-            rows = np.flatnonzero((of.plan.streams == number) & (origins >= 0))
-            yield rows, stream.candidates, origins[rows]
+        for one in stream.candidates:
+            within = (origins >= one.first) & (origins < one.first + len(one))
+            rows = np.flatnonzero((of.plan.streams == number) & within)
+            yield rows, one, origins[rows] - one.first
 
 
-def _is_filled(stream: Stream, origins: Integers) -> Flags:
-    """Return which negatives are candidates that were drawn at random when they were mined."""
-    found = origins >= 0
-    if stream.candidates is not None:
-        found[found] = stream.candidates.is_filled(origins[found])
-    return found
+def _fallback(stream: Stream) -> str:
+    """Return what a negative is called that was drawn at random for want of a candidate."""
+    scorers = [of.scorer for of in stream.candidates]
+    if not scorers:
+        return "random"
+    return f"{scorers[0] if len(scorers) == 1 else 'mined'}_fallback"
 
 
 def _origins(slot: int, of: Samples) -> Integers:
-    """Return for every sample a number in ``_ORIGINS``."""
+    """Return for every sample a number in ``Samples.origins``."""
     plan, codes = of.plan, np.zeros(len(of.plan), np.int64)
     if plan.candidates is not None:
         for number, stream in enumerate(of.streams):
             rows = np.flatnonzero(plan.streams == number)
-            origins, mined = plan.candidates[slot][rows], stream.candidates
-            method = 0 if mined is None else _ORIGINS.index(mined.method)
-            own = _GIVEN if stream.pool.compiled.fills_up else _ORIGINS.index("same_record")
-            by_origin = {0: method, AT_RANDOM: method + 1, BY_CHANCE: 1, FROM_SPLIT: _OF_SPLIT}
-            by_origin |= {OWN: own, FILLED: _FILLED}
+            origins = plan.candidates[slot][rows]
+            own = "given" if stream.pool.compiled.fills_up else "same_record"
+            last, code = len(of.origins) - 1, of.origins.index
+            by_origin = {0: 0, AT_RANDOM: code(_fallback(stream)), BY_CHANCE: code("random")}
+            by_origin |= {FROM_SPLIT: last, OWN: code(own), FILLED: last - 1}
             table = np.array([by_origin[-number] for number in range(len(by_origin))])
-            codes[rows] = table[np.maximum(-origins, 0)] + _is_filled(stream, origins)
+            codes[rows] = table[np.maximum(-origins, 0)]
+        for rows, one, _ in _mined(slot, of):
+            codes[rows] = of.origins.index(one.scorer)
     codes[without_negative(plan)] = 0
     return codes
 
 
-def _named(codes: Integers) -> pa.Array:
-    return text_column(_ORIGINS).take(column(codes))
+def _named(codes: Integers, of: Samples) -> pa.Array:
+    return text_column(of.origins).take(column(codes))

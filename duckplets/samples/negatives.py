@@ -198,11 +198,19 @@ class RandomNegatives(NegativeSampler):
             yield at[self.pool.is_legal(at, np.repeat(pool.kins[units], counts), repeated)]
 
 
+@dataclass(frozen=True, slots=True)
+class Lots:
+    """How options are drawn in proportion to weights."""
+
+    sums: Integers  # weights of all options before each, and of all
+    words: Words  # of every sample
+
+
 class Rotation:
     """The options of every sample in a circle, of which slots take one after the other.
 
     Of ``count`` options from ``first`` on a sample begins with number ``base``; those after what
-    its slots take can stand in for them. With a key ``lots`` they are drawn, without repetition.
+    its slots take can stand in for them. With ``lots`` they are drawn, without repetition.
     """
 
     def __init__(
@@ -211,12 +219,11 @@ class Rotation:
         count: Integers,
         base: Integers,
         slots: int,
-        lots: int | None = None,
+        lots: Lots | None = None,
     ) -> None:
         self._first, self._count, self._base = first, count, base
         self._slots, self._lots = slots, lots
         self._spare = np.full(len(first), slots, dtype=np.int64)
-        self._spent = np.zeros(len(first), dtype=np.int64)
         self._drawn = np.zeros((0, len(first)), dtype=np.int64)
 
     def take(self, rows: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
@@ -225,19 +232,31 @@ class Rotation:
         if attempt:
             offset = self._spare[rows]
             self._spare[rows] += 1
-        enough = offset < self._count[rows]
-        rows, offset = rows[enough], offset[enough]
+        rows, offset = self._enough(rows, offset)
         if self._lots is None:
             return rows, self._at(rows, offset)
-        words = hashed(self._lots, self._base[rows], attempt * self._slots + slot)
-        drawn = below(words, self._count[rows] - self._spent[rows])
-        for one in np.sort(self._drawn[:, rows], axis=0):  # past those that were drawn before
-            drawn += drawn >= one
-        self._spent[rows] += 1
+        return rows, self._draw(self._lots, rows, attempt * self._slots + slot)
+
+    def _enough(self, rows: Integers, offset: Integers) -> tuple[Integers, Integers]:
+        enough = offset < self._count[rows]
+        return rows[enough], offset[enough]
+
+    def _draw(self, lots: Lots, rows: Integers, counter: int) -> Integers:
+        """Draw by weights, past those that were drawn before."""
+        sums, first = lots.sums, self._first[rows]
+        drawn = np.sort(self._drawn[:, rows], axis=0)
+        some = drawn < np.iinfo(np.int64).max
+        at = np.where(some, drawn, 0)
+        sizes = np.where(some, sums[at + 1] - sums[at], 0)
+        left = sums[first + self._count[rows]] - sums[first] - sizes.sum(axis=0)
+        target = sums[first] + below(hashed(counter, lots.words[rows]), left)
+        for one, size in zip(at, sizes, strict=True):
+            target += np.where((size > 0) & (target >= sums[one]), size, 0)
+        found = np.searchsorted(sums, target, side="right") - 1
         never = np.full(len(self._first), np.iinfo(np.int64).max)
         self._drawn = np.vstack([self._drawn, never])
-        self._drawn[-1, rows] = drawn
-        return rows, self._first[rows] + drawn
+        self._drawn[-1, rows] = found
+        return np.asarray(found, np.int64)
 
     def beyond(self, offset: int) -> tuple[Integers, Integers]:
         """Return the samples that have so many options, and that option from their base."""
@@ -324,14 +343,15 @@ class MinedNegatives(_InTurn):
         candidates, slots = self.candidates, self.slots
         row = candidates.rows[requests.anchor_at]
         first = candidates.starts[row]
-        count = candidates.ends[row] - first
-        if candidates.sampling == "random":
-            return Rotation(first, count, requests.index, slots, self.start_key)
-        base = np.zeros(len(row), dtype=np.int64)
-        if candidates.sampling == "rotate":
-            some = np.maximum(count, 1)
-            start = below(hashed(self.start_key, candidates.sections[row]), some)
-            base = (start + requests.visits * slots) % some
+        count = candidates.starts[row + 1] - first
+        words = hashed(self.start_key, candidates.sections[row])
+        if candidates.weights is not None:
+            lots = Lots(
+                candidates.weights, hashed(self.start_key, words ^ requests.visits.view(np.uint64))
+            )
+            return Rotation(first, count, np.zeros_like(first), slots, lots)
+        some = np.maximum(count, 1)
+        base = (below(words, some) + requests.visits * slots) % some
         return Rotation(first, count, base, slots)
 
     def _chunks(
@@ -348,7 +368,8 @@ class MinedNegatives(_InTurn):
         if documents.chunks is not None:
             at = documents.chunks[at]
         legal = self.pool.is_legal(at, documents.kins[document], requests)
-        return at, options, legal & self.pool.suits(at, requests.classes)
+        legal &= self.pool.suits(at, requests.classes)
+        return at, options + self.candidates.first, legal
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Stream:
     pool: Pool
     seed: int  # of the run
     negatives: int = 1  # of a sample
-    candidates: Candidates | None = None  # of a mined recipe
+    candidates: tuple[Candidates, ...] = ()  # of a mined recipe, by each of its scorers
     of_records: int | None = None  # records that anchors may be of, where its share goes by anchors
     shares: Mapping[str, float] | None = None  # of the ways of choosing negatives, if mixed
     # Whether labels of its source are neither 0 nor 1, and its pairs come with them.
@@ -69,7 +69,7 @@ class Stream:
     @property
     def has_fallbacks(self) -> bool:
         """Whether some negatives can be fallbacks."""
-        return self.candidates is not None or self.pool.beyond is not None
+        return bool(self.candidates) or self.pool.beyond is not None
 
     @property
     def is_given(self) -> bool:
@@ -186,7 +186,7 @@ class Stream:
             if self.pool.positives is not None and not self.pool.compiled.own_positive:
                 count = self.pool.positives.counts[units]
                 period = np.lcm(period, count) * count
-        if self.candidates is not None:
+        if self.candidates:
             visits = self._section_visits(units, visits, anchor_at)
         return NegativeRequests(
             index,
@@ -228,7 +228,7 @@ class Stream:
     @cached_property
     def _samplers(self) -> list[NegativeSampler]:
         """What negatives are drawn from, as requests number them: mostly one."""
-        pool, candidates = self.pool.negatives, self.candidates
+        pool = self.pool.negatives
         if pool is None:
             return []
         beyond, random = self.pool.beyond, self._random(pool, BY_CHANCE)
@@ -238,12 +238,12 @@ class Stream:
         if beyond is not None:
             return [random, self._random(beyond, FROM_SPLIT)]
         ways: dict[str, NegativeSampler] = {"random": random}
-        if candidates is not None:
+        for candidates in self.candidates:
             others = self._random(pool, AT_RANDOM)
             start, within = self.purpose("candidate"), self.purpose("candidate window")
             listed = self.negatives, pool, others, start
-            ways["bm25"] = MinedNegatives(*listed, candidates, within_key=within)
-        return [ways[way] for way in self.shares or ["random" if candidates is None else "bm25"]]
+            ways[candidates.scorer] = MinedNegatives(*listed, candidates, within_key=within)
+        return [ways[way] for way in self.shares or [list(ways)[-1]]]
 
     def _random(self, pool: Negatives, origin: int) -> RandomNegatives:
         return RandomNegatives(
@@ -288,16 +288,17 @@ class Stream:
             return "given" if self.is_given else None
         if self.pool.compiled.own_negatives:
             return "same_record" if self.pool.beyond is None else "given"
-        return "random" if self.candidates is None else "mined"
+        return "mined" if self.candidates else "random"
 
     @cached_property
     def fallback_anchors(self) -> int:
         """How many anchors have a chunk with fewer negatives of their kind than a sample takes."""
-        pool, candidates, short = self.pool, self.candidates, self.pool.short
+        pool, short = self.pool, self.pool.short
         if self.negatives_from == "given" and pool.negatives is not None:
             short = pool.negatives.counts()[pool.anchors.classes] < self.negatives
-        elif candidates is not None:
-            short = candidates.own()[candidates.rows] < self.negatives
+        for of in self.candidates:
+            few = of.counts[of.rows] < self.negatives
+            short = few if short is None else short | few
         return (
             0
             if short is None

@@ -321,72 +321,6 @@ COMMENT ON COLUMN _internal.index_postings.term_key IS 'The term';
 COMMENT ON COLUMN _internal.index_postings.document IS 'The document';
 COMMENT ON COLUMN _internal.index_postings.frequency IS 'How often the document has the term';
 
-CREATE TABLE minings (
-    mining_key INTEGER NOT NULL,
-    recipe VARCHAR NOT NULL,
-    source_id INTEGER NOT NULL,
-    split VARCHAR NOT NULL,
-    method VARCHAR NOT NULL,
-    definition JSON NOT NULL,
-    settings JSON NOT NULL,
-    content VARCHAR NOT NULL,
-    corpus_version BIGINT NOT NULL,
-    anchors BIGINT NOT NULL,
-    started_at TIMESTAMP NOT NULL,
-    finished_at TIMESTAMP,
-    superseded_at TIMESTAMP,
-    digest VARCHAR,
-    report JSON
-);
-COMMENT ON TABLE minings IS 'Each time negatives were mined, or given, for a recipe over one source and split';
-COMMENT ON COLUMN minings.mining_key IS 'Counts from 1, never used again';
-COMMENT ON COLUMN minings.recipe IS 'Name of the recipe';
-COMMENT ON COLUMN minings.source_id IS 'The source';
-COMMENT ON COLUMN minings.split IS 'The split';
-COMMENT ON COLUMN minings.method IS 'bm25, or given: scores from elsewhere';
-COMMENT ON COLUMN minings.definition IS 'The recipe it was made for: selectors and strategy';
-COMMENT ON COLUMN minings.settings IS 'Settings: those of dp.bm25, and how text became terms';
-COMMENT ON COLUMN minings.content IS 'Fingerprint of the records it was made from';
-COMMENT ON COLUMN minings.corpus_version IS 'Corpus version it was made at';
-COMMENT ON COLUMN minings.anchors IS 'Sections of anchors to mine for';
-COMMENT ON COLUMN minings.started_at IS 'UTC';
-COMMENT ON COLUMN minings.finished_at IS 'UTC; NULL while it is under way or was interrupted';
-COMMENT ON COLUMN minings.superseded_at IS 'When a later one took its place, or NULL; UTC';
-COMMENT ON COLUMN minings.digest IS 'Fingerprint of its candidates';
-COMMENT ON COLUMN minings.report IS 'Counts by filter, quantiles of scores, seconds';
-
-CREATE TABLE _internal.mined_anchors (
-    mining_key INTEGER NOT NULL,
-    anchor_section_key BIGINT NOT NULL,
-    candidates INTEGER NOT NULL,
-    outcome VARCHAR NOT NULL,
-    examined BIGINT NOT NULL,
-    positive_score DOUBLE,
-    positive_rank BIGINT
-);
-COMMENT ON TABLE _internal.mined_anchors IS 'What became of every anchor of a mining';
-COMMENT ON COLUMN _internal.mined_anchors.mining_key IS 'The mining';
-COMMENT ON COLUMN _internal.mined_anchors.anchor_section_key IS 'Section of the anchor';
-COMMENT ON COLUMN _internal.mined_anchors.candidates IS 'Negatives kept for it';
-COMMENT ON COLUMN _internal.mined_anchors.outcome IS 'full, or what was done about one left short: backfilled, random, dropped, short, none';
-COMMENT ON COLUMN _internal.mined_anchors.examined IS 'Documents that share a term with it (for given scores: rows)';
-COMMENT ON COLUMN _internal.mined_anchors.positive_score IS 'Score of its lowest-scoring positive, or NULL';
-COMMENT ON COLUMN _internal.mined_anchors.positive_rank IS 'Rank of that positive among the candidates, from 1, or NULL';
-
-CREATE TABLE _internal.mined_negatives (
-    mining_key INTEGER NOT NULL,
-    anchor_section_key BIGINT NOT NULL,
-    rank INTEGER NOT NULL,
-    negative_section_key BIGINT NOT NULL,
-    score DOUBLE
-);
-COMMENT ON TABLE _internal.mined_negatives IS 'The negatives of every mining, superseded ones included';
-COMMENT ON COLUMN _internal.mined_negatives.mining_key IS 'The mining';
-COMMENT ON COLUMN _internal.mined_negatives.anchor_section_key IS 'Section of the anchor';
-COMMENT ON COLUMN _internal.mined_negatives.rank IS 'From 1, the hardest first';
-COMMENT ON COLUMN _internal.mined_negatives.negative_section_key IS 'Section of the negative';
-COMMENT ON COLUMN _internal.mined_negatives.score IS 'What it was ranked by; NULL for one that was drawn at random';
-
 CREATE TABLE acquisitions (
     acquisition_id INTEGER NOT NULL,
     source_id INTEGER NOT NULL,
@@ -857,24 +791,121 @@ COMMENT ON VIEW _internal.record_families IS 'The family of every record: its gr
 COMMENT ON COLUMN _internal.record_families.record_key IS 'The record';
 COMMENT ON COLUMN _internal.record_families.family IS 'Least key of the records of its group and source, else its own';
 
-CREATE VIEW negatives AS
+CREATE MACRO cut_by(
+    score, positive_score, positive_rank, absolute_margin, relative_margin, min_score, max_score
+) AS CASE
+    WHEN positive_rank > 0 AND score + absolute_margin > positive_score THEN 'absolute_margin'
+    WHEN positive_rank > 0 AND score > positive_score - abs(positive_score) * relative_margin
+        THEN 'relative_margin'
+    WHEN score > max_score THEN 'max_score'
+    WHEN score < min_score THEN 'min_score'
+END;
+COMMENT ON MACRO cut_by IS 'What a policy cuts a candidate by, or NULL; of what is NULL it has none';
+
+-- Candidates lie in files beside the corpus. Until something was mined there are none; then
+-- duckplets/mining/store.py makes these two views anew, of what there is.
+CREATE VIEW minings AS
 SELECT
-    minings.recipe, mined_negatives.anchor_section_key, mined_negatives.rank,
-    mined_negatives.negative_section_key, mined_negatives.score,
-    sources.name AS source, minings.split, minings.method
-FROM _internal.mined_negatives
-JOIN minings USING (mining_key)
-JOIN sources USING (source_id)
-WHERE minings.finished_at IS NOT NULL AND minings.superseded_at IS NULL;
-COMMENT ON VIEW negatives IS 'The hard negatives that a new run would use';
+    mining."key" AS generation, mining.recipe, mining.source, mining.split, mining.scorer,
+    mining.anchors, mining.candidates, mining.searched, mining.corpus_version, mining.definition,
+    mining.settings, mining.counts, mining.finished_at, mining.files
+FROM (
+    SELECT unnest(from_json('[]', '[{
+        "key": "INTEGER", "recipe": "VARCHAR", "source": "VARCHAR", "split": "VARCHAR",
+        "scorer": "VARCHAR", "anchors": "BIGINT", "candidates": "BIGINT", "searched": "BIGINT",
+        "corpus_version": "BIGINT", "definition": "JSON", "settings": "JSON",
+        "counts": "MAP(VARCHAR, BIGINT)", "finished_at": "TIMESTAMP", "files": ["VARCHAR"]
+    }]')) AS mining
+);
+
+CREATE VIEW candidates AS
+SELECT
+    '' AS recipe, '' AS source, '' AS split, '' AS scorer, 0 AS generation,
+    0::BIGINT AS anchor_section_key, 0 AS rank, 0::BIGINT AS negative_section_key,
+    0::DOUBLE AS score, 0::DOUBLE AS positive_score, 0 AS positive_rank
+WHERE FALSE;
+COMMENT ON VIEW minings IS 'What negatives were mined from: the newest of each recipe, source, split and scorer';
+COMMENT ON COLUMN minings.generation IS 'Its number, which counts up';
+COMMENT ON COLUMN minings.recipe IS 'Name of the recipe';
+COMMENT ON COLUMN minings.source IS 'Name of the source';
+COMMENT ON COLUMN minings.split IS 'The split';
+COMMENT ON COLUMN minings.scorer IS 'bm25, or the name that scores from elsewhere were given';
+COMMENT ON COLUMN minings.anchors IS 'Sections of anchors';
+COMMENT ON COLUMN minings.candidates IS 'Candidates of all of them';
+COMMENT ON COLUMN minings.searched IS 'Documents that may be negatives';
+COMMENT ON COLUMN minings.corpus_version IS 'Corpus version it was made at';
+COMMENT ON COLUMN minings.definition IS 'The recipe it was made for: selectors and strategy';
+COMMENT ON COLUMN minings.settings IS 'How candidates were looked for';
+COMMENT ON COLUMN minings.counts IS 'What became of the documents that were looked at';
+COMMENT ON COLUMN minings.finished_at IS 'UTC';
+COMMENT ON COLUMN minings.files IS 'Files in the folder of candidates beside the corpus';
+COMMENT ON VIEW candidates IS 'All that was mined, before any cut, best first';
+COMMENT ON COLUMN candidates.recipe IS 'The recipe they were mined for';
+COMMENT ON COLUMN candidates.source IS 'Source of both';
+COMMENT ON COLUMN candidates.split IS 'Split of both';
+COMMENT ON COLUMN candidates.scorer IS 'What ranked them';
+COMMENT ON COLUMN candidates.generation IS 'Number of the mining';
+COMMENT ON COLUMN candidates.anchor_section_key IS 'Section of the anchor';
+COMMENT ON COLUMN candidates.rank IS 'From 1, the best first';
+COMMENT ON COLUMN candidates.negative_section_key IS 'Section of the candidate';
+COMMENT ON COLUMN candidates.score IS 'What it was ranked by';
+COMMENT ON COLUMN candidates.positive_score IS 'Score of the anchor''s lowest-scoring positive, or NULL';
+COMMENT ON COLUMN candidates.positive_rank IS 'Rank of that positive among the candidates, from 1; 0 if it has none';
+
+-- Of each recipe, source and split: the newest mining by the scorer that the recipe names, or by any.
+CREATE VIEW negatives AS
+WITH policies AS (
+    SELECT
+        name AS recipe,
+        CASE json_type(definition, '$.by')
+            WHEN 'VARCHAR' THEN nullif(definition ->> '$.by', 'random')
+            WHEN 'OBJECT' THEN json_keys(definition, '$.by')[1]
+        END AS scorer,
+        CASE json_type(definition, '$.by')
+            WHEN 'OBJECT' THEN json_extract(definition, '$.by.*')[1]
+        END AS cut
+    FROM recipes
+),
+
+drawn AS (
+    SELECT
+        minings.generation,
+        (policies.cut ->> '$.absolute_margin')::DOUBLE AS absolute_margin,
+        (policies.cut ->> '$.relative_margin')::DOUBLE AS relative_margin,
+        (policies.cut ->> '$.min_score')::DOUBLE AS min_score,
+        (policies.cut ->> '$.max_score')::DOUBLE AS max_score,
+        coalesce((policies.cut ->> '$.range_min')::INTEGER, 0) AS range_min,
+        coalesce((policies.cut ->> '$.range_max')::INTEGER, 16) AS range_max
+    FROM minings
+    LEFT JOIN policies ON policies.recipe = minings.recipe
+    WHERE minings.scorer = coalesce(policies.scorer, minings.scorer)
+    QUALIFY minings.generation = max(minings.generation)
+        OVER (PARTITION BY minings.recipe, minings.source, minings.split)
+)
+
+SELECT
+    candidates.recipe, candidates.anchor_section_key, candidates.rank,
+    candidates.negative_section_key, candidates.score, candidates.source, candidates.split,
+    candidates.scorer
+FROM candidates
+JOIN drawn ON drawn.generation = candidates.generation
+WHERE
+    cut_by(
+        candidates.score, candidates.positive_score, candidates.positive_rank,
+        drawn.absolute_margin, drawn.relative_margin, drawn.min_score, drawn.max_score
+    ) IS NULL
+QUALIFY row_number() OVER (
+    PARTITION BY candidates.generation, candidates.anchor_section_key ORDER BY candidates.rank
+) BETWEEN drawn.range_min + 1 AND drawn.range_max;
+COMMENT ON VIEW negatives IS 'The hard negatives that a new run would use: what policies of recipes leave of candidates';
 COMMENT ON COLUMN negatives.recipe IS 'The recipe they were mined for';
 COMMENT ON COLUMN negatives.anchor_section_key IS 'Section of the anchor';
-COMMENT ON COLUMN negatives.rank IS 'From 1, the hardest first';
+COMMENT ON COLUMN negatives.rank IS 'Among all candidates, from 1, the hardest first';
 COMMENT ON COLUMN negatives.negative_section_key IS 'Section of the negative';
-COMMENT ON COLUMN negatives.score IS 'What it was ranked by; NULL for one that was drawn at random';
+COMMENT ON COLUMN negatives.score IS 'What it was ranked by';
 COMMENT ON COLUMN negatives.source IS 'Source of both';
 COMMENT ON COLUMN negatives.split IS 'Split of both';
-COMMENT ON COLUMN negatives.method IS 'bm25, or given: scores from elsewhere';
+COMMENT ON COLUMN negatives.scorer IS 'bm25, or the name that scores from elsewhere were given';
 
 CREATE VIEW negative_texts AS
 SELECT
@@ -890,8 +921,8 @@ COMMENT ON VIEW negative_texts IS 'The same with record ids and texts, to read';
 COMMENT ON COLUMN negative_texts.recipe IS 'The recipe they were mined for';
 COMMENT ON COLUMN negative_texts.source IS 'Source of both';
 COMMENT ON COLUMN negative_texts.split IS 'Split of both';
-COMMENT ON COLUMN negative_texts.rank IS 'From 1, the hardest first';
-COMMENT ON COLUMN negative_texts.score IS 'What it was ranked by; NULL for one that was drawn at random';
+COMMENT ON COLUMN negative_texts.rank IS 'Among all candidates, from 1, the hardest first';
+COMMENT ON COLUMN negative_texts.score IS 'What it was ranked by';
 COMMENT ON COLUMN negative_texts.anchor_record_id IS 'Id of the record of the anchor';
 COMMENT ON COLUMN negative_texts.anchor IS 'Text of the anchor';
 COMMENT ON COLUMN negative_texts.negative_record_id IS 'Id of the record of the negative';

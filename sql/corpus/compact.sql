@@ -48,17 +48,6 @@ WHERE
         WHERE section_key NOT IN (SELECT section_key FROM kept_sections)
     )
 
--- name: keep_minings
--- Note the minings to keep: those that runs are pinned to, whole, and the newest of sources that
--- are there.
--- Parameters: $pinned.
-CREATE OR REPLACE TEMP TABLE kept_minings AS
-SELECT mining_key, list_contains($pinned::BIGINT[], mining_key) AS is_pinned
-FROM minings
-WHERE
-    is_pinned
-    OR (superseded_at IS NULL AND source_id IN (SELECT source_id FROM kept_sources))
-
 -- name: tables
 -- The tables of the corpus, each with its columns and its rows.
 -- Rows: by name.
@@ -116,43 +105,10 @@ SELECT *
 FROM query_table($table)
 WHERE source IN (SELECT name FROM kept_sources)
 
--- name: of_minings
--- The rows of a table that are of kept minings.
--- Parameters: $table.
-SELECT *
-FROM query_table($table)
-WHERE mining_key IN (SELECT mining_key FROM kept_minings)
-
--- name: of_mined_anchors
--- The rows of a table that are of kept minings and of kept anchors; all of minings pinned to.
--- Parameters: $table.
-SELECT *
-FROM query_table($table)
-WHERE
-    mining_key IN (SELECT mining_key FROM kept_minings WHERE is_pinned)
-    OR (
-        mining_key IN (SELECT mining_key FROM kept_minings)
-        AND anchor_section_key IN (SELECT section_key FROM kept_sections)
-    )
-
--- name: of_mined_negatives
--- The same where the negatives are kept too.
--- Parameters: $table.
-SELECT *
-FROM query_table($table)
-WHERE
-    mining_key IN (SELECT mining_key FROM kept_minings WHERE is_pinned)
-    OR (
-        mining_key IN (SELECT mining_key FROM kept_minings)
-        AND anchor_section_key IN (SELECT section_key FROM kept_sections)
-        AND negative_section_key IN (SELECT section_key FROM kept_sections)
-    )
-
 -- name: last_keys
 -- The last key given out of each kind; of indexes, the last of their sequence.
 SELECT
     (SELECT greatest(max(source_id), last_key('source')) FROM sources) AS source,
-    (SELECT greatest(max(mining_key), last_key('mining')) FROM minings) AS mining,
     (SELECT coalesce(last_value, 0) FROM duckdb_sequences() WHERE sequence_name = 'text_index_keys')
         AS index
 

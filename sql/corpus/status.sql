@@ -146,13 +146,6 @@ FROM (
 )
 ORDER BY source, list_position(['train', 'validation', 'test'], split)
 
--- name: mined
--- How many anchors a mining went through, and the negatives kept for them.
--- Parameters: $mining.
-SELECT count(*) AS anchors, coalesce(sum(candidates), 0)::BIGINT AS negatives
-FROM mined_anchors
-WHERE mining_key = $mining
-
 -- name: counts
 -- What is kept of how many anchors pools have.
 SELECT content, reason, anchors
@@ -252,8 +245,6 @@ FROM (
     SELECT 'indexes' AS what, block_id FROM pragma_storage_info('index_documents')
     UNION ALL SELECT 'indexes' AS what, block_id FROM pragma_storage_info('index_postings')
     UNION ALL SELECT 'indexes' AS what, block_id FROM pragma_storage_info('index_terms')
-    UNION ALL SELECT 'negatives' AS what, block_id FROM pragma_storage_info('mined_anchors')
-    UNION ALL SELECT 'negatives' AS what, block_id FROM pragma_storage_info('mined_negatives')
 )
 WHERE block_id >= 0
 GROUP BY what

@@ -27,3 +27,8 @@ SET VARIABLE corpus_folder = $folder
 -- Files that statements may read.
 -- Parameters: $paths.
 SET allowed_paths = $paths
+
+-- name: allow_folder
+-- The folder of mined candidates, which statements may read.
+-- Parameters: $folders.
+SET allowed_directories = $folders

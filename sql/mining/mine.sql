@@ -33,6 +33,43 @@ ORDER BY asked.row
 -- How many threads this instance may use.
 SELECT current_setting('threads')::INTEGER
 
+-- name: own_index
+-- Room for indexes of this connection's own, where the corpus is open to read only. Statements find
+-- it in the place of the tables of the corpus.
+CREATE OR REPLACE TEMP TABLE text_indexes AS
+SELECT *
+FROM _internal.text_indexes
+LIMIT 0;
+
+CREATE OR REPLACE TEMP TABLE index_terms AS
+SELECT *
+FROM _internal.index_terms
+LIMIT 0;
+
+CREATE OR REPLACE TEMP TABLE index_documents AS
+SELECT *
+FROM _internal.index_documents
+LIMIT 0;
+
+CREATE OR REPLACE TEMP TABLE index_postings AS
+SELECT *
+FROM _internal.index_postings
+LIMIT 0;
+
+CREATE OR REPLACE TEMP SEQUENCE text_index_keys
+
+-- name: drop_own_index
+-- Forget it.
+DROP TABLE text_indexes;
+
+DROP TABLE index_terms;
+
+DROP TABLE index_documents;
+
+DROP TABLE index_postings;
+
+DROP SEQUENCE text_index_keys
+
 -- name: document_counts
 -- How many of some documents (Arrow eligible: document) have each term of an index.
 -- Parameters: $index.

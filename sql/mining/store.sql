@@ -1,166 +1,214 @@
--- name: current
--- The minings of a recipe that new runs would use.
--- Parameters: $recipe (NULL for all), $source (NULL for all), $split (NULL for all).
--- Rows: by recipe, source and split.
+-- name: minings
+-- What was mined, as the manifests beside the corpus have it, as a view. A view takes no
+-- parameters: duckplets/mining/store.py writes them in, here and below.
+-- Parameters: $minings (JSON).
+CREATE OR REPLACE VIEW minings AS
 SELECT
-    minings.mining_key, minings.recipe, sources.name AS source, minings.split, minings.method,
-    minings.definition, minings.settings, minings.content, minings.corpus_version,
-    minings.digest, minings.finished_at, minings.report
+    mining."key" AS generation, mining.recipe, mining.source, mining.split, mining.scorer,
+    mining.anchors, mining.candidates, mining.searched, mining.corpus_version, mining.definition,
+    mining.settings, mining.counts, mining.finished_at, mining.files
+FROM (
+    SELECT unnest(from_json($minings, '[{
+        "key": "INTEGER", "recipe": "VARCHAR", "source": "VARCHAR", "split": "VARCHAR",
+        "scorer": "VARCHAR", "anchors": "BIGINT", "candidates": "BIGINT", "searched": "BIGINT",
+        "corpus_version": "BIGINT", "definition": "JSON", "settings": "JSON",
+        "counts": "MAP(VARCHAR, BIGINT)", "finished_at": "TIMESTAMP", "files": ["VARCHAR"]
+    }]')) AS mining
+)
+
+-- name: candidates
+-- All candidates of these, as a view.
+-- Parameters: $folder, $parts (JSON).
+CREATE OR REPLACE VIEW candidates AS
+SELECT
+    of_files.recipe, of_files.source, of_files.split, of_files.scorer, of_files.generation,
+    found.anchor_section_key, found.rank, found.negative_section_key, found.score,
+    found.positive_score, found.positive_rank
+FROM read_parquet(
+    list_transform(
+        from_json($parts, '["VARCHAR"]'),
+        LAMBDA part : coalesce(getvariable('corpus_folder'), '') || $folder || part
+    ),
+    filename = TRUE, hive_partitioning = FALSE
+) AS found
+JOIN (
+    SELECT recipe, source, split, scorer, generation, unnest(files) AS part
+    FROM minings
+) AS of_files ON of_files.part = parse_filename(found.filename)
+WHERE found.rank > 0
+
+-- name: no_candidates
+-- The same where nothing is current.
+CREATE OR REPLACE VIEW candidates AS
+SELECT
+    '' AS recipe, '' AS source, '' AS split, '' AS scorer, 0 AS generation,
+    0::BIGINT AS anchor_section_key, 0 AS rank, 0::BIGINT AS negative_section_key,
+    0::DOUBLE AS score, 0::DOUBLE AS positive_score, 0 AS positive_rank
+WHERE FALSE
+
+-- name: is_any_shown
+-- Whether the view of minings has any.
+SELECT count(*) > 0
 FROM minings
-JOIN sources ON sources.source_id = minings.source_id
+
+-- name: shown
+-- Whether both views are what they should be.
+-- Parameters: $digest.
+SELECT count(*) > 0
+FROM duckdb_views()
+WHERE view_name = 'candidates' AND database_name = current_database() AND comment LIKE '%' || $digest || '%'
+
+-- name: comments
+-- What the columns of both views are.
+-- Parameters: $digest (what the views are known by).
+COMMENT ON VIEW minings IS 'What negatives were mined from: the newest of each recipe, source, split and scorer';
+
+COMMENT ON COLUMN minings.generation IS 'Its number, which counts up';
+
+COMMENT ON COLUMN minings.recipe IS 'Name of the recipe';
+
+COMMENT ON COLUMN minings.source IS 'Name of the source';
+
+COMMENT ON COLUMN minings.split IS 'The split';
+
+COMMENT ON COLUMN minings.scorer IS 'bm25, or the name that scores from elsewhere were given';
+
+COMMENT ON COLUMN minings.anchors IS 'Sections of anchors';
+
+COMMENT ON COLUMN minings.candidates IS 'Candidates of all of them';
+
+COMMENT ON COLUMN minings.searched IS 'Documents that may be negatives';
+
+COMMENT ON COLUMN minings.corpus_version IS 'Corpus version it was made at';
+
+COMMENT ON COLUMN minings.definition IS 'The recipe it was made for: selectors and strategy';
+
+COMMENT ON COLUMN minings.settings IS 'How candidates were looked for';
+
+COMMENT ON COLUMN minings.counts IS 'What became of the documents that were looked at';
+
+COMMENT ON COLUMN minings.finished_at IS 'UTC';
+
+COMMENT ON COLUMN minings.files IS 'Files in the folder of candidates beside the corpus';
+
+COMMENT ON VIEW candidates IS $digest;
+
+COMMENT ON COLUMN candidates.recipe IS 'The recipe they were mined for';
+
+COMMENT ON COLUMN candidates.source IS 'Source of both';
+
+COMMENT ON COLUMN candidates.split IS 'Split of both';
+
+COMMENT ON COLUMN candidates.scorer IS 'What ranked them';
+
+COMMENT ON COLUMN candidates.generation IS 'Number of the mining';
+
+COMMENT ON COLUMN candidates.anchor_section_key IS 'Section of the anchor';
+
+COMMENT ON COLUMN candidates.rank IS 'From 1, the best first';
+
+COMMENT ON COLUMN candidates.negative_section_key IS 'Section of the candidate';
+
+COMMENT ON COLUMN candidates.score IS 'What it was ranked by';
+
+COMMENT ON COLUMN candidates.positive_score IS 'Score of the anchor''s lowest-scoring positive, or NULL';
+
+COMMENT ON COLUMN candidates.positive_rank IS 'Rank of that positive among the candidates, from 1; 0 if it has none'
+
+-- name: left
+-- What a policy leaves of the candidates in some files.
+-- Parameters: $files, $absolute_margin, $relative_margin, $min_score, $max_score (NULL: no cut),
+-- $most (ranks that are looked at; NULL for all).
+-- Rows: by anchor and rank, as they were stored.
+SELECT anchor_section_key, rank, negative_section_key, score
+FROM read_parquet($files)
 WHERE
-    minings.finished_at IS NOT NULL
-    AND minings.superseded_at IS NULL
-    AND sources.removed_version IS NULL
-    AND minings.recipe = coalesce($recipe, minings.recipe)
-    AND sources.name = coalesce($source, sources.name)
-    AND minings.split = coalesce($split, minings.split)
-ORDER BY minings.recipe, sources.name, minings.split, minings.mining_key
+    rank BETWEEN 1 AND coalesce($most, rank)
+    AND cut_by(
+        score, positive_score, positive_rank,
+        $absolute_margin, $relative_margin, $min_score, $max_score
+    ) IS NULL
 
--- name: by_key
--- One finished mining, superseded or not.
--- Parameters: $mining.
+-- name: outcomes
+-- What becomes of the candidates of a mining by a policy, and how many anchors it leaves how many.
+-- Parameters: $files, $absolute_margin, $relative_margin, $min_score, $max_score, $range_min,
+-- $range_max.
+-- Rows: one.
+WITH anchors AS (
+    SELECT
+        anchor_section_key,
+        count(*) FILTER (rank > 0 AND cut IS NULL) AS survivors,
+        count(*) FILTER (cut = 'absolute_margin') AS absolute_margin,
+        count(*) FILTER (cut = 'relative_margin') AS relative_margin,
+        count(*) FILTER (cut = 'max_score') AS max_score,
+        count(*) FILTER (cut = 'min_score') AS min_score
+    FROM (
+        SELECT
+            anchor_section_key, rank,
+            CASE WHEN rank > 0 THEN cut_by(
+                score, positive_score, positive_rank,
+                $absolute_margin, $relative_margin, $min_score, $max_score
+            ) END AS cut
+        FROM read_parquet($files)
+    )
+    GROUP BY anchor_section_key
+),
+
+kept AS (
+    SELECT *, greatest(least(survivors, $range_max) - $range_min, 0) AS kept
+    FROM anchors
+)
+
 SELECT
-    minings.mining_key, minings.recipe, sources.name AS source, minings.split, minings.method,
-    minings.definition, minings.settings, minings.content, minings.corpus_version,
-    minings.digest, minings.finished_at, minings.report
-FROM minings
-JOIN sources ON sources.source_id = minings.source_id
-WHERE minings.mining_key = $mining AND minings.finished_at IS NOT NULL
-
--- name: unfinished
--- Minings of a recipe, source and split that were interrupted.
--- Parameters: $recipe, $source, $split.
--- Rows: by key.
-SELECT
-    minings.mining_key, minings.method, minings.definition, minings.settings, minings.content,
-    minings.anchors, minings.report,
-    (SELECT count(*) FROM mined_anchors WHERE mining_key = minings.mining_key) AS done
-FROM minings
-JOIN sources ON sources.source_id = minings.source_id
-WHERE
-    minings.finished_at IS NULL
-    AND minings.recipe = $recipe
-    AND sources.name = $source
-    AND minings.split = $split
-ORDER BY minings.mining_key
-
--- name: begin
--- Begin a mining; it is finished by minings/finish.
--- Parameters: $recipe, $source, $split, $method, $definition, $settings, $content, $version, $anchors.
--- Rows: one, its key.
-INSERT INTO minings
-SELECT
-    (SELECT greatest(max(mining_key), last_key('mining')) + 1 FROM minings),
-    $recipe,
-    (SELECT source_id FROM sources WHERE name = $source AND removed_version IS NULL),
-    $split, $method, $definition, $settings, $content, $version, $anchors,
-    now()::TIMESTAMP, NULL, NULL, NULL, NULL
-RETURNING mining_key
-
--- name: append_anchors
--- Append what became of anchors (Arrow new_anchors, columns as the table's but for the key).
--- Parameters: $mining.
-INSERT INTO mined_anchors
-SELECT
-    $mining, anchor_section_key, candidates, outcome, examined, positive_score, positive_rank
-FROM new_anchors
-
--- name: append_negatives
--- Append negatives (Arrow new_negatives, columns as the table's but for the key).
--- Parameters: $mining.
-INSERT INTO mined_negatives
-SELECT $mining, anchor_section_key, rank, negative_section_key, score
-FROM new_negatives
-
--- name: note
--- Note how far a mining is.
--- Parameters: $mining, $report.
-UPDATE minings SET report = $report WHERE mining_key = $mining
+    count(*) FILTER (kept = $range_max - $range_min) AS "full",
+    count(*) FILTER (kept BETWEEN 1 AND $range_max - $range_min - 1) AS short,
+    count(*) FILTER (kept = 0) AS "none",
+    sum(absolute_margin) AS absolute_margin,
+    sum(relative_margin) AS relative_margin,
+    sum(max_score) AS max_score,
+    sum(min_score) AS min_score,
+    sum(survivors - kept) AS "range",
+    sum(kept) AS kept
+FROM kept
 
 -- name: quantiles
 -- Quantiles (0, 5, 25, 50, 75, 95, 100 %) of a mining's scores and of the positives' ranks.
--- Parameters: $mining.
-SELECT
-    (
-        SELECT quantile_disc(score, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
-        FROM mined_negatives
-        WHERE mining_key = $mining
-    ) AS negative_score,
-    (
-        SELECT quantile_disc(positive_score, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
-        FROM mined_anchors
-        WHERE mining_key = $mining
-    ) AS positive_score,
-    (
-        SELECT quantile_disc(positive_rank, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
-        FROM mined_anchors
-        WHERE mining_key = $mining
-    ) AS positive_rank
-
--- name: unranked
--- Anchors of a mining whose lowest-scoring positive scores 0: they share no term.
--- Parameters: $mining.
+-- Parameters: $files, $every (of one anchor in so many).
 -- Rows: one.
-SELECT count(*) AS anchors
-FROM mined_anchors
-WHERE mining_key = $mining AND positive_score = 0
-
--- name: digest
--- What identifies the negatives of a mining: their number, and two sums over all of them.
--- Parameters: $mining.
 SELECT
-    count(*) AS negatives,
-    coalesce(sum(
-        (anchor_section_key * 1000003 + rank)::HUGEINT
-        * (negative_section_key % 998244353 + 1)
-    ), 0) AS pairs,
-    coalesce(sum(
-        round(score * 1048576)::HUGEINT * ((anchor_section_key * 31 + rank) % 1000003 + 1)
-    ), 0) AS scores
-FROM mined_negatives
-WHERE mining_key = $mining
+    quantile_disc(score, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]) FILTER (rank > 0)
+        AS negative_score,
+    quantile_disc(positive_score, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]) FILTER (rank <= 1)
+        AS positive_score,
+    quantile_disc(positive_rank, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1])
+        FILTER (rank <= 1 AND positive_rank > 0) AS positive_rank,
+    count(*) FILTER (rank <= 1 AND positive_rank = 0 AND positive_score IS NOT NULL) AS unranked
+FROM read_parquet($files)
+WHERE anchor_section_key % $every = 0
 
--- name: finish
--- Finish a mining.
--- Parameters: $mining, $digest, $report.
-UPDATE minings
-SET finished_at = now()::TIMESTAMP, digest = $digest, report = $report
-WHERE mining_key = $mining
-
--- name: supersede
--- Let a finished mining take the place of the earlier ones of its recipe, source and split.
--- Parameters: $mining.
-UPDATE minings
-SET superseded_at = now()::TIMESTAMP
+-- name: why
+-- The candidates of the anchors that are of a record, or have a text, with what a policy cuts.
+-- Parameters: $files, $anchor, $absolute_margin, $relative_margin, $min_score, $max_score.
+-- Rows: by anchor and rank.
+SELECT
+    anchor_records.record_id AS anchor, found.rank, negative_records.record_id AS negative,
+    found.score, found.positive_score, found.positive_rank,
+    cut_by(
+        found.score, found.positive_score, found.positive_rank,
+        $absolute_margin, $relative_margin, $min_score, $max_score
+    ) AS cut,
+    texts.text
+FROM read_parquet($files) AS found
+JOIN stored_sections AS anchors ON anchors.section_key = found.anchor_section_key
+JOIN records AS anchor_records ON anchor_records.record_key = anchors.record_key
+JOIN sections AS texts ON texts.section_key = found.negative_section_key
+JOIN records AS negative_records ON negative_records.record_key = texts.record_key
 WHERE
-    superseded_at IS NULL
-    AND mining_key <> $mining
-    AND (recipe, source_id, split) = (
-        SELECT (recipe, source_id, split) FROM minings AS later WHERE later.mining_key = $mining
+    found.rank > 0
+    AND found.anchor_section_key IN (
+        SELECT sections.section_key
+        FROM sections
+        JOIN records ON records.record_key = sections.record_key
+        WHERE records.record_id = $anchor OR sections.text = $anchor
     )
-
--- name: outcomes
--- What became of the anchors of a mining.
--- Parameters: $mining.
--- Rows: by outcome.
-SELECT outcome, count(*) AS anchors
-FROM mined_anchors
-WHERE mining_key = $mining
-GROUP BY outcome
-ORDER BY outcome
-
--- name: forget_anchors
--- Delete the anchors of an interrupted mining.
--- Parameters: $mining.
-DELETE FROM mined_anchors WHERE mining_key = $mining
-
--- name: forget_negatives
--- Delete the negatives of an interrupted mining.
--- Parameters: $mining.
-DELETE FROM mined_negatives WHERE mining_key = $mining
-
--- name: forget
--- Delete an interrupted mining.
--- Parameters: $mining.
-DELETE FROM minings WHERE mining_key = $mining AND finished_at IS NULL
+ORDER BY found.anchor_section_key, found.rank

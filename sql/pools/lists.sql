@@ -81,13 +81,12 @@ ORDER BY record_key, chunk_key
 -- name: of_sources
 -- A list of a pool for many sources at once: for each what the statement of one yields.
 -- That statement stands for found_list, and what it is ordered by for found_order.
--- Parameters: $sources (names), $minings (of each the number of its mining, or 0).
+-- Parameters: $sources (names).
 -- Rows: by number (of the source), and within a source as of one.
 SELECT asked.number, found.*
 FROM (
     SELECT
-        unnest(range(len($sources))) AS number, unnest($sources) AS source,
-        unnest($minings) AS mining
+        unnest(range(len($sources))) AS number, unnest($sources) AS source
 ) AS asked, LATERAL (FROM found_list) AS found
 ORDER BY number, found_order
 

@@ -33,11 +33,9 @@ verdicts AS (
         WHEN positives IS NULL THEN 'no positive'
         WHEN least = text_hash AND greatest = text_hash THEN same_text -- if distinct
         WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
-        WHEN anchor_section_key IS NOT NULL THEN 'too few candidates' -- if mined
     END AS reason
     FROM anchors LEFT JOIN positive_texts USING (record_key)
     LEFT JOIN legal USING (law_keys)
-    LEFT JOIN (SELECT DISTINCT * FROM dropped) ON anchor_section_key = section_key -- if mined
 )
 SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
 FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL

@@ -25,13 +25,12 @@ chosen AS (
     SELECT
         asked.*, sections.section_key, sections.role, sections.heading,
         (
-            SELECT max(mined_anchors.positive_score)
-            FROM mined_anchors
-            JOIN minings ON minings.mining_key = mined_anchors.mining_key
+            SELECT max(candidates.positive_score)
+            FROM candidates
             WHERE
-                mined_anchors.anchor_section_key = sections.section_key
-                AND minings.recipe = asked.recipe
-                AND minings.superseded_at IS NULL
+                candidates.anchor_section_key = sections.section_key
+                AND candidates.recipe = asked.recipe
+                AND candidates.rank = 1
         ) AS positive_score
     FROM asked
     JOIN pinned ON pinned.record_id = asked.record_id

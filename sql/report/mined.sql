@@ -1,71 +1,74 @@
 -- name: minings
--- The minings that new runs would use.
--- Rows: by recipe, source and split.
+-- The newest minings of each scorer.
+-- Rows: by recipe, source, split and scorer.
 SELECT
-    minings.mining_key AS mining, minings.recipe, sources.name AS source, minings.split,
-    minings.method, minings.corpus_version AS version, minings.finished_at,
-    count(*) AS anchors, sum(mined_anchors.candidates)::BIGINT AS negatives,
-    count(*) FILTER (mined_anchors.outcome <> 'full') AS left_short,
-    count(mined_anchors.positive_rank) AS positives_ranked
+    minings.generation AS mining, minings.recipe, minings.source, minings.split, minings.scorer,
+    minings.corpus_version AS version, minings.finished_at, minings.anchors, minings.candidates,
+    coalesce(ranked.positives_ranked, 0) AS positives_ranked
 FROM minings
-JOIN sources ON sources.source_id = minings.source_id
-JOIN mined_anchors ON mined_anchors.mining_key = minings.mining_key
-WHERE
-    minings.finished_at IS NOT NULL
-    AND minings.superseded_at IS NULL
-    AND sources.removed_version IS NULL
-GROUP BY
-    minings.mining_key, minings.recipe, sources.name, minings.split, minings.method,
-    minings.corpus_version, minings.finished_at
-ORDER BY minings.recipe, sources.name, minings.split
+LEFT JOIN (
+    SELECT generation, count(*) AS positives_ranked
+    FROM candidates
+    WHERE rank = 1 AND positive_rank > 0
+    GROUP BY generation
+) AS ranked ON ranked.generation = minings.generation
+ORDER BY minings.recipe, minings.source, minings.split, minings.scorer
 
 -- name: outcomes
--- What became of the anchors of the minings that new runs would use.
--- Rows: by recipe, source, split and outcome.
-SELECT
-    minings.recipe, sources.name AS source, minings.split, mined_anchors.outcome,
-    count(*) AS anchors
-FROM minings
-JOIN sources ON sources.source_id = minings.source_id
-JOIN mined_anchors ON mined_anchors.mining_key = minings.mining_key
-WHERE
-    minings.finished_at IS NOT NULL
-    AND minings.superseded_at IS NULL
-    AND sources.removed_version IS NULL
-GROUP BY minings.recipe, sources.name, minings.split, mined_anchors.outcome
-ORDER BY minings.recipe, sources.name, minings.split, mined_anchors.outcome
+-- How many candidates the policies of recipes leave to anchors: none, some, or 16.
+-- Rows: by recipe, source, split and what is left.
+SELECT recipe, source, split, outcome, sum(anchors)::BIGINT AS anchors
+FROM (
+    SELECT recipe, source, split, if(negatives < 16, 'some', 'full') AS outcome, 1 AS anchors
+    FROM (
+        SELECT recipe, source, split, anchor_section_key, count(*) AS negatives
+        FROM negatives
+        GROUP BY recipe, source, split, anchor_section_key
+    )
+    UNION ALL
+    SELECT minings.recipe, minings.source, minings.split, 'none', minings.anchors - coalesce(found.anchors, 0)
+    FROM (SELECT DISTINCT recipe, source, split, max(anchors) AS anchors FROM minings GROUP BY ALL) AS minings
+    LEFT JOIN (
+        SELECT recipe, source, split, count(DISTINCT anchor_section_key) AS anchors
+        FROM negatives
+        GROUP BY recipe, source, split
+    ) AS found
+        ON found.recipe = minings.recipe
+        AND found.source = minings.source
+        AND found.split = minings.split
+)
+GROUP BY recipe, source, split, outcome
+HAVING sum(anchors) > 0
+ORDER BY recipe, source, split, outcome
 
 -- name: guards
--- What became of the documents that share a term with an anchor: excluded by a guard, removed by a
--- filter, out of range, not needed, kept.
--- Rows: by recipe, source, split and what became of them.
-SELECT recipe, source, split, entry.key AS became, entry.value AS documents
-FROM (
-    SELECT
-        minings.recipe, sources.name AS source, minings.split,
-        from_json(minings.report, '{"counts": "MAP(VARCHAR, BIGINT)"}').counts AS counts
-    FROM minings
-    JOIN sources ON sources.source_id = minings.source_id
-    WHERE
-        minings.finished_at IS NOT NULL
-        AND minings.superseded_at IS NULL
-        AND sources.removed_version IS NULL
-) AS reports, unnest(map_entries(counts)) AS entries (entry)
+-- What became of the documents that share a term with an anchor: excluded by a guard, beyond the
+-- depth, or candidates.
+-- Rows: by recipe, source, split, scorer and what became of them.
+SELECT
+    minings.recipe, minings.source, minings.split, minings.scorer, entry.key AS became,
+    entry.value AS documents
+FROM minings, unnest(map_entries(minings.counts)) AS entries (entry)
 WHERE entry.value > 0
-ORDER BY recipe, source, split, became
+ORDER BY minings.recipe, minings.source, minings.split, minings.scorer, became
 
 -- name: scores
--- How many positives and negatives of a mining have a score in each twentieth of all scores.
+-- How many positives and candidates of a mining have a score in each twentieth of all scores.
 -- Parameters: $mining, $every (of one anchor in so many).
 -- Rows: the lowest scores first.
-WITH scores AS (
+WITH sampled AS (
+    SELECT rank, score, positive_score
+    FROM candidates
+    WHERE generation = $mining AND anchor_section_key % $every = 0
+),
+
+scores AS (
     SELECT 'positives' AS what, positive_score AS score
-    FROM mined_anchors
-    WHERE mining_key = $mining AND anchor_section_key % $every = 0 AND positive_score IS NOT NULL
+    FROM sampled
+    WHERE rank = 1 AND positive_score IS NOT NULL
     UNION ALL
     SELECT 'negatives', score
-    FROM mined_negatives
-    WHERE mining_key = $mining AND anchor_section_key % $every = 0 AND score IS NOT NULL
+    FROM sampled
 ),
 
 ends AS (
@@ -98,9 +101,9 @@ SELECT
     (2::BIGINT << power) - 1 AS at_most,
     count(*) AS anchors
 FROM (
-    SELECT floor(log2(positive_rank))::INTEGER AS power
-    FROM mined_anchors
-    WHERE mining_key = $mining
+    SELECT floor(log2(nullif(positive_rank, 0)))::INTEGER AS power
+    FROM candidates
+    WHERE generation = $mining AND rank = 1
 )
 GROUP BY power
 ORDER BY power NULLS LAST

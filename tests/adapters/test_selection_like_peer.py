@@ -1,15 +1,12 @@
-"""Knobs select what sentence-transformers' ``mine_hard_negatives`` selects, fed the same scores.
+"""Policies leave what sentence-transformers' ``mine_hard_negatives`` takes, fed the same scores.
 
-Its window holds ``range_max`` hits and as many more as any anchor has positives, among them the
-positives; ours holds ``range_max`` candidates, of which positives are none. They are the same
-window where all positives of an anchor are hits and no anchor has more of them. Where some are
-not, its window reaches further by as many, and so is ours set here.
+Both skip ``range_min`` of what margins and scores leave, and take so many of the rest.
 """
 
 from __future__ import annotations
 
 import random
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,14 +17,18 @@ pytest.importorskip("sentence_transformers")
 
 from datasets import Dataset, disable_progress_bars  # noqa: E402
 from effort import often  # noqa: E402
+from mined_corpora import Rows, write_mining  # noqa: E402
 from sentence_transformers.util import mine_hard_negatives  # noqa: E402
 
-from duckplets.mining.cutoffs import ceilings, count_above, select  # noqa: E402
-from duckplets.recipes.bm25 import Bm25  # noqa: E402
+import duckplets as dp  # noqa: E402
+from duckplets.mining import policy as policies  # noqa: E402
+from duckplets.mining.store import Minings  # noqa: E402
+from duckplets.recipes.mined import Mined  # noqa: E402
 
 disable_progress_bars()
 
 ANCHORS, DOCUMENTS = 5, 24
+RECIPE = dp.TripletRecipe("peer", dp.role("anchor"), dp.role("context"), dp.role("context"))
 
 
 class Scores:
@@ -55,7 +56,7 @@ def numbers(texts: list[str]) -> list[int]:
     return [int(text.split()[1]) for text in texts]
 
 
-def theirs(settings: Bm25, matrix: np.ndarray, positives: list[list[int]]) -> list[list[int]]:
+def theirs(settings: Mined, matrix: np.ndarray, positives: list[list[int]]) -> list[list[int]]:
     found: list[list[int]] = [[] for _ in positives]
     pairs = [(a, d) for a, documents in enumerate(positives) for d in documents]
     try:
@@ -68,7 +69,7 @@ def theirs(settings: Bm25, matrix: np.ndarray, positives: list[list[int]]) -> li
 
 
 def mined_by_them(
-    settings: Bm25, documents: int, model: Scores, pairs: list[tuple[int, int]]
+    settings: Mined, documents: int, model: Scores, pairs: list[tuple[int, int]]
 ) -> Dataset:
     columns = {
         "query": [f"query {a}" for a, _ in pairs],
@@ -79,35 +80,42 @@ def mined_by_them(
         model,
         corpus=[f"document {d}" for d in range(documents)],
         range_min=settings.range_min,
-        range_max=settings.range_max,
+        range_max=DOCUMENTS,
         max_score=settings.max_score,
         min_score=settings.min_score,
         absolute_margin=settings.absolute_margin,
         relative_margin=settings.relative_margin,
-        num_negatives=settings.top_k,
+        num_negatives=settings.wanted,
         output_format="labeled-list",
         verbose=False,
     )
 
 
-def ours(settings: Bm25, matrix: np.ndarray, positives: list[list[int]]) -> list[list[int]]:
-    most = max(map(len, positives))
-    found = []
-    for scores, own in zip(matrix, positives, strict=True):
-        ranked = np.argsort(-scores, kind="stable")
-        assert settings.range_max is not None
-        missed = most - np.isin(ranked[: settings.range_max + most], own).sum()
-        window = replace(settings, range_max=settings.range_max + int(missed))
-        found.append(of_one(window, scores, ranked[~np.isin(ranked, own)], scores[own].min()))
+def ours(
+    corpus: dp.Corpus, settings: Mined, matrix: np.ndarray, positives: list[list[int]]
+) -> list[list[int]]:
+    """What the policy leaves of the same scores, kept as candidates."""
+    rows: Rows = {}
+    for anchor, (scores, own) in enumerate(zip(matrix, positives, strict=True)):
+        legal = [d for d in np.argsort(-scores, kind="stable").tolist() if d not in own]
+        rows[anchor] = [(document, float(scores[document])) for document in legal]
+    known = {a: float(matrix[a][own].min()) for a, own in enumerate(positives)}
+    write_mining(corpus, RECIPE, rows, source="s", positives=known)
+    found: list[list[int]] = [[] for _ in positives]
+    (mining,) = Minings(corpus.database).found("peer")
+    for anchors, _, documents, _ in policies.left(corpus.database, mining, settings):
+        for anchor, document in zip(anchors.tolist(), documents.tolist(), strict=True):
+            found[anchor].append(document)
     return found
 
 
-def of_one(settings: Bm25, scores: np.ndarray, legal: np.ndarray, positive: float) -> list[int]:
-    high = ceilings(settings, np.array([positive]))
-    above = count_above(high, np.array([0, len(legal)]), scores[legal]).max(axis=0)
-    survivors = legal[above[0] :]
-    selection = select(settings, np.array([0, len(survivors)]), scores[survivors], above)
-    return survivors[selection.kept].tolist()
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    with dp.Corpus(tmp_path_factory.mktemp("peer") / "c.duckdb") as corpus:
+        rows = [{"id": "r", "q": "question", "a": "answer"}]
+        corpus.ingest(dp.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
+        corpus.split(1, 0, 0)
+        yield corpus
 
 
 def distinct_scores(draw: random.Random, kind: str) -> np.ndarray:
@@ -126,14 +134,11 @@ def distinct_scores(draw: random.Random, kind: str) -> np.ndarray:
     return np.array(rows)
 
 
-def random_settings(draw: random.Random, matrix: np.ndarray, range_max: int | None) -> Bm25:
-    top_k, range_min = draw.randrange(1, 6), draw.choice([0, 0, 1, 4])
-    least = range_min + top_k
+def random_settings(draw: random.Random, matrix: np.ndarray) -> Mined:
+    range_min = draw.choice([0, 0, 1, 4])
     knobs: dict[str, Any] = {
-        "range_max": max(range_max or draw.randrange(least, DOCUMENTS), least),
-        "top_k": top_k,
         "range_min": range_min,
-        "when_short": "keep",
+        "range_max": range_min + draw.randrange(1, 6),
     }
     low, high = sorted(draw.choices(matrix.flatten().tolist(), k=2))
     scale = float(np.abs(matrix).mean())
@@ -145,37 +150,21 @@ def random_settings(draw: random.Random, matrix: np.ndarray, range_max: int | No
     }.items():
         if draw.random() < 0.4:
             knobs[name] = value
-    return Bm25(**knobs)
+    return Mined(**knobs)
 
 
 @pytest.mark.parametrize("kind", ["cosines", "two decimals", "all negative", "scores of BM25"])
-@pytest.mark.parametrize("window", ["within it", "all"])
-def test_the_same_matrix_gives_the_same_negatives(kind: str, window: str) -> None:
-    draw = random.Random(f"{kind} {window}")
+def test_the_same_matrix_gives_the_same_negatives(kind: str, corpus: dp.Corpus) -> None:
+    draw = random.Random(kind)
     some = 0
     for _ in range(often(60, less=12)):
         matrix = distinct_scores(draw, kind)
-        settings = random_settings(draw, matrix, None if window == "within it" else DOCUMENTS)
+        settings = random_settings(draw, matrix)
         positives = [draw.sample(range(DOCUMENTS), draw.randrange(1, 4)) for _ in matrix]
         expected = theirs(settings, matrix, positives)
-        assert ours(settings, matrix, positives) == expected, settings
+        assert ours(corpus, settings, matrix, positives) == expected, settings
         some += any(expected)
     assert some > often(20, less=4)
-
-
-def test_a_single_positive_among_the_hits_needs_no_other_window() -> None:
-    draw = random.Random(4)
-    for _ in range(often(60, less=12)):
-        matrix = distinct_scores(draw, "cosines")
-        settings = random_settings(draw, matrix, None)
-        ranked = np.argsort(-matrix, axis=1)
-        assert settings.range_max is not None
-        own = [int(row[draw.randrange(settings.range_max)]) for row in ranked]
-        found = [
-            of_one(settings, scores, order[order != positive], float(scores[positive]))
-            for scores, order, positive in zip(matrix, ranked, own, strict=True)
-        ]
-        assert found == theirs(settings, matrix, [[positive] for positive in own])
 
 
 def test_the_matrix_reaches_them_as_it_is() -> None:
@@ -184,6 +173,6 @@ def test_the_matrix_reaches_them_as_it_is() -> None:
     queries = model.encode_query([f"query {a}" for a in range(ANCHORS)])
     documents = model.encode_document([f"document {d}" for d in range(DOCUMENTS)])
     assert np.array_equal(model.similarity(queries, documents).numpy(), matrix)
-    settings = Bm25(top_k=DOCUMENTS - 1, range_max=DOCUMENTS)
+    settings = Mined(range_max=DOCUMENTS - 1)
     for found in theirs(settings, matrix, [[0]] * ANCHORS):
         assert sorted(found) == list(range(1, DOCUMENTS))

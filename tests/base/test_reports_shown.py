@@ -29,6 +29,7 @@ PAIR = PairReport(
     recipe=HOSTILE,
     source="wiki",
     split="train",
+    scorer="bm25",
     mining=1,
     anchors=12_345,
     candidates=7,
@@ -88,7 +89,7 @@ def test_a_report_is_text_when_it_is_printed() -> None:
         "seconds  0.25",
     ]
     lines = str(MiningReport(pairs=(PAIR,), seconds=1.0)).split("\n")
-    assert lines[0].split()[:4] == ["recipe", "source", "split", "anchors"]
+    assert lines[0].split()[:4] == ["recipe", "source", "split", "scorer"]
     assert lines[1].split()[-3:] == ["7", "0", "-"]
 
 

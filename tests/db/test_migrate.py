@@ -367,7 +367,8 @@ def test_published_names_are_there(kind: Kind, path: Path) -> None:
 def test_the_duckdb_cli_shows_what_users_need(path: Path) -> None:
     migrate.create(path, "corpus")
     told = """
-        acquisitions chunk_texts chunks clusters contaminations corpus_versions judgement_counts
+        acquisitions candidates chunk_texts chunks clusters contaminations corpus_versions
+        judgement_counts
         judgements live_records minings negative_texts negatives quarantine recipes records
         rejected_texts section_texts sections source_counts sources split_counts splits
     """

@@ -19,7 +19,7 @@ import duckplets as dp
 
 with dp.Corpus(sys.argv[1]) as corpus:
     print("ready", flush=True)
-    corpus.mine(["anchor_context"], top_k=5, engine="local:2", progress=lambda *_: print("more"))
+    corpus.mine(["anchor_context"], depth=5, engine="local:2", progress=lambda *_: print("more"))
 """
 
 

@@ -49,7 +49,7 @@ def index(corpus: dp.Corpus, engine: Any) -> None:
 
 
 def mine(corpus: dp.Corpus, engine: Any) -> None:
-    corpus.mine(["anchor_context"], top_k=5, engine=engine, progress=False)
+    corpus.mine(["anchor_context"], depth=5, engine=engine, progress=False)
 
 
 def deduplicate(corpus: dp.Corpus, engine: Any) -> None:

@@ -159,8 +159,8 @@ def test_verbs_give_what_they_give_with_the_texts_inside(
     )
     same(lambda corpus: drawn(corpus, recipes=[long]))
     same(lambda corpus: corpus.search("river stone", k=20).to_pylist())
-    same(lambda corpus: corpus.mine("anchor_context", top_k=4, progress=False).anchors)
-    order = "SELECT * EXCLUDE (mining_key) FROM mined_negatives ORDER BY ALL"
+    same(lambda corpus: corpus.mine("anchor_context", depth=4, progress=False).anchors)
+    order = "SELECT * EXCLUDE (generation) FROM candidates ORDER BY ALL"
     same(lambda corpus: corpus.sql(order).to_pylist())
     same(lambda corpus: drawn(corpus, by="bm25"))
     same(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ from questions import (
 
 import duckplets as dp
 from duckplets.mining import external as given
-from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.mined import Mined
 
 
 def counted(counts: dict[str, int]) -> dict[str, int]:
@@ -43,8 +45,8 @@ RECIPES = {
 }
 KNOBS: list[dict[str, Any]] = [
     {},
-    {"top_k": 3, "absolute_margin": 0.5},
-    {"top_k": 2, "max_score": 2.0, "min_score": -1.0},
+    {"range_max": 3, "absolute_margin": 0.5},
+    {"range_max": 2, "max_score": 2.0, "min_score": -1.0},
 ]
 
 
@@ -62,24 +64,26 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", some(RECIPES, less=2))
 def test_rows_are_guarded_counted_and_kept(name: str, made: Path, tmp_path: Path) -> None:
-    recipe, seen = RECIPES[name], Counter()
+    plain, seen = RECIPES[name], Counter()
     for seed, knobs in enumerate(KNOBS[:SEEDS]):
         with dp.Corpus(shutil.copy(made / f"{seed}.duckdb", tmp_path)) as corpus:
             # With fewer rows some topics have no anchor of a source and split.
-            count = 3000 if recipe is SOME_TOPIC else often(3000, less=1500)
-            rows = random_rows(corpus, seed, count)
-            report = corpus.add_negatives(rows, name=recipe, when_short="keep", **knobs)
-            expected = Expected(corpus, recipe)
-            kept, counts = expected.kept(rows, Bm25(**knobs))
+            count = 3000 if plain is SOME_TOPIC else often(3000, less=1500)
+            rows, policy = random_rows(corpus, seed, count), Mined("given", **knobs)
+            recipe = replace(plain, by=policy)
+            corpus.add_recipe(recipe)
+            report = corpus.add_negatives(rows, name=recipe)
+            expected = Expected(corpus, plain)
+            kept, counts = expected.kept(rows, policy)
             assert stored(corpus) == {anchor: mine for anchor, mine in kept.items() if mine}
             assert counted(report.counts) == counted(counts)
             assert sum(report.counts.values()) == report.rows == len(rows)
             assert report.anchors == len(expected.anchors)
             seen.update(report.counts)
     reasons = {"unknown anchor", "unknown negative", "positive", "other source or split"}
-    reasons |= {"same group", "same text", "duplicate row", "kept", "not_needed"}
-    reasons |= {"strategy"} if "topic" in name and recipe is not SOME_TOPIC else set()
-    if recipe is SOME_TOPIC:
+    reasons |= {"same group", "same text", "duplicate row", "kept", "range"}
+    reasons |= {"strategy"} if "topic" in name and plain is not SOME_TOPIC else set()
+    if plain is SOME_TOPIC:
         reasons |= {"not an anchor of the recipe", "not a negative of the recipe"}
     assert reasons <= set(counted(seen))
 
@@ -130,7 +134,7 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path: Path) -> None:
         source = dp.MemorySource(records, id="id", anchor="q", context=["a", "b"])
         corpus.ingest(source, name="s", progress=False)
         corpus.split(1, 0, 0)
-        report = corpus.add_negatives(rows, name=RECIPE, when_short="keep")
+        report = corpus.add_negatives(rows, name=RECIPE)
         assert report.counts["positive"] == 3
         assert report.counts["kept"] == 2 * (len(rows) - 3)
         found = corpus.sql(
@@ -170,18 +174,13 @@ def test_an_interrupted_one_changes_nothing(
     assert corpus.sql("SELECT * FROM negatives ORDER BY ALL").equals(before)
     assert not corpus.sql("SELECT * FROM duckdb_tables() WHERE temporary").num_rows
     corpus.add_negatives(turned, name=RECIPE)
-    expected, _ = Expected(corpus, RECIPE).kept(turned, Bm25())
+    expected, _ = Expected(corpus, RECIPE).kept(turned, Mined())
     assert stored(corpus) == expected, "nothing of the interrupted one is left in it"
-    left = corpus.sql(
-        """
-        SELECT count(*) AS n FROM mined_negatives ANTI JOIN minings USING (mining_key)
-        UNION ALL SELECT count(*) FROM minings WHERE finished_at IS NULL
-        """
-    )
-    assert left["n"].to_pylist() == [0, 0]
-
-
-# -- anchors left short -------------------------------------------------------------------------
+    folder = corpus.path.with_name(f"{corpus.path.stem}.candidates")
+    told = [json.loads(path.read_text())["content"] for path in folder.glob("mining-*.json")]
+    assert all(mining["finished_at"] for mining in told)
+    parts = {part["file"]["name"] for mining in told for part in mining["parts"]}
+    assert parts == {path.name for path in folder.glob("part-*")}
 
 
 # -- drawing --------------------------------------------------------------------------------------
@@ -189,7 +188,7 @@ def test_an_interrupted_one_changes_nothing(
 
 def test_a_sampler_draws_what_was_given(corpus: dp.Corpus) -> None:
     rows = [row for row in legal_rows(corpus) if row["anchor_id"] != row["negative_id"]]
-    corpus.add_negatives(rows, name=RECIPE, split="train", when_short="keep")
+    corpus.add_negatives(rows, name=RECIPE, split="train")
     scores = {(row["anchor_id"], row["negative_id"]): row["score"] for row in rows}
     columns = ["anchor_record_id", "negative_record_id", "negative_by", "negative_score"]
     sampler = corpus.sampler(

@@ -17,7 +17,7 @@ from questions import RECIPE, Expected, build, legal_rows, random_rows, stored
 
 import duckplets as dp
 from duckplets.mining import external as given
-from duckplets.recipes.bm25 import Bm25
+from duckplets.recipes.mined import Mined
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +52,14 @@ def cast(table: pa.Table, **types: pa.DataType) -> pa.Table:
     return table
 
 
+def as_lists(table: pa.Table) -> pa.Table:
+    """An anchor a row, as LightOn and RLHN have it."""
+    lists = table.group_by("anchor_id").aggregate([("negative_id", "list"), ("score", "list")])
+    return lists.select(["anchor_id", "negative_id_list", "score_list"]).rename_columns(
+        ["query_id", "document_ids", "scores"]
+    )
+
+
 FORMS: dict[str, Callable[[pa.Table], Any]] = {
     "a table": lambda table: table,
     "a table in pieces": lambda table: pa.concat_tables([table[:7], table[7:7], table[7:]]),
@@ -66,6 +74,7 @@ FORMS: dict[str, Callable[[pa.Table], Any]] = {
     "integers": lambda table: cast(table, score=pa.int16()),
     "large strings": lambda table: cast(table, anchor_id=pa.large_string()),
     "dictionaries": lambda table: cast(table, anchor_id=pa.dictionary, negative_id=pa.dictionary),
+    "lists": lambda table: as_lists(table),
     "rows shuffled": lambda table: random.Random(1).sample(table.to_pylist(), len(table)),
 }
 
@@ -75,7 +84,7 @@ def test_the_form_of_a_table_changes_nothing(form: str, corpus: dp.Corpus) -> No
     rows = legal_rows(corpus)
     report = corpus.add_negatives(FORMS[form](pa.Table.from_pylist(rows)), name=RECIPE)
     assert report.rows == len(rows)
-    expected, _ = Expected(corpus, RECIPE).kept(rows, Bm25())
+    expected, _ = Expected(corpus, RECIPE).kept(rows, Mined())
     assert stored(corpus) == expected
 
 
@@ -88,9 +97,9 @@ def test_batches_and_blocks_change_nothing(
         monkeypatch.setattr(given, "_ROWS", 16 * size)
         monkeypatch.setattr(given, "_DICTS", size)
         monkeypatch.setattr(given, "_BLOCK_ROWS", size)
-        report = corpus.add_negatives(rows, name=RECIPE, top_k=3, when_short="random")
-        digests = corpus.sql("SELECT DISTINCT digest FROM minings WHERE superseded_at IS NULL")
-        found.append((report.counts, sorted(digests["digest"].to_pylist())))
+        report = corpus.add_negatives(rows, name=RECIPE, depth=3)
+        kept = corpus.sql("SELECT * EXCLUDE (generation) FROM candidates ORDER BY ALL")
+        found.append((report.counts, kept.to_pylist()))
     assert found[0] == found[1] == found[2]
 
 
@@ -103,6 +112,16 @@ WRONG: list[tuple[str, Any, str]] = [
     ("a number", 5, "iterable of dicts, not int"),
     ("tuples", [("one/r1", "one/r2", 0.5)], "a row of negatives is a dict, not tuple"),
     ("a tuple later", [GOOD, ("one/r1",)], "a row of negatives is a dict, not tuple"),
+    (
+        "lists of other lengths",
+        [{"query_id": "one/r1", "document_ids": ["one/r2"], "scores": [0.5, 0.4]}],
+        "row 0 of the negatives has 1 document_ids and 2 scores",
+    ),
+    (
+        "no lists",
+        [{"query_id": "one/r1", "document_ids": "one/r2", "scores": [0.5]}],
+        "'document_ids' of the negatives holds string, not lists",
+    ),
     ("no score", [{"anchor_id": "a", "negative_id": "b"}], "needs a column 'score'; it has"),
     *(
         (f"{name}: {value!r}", [GOOD, GOOD | {name: value}], f"{name!r} of the negatives {holds}")
@@ -143,7 +162,7 @@ def test_columns_are_named_when_they_are_wrong(corpus: dp.Corpus) -> None:
         corpus.add_negatives([row], name=RECIPE)
 
 
-@pytest.mark.parametrize("knob", [{"query_tokens": 5}, {"scope": "shard"}, {"shard_documents": 9}])
+@pytest.mark.parametrize("knob", [{"query_tokens": 5}, {"scope": "shard"}, {"top_k": 9}])
 def test_knobs_of_searching_are_refused(knob: dict[str, Any], corpus: dp.Corpus) -> None:
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(knob))}'"):
         corpus.add_negatives(legal_rows(corpus), name=RECIPE, **knob)

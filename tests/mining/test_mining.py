@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +15,7 @@ from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
 
 import duckplets as dp
 from duckplets.errors import ReadOnlyError, RecipeError, SplitError, StateMismatchError
-from duckplets.mining import guards
+from duckplets.mining import guards, store
 from duckplets.mining import mine as mining
 
 WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"
@@ -25,16 +27,8 @@ def recipe(**options: Any) -> dp.TripletRecipe:
 
 def mined(corpus: dp.Corpus) -> list[tuple[Any, ...]]:
     """Everything that was mined, but for keys of minings."""
-    table = corpus.sql(
-        "SELECT recipe, source, split, anchor_section_key, rank, negative_section_key, score "
-        "FROM negatives ORDER BY ALL"
-    )
-    anchors = corpus.sql(
-        "SELECT anchor_section_key, candidates, outcome, examined, positive_score, positive_rank "
-        "FROM mined_anchors JOIN minings USING (mining_key) "
-        "WHERE superseded_at IS NULL ORDER BY ALL"
-    )
-    return [tuple(r.values()) for t in (table, anchors) for r in t.to_pylist()]
+    table = corpus.sql("SELECT * EXCLUDE (generation) FROM candidates ORDER BY ALL")
+    return [tuple(row.values()) for row in table.to_pylist()]
 
 
 # ---- exactness
@@ -65,7 +59,7 @@ def test_negatives_are_the_best_legal_documents(
     monkeypatch.setattr(guards, "_BLOCK_PAIRS", often(700, less=100))  # several blocks
     count, sources = often(110, less=30), often(2, less=1)
     with odd_corpus(tmp_path / "c.duckdb", count, seed, sources=sources) as corpus:
-        corpus.mine(recipe(strategy=how), top_k=7, split="train")
+        corpus.mine(recipe(strategy=how), depth=7, split="train")
         everything = sections(corpus)
         compared = 0
         for source in ("odd0", "odd1")[:sources]:
@@ -73,8 +67,8 @@ def test_negatives_are_the_best_legal_documents(
             oracle.anchors = [
                 a for a in oracle.anchors if any(oracle.legal(a, d) for d in oracle.documents)
             ]
-            compared += oracle.check(corpus, "mined", top_k=7)
-        assert compared == len(corpus.sql("FROM negatives")) > count
+            compared += oracle.check(corpus, "mined", depth=7)
+        assert compared == len(corpus.sql("FROM candidates")) > count
 
 
 ANCHORS = often(1000, less=8)  # each costs a match_bm25
@@ -84,7 +78,7 @@ def test_scores_are_match_bm25s_on_an_odd_corpus(tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", often(700, less=120), 3) as corpus:
         corpus.mine(recipe(), split="train")
         oracle = Oracle(sections(corpus), "odd0", "train")
-        assert oracle.check(corpus, "mined", top_k=32, sample=ANCHORS) > 10 * ANCHORS
+        assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 10 * ANCHORS
 
 
 @pytest.mark.skipif(not WORDNET.exists(), reason="the WordNet file is not here")
@@ -103,14 +97,14 @@ def test_scores_are_match_bm25s_on_wordnet(tmp_path: Path) -> None:
         corpus.split(0.8, 0.1, 0.1, seed=42)
         corpus.mine(recipe(), split="train", progress=False)
         oracle = Oracle(sections(corpus), "wordnet", "train")
-        assert oracle.check(corpus, "mined", top_k=32, sample=ANCHORS) > 3 * ANCHORS
+        assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 3 * ANCHORS
 
 
 # ---- the same however it is done
 
 
 RECORDS = often(240, less=60)
-KNOBS: dict[str, Any] = {"relative_margin": 0.1, "when_short": "random", "top_k": 9}
+KNOBS: dict[str, Any] = {"depth": 9}
 
 
 @pytest.fixture(scope="module")
@@ -140,10 +134,10 @@ def test_threads_blocks_and_shards_change_nothing(
 
 def test_scope_shard_searches_the_anchors_own_shard(tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", often(240, less=160), 9) as corpus:
-        corpus.mine(recipe(), split="train", top_k=500)
-        whole = {row[3:6:2]: row[6] for row in mined(corpus) if len(row) == 7}
-        report = corpus.mine(recipe(), split="train", top_k=500, scope="shard", shard_documents=30)
-        kept = {row[3:6:2]: row[6] for row in mined(corpus) if len(row) == 7}
+        corpus.mine(recipe(), split="train", depth=500)
+        whole = {row[4:7:2]: row[7] for row in mined(corpus)}
+        report = corpus.mine(recipe(), split="train", depth=500, scope="shard", shard_documents=30)
+        kept = {row[4:7:2]: row[7] for row in mined(corpus)}
         assert kept.items() < whole.items()
         shards = -(-report.pairs[0].searched // 30)
         assert shards > 4
@@ -157,6 +151,8 @@ def test_an_interrupted_mining_goes_on(
     tmp_path: Path, reference: list[tuple[Any, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guards, "BLOCK_ANCHORS", often(16, less=8))
+    monkeypatch.setattr(mining, "BLOCK_ANCHORS", often(16, less=8))
+    monkeypatch.setattr(store, "_PART_ROWS", 100)  # some blocks make a part
     done: list[int] = []
 
     def stop(now: int, _: int | None) -> None:
@@ -165,17 +161,60 @@ def test_an_interrupted_mining_goes_on(
             raise KeyboardInterrupt
 
     with odd_corpus(tmp_path / "c.duckdb", RECORDS, 9) as corpus:
-        resumed = 0
+        found = []
         for _ in range(5):
             try:
-                report = corpus.mine(recipe(), split="train", progress=stop, **KNOBS)
-                resumed += sum(pair.resumed for pair in report.pairs)
+                found += corpus.mine(recipe(), split="train", progress=stop, **KNOBS).pairs
             except KeyboardInterrupt:
                 assert not list(tmp_path.glob(".c.*.new.duckdb"))
-        assert resumed > 0
+                assert not corpus.sql("FROM candidates").num_rows
+        (pair,) = found
+        assert pair.resumed > 0
         assert mined(corpus) == reference
-        for pair in report.pairs:
-            assert sum(pair.outcomes.values()) == pair.anchors
+        assert sum(pair.outcomes.values()) == pair.anchors
+        named = corpus.sql("SELECT unnest(files) AS file FROM minings")["file"].to_pylist()
+        folder = tmp_path / "c.candidates"
+        assert sorted(named) == sorted(path.name for path in folder.glob("part-*"))
+        assert len(named) > 2
+
+
+def test_the_corpus_is_only_read(tmp_path: Path, reference: list[tuple[Any, ...]]) -> None:
+    path = tmp_path / "c.duckdb"
+    odd_corpus(path, RECORDS, 9).close()
+    before = path.read_bytes()
+    with dp.Corpus(path, read_only=True) as corpus, dp.Corpus(path, read_only=True) as other:
+        run = other.sampler(split="validation", epochs=1)
+        next(run)
+        corpus.mine(recipe(), split="train", **KNOBS)
+        assert mined(corpus) == mined(other) == reference
+        assert corpus.mine(recipe(), split="train", **KNOBS).pairs == ()
+        assert run.forecast().table.num_rows
+        with pytest.raises(ReadOnlyError):
+            other.search("fox")
+        rows = [{"anchor_id": "odd0/none", "negative_id": "odd0/none", "score": 1.0}]
+        with pytest.raises(RecipeError, match="1 unknown anchor"):
+            other.add_negatives(rows, name=recipe())
+    assert path.read_bytes() == before
+    with duckdb.connect(str(path), read_only=True) as plain:
+        assert plain.execute("SELECT count(*) FROM candidates").fetchall() == [(0,)]
+    dp.Corpus(path).close()  # from now on the file tells of them, too
+    with duckdb.connect(str(path), read_only=True) as plain:
+        plain.execute("SET VARIABLE corpus_folder = $folder", {"folder": f"{tmp_path}/"})
+        (count,) = plain.execute("SELECT count(*) FROM candidates").fetchall()[0]
+        assert count == len(reference)
+
+
+def test_two_miners_wait_for_each_other(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    odd_corpus(path, RECORDS, 9).close()
+    with ThreadPoolExecutor(2) as pool:
+        reports = [*pool.map(_mine_read_only, [path, path])]
+    assert sorted(len(report.pairs) for report in reports) == [0, 1]
+
+
+def _mine_read_only(path: Path) -> dp.MiningReport:
+    with dp.Corpus(path, read_only=True) as corpus:
+        return corpus.mine(recipe(), split="train", progress=False)
 
 
 # ---- stale
@@ -212,7 +251,7 @@ def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
         assert not any(row["stale"] for row in rows if (row["source"], row["split"]) in pairs)
         everything = sections(corpus)
         assert (
-            Oracle(everything, "odd1", "train").check(corpus, "mined", top_k=32, sample=ANCHORS)
+            Oracle(everything, "odd1", "train").check(corpus, "mined", depth=100, sample=ANCHORS)
             > 100
         )
 
@@ -220,70 +259,26 @@ def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
 # ---- knobs and reports
 
 
-@pytest.mark.parametrize("when_short", ["backfill", "random", "drop", "keep"])
-def test_counts_add_up_and_short_anchors_are_treated_as_asked(
-    tmp_path: Path, when_short: str
-) -> None:
+def test_counts_add_up(tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", often(200, less=100), 6) as corpus:
-        report = corpus.mine(
-            recipe(),
-            split="train",
-            top_k=6,
-            range_min=1,
-            range_max=40,
-            relative_margin=0.05,
-            min_score=0.1,
-            when_short=when_short,
-        )
+        by = dp.bm25(range_min=1, range_max=7, relative_margin=0.05, min_score=0.6)
+        corpus.add_recipe(recipe(by=by))
+        report = corpus.mine(recipe(by=by), split="train", depth=12)
         (pair,) = report.pairs
-        rows = corpus.sql("SELECT * FROM mined_anchors").to_pylist()
-        assert sum(pair.counts.values()) == sum(row["examined"] for row in rows)
-        assert (
-            pair.counts["kept"]
-            + sum(
-                row["score"] is None
-                for row in corpus.sql("SELECT score FROM negatives").to_pylist()
-            )
-            == pair.candidates
-        )
-        assert pair.anchors == len(rows) == sum(pair.outcomes.values())
-        assert pair.short == sum(row["outcome"] != "full" for row in rows)
-        assert pair.short > 0
-        by_outcome: dict[str, list[int]] = {outcome: [] for outcome in pair.outcomes}
-        for row in rows:
-            by_outcome[row["outcome"]].append(row["candidates"])
-        assert set(by_outcome["full"]) == {6}
-        if when_short == "drop":
-            assert set(by_outcome["dropped"]) == {0}
-            with corpus.sampler(recipes=[recipe()], epochs=1) as sampler:
-                assert sampler.epoch_length == pair.outcomes["full"]
-        if when_short == "random":
-            assert set(by_outcome) == {"full", "random"}
-            assert set(by_outcome["random"]) == {6}
-        if when_short == "keep":
-            assert set(by_outcome) <= {"full", "short", "none"}
-            assert max(by_outcome["short"]) < 6
-        if when_short == "backfill":
-            assert by_outcome["backfilled"] == [6] * len(by_outcome["backfilled"])
-
-
-def test_random_fills_are_legal_and_without_a_score(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", often(150, less=60), 8) as corpus:
-        how, allowed = STRATEGIES["equality"]
-        corpus.mine(
-            recipe(strategy=how), split="train", top_k=12, when_short="random", absolute_margin=0.5
-        )
-        everything = {s.key: s for s in sections(corpus)}
-        oracle = Oracle(list(everything.values()), "odd0", "train", allowed=allowed)
-        rows = corpus.sql("FROM negatives").to_pylist()
-        drawn = [row for row in rows if row["score"] is None]
-        assert len(drawn) > often(100, less=40)
-        seen = set()
-        for row in rows:
-            pair = row["anchor_section_key"], row["negative_section_key"]
-            assert pair not in seen
-            seen.add(pair)
-            assert oracle.legal(everything[pair[0]], everything[pair[1]])
+        rows = corpus.sql("FROM candidates").to_pylist()
+        assert pair.candidates == len(rows)
+        cut = ("absolute_margin", "relative_margin", "max_score", "min_score", "range", "kept")
+        assert sum(pair.counts[name] for name in cut) == len(rows)
+        assert pair.counts["kept"] == len(corpus.sql("FROM negatives")) > 0
+        assert min(pair.counts[n] for n in ("relative_margin", "min_score", "range")) > 0
+        assert sum(pair.outcomes.values()) == pair.anchors
+        assert pair.short == pair.anchors - pair.outcomes["full"] > 0
+        deep = corpus.mine(recipe(by=by), split="train", depth=2048).pairs[0]
+        guarded = ("same record", "same group", "same text", "strategy")
+        assert deep.counts["beyond depth"] == 0 < pair.counts["beyond depth"]
+        assert [deep.counts[n] for n in guarded] == [pair.counts[n] for n in guarded]
+        assert deep.candidates == pair.candidates + pair.counts["beyond depth"]
+        assert corpus.mine(recipe(by=by), split="train", depth=12).pairs == (), "deeper is there"
 
 
 def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
@@ -299,9 +294,14 @@ def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
             corpus.mine(recipe(), split="trian")  # type: ignore[arg-type]
         with pytest.raises(StateMismatchError, match=r"no negatives have been mined yet; call"):
             corpus.sampler(recipes=[recipe()])
+        with pytest.raises(RecipeError, match=r"depth=4096: give an integer from 1 to 2048"):
+            corpus.mine(recipe(), depth=4096)
+        with pytest.raises(RecipeError, match=r"scorer='dens': give 'bm25'"):
+            corpus.mine(recipe(), scorer="dens")  # type: ignore[arg-type]
+    path.with_name("c.candidates").write_text("a file")
     with (
         dp.Corpus(path, read_only=True) as corpus,
-        pytest.raises(ReadOnlyError, match=r"cannot mine negatives in .* read-only"),
+        pytest.raises(dp.QueryError, match=r"mining writes its candidates to .*c.candidates"),
     ):
         corpus.mine(recipe())
     with dp.Corpus(tmp_path / "d.duckdb") as corpus:
@@ -316,9 +316,7 @@ POSITIONS = often(125_000, less=10_000)  # of four negatives each, for two ways 
 
 
 @thorough
-@pytest.mark.parametrize(
-    "by", some([dp.bm25(relative_margin=0.05, when_short="keep", top_k=4), "bm25"], less=1)
-)
+@pytest.mark.parametrize("by", some([dp.bm25(relative_margin=0.05, range_max=4), "bm25"], less=1))
 def test_a_million_drawn_negatives_break_no_rule(tmp_path: Path, by: Any) -> None:
     with odd_corpus(tmp_path / "c.duckdb", often(700, less=100), 12, sources=2) as corpus:
         corpus.mine(recipe(by=by), split="train")

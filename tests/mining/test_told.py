@@ -52,7 +52,7 @@ def made(report: dp.MiningReport) -> set[tuple[str, str, str]]:
 
 @thorough
 def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> None:
-    whole = made(corpus.mine(top_k=4, progress=False))
+    whole = made(corpus.mine(progress=False))
     assert whole == {
         (recipe, source, split)
         for recipe, source in (("anchor_context", "chores"), ("simcse", "plain"))
@@ -73,7 +73,7 @@ def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus: dp.Corpu
     roles = (ANCHOR, CONTEXT, CONTEXT)
     for recipe in (
         dp.TripletRecipe("open", *roles),
-        dp.TripletRecipe("asks", *roles, by=dp.bm25(top_k=3)),
+        dp.TripletRecipe("asks", *roles, by=dp.bm25(range_max=3)),
         dp.TripletRecipe("chance", *roles, by="random"),
         dp.TripletRecipe("own", ANCHOR, CONTEXT, dp.role("rejected"), strategy="same_record"),
         dp.TripletRecipe("wide", *roles, negatives_from="split"),
@@ -100,18 +100,22 @@ def test_what_was_added_counts_and_the_newest_wins(corpus: dp.Corpus) -> None:
     ]
     columns = ["anchor_record_id", "negative_record_id", "negative_by"]
     how: dict[str, Any] = {"mixture": {"plain": 0, "chores": 1}, "batch_size": 64}
-    corpus.mine(top_k=2, split="train", progress=False)
-    corpus.add_negatives(rows, name="anchor_context", split="train", progress=False)
+    corpus.mine(split="train", progress=False)
+    corpus.add_negatives(rows, name="anchor_context", scorer="mine", split="train", progress=False)
     found = next(corpus.sampler(columns=columns, **how)).to_pylist()
-    given = [row for row in found if row["negative_by"] == "given"]
+    given = [row for row in found if row["negative_by"] == "mine"]
     assert given
     for row in given:
         anchor, negative = (int(row[name].split("/")[1]) for name in columns[:2])
         assert negative == (anchor + 7) % 30
-    assert corpus.mine(progress=False, split="train").pairs == (), "it is not mined over"
-    corpus.mine("anchor_context", top_k=2, split="train", progress=False)
+    ways = set(next(corpus.sampler(columns=columns, by="bm25", **how))["negative_by"])
+    assert ways <= {"bm25", "bm25_fallback"}
+    assert corpus.mine(progress=False, split="train").pairs == (), "both are kept"
+    corpus.mine("anchor_context", depth=200, split="train", progress=False)
     ways = set(next(corpus.sampler(columns=columns, **how))["negative_by"])
     assert ways <= {"bm25", "bm25_fallback"}
+    with pytest.raises(RecipeError, match="that is what mine"):
+        corpus.add_negatives(rows, name="anchor_context", scorer="bm25")
 
 
 # -- in a row, in any order ------------------------------------------------------------------------
@@ -175,19 +179,15 @@ def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus: dp.Corpus) ->
     plain = corpus.mine("anchor_context", **where)
     assert not any("margin" in note for note in plain.notes)
     for margin, value in (("relative_margin", 0.95), ("absolute_margin", 3.0)):
-        settings: dict[str, Any] = {margin: value}
-        report = corpus.mine("anchor_context", **where, **settings)
+        by = dp.bm25(**{margin: value})
+        recipe = dp.TripletRecipe(margin, ANCHOR, CONTEXT, CONTEXT, by=by)
+        report = corpus.mine(recipe, **where)
         cut, none = report.counts[margin], report.outcomes["none"]
-        assert report.legal == plain.counts["kept"]
-        cuts, unranked, short = report.notes
+        assert report.candidates == plain.candidates
+        cuts, left = report.notes
         assert (
-            f"{margin}={value:g} cut {cut:,} of {report.legal:,} candidates, and left {none:,} of "
-            f"{report.anchors} anchors without a negative"
+            f"{margin}={value:g} cuts {cut:,} of {report.candidates:,} candidates, and leaves "
+            f"{none:,} of {report.anchors} anchors without a negative"
         ) in cuts
-        assert (
-            f"(candidates ran out; {margin} cut {cut:,}); when_short='random' fills the rest"
-            in short
-        )
-        assert report.unranked == report.pairs[0].unranked > 0
-        assert f"the positive of {report.unranked} of {report.anchors} anchors" in unranked
-        assert "a margin means nothing there" in unranked
+        assert f"{none:,} of {report.anchors} anchors are left without a candidate" in left
+        assert report.pairs[0].unranked > 0

@@ -60,7 +60,7 @@ RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
         ANCHOR,
         dp.near_date(3),
         CONTEXT,
-        by=dp.bm25(top_k=3),
+        by=dp.bm25(range_max=3),
         strategy=dp.sql("negative.date > anchor.date"),
     ),
     "texts": dp.TextRecipe("texts", dp.any_section(where="kind = 'window'"), per="chunk"),

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 from effort import some
-from mined_corpora import ANCHOR, CASES, CONTEXT, guarded_corpus, hash_texts, rules_of, write_mining
+from mined_corpora import (
+    ANCHOR,
+    CASES,
+    CONTEXT,
+    Rows,
+    guarded_corpus,
+    hash_texts,
+    rules_of,
+    write_mining,
+)
 
 import duckplets as dp
 from duckplets.pools.compile import compile_pool
@@ -73,47 +82,23 @@ def test_near_date_positives_are_guarded_too(tmp_path: Path) -> None:
             assert one != other, row
 
 
-def test_dropped_anchors_are_not_in_the_pool_of_their_mining(tmp_path: Path) -> None:
+def test_a_policy_may_drop_the_anchors_it_leaves_too_little(tmp_path: Path) -> None:
     case = CASES["plain"]
-    recipe = dp.TripletRecipe("r", **case["recipe"], by="bm25")
     with guarded_corpus(tmp_path / "c.duckdb", 40, 1) as corpus:
         rules = rules_of(corpus, case, "s0", "train")
         whole = rules.pool(1)
-        dropped = sorted({a.section for of in whole.values() for a in of})[::3]
-        key = write_mining(corpus, recipe, {}, dropped=dropped)
-        for mining, expected in [(0, whole), (key, rules.pool(1, dropped)), (key + 1, whole)]:
-            compiled = compile_pool(recipe, source="s0", split="train", version=2, mining=mining)
-            rows = corpus.database.arrow(*compiled.statement("pool", staged=False))
-            assert rows.equals(corpus.database.arrow(compiled.runnable()))
-            assert dict(
-                zip(*(rows[c].to_pylist() for c in ("record_key", "anchors")), strict=True)
-            ) == {record: [a.key for a in of] for record, of in expected.items()}
-            with PoolReader(corpus.database, [compiled]) as reader:
-                counts = reader.count(compiled)
-            assert counts.get("too few candidates", 0) == len(whole) - len(expected)
-        assert len(rules.pool(1, dropped)) < len(whole)
-        sampler = corpus.sampler(recipes=[recipe], mixture={"s0": 1})
-        assert sampler.epoch_length == len(rules.pool(1, dropped))
-
-
-@pytest.mark.parametrize("by", some(["bm25", dp.bm25(top_k=3)], less=1))
-def test_parts_that_are_mined_are_complete(tmp_path: Path, by: Any) -> None:
-    case = CASES["topic"]
-    recipe = dp.TripletRecipe("r", **case["recipe"], by=by)
-    with guarded_corpus(tmp_path / "c.duckdb", 40, 2) as corpus:
-        rules = rules_of(corpus, case, "s1", "train")
-        compiled = compile_pool(recipe, source="s1", split="train", version=2)
-        with PoolReader(corpus.database, [compiled]) as reader:
-            documents, positives = (
-                reader.list(compiled, part).to_pylist()
-                for part in ("mined_documents", "mined_positives")
-            )
-    assert [(d["record_key"], d["section_key"]) for d in documents] == sorted(
-        {(p.record, p.section) for p in rules.pieces if rules.is_negative(p)},
-        key=lambda both: both[1],
-    )
-    asked = {p.record for p in rules.pieces}
-    assert [(p["record_key"], p["section_key"]) for p in positives] == sorted(
-        {(p.record, p.section) for p in rules.pieces if rules.is_positive(p)}
-    )
-    assert {p["record_key"] for p in positives} <= asked
+        sections = sorted({a.section for of in whole.values() for a in of})
+        dropped = sections[::3]
+        recipe = dp.TripletRecipe("r", **case["recipe"], by=dp.bm25(when_short="drop"))
+        other = next(p.section for p in rules.pieces if rules.is_negative(p))
+        rows: Rows = {s: [] if s in dropped else [(other, 1.0)] for s in sections}
+        write_mining(corpus, recipe, rows)
+        how: dict[str, Any] = {"recipes": [recipe], "mixture": {"s0": 1}}
+        sampler = corpus.sampler(**how)
+        assert sampler.epoch_length == len(rules.pool(1, dropped)) < len(whole)
+        (source,) = {*sampler.forecast().table["fallback_anchors"].to_pylist()}
+        assert source == 0
+        kept = corpus.sampler(**how, by=dp.bm25())
+        assert kept.epoch_length == len(whole)
+        with pytest.raises(dp.EmptyPoolError, match="the policy leaves no anchor a candidate"):
+            corpus.sampler(**how, by=dp.bm25(max_score=0.5, when_short="drop"))

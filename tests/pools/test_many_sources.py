@@ -85,10 +85,6 @@ def scattered_corpus(path: Path, seed: int, sources: int) -> dp.Corpus:
         "UPDATE records SET source_id = 1 + ($numbers::INTEGER[])[record_key]",
         {"numbers": draw.sample(taken.tolist(), len(taken))},
     )
-    database.rows(
-        "INSERT INTO mined_anchors SELECT 1 + section_key % 3, section_key, 0, 'dropped', 0, 0, 0 "
-        "FROM sections WHERE section_key % 5 < 2"
-    )
     return corpus
 
 
@@ -125,10 +121,9 @@ def test_read_together_as_alone(
         keys = np.array(draw.sample(range(1, 12 * sources), 8 * sources), dtype=np.int64)
         controls = {s: np.sort(keys) if draw.random() < 0.3 else None for s in found}
         found.append("none such")
-        minings = {s: draw.randint(0, 3) for s in found}
         others = draw.sample([*RECIPES.values()], 2)
         several = [
-            compile_pool(recipe, source=s, mining=minings[s], **where)  # type: ignore[arg-type]
+            compile_pool(recipe, source=s, **where)  # type: ignore[arg-type]
             for recipe in (RECIPES[name], *others)
             for s in found
         ]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duckplets.errors import RecipeError
-from duckplets.recipes.bm25 import Bm25
 from duckplets.recipes.files import from_dict, load_recipes, to_dict
+from duckplets.recipes.mined import Mined
 from duckplets.recipes.recipes import (
     Selector,
     TextRecipe,
@@ -75,8 +75,8 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "near text": (lambda: TextRecipe("a", near_date(1)), "selector: near_date"),
     "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
     "strategy type": (lambda: triplet(strategy=None), "strategy=None: give 'other_record', "),
-    "by": (lambda: triplet(by="bm52"), "by='bm52': give 'bm25', 'random'.*did you mean 'bm25'"),
-    "by type": (lambda: triplet(by=3), "by=3: give 'bm25', 'random', Bm25.…. or None"),
+    "by": (lambda: triplet(by="a/b"), "by='a/b': give up to 64 printable characters"),
+    "by type": (lambda: triplet(by=3), "by=3: give up to 64 .*, Mined.…. or None"),
     "the crate's strategy": (
         lambda: triplet(strategy="wrong_article"),
         "strategy='wrong_article': .*did you mean 'other_record', as the crate's wrong_article",
@@ -241,7 +241,13 @@ COMMON: dict[str, Any] = {
     "sources": st.none() | st.lists(NAME, min_size=1, unique=True).map(tuple),
 }
 STRATEGIES = ["other_record", "other_date", "question_answer_mismatch", sql("anchor.date is null")]
-BY = st.sampled_from(["bm25", Bm25(), Bm25(top_k=3, min_score=0.25, rotation=2, when_short="keep")])
+BY = st.sampled_from(
+    [
+        "bm25",
+        Mined(),
+        Mined("dense", range_max=3, min_score=0.25, weight="score", when_short="drop"),
+    ]
+)
 TRIPLET: dict[str, Any] = {
     "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON,
     "share": st.sampled_from([None, "anchors"]),
@@ -288,8 +294,12 @@ def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
         (None, None, False),
         ("random", "random", False),
         ("bm25", "bm25", True),
-        (Bm25(), {"bm25": {}}, True),
-        (Bm25(top_k=16, sampling="top"), {"bm25": {"top_k": 16, "sampling": "top"}}, True),
+        (Mined(), {"bm25": {}}, True),
+        (
+            Mined("own", range_max=4, weight="score"),
+            {"own": {"range_max": 4, "weight": "score"}},
+            True,
+        ),
     ],
 )
 def test_how_a_negative_is_chosen_is_a_word_or_a_table(by: Any, written: Any, mined: bool) -> None:
@@ -355,12 +365,12 @@ GOOD = to_dict(triplet("good"))
         ({"strategy": {}}, "strategy: "),
         ({"strategy": {"sql": "anchor.x = 1"}}, "'good': strategy: .*unknown column anchor.x"),
         ({"strategy": "sql"}, "strategy='sql': give 'other_record', "),
-        ({"by": "bm52"}, "'good': by=.*did you mean 'bm25'"),
-        ({"by": {"bm52": {}}}, "'good': by=.*'bm52'.*give . bm25 = "),
+        ({"by": {"a/b": {}}}, "mined: scorer='a/b': give up to 64"),
+        ({"by": {"bm25": {}, "own": {}}}, "'good': by=.*'own'.*give . bm25 = "),
         ({"by": {}}, "'good': by=..: give"),
-        ({"by": {"bm25": True}}, "'good': by: bm25: give a table"),
-        ({"by": {"bm25": {"top": 3}}}, "'good': by: bm25: unknown key 'top'.*'top_k'"),
-        ({"by": {"bm25": {"top_k": 0}}}, "bm25: top_k=0: give an int"),
+        ({"by": {"bm25": True}}, "'good': by=.*: give . bm25 = "),
+        ({"by": {"bm25": {"range": 3}}}, "'good': by: bm25: unknown key 'range'.*'range_m"),
+        ({"by": {"bm25": {"range_max": 0}}}, "mined: range_max=0: give an int"),
         ({"by": "bm25", "negative": "near_date:1"}, "'good': by=.*a near_date negative"),
         ({"weight": "1"}, "'good': weight"),
         ({"weight": float("nan")}, "'good': weight"),
@@ -386,7 +396,7 @@ anchor = "role:anchor"
 positive = { role = "context" }
 negative = { role = "context", where = "meta['lang'] = 'en'" }
 strategy = { sql = "negative.meta['topic'] = anchor.meta['topic']" }
-by = { bm25 = { top_k = 16, relative_margin = 0.05 } }
+by = { bm25 = { range_max = 8, relative_margin = 0.05 } }
 weight = 0.7
 
 [[triplet]]
@@ -407,7 +417,7 @@ READ: list[TripletRecipe | TextRecipe] = [
         "title_body",
         negative=role("context", where="meta['lang'] = 'en'"),
         strategy=sql("negative.meta['topic'] = anchor.meta['topic']"),
-        by=Bm25(top_k=16, relative_margin=0.05),
+        by=Mined(range_max=8, relative_margin=0.05),
         weight=0.7,
     ),
     TripletRecipe(

@@ -158,7 +158,7 @@ def test_capacity_counts_no_triplets_of_grades(corpus: dp.Corpus) -> None:
 
 @thorough
 def test_mining_leaves_it_out_as_well(corpus: dp.Corpus) -> None:
-    report = corpus.mine(top_k=2, progress=False)
+    report = corpus.mine(progress=False)
     mined = {(pair.source, pair.split) for pair in report.pairs}
     assert mined == {("docs", "train"), ("faq", "train")}
     first, second, *_ = report.notes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from effort import thorough
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 
 import duckplets as dp
+from duckplets.errors import DamagedFileError
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -85,11 +87,13 @@ def test_a_changed_recipe_makes_negatives_stale(corpus: dp.Corpus) -> None:
     )
     for row in next(sampler).to_pylist():
         assert dict(row["anchor_meta"]) == dict(row["negative_meta"])
-    asked = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(top_k=9))
-    with pytest.raises(dp.StateMismatchError, match="top_k"):
-        corpus.sampler(recipes=[asked], mixture={"s0": 1})
-    drawn = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(sampling="top"))
+    drawn = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(range_max=9))
     corpus.sampler(recipes=[drawn], mixture={"s0": 1})
+    with pytest.raises(dp.StateMismatchError, match=r"no candidates of scorer 'dens'.*are: bm25"):
+        corpus.sampler(recipes=[drawn], mixture={"s0": 1}, by="dens")
+    other = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by="dens")
+    with pytest.raises(dp.StateMismatchError, match=r"no candidates of scorer 'dens'.*are: bm25"):
+        corpus.sampler(recipes=[other], mixture={"s0": 1})
 
 
 @thorough
@@ -140,14 +144,51 @@ def test_later_records_join_with_negatives_that_are_mined_for_them(corpus: dp.Co
 
 
 def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> None:
-    key = mine(corpus, 1)
+    mine(corpus, 1)
     sampler_of(corpus).save()
-    corpus.database.rows(f"UPDATE minings SET digest = 'other' WHERE mining_key = {key}")
-    with pytest.raises(dp.StateMismatchError, match=f"mining {key}.*now: other"):
+    folder = corpus.path.with_name("c.candidates")
+    aside = folder.rename(corpus.path.with_name("aside"))
+    with pytest.raises(dp.StateMismatchError, match=r"mining 1.* are not in .*c.candidates"):
         corpus.resume()
-    corpus.database.rows(f"DELETE FROM minings WHERE mining_key = {key}")
-    with pytest.raises(dp.StateMismatchError, match=f"mining {key}"):
+    mine(corpus, 2)  # of the same number
+    with pytest.raises(dp.StateMismatchError, match=r"mining 1.*digest then: .* now: "):
         corpus.resume()
+    shutil.rmtree(folder)
+    aside.rename(folder)
+    corpus.resume().close()
+    (part,) = folder.glob("part-*.parquet")
+    part.write_bytes(part.read_bytes()[:-9])
+    with pytest.raises(DamagedFileError, match=f"{part.name}: it has .* bytes instead of"):
+        corpus.resume(by=dp.bm25(range_max=3))
+    (told,) = folder.glob("mining-*.json")
+    told.write_bytes(told.read_bytes()[:-9])
+    with pytest.raises(DamagedFileError, match=f"{told.name}: it is not as it was written"):
+        corpus.resume(by=dp.bm25(range_max=3))
+
+
+def test_another_policy_is_an_edit_of_the_future(corpus: dp.Corpus) -> None:
+    mine(corpus, 1)
+    run = sampler_of(corpus)
+    before = tables(run, 4)
+    run.save()
+    straight = tables(run, 9)
+    policy = dp.mined("bm25", range_max=1, when_short="drop")
+    edited = corpus.resume(by=policy)
+    assert "from step 4 on" in edited.notes[0]
+    after = tables(edited, 30)
+    edited.save()
+    mined = [row for table in after for row in table.to_pylist()]
+    assert {(row["negative_by"], row["negative_rank"]) for row in mined} == {("bm25", 1)}
+    again = corpus.resume(by=policy)
+    assert again.step == 34
+    again.move(0)
+    assert tables(again, 34) == before + after, "what was served stays"
+    back = corpus.resume(by="bm25")
+    assert {row["negative_rank"] for table in tables(back, 9) for row in table.to_pylist()} > {1, 2}
+    assert after[:9] != straight
+    stored = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(range_max=2))
+    other = corpus.sampler(recipes=[stored], mixture={"s0": 1}, by=policy, columns=COLUMNS)
+    assert {row["negative_rank"] for row in next(other).to_pylist()} == {1}
 
 
 def test_fallbacks_are_counted_over_saves(corpus: dp.Corpus) -> None:

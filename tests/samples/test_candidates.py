@@ -97,7 +97,7 @@ def test_negatives_are_legal_whatever_was_mined(
     corpus = corpora[size]
     rules = plain_rules(corpus, name)
     windows = Windows(pieces_of(corpus))
-    for seed, by in enumerate(["bm25", dp.bm25(sampling=["top", "random"][negatives > 1])]):
+    for seed, by in enumerate(["bm25", dp.bm25(weight="score")]):
         recipe = recipe_of(name, by)
         # Sections of any record, split and source stand among the candidates.
         rows = some_candidates(rules, seed, careless=pieces_of(corpus))
@@ -159,20 +159,20 @@ def legal_rows(rules: Rules, seed: int, most: int = 9) -> Rows:
 
 
 @pytest.mark.parametrize("name", some(["plain", "any", "topic"], less=1))
-@pytest.mark.parametrize(("negatives", "rotation"), [(1, None), (2, None), (3, 4)])
+@pytest.mark.parametrize(("negatives", "rotation"), [(1, 99), (2, 99), (3, 4)])
 def test_rotation_uses_every_candidate_in_its_turn(
-    corpora: dict[int, dp.Corpus], name: str, negatives: int, rotation: int | None
+    corpora: dict[int, dp.Corpus], name: str, negatives: int, rotation: int
 ) -> None:
     corpus = corpora[60]
     rules = plain_rules(corpus, name)
-    recipe = recipe_of(name, dp.bm25(rotation=rotation), weight=negatives)
+    recipe = recipe_of(name, dp.bm25(range_max=rotation), weight=negatives)
     rows = legal_rows(rules, negatives)
     sampler = sampled(corpus, recipe, rows, negatives, batch_size=50)
     places = {(p.record_id, p.position): p.section for p in rules.pieces}
     visits = visits_to_sections(drawn(sampler, 20 * sampler.epoch_length), negatives)
     starts = set()
     for place, ranks in visits.items():
-        count = min(len(rows.get(places[place], ())), rotation or 99)
+        count = min(len(rows.get(places[place], ())), rotation)
         if count >= negatives:
             starts.add(ranks[0][0])
             cycle = -(-count // negatives)
@@ -186,72 +186,69 @@ def test_rotation_uses_every_candidate_in_its_turn(
     assert len(starts) > 2, "every section begins with the same one"
 
 
-def test_top_always_takes_the_first_ones(corpora: dict[int, dp.Corpus]) -> None:
-    corpus = corpora[60]
-    recipe = recipe_of("any", dp.bm25(sampling="top"))
-    sampler = sampled(corpus, recipe, legal_rows(plain_rules(corpus, "any"), 3), 2)
-    found = drawn(sampler, 6 * sampler.epoch_length)
-    full = [row for row in found if row["negative_by"] == "bm25"]
-    assert {(row["negative_1_rank"], row["negative_2_rank"]) for row in full} == {(1, 2)}
-    assert len(full) > 100
-
-
-@pytest.mark.parametrize("rotation", [None, 5])
-def test_random_sampling_repeats_nothing_within_a_sample(
-    corpora: dict[int, dp.Corpus], rotation: int | None
-) -> None:
-    corpus = corpora[60]
-    rules = plain_rules(corpus, "plain")
-    recipe = recipe_of("plain", dp.bm25(sampling="random", rotation=rotation))
-    rows = legal_rows(rules, 4)
-    sampler = sampled(corpus, recipe, rows, 3)
-    places = {(p.record_id, p.position): p.section for p in rules.pieces}
-    visits = visits_to_sections(drawn(sampler, 60 * sampler.epoch_length), 3)
-    firsts: dict[int, list[int]] = defaultdict(list)
-    for place, ranks in visits.items():
-        count = min(len(rows.get(places[place], ())), rotation or 99)
-        for of_visit in ranks:
-            known = [rank for rank in of_visit if rank is not None]
-            assert len(set(known)) == len(known) == min(count, 3)
-            assert set(known) <= set(range(1, count + 1))
-            firsts[count] += known
-    assert max(firsts) == (rotation or 8)
-    assert max(map(len, firsts.values())) > 500
-    for count, found in firsts.items():  # each about as often
-        if len(found) < 500:
-            continue
-        for rank in range(1, count + 1):
-            assert 0.7 < found.count(rank) * count / len(found) < 1.3, (count, rank)
-
-
-def test_candidates_drawn_at_random_when_mined_count_as_fallbacks(
+def test_scores_weigh_draws_that_repeat_nothing_within_a_sample(
     corpora: dict[int, dp.Corpus],
 ) -> None:
     corpus = corpora[60]
     rules = plain_rules(corpus, "plain")
-    recipe = recipe_of("plain", dp.bm25(when_short="random"))
+    recipe = recipe_of("plain", dp.bm25(weight="score", range_max=5))
     rows = {
-        a: [(n, score if i < 2 else None) for i, (n, score) in enumerate(of)]
-        for a, of in legal_rows(rules, 5).items()
+        anchor: [(n, float(len(of) - i)) for i, (n, _) in enumerate(of)]
+        for anchor, of in legal_rows(rules, 4).items()
     }
-    write_mining(corpus, recipe, rows, method="given")
-    sampler = corpus.sampler(recipes=[recipe], mixture=ONE, columns=columns_of(1), batch_size=10)
-    found = drawn(sampler, 200)
-    assert {row["negative_by"] for row in found} == {"given", "given_fallback"}
-    for row in found:
-        rank, score = row["negative_rank"], row["negative_score"]
-        is_fallback = rank is None or rank > 2
-        assert (row["negative_by"] == "given_fallback") == is_fallback == (score is None)
-    expected = sum(row["negative_by"] == "given_fallback" for row in found)
-    assert sampler.metrics()["data/s0/fallbacks"] == expected
-    assert {row["negative_rank"] for row in found} > {None, 1, 2, 3}
+    sampler = sampled(corpus, recipe, rows, 3)
+    places = {(p.record_id, p.position): p.section for p in rules.pieces}
+    visits = visits_to_sections(drawn(sampler, 100 * sampler.epoch_length), 3)
+    firsts: dict[int, list[int | None]] = defaultdict(list)
+    for place, ranks in visits.items():
+        every = len(rows.get(places[place], ()))
+        count = min(every, 5)
+        for of_visit in ranks:
+            known = [rank for rank in of_visit if rank is not None]
+            assert len(set(known)) == len(known) == min(count, 3)
+            assert set(known) <= set(range(1, count + 1))
+            firsts[every] += of_visit[:1]
+        assert len({tuple(of_visit) for of_visit in ranks}) > 3 or count < 3
+    assert max(map(len, firsts.values())) > 500
+    for every, found in firsts.items():  # each as often as its share of the scores
+        weights = [every - i for i in range(min(every, 5))]
+        for rank, weight in enumerate(weights, 1) if len(found) > 500 else ():
+            share = found.count(rank) / len(found)
+            assert abs(share - weight / sum(weights)) < 0.06, (every, rank)
+
+
+def test_several_scorers_are_drawn_by_exact_shares(corpora: dict[int, dp.Corpus]) -> None:
+    corpus = corpora[60]
+    rules = plain_rules(corpus, "plain")
+    recipe = dp.TripletRecipe("several", **CASES["plain"]["recipe"])
+    for seed, scorer in enumerate(["bm25", "dense"]):
+        rows = {a: of for a, of in legal_rows(rules, seed).items() if of}
+        write_mining(corpus, recipe, rows, scorer=scorer)
+    how: dict[str, Any] = {"recipes": [recipe], "mixture": ONE, "columns": columns_of(1)}
+    shares = {"bm25": 0.5, "dense": 0.25, "random": 0.25}
+    sampler = corpus.sampler(by=shares, **how, batch_size=50)
+    found = drawn(sampler, 400)
+    ways = [row["negative_by"] for row in found]
+    mined = {way: ways.count(way) for way in (*shares, "mined_fallback")}
+    assert mined["random"] == 100
+    assert mined["bm25"] + mined["dense"] + mined["mined_fallback"] == 300
+    assert 0 < mined["dense"] < mined["bm25"] <= 200
+    for scorer in ("bm25", "dense"):
+        alone = {
+            (r["anchor_record_id"], r["negative"]) for r in found if r["negative_by"] == scorer
+        }
+        only = corpus.sampler(by=scorer, **how, batch_size=50)
+        rows = drawn(only, 20 * only.epoch_length)
+        assert alone <= {(r["anchor_record_id"], r["negative"]) for r in rows}
+    newest = drawn(corpus.sampler(**how, batch_size=50), 50)
+    assert {row["negative_by"] for row in newest} <= {"dense", "dense_fallback"}
 
 
 def test_anchors_without_candidates_draw_at_random_and_say_so(
     corpora: dict[int, dp.Corpus],
 ) -> None:
     corpus = corpora[24]
-    found = drawn(sampled(corpus, recipe_of("plain", dp.bm25(top_k=4)), {}, 2), 500)
+    found = drawn(sampled(corpus, recipe_of("plain", dp.bm25(range_max=4)), {}, 2), 500)
     assert {row["negative_by"] for row in found} == {"bm25_fallback"}
     assert len({row["negative_1"] for row in found}) > 10
 
@@ -263,7 +260,7 @@ def test_pairs_tell_where_their_negative_comes_from(
 ) -> None:
     corpus = corpora[60]
     rules = plain_rules(corpus, "any")
-    recipe = recipe_of("any", dp.bm25(top_k=1 + negatives))
+    recipe = recipe_of("any", dp.bm25(range_max=1 + negatives))
     write_mining(corpus, recipe, legal_rows(rules, 7, most=3))
     names = ["negative_by", "negative_score", "negative_rank"]
     arguments: dict[str, Any] = {"recipes": [recipe], "mixture": ONE, "negatives": negatives}

@@ -269,7 +269,7 @@ def test_pairs_have_the_rejected_reply_as_the_negative_of_three_samples_in_four(
 
 
 def test_ranked_negatives_of_the_same_record_are_refused() -> None:
-    for by in ("bm25", dp.bm25(top_k=4)):
+    for by in ("bm25", dp.bm25(range_max=4)):
         with pytest.raises(dp.RecipeError, match="'same_record' takes those of the anchor's own"):
             replace(CHOSEN, by=by)
     with pytest.raises(dp.RecipeError, match=r"'same_recrod'.*did you mean 'same_record'"):

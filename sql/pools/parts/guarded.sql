@@ -1,14 +1,8 @@
 -- Parts of the law where negatives are mined: what could well be a positive is no negative either.
 -- Texts are forbidden by their normalised texts too.
--- Parameters: $mining (0 for none).
-
-WITH dropped AS (
-    SELECT anchor_section_key
-    FROM _internal.mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
-),
 
 -- Texts that are no negatives of a record, for they are its own, perhaps written another way.
-own AS (
+WITH own AS (
     SELECT record_key, text_hash, normalised_hash FROM anchors
     UNION SELECT record_key, text_hash, normalised_hash FROM positives
 ),

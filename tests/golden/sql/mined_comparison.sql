@@ -146,21 +146,15 @@ legal AS (
     LEFT JOIN of_own USING (record_key, class, normalised_hash)
     GROUP BY record_key, class, normalised_hash
 ),
-dropped AS (
-    SELECT anchor_section_key
-    FROM _internal.mined_anchors WHERE mining_key = $mining AND outcome = 'dropped'
-),
 -- The anchors, each with the reason why it is left out, if it is.
 verdicts AS (
     SELECT anchors.*, positives, CASE
         WHEN positives IS NULL THEN 'no positive'
         WHEN least = text_hash AND greatest = text_hash THEN 'same text'
         WHEN coalesce(legal.texts, (SELECT count(*) FROM texts)) < $negatives THEN 'no negative'
-        WHEN anchor_section_key IS NOT NULL THEN 'too few candidates'
     END AS reason
     FROM anchors LEFT JOIN positive_texts USING (record_key)
     LEFT JOIN legal USING (record_key, class, normalised_hash)
-    LEFT JOIN (SELECT DISTINCT * FROM dropped) ON anchor_section_key = section_key
 )
 SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors, positives
 FROM verdicts JOIN records USING (record_key) WHERE reason IS NULL

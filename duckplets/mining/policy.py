@@ -1,0 +1,170 @@
+"""Apply a policy to mined candidates: which are left to an anchor, and what cut the others.
+
+    parts of a mining ─cut_by, in SQL→ what margins and scores leave ─range→ by anchor and rank
+
+``cut_by``, a macro of the corpus file, is the one law: the view ``negatives``, samplers, exports
+and reports go by it. What scores too high comes first of an anchor, what scores too low last, so
+the range counts along a run of rows, which stream by in the order they are stored in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from duckplets.base.arrays import Floats, Integers
+from duckplets.base.stages import stage
+from duckplets.db.database import Database
+from duckplets.db.queries import query
+from duckplets.db.writes import CorpusFile
+from duckplets.errors import RecipeError
+from duckplets.ingest import records
+from duckplets.mining.store import Mining, Minings, folder_of
+from duckplets.recipes import store as recipe_store
+from duckplets.recipes.mined import Mined, policy_of
+
+QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
+_CUTS = ("absolute_margin", "relative_margin", "min_score", "max_score")
+_BATCH = 1 << 20
+_SAMPLED = 4_000_000  # candidates that quantiles are taken of
+
+
+def left(
+    database: Database, mining: Mining, policy: Mined
+) -> Iterator[tuple[Integers, Integers, Integers, Floats]]:
+    """Yield anchors, ranks, negatives and scores of what a policy leaves, by anchor and rank.
+
+    Raises:
+        DamagedFileError: A file is not there, or not as it was written.
+    """
+    settings = _of(database, mining, policy)
+    if not settings["files"]:
+        return
+    tops = settings["absolute_margin"], settings["relative_margin"], settings["max_score"]
+    # Without a cut at the top the range counts ranks, and nobody need look further.
+    settings["most"] = policy.range_max if tops == (None, None, None) else None
+    last, before = -1, 0  # the anchor of the last row, and how many of its rows there were
+    for batch in database.stream(query("mining/store/left"), settings, rows=_BATCH):
+        anchors, ranks, negatives, scores = (column.to_numpy() for column in batch.columns)
+        if not len(anchors):
+            continue
+        first = np.flatnonzero(np.diff(anchors, prepend=anchors[0] - 1))
+        starts = np.repeat(first, np.diff(first, append=len(anchors)))
+        place = np.arange(len(anchors)) - starts
+        if anchors[0] == last:
+            place[: first[1] if len(first) > 1 else len(place)] += before
+        last, before = anchors[-1], place[-1] + 1
+        kept = np.flatnonzero((place >= policy.range_min) & (place < policy.range_max))
+        yield anchors[kept], ranks[kept], negatives[kept], scores[kept]
+
+
+def outcomes(database: Database, mining: Mining, policy: Mined) -> dict[str, int]:
+    """Return what becomes of the candidates of a mining, and of its anchors.
+
+    Candidates are cut by a margin or score, out of range, or ``kept``; anchors are ``full``,
+    ``short`` of the range, or have ``none``.
+    """
+    settings = _of(database, mining, policy)
+    if not settings["files"]:
+        return {}
+    settings |= {"range_min": policy.range_min, "range_max": policy.range_max}
+    (row,) = database.table("mining/store/outcomes", settings).to_pylist()
+    return {name: int(count or 0) for name, count in row.items()}
+
+
+def quantiles(database: Database, mining: Mining) -> tuple[dict[str, dict[str, float]], int]:
+    """Return quantiles of scores and of the positives' ranks, and how many positives have none."""
+    every = 1 + mining.candidates // _SAMPLED
+    asked: dict[str, Any] = {"files": mining.files(folder_of(database)), "every": every}
+    if not asked["files"]:
+        return {name: {} for name in ("negative_score", "positive_score", "positive_rank")}, 0
+    (row,) = database.table("mining/store/quantiles", asked).to_pylist()
+    unranked = row.pop("unranked") * every
+    found = {n: dict(zip(QUANTILES, of, strict=True)) if of else {} for n, of in row.items()}
+    return found, unranked
+
+
+def explained(database: Database, mining: Mining, policy: Mined, anchor: str) -> pa.Table:
+    """Return the candidates of an anchor, by record id or text: what is ``cut`` and by what."""
+    settings = _of(database, mining, policy) | {"anchor": anchor}
+    rows = database.table("mining/store/why", settings)
+    cuts, place = list[str](), 0
+    for row in rows.select(["anchor", "rank", "cut"]).to_pylist():
+        place = 0 if row["rank"] == 1 else place
+        cuts.append(row["cut"] or "")
+        if not row["cut"]:
+            within = policy.range_min <= place < policy.range_max
+            cuts[-1], place = "" if within else "range", place + 1
+    at = rows.schema.get_field_index("cut")
+    return rows.set_column(at, "cut", pa.array(cuts, pa.string()))
+
+
+def _of(database: Database, mining: Mining, policy: Mined) -> dict[str, Any]:
+    settings = {name: value for name, value in asdict(policy).items() if name in _CUTS}
+    return settings | {"files": mining.files(folder_of(database))}
+
+
+@stage("look at negatives of")
+def negatives(
+    corpus: CorpusFile,
+    /,
+    why: str | None = None,
+    *,
+    recipe: str | None = None,
+    source: str | None = None,
+    split: str | None = None,
+    by: str | Mined | None = None,
+) -> pa.Table:
+    """Return what policies leave of mined candidates, or the candidates of one anchor.
+
+    Args:
+        why: An anchor, by record id or its text: each of its candidates with its scores and what
+            ``cut`` it; nothing where it is drawn.
+        recipe: Of this recipe only.
+        source: Of this source only.
+        split: Of this split only.
+        by: Another policy, or the name of a scorer; by default what the recipe says.
+
+    Returns:
+        Rows by mining: recipe, source, split, scorer, anchors, candidates, and counts by what
+        becomes of anchors (full, short, none) and of candidates; or with ``why`` by rank: recipe,
+        scorer, anchor, rank, negative, score, positive_score, positive_rank, cut and text.
+
+    Raises:
+        RecipeError: There are no candidates of it.
+    """
+    database, asked = corpus.database, policy_of(by)
+    version = records.current_version(database)
+    known = recipe_store.names(database, version)
+    scorer = asked.scorer if asked else None
+    minings = Minings(database).found(recipe, source=source, split=split, scorer=scorer)
+    found: list[pa.Table] = []
+    for mining in minings:
+        own = None
+        if mining.recipe in known:
+            own = policy_of(
+                getattr(recipe_store.find(database, mining.recipe, version), "by", None)
+            )
+        if not (own and own.scorer == mining.scorer):
+            own = Mined(mining.scorer)
+        names = {"recipe": mining.recipe, "source": mining.source, "split": mining.split}
+        names |= {"scorer": mining.scorer}
+        if why is None:
+            row = names | {"anchors": mining.anchors, "candidates": mining.candidates}
+            found.append(pa.Table.from_pylist([row | outcomes(database, mining, asked or own)]))
+        elif (rows := explained(database, mining, asked or own, why)).num_rows:
+            for name in ("scorer", "recipe"):
+                rows = rows.add_column(0, name, pa.array([names[name]] * rows.num_rows))
+            found.append(rows)
+    if not found:
+        of = f"of {why!r} " if why is not None and minings else ""
+        raise RecipeError(
+            f"no candidates {of}were mined for "
+            f"{'recipe ' + repr(recipe) if recipe else 'any recipe'}"
+            f"{f' by {scorer!r}' if scorer else ''}; mine them: duckplets mine {database.path}"
+        )
+    return pa.concat_tables(found, promote_options="default")
