@@ -26,8 +26,6 @@ from duckplets.text.preprocessors import (
     name_of,
 )
 
-__all__ = ["NOTHING_LEFT", "Cleaned", "clean", "lists_like", "preprocess"]
-
 NOTHING_LEFT = "nothing left after preprocessing"
 
 

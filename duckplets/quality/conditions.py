@@ -30,8 +30,6 @@ from duckplets.quality.metrics import METRICS
 if TYPE_CHECKING:
     from sqlglot import exp
 
-__all__ = ["Condition", "checked_where", "chosen", "condition"]
-
 _LONG = frozenset({"text", "license", "language"})
 
 

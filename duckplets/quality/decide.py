@@ -19,8 +19,6 @@ from duckplets.quality.language import UNDETERMINED
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 
-__all__ = ["ACCEPTED", "GATES", "REJECTED", "decide", "fails", "needed"]
-
 ACCEPTED, REJECTED = "accepted", "rejected"
 GATES = ("duplicates", "schema", "content", "language_domain")
 

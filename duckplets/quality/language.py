@@ -21,8 +21,6 @@ from duckplets.errors import ExtensionError
 from duckplets.quality import plugins
 from duckplets.text.characters import LETTER, bytes_of, classes
 
-__all__ = ["CODES", "UNDETERMINED", "detector_of", "languages"]
-
 UNDETERMINED = "undetermined"
 _PLACES = 4
 

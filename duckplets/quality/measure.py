@@ -34,8 +34,6 @@ from duckplets.quality.texts import digests_of, portions
 from duckplets.quality.words import WordFile
 from duckplets.text.characters import bytes_of
 
-__all__ = ["measure", "measured", "ready"]
-
 _VERSION = "1"  # of what is measured; another one counts as another metric
 
 _SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["METRICS"]
-
 _DOCUMENTED = """
 sha256 binary: of the text
 bytes: of the text in UTF-8

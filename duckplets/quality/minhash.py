@@ -27,8 +27,6 @@ from duckplets.db.database import Database
 from duckplets.errors import SamplerError
 from duckplets.quality.texts import portions
 
-__all__ = ["ALGORITHM", "Grams", "NearSettings", "bands_of", "grams_of"]
-
 ALGORITHM = 3
 """Changes whenever another n-gram, hash or band would be made of the same text."""
 

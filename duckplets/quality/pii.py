@@ -29,8 +29,6 @@ import pyarrow.compute as pc
 
 from duckplets.db.database import Database
 
-__all__ = ["PATTERNS", "redacted"]
-
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 
 _LOCAL = r"A-Za-z0-9._%+-"

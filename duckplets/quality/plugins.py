@@ -19,21 +19,6 @@ from duckplets.base.registry import Registry
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, QualityError
 
-__all__ = [
-    "DETECTORS",
-    "GATES",
-    "Detector",
-    "Gate",
-    "detected",
-    "detector",
-    "gate",
-    "judged",
-    "names",
-    "register_all",
-    "register_detector",
-    "register_gate",
-]
-
 _CODE = 40  # characters of a language code
 
 

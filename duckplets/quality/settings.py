@@ -27,8 +27,6 @@ from duckplets.quality import plugins
 from duckplets.quality.conditions import Condition, condition
 from duckplets.quality.words import SHIPPED, WordFile, read_terms, read_words
 
-__all__ = ["PII", "PRESETS", "RULES", "SETTINGS", "Quality"]
-
 PII = {
     "email": "emails",
     "phone": "phones",

@@ -26,8 +26,6 @@ from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32, in_o
 from duckplets.quality.texts import portions
 from duckplets.text.characters import DIGIT, LETTER, SPACE, bytes_of, classes
 
-__all__ = ["DUPLICATE", "STOP_WORDS", "TOP", "counts", "numbered"]
-
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
 TOP = (2, 3, 4)
 DUPLICATE = (5, 6, 7, 8, 9, 10)
@@ -78,7 +76,7 @@ class _Tokens(NamedTuple):
     """Tokens of several texts."""
 
     number: Integers32
-    length: Integers32
+    ends: Integers32  # characters of tokens up to each, and up to the last
     text: Integers32  # of one text it takes no memory
     first: Integers
     kinds: pa.Array
@@ -112,7 +110,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     if len(texts) > 1:
         text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
     found["stop_words"] = _different(kinds, number, text, len(texts))
-    return found, _Tokens(number, length, text, first, kinds)
+    return found, _Tokens(number, _ends(length), text, first, kinds)
 
 
 def _joined(read: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
@@ -126,8 +124,14 @@ def _joined(read: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
     found = {name: np.sum([columns[name] for columns, _ in read], axis=0) for name in read[0][0]}
     found |= {name: of for name, of in read[0][0].items() if name.startswith("code_")}
     found["stop_words"] = _different(coded.dictionary, number, text, 1)
-    length = np.concatenate([part.length for part in parts])
-    return found, _Tokens(number, length, text, np.array([0, len(number)]), coded.dictionary)
+    ends = _ends(np.concatenate([np.diff(part.ends) for part in parts]))
+    return found, _Tokens(number, ends, text, np.array([0, len(number)]), coded.dictionary)
+
+
+def _ends(length: Integers32) -> Integers32:
+    ends = np.zeros(len(length) + 1, np.int32)
+    np.cumsum(length, out=ends[1:])
+    return ends
 
 
 def _of_one(tokens: int) -> Integers32:
@@ -286,10 +290,7 @@ def _different(kinds: pa.Array, number: Integers32, text: Integers32, texts: int
 
 def _repeated(tokens: _Tokens) -> Columns:
     """Return the characters in the most frequent and in the repeated n-grams of each text."""
-    texts = len(tokens.first) - 1
-    ends = np.zeros(len(tokens.length) + 1, np.int32)
-    np.cumsum(tokens.length, out=ends[1:])
-    tokens = tokens._replace(length=ends[:0])  # nobody needs these any more
+    texts, ends = len(tokens.first) - 1, tokens.ends
     found: Columns = {}
     begins = np.ones(len(tokens.text), np.bool_)
     begins[tokens.first[1:][np.diff(tokens.first) > 0] - 1] = False  # a text's last token

@@ -17,8 +17,6 @@ from duckplets.base.documents import DocumentLimits, Form, Unreadable, decoded, 
 from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError
 
-__all__ = ["SHIPPED", "WordFile", "read_terms", "read_words"]
-
 SHIPPED = "medical"  # the vocabulary that lies in the package
 
 # Characters of all words of a file: one regular expression holds them, and RE2 has a limit. Those

@@ -41,12 +41,8 @@ class MemorySource(Mapped):
     reader, a frame of polars or pandas, a relation of DuckDB."""
 
     kind: ClassVar[str] = "memory"
+    uri: ClassVar[str | None] = None
     in_pieces: ClassVar[bool] = False
-
-    @property
-    def uri(self) -> str | None:
-        """None: there is no place to read it again from."""
-        return None
 
     def default_name(self) -> str:
         """Return ``memory``."""
@@ -116,6 +112,7 @@ class DatasetSource(Mapped):
     """The data set."""
 
     kind: ClassVar[str] = "dataset"
+    uri: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         given = self.dataset
@@ -125,11 +122,6 @@ class DatasetSource(Mapped):
             kind = type(given).__name__
             raise SourceError(f"a {kind} is no datasets.Dataset or IterableDataset{more}")
         Mapped.__post_init__(self)
-
-    @property
-    def uri(self) -> str | None:
-        """Nothing: where a data set came from, it does not say."""
-        return None
 
     @property
     def is_shuffled(self) -> bool:

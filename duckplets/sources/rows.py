@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -134,14 +134,6 @@ def cursor_of(given: Any, where: str, at: Any = object) -> dict[str, Any]:
     return {"at": None, "of": None} | dict(given)
 
 
-def _nothing() -> dict[str, int]:
-    return {}
-
-
-def _no_notes() -> list[str]:
-    return []
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The rows of an opened source."""
@@ -156,9 +148,9 @@ class Rows:
     total: int | None = None  # how many rows there are, where that is cheap to know
     # after the last batch, counts by reason of input that never became a row. The built-in sources
     # give every bad line or file a row with a ``skip``, so theirs is empty
-    rejected: Callable[[], dict[str, int]] = field(default=_nothing)
+    rejected: Callable[[], dict[str, int]] = dict
     # after the last batch, sentences on what was found and which choice was made
-    notes: Callable[[], list[str]] = field(default=_no_notes)
+    notes: Callable[[], list[str]] = list
 
 
 class Stoppable(Iterator[Any]):

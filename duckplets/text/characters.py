@@ -16,18 +16,6 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Bytes, Integers
 
-__all__ = [
-    "DIGIT",
-    "LETTER",
-    "MARK",
-    "NARROW_SPACES",
-    "PIPE",
-    "SPACE",
-    "WIDE_SPACES",
-    "bytes_of",
-    "classes",
-]
-
 LETTER, DIGIT, SPACE, PIPE = np.uint8(1), np.uint8(2), np.uint8(4), np.uint8(8)
 MARK = np.uint8(16)
 NARROW_SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x1f "

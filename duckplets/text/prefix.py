@@ -19,8 +19,6 @@ from typing import Any
 from duckplets.base.checks import checked_name
 from duckplets.errors import SourceError, nearest
 
-__all__ = ["COLUMNS", "DEFAULT_PROBABILITY", "Field", "Prefix", "date_renderings", "prefix_of"]
-
 DEFAULT_PROBABILITY = 0.5  # half of the samples then teach that a text may come without
 COLUMNS = ("source", "date", "group", "taxonomy", "trust")  # every other name is a key of meta
 _META = "meta."  # before a key of meta that has the name of another column

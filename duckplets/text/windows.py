@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from duckplets.text.chunking import Chunking
 
 
-__all__ = ["Windows", "windows", "windows_of"]
-
 BLOCK = 1 << 20
 _SPACES = NARROW_SPACES + WIDE_SPACES
 # What wide spaces begin with in UTF-8, and which last bytes make one of it.

@@ -58,6 +58,7 @@ class IndexedSource(Mapped):
     """How many threads fetch records at once; 1 where that is not safe."""
 
     kind: ClassVar[str] = "indexed"
+    uri: ClassVar[str | None] = None
     in_pieces: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -109,11 +110,6 @@ class IndexedSource(Mapped):
             return len(self.rows)
         except Exception as error:
             raise self._error(f"its length: {type(error).__name__}: {error}") from error
-
-    @property
-    def uri(self) -> str | None:
-        """None: there is no place to read it again from."""
-        return None
 
     def default_name(self) -> str:
         """Return the source's name."""
