@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,22 @@ ROWS = [
 def written(rows: list[str], odd: bytes) -> st.SearchStrategy[bytes]:
     """Rows, what is no UTF-8 among them, with line ends of every kind, the last perhaps without."""
     each = st.sampled_from([*(row.encode() for row in rows), odd])
-    lines = st.lists(st.tuples(each, st.sampled_from([b"\n", b"\n", b"\r\n"])), max_size=30)
+    lines = st.lists(st.tuples(each, st.sampled_from([b"\n", b"\n", b"\r\n"])), max_size=20)
     joined = st.builds(lambda some, end: b"".join(a + b for a, b in some) + end, lines, each)
     return joined | lines.map(lambda some: b"".join(a + b for a, b in some))
+
+
+@cache
+def file_reader() -> FileReader:
+    return FileReader.within(dp.Limits())
 
 
 def read(source: Any, *, size: int) -> tuple[list[Any], int, str | None]:
     """Return the rows of a source whose files are cut so, of how many parts, and its error."""
     rows: list[Any] = []
     before, count = 0, 0
-    with closing(FileReader.within(dp.Limits())) as reader, pytest.MonkeyPatch.context() as patch:
+    reader = file_reader()
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(partitions, "_LINES", size)
         try:
             reader.part = whole = PartOf(source, source.uri or "")
@@ -77,8 +83,8 @@ def assert_cut(name: str, data: bytes, size: int, make: Any) -> int:
         return count
 
 
-@settings(max_examples=often(400, less=60), deadline=None)
-@given(written(OBJECTS, b'{"text": "\xff"}'), st.integers(1, 300), st.booleans())
+@settings(max_examples=often(400, less=12), deadline=None)
+@given(written(OBJECTS, b'{"text": "\xff"}'), st.integers(15, 400), st.booleans())
 @example(b'{"text": "a"}', 13, False)
 @example(b'{"text": "a"}\n' * 3, 14, True)
 def test_lines_of_json_are_those_of_the_whole(data: bytes, size: int, has_mark: bool) -> None:
@@ -87,9 +93,9 @@ def test_lines_of_json_are_those_of_the_whole(data: bytes, size: int, has_mark: 
     assert_cut("a.txt", data, size, dp.TextLinesSource)
 
 
-@settings(max_examples=often(400, less=80), deadline=None)
+@settings(max_examples=often(400, less=20), deadline=None)
 @given(
-    written(ROWS, b"\xff,\xc3"), st.integers(1, 400), st.booleans(), st.sampled_from(['"', None])
+    written(ROWS, b"\xff,\xc3"), st.integers(10, 500), st.booleans(), st.sampled_from(['"', None])
 )
 @example(b"a,b\n" * 30, 7, True, '"')
 @example(b'x"y,"z\n",a"b\n' * 30, 33, False, '"')
