@@ -183,7 +183,7 @@ class Mixture:
 
     def check(self, sources: Sequence[str]) -> None:
         """Check names and weights of every phase against the sources of a run."""
-        self.changed(sources, self._own)
+        self.changed(sources, self._given()[0])
         for change in self._changes():
             what = f"phase at step {change.start_step}" if self.phases else "anneal"
             self.changed(sources, change.weights, what)
@@ -280,15 +280,12 @@ class Mixture:
             yield Change(start, self.declared(sources), end, target)
         yield Change(start if end is None else end, target)
 
-    @property
-    def _own(self) -> Mapping[str, float]:
-        return {} if isinstance(self.weights, str) else self.weights
-
     def _changes(self) -> tuple[Phase | Anneal, ...]:
         return tuple(self.phases) if self.anneal is None else (self.anneal,)
 
     def _given(self) -> list[Mapping[str, float]]:
-        return [self._own, *(change.weights for change in self._changes())]
+        own = {} if isinstance(self.weights, str) else self.weights
+        return [own, *(change.weights for change in self._changes())]
 
     def _each(self, of: Callable[[Mapping[str, float]], dict[str, float]]) -> Mixture:
         return replace(

@@ -281,11 +281,14 @@ def warnings(sampler: Sampler) -> Iterator[str]:
 
 def unreached(planner: Planner) -> Iterator[str]:
     """Yield at every join how many anchors of the epochs under way are not reached."""
-    for step, left, anchors in planner.unreached():
-        yield (
-            f"of the epochs that end at step {step:,} {left:,} of "
-            f"{counted(anchors, 'anchor')} are not reached"
-        )
+    for part in planner.parts[:-1]:
+        samples = part.samples(part.stop - part.first) // planner.samples_per_draw
+        left = sum(-int(n) % len(of) for n, of in zip(samples, part.streams, strict=True))
+        if left:
+            yield (
+                f"of the epochs that end at step {part.stop // planner.schedule.batch:,} {left:,} "
+                f"of {counted(sum(map(len, part.streams)), 'anchor')} are not reached"
+            )
 
 
 def oddities(planner: PartPlanner) -> Iterator[str]:

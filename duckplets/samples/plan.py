@@ -367,14 +367,6 @@ class Planner:
         part = self.parts[number]
         return part.first + (epoch - part.epoch) * part.epoch_length
 
-    def unreached(self) -> Iterator[tuple[int, int, int]]:
-        """Yield of every join its step, and of the anchors before it how many are left out."""
-        for part in self.parts[:-1]:
-            samples = part.samples(part.stop - part.first) // self.samples_per_draw
-            left = [-int(n) % len(of) for n, of in zip(samples, part.streams, strict=True)]
-            if some := sum(left):
-                yield part.stop // self.schedule.batch, some, sum(map(len, part.streams))
-
     def block(self, position: int) -> tuple[int, int]:
         """Return the block, among whose positions samples change places, that has one of them."""
         part = self.at(position)
