@@ -179,10 +179,11 @@ class Minings:
                     continue
                 if mining is not None and mining.finished_at:
                     self.finished[mining.key] = mining
-        version = records.current_version(database) if self.finished else 0
-        sources = recipe_store.sources_of(database, version) if self.finished else {}
-        newest = {m.pair: m for m in self.finished.values() if m.source in sources}
-        self._newest = sorted(newest.values(), key=lambda mining: mining.key)
+        self._newest: list[Mining] = []
+        if self.finished:
+            sources = recipe_store.sources_of(database, records.current_version(database))
+            newest = {m.pair: m for m in self.finished.values() if m.source in sources}
+            self._newest = sorted(newest.values(), key=lambda mining: mining.key)
 
     def found(
         self,

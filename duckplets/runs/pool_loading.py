@@ -209,8 +209,8 @@ class _Loading:
                 read = partial(reader.read, compiled, of, spare=spare)
                 try:
                     pool = read()
-                    some, short = self._candidates(pool, mined)
-                    if len(short):
+                    some, short = self._candidates(pool, mined) if mined else ([], None)
+                    if short is not None and len(short):
                         pool = read(without=short)
                         some = [each.of(pool) for each in some]
                 except NoAnchorError as error:

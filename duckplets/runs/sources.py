@@ -143,14 +143,14 @@ def is_open(recipe: Recipe) -> bool:
 
 def drawn_by(settings: RunSettings) -> Drawn:
     """Return what the samples of a run are drawn by: mined where it took mined ones."""
+    found: Drawn = {name: [r for r in of if r.weight] for name, of in settings.recipes.items()}
+    if not settings.candidates:
+        return found
     scorers = {
         (name, source): next(iter(taken))
         for source, of in settings.candidates.items()
         for name, taken in of.items()
     }
-    found: Drawn = {name: [r for r in of if r.weight] for name, of in settings.recipes.items()}
-    if not scorers:
-        return found
     policy = policy_of(settings.by)
     return {
         s: [mining_store.as_drawn(r, s, scorers, policy) for r in of] for s, of in found.items()
@@ -234,22 +234,21 @@ def pins(
         allow_stale=allow_stale,
         instead=instead,
     )
-    named = [way for way in _ways(settings.by) if way != "random"]
     for source, recipes in settings.recipes.items():
         for recipe in recipes:
             if not (isinstance(recipe, TripletRecipe) and recipe.weight):
                 continue
-            if (source, recipe.name) in at_random:
+            is_plain = not minings.finished and recipe.by is None
+            if is_plain or (source, recipe.name) in at_random:
                 continue
-            there = {
-                of.scorer for of in minings.found(recipe.name, source=source, split=settings.split)
-            }
+            mined = minings.found(recipe.name, source=source, split=settings.split)
+            there = {mining.scorer for mining in mined}
             own = policy_of(recipe.by)
             scorers: list[Any] = [own.scorer] if own else []
             if own and isinstance(settings.by, Mined) and settings.by.scorer in there:
                 scorers = [settings.by.scorer]
             if is_open(recipe) and recipe.minable and settings.by != "random":
-                scorers = [way for way in named if way in there]
+                scorers = [way for way in _ways(settings.by) if way in there]
                 if settings.by is None:
                     scorers = [None] if there else []
             try:
