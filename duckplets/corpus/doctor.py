@@ -107,6 +107,7 @@ def corpus(path: Path) -> Iterator[CheckResult]:
     finally:
         database.close()
     yield from _snapshot(path)
+    yield from _candidates(path)
     yield from _vectors(path)
     yield from _state(state.state_path(path), version_of)
 
@@ -129,6 +130,21 @@ def _snapshot(path: Path) -> Iterator[CheckResult]:
             False,
             f"{problem}; nothing is lost: delete {folder}, and the next run makes it anew",
         )
+
+
+def _candidates(path: Path) -> Iterator[CheckResult]:
+    """Verify the bytes of mined candidates."""
+    from duckplets.mining.store import folder_at
+
+    folder = folder_at(path)
+    if not any(folder.manifests()):
+        return
+    problems = list(folder.verify())
+    if not problems:
+        yield CheckResult(True, f"{folder.path}: every byte of the candidates is as it was written")
+    for problem in problems:
+        way = f"mine them again: duckplets mine {path}"
+        yield CheckResult(False, f"{problem}; put a copy in its place, or {way}")
 
 
 def _vectors(path: Path) -> Iterator[CheckResult]:

@@ -146,11 +146,15 @@ def _in_place(database: Database) -> dict[str, Any]:
 
 
 def _bytes(database: Database) -> dict[str, int]:
-    """Return the size of the corpus, and roughly that of its indexes and negatives."""
+    """Return the size of the corpus, roughly that of its indexes, and that of its candidates."""
+    path = Path(str(database.path))
     of = {what: int(size) for what, size in database.run("corpus/status/bytes")}
-    names = ("indexes", "negatives")
-    size = Path(str(database.path)).stat().st_size
-    return {"corpus": size} | {name: of.get(name, 0) for name in names}
+    candidates = files.beside(path, files.CANDIDATES).glob("part-*")
+    return {
+        "corpus": path.stat().st_size,
+        "indexes": of.get("indexes", 0),
+        "candidates": sum(file.stat().st_size for file in candidates),
+    }
 
 
 def _counted(

@@ -65,6 +65,7 @@ _MOST_TOKENS = 100  # impacts of so many terms add up in 32 bits, whatever the c
 _CHARACTERS = 1000  # of an anchor for each token that is looked for
 _CELLS = 1 << 20  # candidates of a block
 _CANDIDATE_BYTES = 5  # on the disk, about
+_MANY_MEGABYTES = 1000  # that are said before they are written
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
 
 
@@ -325,7 +326,8 @@ class _Job:
         resumed = opened.mining.done
         if of is not None and resumed < target.anchors:
             megabytes = target.anchors * self.search.depth * _CANDIDATE_BYTES / 1e6
-            log.info(
+            log.log(
+                logging.WARNING if megabytes > _MANY_MEGABYTES else logging.INFO,
                 "recipe %r, source %r, split %r: %s, up to %d candidates each, at most about "
                 "%.1f MB in %s",
                 *(self.recipe.name, self.source, self.split, counted(target.anchors, "anchor")),

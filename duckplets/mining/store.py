@@ -170,7 +170,7 @@ class Minings:
         self.folder = folder_of(database)
         self.finished: dict[int, Mining] = {}
         self.damaged: list[DamagedFileError] = []
-        if self.folder is not None:
+        if self.folder is not None and self.folder.path.is_dir():
             for name in self.folder.manifests():
                 try:
                     mining = _read(self.folder, name)
@@ -263,9 +263,12 @@ def _read(folder: ArtifactFolder, name: str) -> Mining | None:
 
 def folder_of(database: Database) -> ArtifactFolder | None:
     """Return where the candidates of a corpus are, which need not be there; None in memory."""
-    if database.path is None:
-        return None
-    path = files.beside(database.path, files.CANDIDATES).absolute()
+    return None if database.path is None else folder_at(database.path)
+
+
+def folder_at(corpus: Path) -> ArtifactFolder:
+    """Return where the candidates of a corpus at a path are, which need not be there."""
+    path = files.beside(corpus, files.CANDIDATES).absolute()
     return ArtifactFolder(path, "mined candidates", r"mining-[0-9]{6,}\.json", _FORMAT)
 
 
@@ -310,11 +313,13 @@ def as_drawn(
         scorers: As ``Minings.scorers`` has them.
         policy: What the run says of it; it goes before what a mined recipe says itself.
     """
-    if not isinstance(recipe, TripletRecipe) or (recipe.name, source) not in scorers:
+    scorer = scorers.get((recipe.name, source))
+    if scorer is None or not isinstance(recipe, TripletRecipe):
         return recipe
-    if not (recipe.mined and policy) and (recipe.by is not None or not recipe.minable):
-        return recipe
-    return replace(recipe, by=policy or Mined(scorers[recipe.name, source]))
+    is_open = recipe.by is None and recipe.minable
+    if policy and policy.scorer == scorer and (is_open or recipe.mined):
+        return replace(recipe, by=policy)
+    return replace(recipe, by=Mined(scorer)) if is_open else recipe
 
 
 def named_pool(

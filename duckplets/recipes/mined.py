@@ -19,7 +19,7 @@ __all__ = ["Mined", "bm25", "mined"]
 BM25 = "bm25"
 Scorer = Annotated[str, Name(64)]
 Weight = Literal["score"]
-WhenShort = Literal["random", "drop"]
+WhenShort = Literal["drop", "random"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,6 +224,11 @@ def described(sampler: Sampler) -> Iterator[str]:
     yield from (f"  {line}" for line in aligned(rows))
     if len(part.streams) > _STREAMS:
         yield f"  and {len(part.streams) - _STREAMS:,} more recipes of sources, in forecast()"
+    for stream in part.streams[:_STREAMS]:
+        for of in stream.candidates:
+            name = shown(f"{stream.source}, {stream.recipe.name}", NAME)
+            left = figure(float(of.counts[of.rows].mean()))
+            yield f"of {of.scorer}'s candidates {left} are left to an anchor of {name}"
     yield from (
         f"from step {join['step']:,} on corpus version {join['corpus_version']}, every recipe of a "
         f"source in a new epoch"

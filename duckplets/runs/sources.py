@@ -234,6 +234,8 @@ def pins(
         allow_stale=allow_stale,
         instead=instead,
     )
+    if minings.damaged and settings.by != "random":
+        raise minings.damaged[0]
     for source, recipes in settings.recipes.items():
         for recipe in recipes:
             if not (isinstance(recipe, TripletRecipe) and recipe.weight):

@@ -232,8 +232,8 @@ JOIN sections ON sections.record_key = shown.record_key
 ORDER BY shown.record_key, sections.position
 
 -- name: bytes
--- About how many bytes of the file indexes and mined negatives take: the blocks that they fill.
--- Rows: one for each of the two that is there.
+-- About how many bytes of the file indexes take: the blocks that they fill.
+-- Rows: one, or none where there are none.
 SELECT
     what,
     count(DISTINCT block_id) * (

@@ -13,6 +13,7 @@ from effort import thorough
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 
 import duckplets as dp
+from duckplets.corpus import doctor
 from duckplets.errors import DamagedFileError
 
 pytestmark = pytest.mark.usefixtures("pools_once")
@@ -161,9 +162,16 @@ def test_negatives_that_are_gone_or_others_are_refused(corpus: dp.Corpus) -> Non
     with pytest.raises(DamagedFileError, match=f"{part.name}: it has .* bytes instead of"):
         corpus.resume(by=dp.bm25(range_max=3))
     (told,) = folder.glob("mining-*.json")
-    told.write_bytes(told.read_bytes()[:-9])
+    whole = told.read_bytes()
+    told.write_bytes(whole[:-9])
     with pytest.raises(DamagedFileError, match=f"{told.name}: it is not as it was written"):
         corpus.resume(by=dp.bm25(range_max=3))
+    with pytest.raises(DamagedFileError, match="delete the folder"):
+        corpus.sampler(mixture={"s0": 1})
+    told.write_bytes(whole)
+    corpus.close()
+    problems = [found.what for found in doctor.corpus(corpus.path) if not found.ok]
+    assert any(f"{part.name} is not as it was written; put a copy" in what for what in problems)
 
 
 def test_another_policy_is_an_edit_of_the_future(corpus: dp.Corpus) -> None:
