@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from duckplets.base.documents import StoredJson
@@ -165,8 +165,8 @@ def resolve(
     sources = sources_of(database, version) if sources is None else sources
     known = stored(database)
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]
-    if given:  # only then are the defaults needed, whose conditions take a while to parse
-        chosen = _named(given, [*also, *known, *_defaults(sources, preset)]) or chosen
+    if given:
+        chosen = _named(given, lambda: [*also, *known, *_defaults(sources, preset)]) or chosen
     if not chosen:
         long_roles, most = dict[str, Role](), {"max_tokens": max_tokens}
         looks = long_sections and kind != "texts"
@@ -203,10 +203,11 @@ def _offered(
     return SourceRecipes(source, recipes, frozenset(recipe.name for recipe in extra))
 
 
-def _named(given: Sequence[Recipe | str], known: list[Recipe]) -> list[Recipe]:
-    by_name = {recipe.name: recipe for recipe in known}
-    found: list[Recipe] = []
-    for recipe in [given] if isinstance(given, str | Recipe) else given:
+def _named(given: Sequence[Recipe | str], known: Callable[[], list[Recipe]]) -> list[Recipe]:
+    given, found = [given] if isinstance(given, str | Recipe) else given, list[Recipe]()
+    # Only names need the defaults, whose conditions take a while to parse.
+    by_name = {of.name: of for of in known()} if any(isinstance(of, str) for of in given) else {}
+    for recipe in given:
         if isinstance(recipe, str) and recipe not in by_name:
             raise _unknown(recipe, by_name)
         found.append(by_name[recipe] if isinstance(recipe, str) else recipe)
