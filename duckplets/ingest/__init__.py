@@ -1,1 +1,1 @@
-"""From rows to what a corpus keeps: records, sections, chunks, splits and prefixes."""
+"""From rows to what a corpus stores: records, sections, chunks, splits and prefixes."""

@@ -1,4 +1,4 @@
-"""Append records to one source, with their sections, chunks, messages and prefixes.
+"""Append records to a source, with their sections, chunks, messages and prefixes.
 
 new rows ─numbered on→ records, sections, chunks, conversations, record_prefixes
 """
@@ -24,7 +24,7 @@ _COLUMNS = (
 
 
 class Appending:
-    """Appends records with consecutive keys; every method runs inside a transaction."""
+    """Append records with consecutive keys; every method runs inside a transaction."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Appending:
         )
 
     def append(self, batch: pa.RecordBatch, ids: pa.Array) -> Integers:
-        """Store rows as from ``preprocess``, at least one, by their record ids; return keys."""
+        """Store preprocessed rows, at least one, under their record ids; return keys."""
         keys = np.arange(self.record_key, self.record_key + batch.num_rows, dtype=np.int64)
         self.record_key += batch.num_rows
         columns = {"record_key": keys, "record_id": ids, "label": _optional(batch, "label")}
@@ -79,14 +79,14 @@ class Appending:
             columns |= {name: np.repeat(of, counts) for name, of in places.items()}
         columns |= {field.name: flat.field(field.name) for field in flat.type}
         columns.pop("dropped", None)
-        # Dropped sections use up keys as well, so that they fit in where they come back.
+        # Dropped sections use up keys too, so that they can return to their place.
         self._section_key += len(flat)
         self._chunk_key = append_sections(
             self._database, self._chunking, pa.table(columns), self._chunk_key
         )
 
     def _append_conversations(self, batch: pa.RecordBatch, keys: Integers) -> None:
-        """Store the messages of new records, and the rejected ones of preference pairs."""
+        """Store the messages of new records, and rejected ones of preference pairs."""
         columns = {"record_key": keys, "messages": batch["messages"]}
         columns["rejected_messages"] = _optional(batch, "rejected_messages")
         with self._database.registered(new_conversations=sliced(pa.table(columns))):
@@ -94,17 +94,17 @@ class Appending:
 
 
 def _optional(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """Return a column that a batch may lack: then it is null."""
+    """Return a column, or nulls if the batch lacks it."""
     if name in batch.schema.names:
         return batch[name]
     return pa.nulls(batch.num_rows, EXTRA_COLUMNS[name])
 
 
 def quarantine(database: Database, skipped: pa.RecordBatch, source: str, version: int) -> int:
-    """Set aside rows with a ``skip`` as JSON; return how many.
+    """Store rows with a ``skip`` as JSON; return their number.
 
-    Those that a condition, a gate or a preprocessor has left out are no bad rows: they have no
-    JSON, and are counted only.
+    Rows left out by a condition, a gate or a preprocessor are not bad rows: they have no JSON and
+    are only counted.
     """
     bad = skipped.filter(pc.is_valid(skipped["quarantined"]))
     if bad.num_rows:

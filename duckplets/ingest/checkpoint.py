@@ -1,12 +1,11 @@
-"""Keep what an interrupted ingest has stored, unseen, until it goes on or is discarded.
+"""Keep what an interrupted ingest has stored, invisible, until it continues or is discarded.
 
-    begin ─save (with the rows, in one transaction)→ … ─publish→ a version
-                                                       └discard→ as if it had never been
+begin ─save (with the rows, in one transaction)→ … ─publish→ a version
+                                                   └discard→ as if it had never been
 
-The decision that matters: unpublished records lie in the tables they will stay in, marked by a
-version no run can be pinned to. So nothing is copied at the end, every statement that looks at a
-version passes them by, and what an interrupted ingest leaves is the same as what an unbroken one
-leaves, whatever the places where it was interrupted.
+The decision that matters: unpublished records lie in their final tables, marked by a version no
+run can be pinned to. So nothing is copied at the end, every statement about a version skips them,
+and an interrupted ingest leaves the same tables as an unbroken one.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An ingest that stopped half-way."""
+    """An interrupted ingest."""
 
     name: str
     source_id: int
@@ -59,11 +58,11 @@ class Unfinished:
     _place: StoredJson
     _json: dict[str, Any]
 
-    # Read when asked for: what is damaged can still be discarded.
+    # Parsed on demand: a damaged one can still be discarded.
 
     @property
     def can_go_on(self) -> bool:
-        """Whether its source can be read on; of others nothing is left but by a kill."""
+        """Return whether its source can be resumed; others leave something only after a kill."""
         return bool(self._json["settings"] != "null")
 
     @property
@@ -73,22 +72,22 @@ class Unfinished:
 
     @property
     def cursor(self) -> Any:
-        """Where its source goes on."""
+        """Where its source continues."""
         return self._place.read("cursor", self._json["cursor"], object)
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What was read so far."""
+        """Counts so far."""
         return dict(self._place.read("counts", self._json["counts"], _COUNTS))
 
     @property
     def has_stored(self) -> bool:
-        """Whether there is something to go on with: gates note every row that is read."""
+        """Whether there is something to continue: gates note every row read."""
         return bool(self.counts.get("read" if "quality" in self.settings else "added"))
 
 
 def ingests(database: Database) -> list[Unfinished]:
-    """Return the ingests that stopped, by name."""
+    """Return the interrupted ingests by name."""
     return [
         Unfinished(
             name,
@@ -126,7 +125,7 @@ def remove(corpus: CorpusFile, /, name: str) -> int:
 
 
 def overview(database: Database) -> list[dict[str, Any]]:
-    """Return source, uri, rows read so far and time of the last save of each."""
+    """Return source, uri, rows read and time of the last save of each."""
     return [
         {
             "source": found.name,
@@ -140,9 +139,9 @@ def overview(database: Database) -> list[dict[str, Any]]:
 
 
 def sweep(database: Database) -> None:
-    """Discard what kills have left of ingests that cannot go on.
+    """Discard what killed ingests that cannot continue have left.
 
-    Called by verbs that change the corpus, which one has at a time: nobody is at them.
+    Called by verbs that write, under the write lock: no such ingest is running.
     """
     for found in ingests(database):
         if not found.can_go_on:
@@ -150,12 +149,12 @@ def sweep(database: Database) -> None:
 
 
 def find(database: Database, name: str) -> Unfinished | None:
-    """Return the unfinished ingest of a source, if there is one."""
+    """Return the unfinished ingest of a source, or None."""
     return next((found for found in ingests(database) if found.name == name), None)
 
 
 def differing(settings: Mapping[str, Any], others: Mapping[str, Any], *, inner: bool) -> list[str]:
-    """Return the names of settings that differ, with ``inner`` those within them in brackets."""
+    """Return the names of settings that differ, with nested ones from ``inner`` in brackets."""
     names = []
     for name in sorted({*settings, *others}):
         one, other = settings.get(name), others.get(name)
@@ -171,13 +170,13 @@ def differing(settings: Mapping[str, Any], others: Mapping[str, Any], *, inner: 
 def begin(
     database: Database, name: str, source_id: int, settings: Mapping[str, Any] | None
 ) -> None:
-    """Note that an ingest has begun, inside its first transaction."""
+    """Record that an ingest has begun, inside its first transaction."""
     given = {"name": name, "source_id": source_id, "settings": json.dumps(settings)}
     database.run("ingest/checkpoint/begin", given | {"cursor": "null", "counts": "{}"})
 
 
 def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) -> None:
-    """Note where an ingest goes on, inside the transaction that stores what comes before."""
+    """Record where an ingest continues, inside the transaction that stores the rows before."""
     parameters = {"name": name, "cursor": json.dumps(cursor), "counts": json.dumps(counts)}
     database.run("ingest/checkpoint/save", parameters)
 
@@ -188,8 +187,8 @@ def publish(
     """Publish the records of an ingest as a new version, inside its last transaction.
 
     Returns:
-        The first record's key (None without records), and with ``replace`` how many of them were
-        overtaken by later ones, and how many stored records they replace; else zeros.
+        The first record's key (None without records), and with ``replace`` how many records were
+        replaced by later ones of the ingest, and how many stored ones they replace; else 0.
     """
     of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
     first = database.run("ingest/checkpoint/first_record", of_source)[0][0]
@@ -205,7 +204,7 @@ def publish(
 
 
 def keep_quarantine(database: Database, name: str, source_id: int, version: int) -> None:
-    """End an ingest of which only quarantined rows are kept, inside its last transaction."""
+    """End an ingest with quarantined rows only, inside its last transaction."""
     of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
     database.run("ingest/checkpoint/discard_source", of_source)
     _end(database, name, version)
@@ -218,7 +217,7 @@ def _end(database: Database, name: str, version: int) -> None:
 
 
 def discard(database: Database, found: Unfinished) -> int:
-    """Delete what an unfinished ingest has stored; return how many records that was."""
+    """Delete what an unfinished ingest has stored; return the number of records."""
     from duckplets.ingest.sections_view import refresh
 
     of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}

@@ -1,9 +1,8 @@
 """Store sections and cut them into chunks: spans of a section with the hash of their text.
 
-The arithmetic of tokens and windows is in ``text.windows``; here it becomes rows. Ingest
-chunks what it appends; ``chunk`` with other settings does the whole corpus again, section
-batch by section batch, in one transaction. With other preprocessors the sections themselves are
-stored anew, from their original texts.
+The arithmetic of tokens and windows is in ``text.windows``; here it becomes rows. Ingest chunks
+what it appends; ``chunk`` with other settings does the whole corpus again in one transaction,
+batch by batch. With other preprocessors sections are rebuilt from their original texts.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from duckplets.text.preprocessors import REGISTRY, Preprocessor
 from duckplets.text.windows import Windows, windows, windows_of
 
 _SECTIONS = 16_384  # sections a batch
-_CALLED = 2_048  # sections a batch, where each may have thousands of spans
-_RECORDS = 4_096  # records a batch, where sections are stored anew
-_STEP = 16_384  # rows an Arrow slice: DuckDB scans the slices of a table in parallel
+_CALLED = 2_048  # sections a batch, if each may have thousands of spans
+_RECORDS = 4_096  # records a batch, if sections are rebuilt
+_STEP = 16_384  # rows of an Arrow slice: DuckDB scans slices in parallel
 _SETTINGS: dict[str, Any] = {
     "max_tokens": range(1, MOST + 1),
     "summary_tokens": range(MOST + 1),
@@ -52,7 +51,7 @@ _FINGERPRINT = _SETTINGS | {"tokenizer": (None, str)}
 
 
 def current_chunking(database: Database) -> Chunking:
-    """Return the settings the corpus is chunked with; the defaults before the first ``chunk``."""
+    """Return the settings of the chunks; the defaults before the first ``chunk``."""
     settings = _settings(database)
     settings.pop("fingerprint", None)
     return Chunking.from_json(settings)
@@ -81,14 +80,14 @@ def chunking(corpus: CorpusFile, /, **fields: Any) -> Chunking:
 
 
 def fingerprint(database: Database) -> dict[str, Any]:
-    """Return what identifies the stored chunks: settings and the tokenizer's checksum then."""
+    """Return what identifies the stored chunks: settings, and the tokenizer's checksum then."""
     settings = _settings(database)
     return dict(settings["fingerprint"] if settings else _usual())
 
 
 @cache
 def _usual() -> dict[str, Any]:
-    """Return what identifies chunks of a corpus that was never told how to cut."""
+    """Return the identity of chunks with default settings."""
     return Chunking().fingerprint()
 
 
@@ -101,20 +100,20 @@ def _settings(database: Database) -> dict[str, Any]:
 
 
 def cleaning(database: Database) -> str:
-    """Return a hash of the preprocessors that texts went through; an empty text without any."""
+    """Return a hash of the preprocessors applied to texts; empty without any."""
     found = fingerprint(database).get("preprocessors")
     return hashlib.sha256(json.dumps(found).encode()).hexdigest()[:16] if found else ""
 
 
 def content_of(database: Database, source: str, split: str, version: int) -> str:
-    """Return a fingerprint of the records of a source and split, and of how they were cleaned."""
+    """Return a fingerprint of the records of a source and split, and of their cleaning."""
     return contents_of(database, source, split, version)[source, split]
 
 
 def contents_of(
     database: Database, source: str | None, split: str | None, version: int
 ) -> Mapping[tuple[str, str], str]:
-    """Return such a fingerprint for each source and split, of one or of all."""
+    """Return that fingerprint by source and split, for one or all."""
     cleaned_by = cleaning(database)
     by = f":{cleaned_by}" if cleaned_by else ""
     found = defaultdict(lambda: f"0:0:0{by}")
@@ -126,7 +125,7 @@ def contents_of(
 
 
 def cleaned(database: Database) -> dict[str, int]:
-    """Return counts of what preprocessors did to the records of the newest version."""
+    """Return what preprocessors did to the records of the newest version, as counts."""
     changed, dropped, emptied = database.run("ingest/sections/cleaned")[0]
     return {
         "sections changed": changed,
@@ -136,7 +135,7 @@ def cleaned(database: Database) -> dict[str, int]:
 
 
 def next_keys(database: Database) -> dict[str, int]:
-    """Return the first unused keys of ``record``, ``section`` and ``chunk``, of one statement."""
+    """Return the next ``record``, ``section`` and ``chunk`` keys, by one statement."""
     keys: dict[str, int] = database.table("ingest/chunks/next_keys").to_pylist()[0]
     return keys
 
@@ -157,11 +156,11 @@ def chunk(corpus: CorpusFile, /, chunking: Chunking | None = None) -> int:
 
 
 def _chunked(database: Database, chunking: Chunking) -> int:
-    # Not current_chunking: that refuses a tokenizer file that has changed, or is gone.
+    # Not current_chunking, which refuses a changed or missing tokenizer file.
     before, after = fingerprint(database), chunking.fingerprint()
     if before == after and chunking.tokenizer is None:
         return 0
-    if isinstance(chunking.chunker, Chunker):  # what is not registered is refused here
+    if isinstance(chunking.chunker, Chunker):  # refuses unregistered functions
         chunkers.REGISTRY.find(chunking.chunker.name, chunking.chunker.version)
     anew = before.get("preprocessors") != after.get("preprocessors")
     if anew:
@@ -223,14 +222,14 @@ def normalise(corpus: CorpusFile, /, normaliser: Normaliser | None = None) -> in
 
 
 def _clean_by(database: Database, cleaner: Denoiser | Normaliser) -> int:
-    """Clean texts by one more preprocessor, the last; another of its kind goes."""
+    """Clean texts by one more preprocessor, replacing another of its kind."""
     before = current_chunking(database)
     others = [p for p in before.preprocessors if not isinstance(p, type(cleaner))]
     return _chunked(database, replace(before, preprocessors=(*others, cleaner)))
 
 
 def _refuse_unfinished(database: Database) -> None:
-    """Refuse to clean otherwise what is half there: its other half would be judged otherwise."""
+    """Refuse to change the cleaning while an ingest is half done."""
     checkpoint.sweep(database)
     for found in checkpoint.ingests(database):
         raise ChunkingError(
@@ -240,7 +239,7 @@ def _refuse_unfinished(database: Database) -> None:
 
 
 def _refuse_placed(database: Database) -> None:
-    """Refuse to clean texts that were left in their files, where they stay as they are."""
+    """Refuse to clean texts that stay in their files."""
     for path, *_ in database.run("db/external_files/files"):
         raise ChunkingError(
             f"texts were left in {shown(path)}, and preprocessors make others of them: ingest the "
@@ -249,9 +248,9 @@ def _refuse_placed(database: Database) -> None:
 
 
 def append_sections(database: Database, chunking: Chunking, rows: pa.Table, first_key: int) -> int:
-    """Store sections with their chunks, numbered from a key; return the next chunk's key.
+    """Store sections with their chunks, numbered from a key; return the next chunk key.
 
-    Of a dropped section, with a null text, the ``original`` alone is stored.
+    Of a dropped section, whose text is null, only the ``original`` is stored.
     """
     originals = None
     if "original" in rows.column_names:
@@ -281,7 +280,7 @@ def sliced(table: pa.Table) -> pa.Table:
 def _cut(
     sections: pa.Table, chunking: Chunking, first_key: int, place: Callable[[int], str]
 ) -> tuple[Any, pa.Table]:
-    """Return the token count of every section, and the chunks as rows, with their own texts."""
+    """Return the token count of every section, and the chunks with their texts."""
     texts = sections["text"].combine_chunks()
     if isinstance(chunking.chunker, Chunker):
         spans = chunkers.spans_of(texts, chunking.chunker, place)
@@ -306,17 +305,17 @@ def _cut(
 
 @cache
 def _kinds() -> pa.Array:
-    """Return the kinds of chunks: making an array of a list imports pandas, where it is there."""
+    """Return the kinds of chunks; converting a list would import pandas where installed."""
     return pa.array(["window", "summary"])
 
 
 def _store_anew(database: Database, chunking: Chunking) -> int:
-    """Clean all sections as they came, and store them with their chunks; return their number."""
+    """Clean all sections from their originals and store them with chunks; return their number."""
     from duckplets.ingest.preprocess import clean
 
     keys = next_keys(database)
     done, first_key, last_record = 0, keys["chunk"], keys["record"] - 1
-    reader = database.cursor()  # not of this transaction: it sees what was there before
+    reader = database.cursor()  # outside of this transaction: it sees the state before
     try:
         database.run("ingest/chunks/clear")
         database.run("ingest/sections/clear")
@@ -332,7 +331,7 @@ def _store_anew(database: Database, chunking: Chunking) -> int:
 
 
 def _as_they_came(reader: Database, last_record: int) -> Iterator[pa.RecordBatch]:
-    """Yield all sections by record and position, each with the key it has or had."""
+    """Yield all original sections by record and position, each with its key."""
     key = 0
     for low in range(1, last_record + 1, _RECORDS):
         span = {"low": low, "high": low + _RECORDS - 1}
@@ -344,14 +343,14 @@ def _as_they_came(reader: Database, last_record: int) -> Iterator[pa.RecordBatch
 
 
 def _keys(keys: Any, before: int) -> Any:
-    """Return the keys of sections, those of dropped ones, 0 so far, counted on from the last."""
+    """Return the keys of sections; dropped ones, 0 so far, continue from the last."""
     index = np.arange(len(keys))
     known = np.maximum.accumulate(np.where(keys > 0, index, -1))
     return np.where(known < 0, before, keys[known]) + index - known
 
 
 def _label(database: Database, rows: pa.RecordBatch | pa.Table) -> Callable[[int], str]:
-    """Return what names a section of some by its index."""
+    """Return a function that names a section by index, for errors."""
 
     def label(at: int) -> str:
         key = rows["record_key"][at].as_py()
@@ -364,9 +363,8 @@ def _label(database: Database, rows: pa.RecordBatch | pa.Table) -> Callable[[int
 def _texts(texts: pa.Array, found: Windows, *, whole: bool) -> pa.Array:
     """Return the text of every chunk.
 
-    Sections of one window, nearly all as a rule, are taken as they are where that is the whole.
-    The others are sliced as Python strings, one section at a time, so that long sections are not
-    copied per window.
+    Sections that are one window, usually nearly all, are used as they are. Others are sliced as
+    Python strings one section at a time, so long sections are not copied per window.
     """
     texts = texts.fill_null("")
     sections, first, count = np.unique(found.section, return_index=True, return_counts=True)

@@ -1,7 +1,7 @@
-"""Leave the texts of Parquet files where they are, and note where each of them is.
+"""Leave texts in their Parquet files, and record where each one is.
 
-    files ─checked: what is read must be what stands there→ placed_files, the view sections
-    rows ─places→ stored_sections ─at the end→ read back through the view, and compared
+files ─checked: what is read must be what stands there→ placed_files, the view sections
+rows ─places→ stored_sections ─at the end→ read back through the view, and compared
 
 The decision that matters: ``sections`` is a view that reads every text where it is, so statements
 that read texts are written once.
@@ -35,21 +35,21 @@ from duckplets.sources.names import is_optional, match
 from duckplets.sources.paths import local_files
 
 INSTEAD = "leave out in_place=True (--in-place)"
-_READ_BACK = 200_000  # sections at once
+_READ_BACK = 200_000  # sections compared at a time
 _WORTH_TELLING = 1_000  # records
-_GLOB = frozenset("*?[")  # DuckDB takes them for patterns
-_OWN = frozenset({"filename", "file_row_number", "file_index"})  # columns that DuckDB adds
+_GLOB = frozenset("*?[")  # pattern characters of DuckDB
+_OWN = frozenset({"filename", "file_row_number", "file_index"})  # columns added by DuckDB
 
 Columns = tuple[tuple[str, str, bool], ...]
 """For every heading its column, and whether that has lists."""
 
 
 class PlacedFile(NamedTuple):
-    """A file that texts are left in, as it is noted."""
+    """A file with texts, as recorded."""
 
-    path: str  # as it was given; if not from the root, then from the folder of the corpus
-    state: FileState  # what it is known again by
-    columns: Columns  # those that texts come from
+    path: str  # as given; relative paths start at the corpus's folder
+    state: FileState  # its identity
+    columns: Columns  # columns with texts
 
     @classmethod
     def noted(cls, row: Sequence[Any]) -> PlacedFile:
@@ -59,7 +59,7 @@ class PlacedFile(NamedTuple):
         return cls(path, FileState(size, modified, footer), of)
 
     def row(self, key: int) -> dict[str, Any]:
-        """Return the columns to note, by name."""
+        """Return the columns to store, by name."""
         state = {name: getattr(self.state, name) for name in ("size", "modified", "footer")}
         columns = json.dumps(self.columns, ensure_ascii=False)
         return {"file_key": key, "path": self.path, "columns": columns} | state
@@ -68,7 +68,7 @@ class PlacedFile(NamedTuple):
 def files_to_leave(
     database: Database, source: Source, pii: str | None
 ) -> list[tuple[PlacedFile, int]]:
-    """Return the files of a source in which its texts can stay, each with its rows.
+    """Return the files of a source that its texts can stay in, with their rows.
 
     Statements may read them from now on. ``pii`` is what gates do about personal data.
     """
@@ -104,7 +104,7 @@ def files_to_leave(
 
 
 def refuse_inside(database: Database, name: str) -> None:
-    """Refuse to take texts of a source into the corpus of which others are left in their files."""
+    """Refuse to store texts of a source whose other texts stay in files."""
     if database.run("ingest/external_text/of_source", {"name": name})[0][0]:
         raise SourceError(
             f"the texts of source {shown(repr(name))} were left in their files: read it with "
@@ -113,7 +113,7 @@ def refuse_inside(database: Database, name: str) -> None:
 
 
 def _path(file: Path, corpus: Path) -> str:
-    """Return the path that is noted."""
+    """Return the path to record."""
     path = os.path.abspath(file)
     if wrong := _GLOB & set(path):
         raise SourceError(f"{shown(path)} has a {min(wrong)!r} in it; rename it, or {INSTEAD}")
@@ -164,18 +164,18 @@ def _is_any(kind: pa.DataType | None, *kinds: Any) -> bool:
 
 
 class Placing:
-    """The files of an ingest that leaves their texts in them, as from ``files_to_leave``."""
+    """The files of an ingest in place, from ``files_to_leave``."""
 
     def __init__(self, database: Database, found: Sequence[tuple[PlacedFile, int]]) -> None:
         self._database = database
         self._files = [file for file, _ in found]
         self._starts = np.array([0, *accumulate(rows for _, rows in found)][:-1], np.int64)
         self._keys = np.zeros(len(found), np.int32)
-        self._first = 0  # the first key of files that are new
-        self._gone: list[int] = []  # keys of those that are not what they were any more
+        self._first = 0  # first key of new files
+        self._gone: list[int] = []  # keys of changed files
 
     def begin(self, source_id: int, *, is_judged: bool) -> None:
-        """Note the files of a source, inside a transaction; none may change that was judged."""
+        """Record the files of a source in a transaction; those with judged rows must not change."""
         from duckplets.ingest.sections_view import refresh
 
         known: dict[PlacedFile, int] = {}
@@ -193,7 +193,7 @@ class Placing:
                         f"read it anew"
                     )
         self._first = last + 1
-        # Those with the same columns side by side, for one branch of the view reads all of them.
+        # Files with equal columns get adjacent keys: one branch of the view reads them.
         fresh = sorted(set(self._files) - known.keys(), key=lambda f: (f.columns, f.path))
         keys = known | {file: self._first + i for i, file in enumerate(fresh)}
         self._keys[:] = [keys[file] for file in self._files]
@@ -206,19 +206,19 @@ class Placing:
 
     def _has_changed(self, file: PlacedFile) -> bool:
         corpus = Path(str(self._database.path))
-        is_read = file.path in {other.path for other in self._files}  # with another state
+        is_read = file.path in {other.path for other in self._files}  # in another state
         return is_read or bool(
             external_files.change(external_files.located(file.path, corpus), file.state)
         )
 
     def places(self, rows: pa.Array) -> dict[str, Any]:
-        """Return the file and the row in it of rows by their numbers, which count from 1."""
+        """Return file and row of rows by number, from 1."""
         numbers = rows.to_numpy() - 1
         at = np.searchsorted(self._starts, numbers, "right") - 1
         return {"file_key": self._keys[at], "file_row": numbers - self._starts[at]}
 
     def move(self, batch: pa.RecordBatch, ids: pa.Array) -> None:
-        """Note where the texts of records are that are known with the same content."""
+        """Record where texts of known records with equal content are."""
         rows = self.places(batch["row"])
         if not batch.num_rows or int(rows["file_key"].max()) < self._first:
             return
@@ -233,7 +233,7 @@ class Placing:
             self._database.run("ingest/external_text/move", asked)
 
     def finish(self) -> None:
-        """Let go what files had that have changed, and read every text back."""
+        """Release what changed files had, and read every text back."""
         if self._gone:
             self._let_go()
         try:
@@ -252,10 +252,10 @@ class Placing:
         return Path(str(self._database.path)).stat().st_size
 
     def told(self, added: int, before: int) -> list[str]:
-        """Say what texts take where they are, and the records without them, by sizes in bytes."""
+        """Return in words what texts take in place, and the records without them."""
         grown = self.corpus_size() - before
         if added < _WORTH_TELLING or grown <= 0:
-            return []  # DuckDB takes room by blocks
+            return []  # DuckDB allocates blocks
         files = {file.path: file.state.size for file in self._files}
         return [
             f"texts stay in {counted(len(files), 'file')} of {size(sum(files.values()))}; the "
@@ -280,7 +280,7 @@ class Placing:
         refresh(self._database)
 
     def _wrong(self) -> Iterator[str]:
-        """Yield records whose texts are not read as they came."""
+        """Yield records whose texts read back differently."""
         low, last = self._database.run("ingest/external_text/ends", {"first": self._first})[0]
         while low is not None and low <= last:
             span = {"first": self._first, "low": low, "high": low + _READ_BACK - 1}

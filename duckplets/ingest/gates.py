@@ -1,8 +1,8 @@
-"""What ingest asks of the gates of an intake: which rows are records, and how far it has come.
+"""The interface between ingest and gates: which rows become records, and how far it has come.
 
-Gates that judge are made above this room (``quality/intake``). They are called in this order:
-``take_up``, ``begin``, then for every batch ``fresh`` and ``judge``, for every commit ``save``, and
-in the last transaction ``finish``.
+Gates that judge are in ``quality/intake``. Methods are called in this order: ``take_up``,
+``begin``, for every batch ``fresh`` and ``judge``, for every commit ``save``, and in the last
+transaction ``finish``.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ METRICS = "metrics"
 
 
 class NothingNew(Exception):  # noqa: N818 - it is no error
-    """Raised where a source that was read before has no row after the last one read."""
+    """Raised if a source read before has no further row."""
 
 
 class Intake(NamedTuple):
-    """What an ingest tells its gates of itself."""
+    """What an ingest tells its gates about itself."""
 
     database: Database
     source_id: int
@@ -31,21 +31,21 @@ class Intake(NamedTuple):
     source: Source
     trust: float
     on_conflict: str
-    record_key: int  # the next record's
-    is_anew: bool  # no part of this ingest is stored yet
+    record_key: int  # key of the next record
+    is_anew: bool  # nothing of this ingest is stored yet
 
 
 class GateMeasures(Protocol):
-    """What gates have to know of texts; it can be sent to another process."""
+    """What gates measure of texts; can be sent to another process."""
 
     def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows with what is known of their texts, in columns of their own."""
+        """Return rows with measurements in columns of their own."""
 
 
 class Gates:
-    """Decides what becomes of every row, and notes it in the transaction that stores it.
+    """Decide what becomes of every row, and record it in the transaction that stores it.
 
-    These let every row through and note nothing.
+    This one accepts every row and records nothing.
     """
 
     judges = False
@@ -62,51 +62,51 @@ class Gates:
 
     @property
     def last_row(self) -> int:
-        """The number of the last row that was read before."""
+        """Number of the last row read before."""
         return 0
 
     @property
     def measuring(self) -> GateMeasures | None:
-        """What can be known of rows before they are judged, and anywhere."""
+        """What can be measured of rows beforehand, anywhere."""
         return None
 
     def settings(self) -> dict[str, Any]:
-        """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
+        """Return the JSON values that an unfinished ingest depends on."""
         return {}
 
     def take_up(self, database: Database, name: str, source: Source) -> Any:
-        """Note what was read of a source before; return the cursor to go on at, or None.
+        """Look up what was read of a source before; return the cursor to continue at, or None.
 
-        Raises ``SourceError`` where it was read otherwise, or from elsewhere.
+        Raises ``SourceError`` if it was read otherwise, or from elsewhere.
         """
 
     def begin(self, of: Intake) -> None:
-        """Begin an ingest, or go on with it."""
+        """Begin or continue an ingest."""
 
     def fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch that were not read before."""
         return batch
 
     def judge(self, batch: pa.RecordBatch, record_key: int) -> pa.RecordBatch:
-        """Return the rows up to the last that is wanted, each that is no record with a ``skip``.
+        """Return the rows up to the last wanted one, with a ``skip`` for each that is no record.
 
-        Rows are fresh and preprocessed; the first that is a record gets the key.
+        Rows are fresh and preprocessed; the first record gets the key.
         """
         return batch
 
     def nothing_read(self) -> None:
-        """Say what it means that there was no fresh row, unless the source is new.
+        """Handle a source without fresh rows, unless it is new.
 
-        Raises ``NothingNew`` where the rows that were read before are all there are, and
-        ``SourceError`` where they are not what they were.
+        Raises ``NothingNew`` if the rows read before are all there are, and ``SourceError`` if they
+        have changed.
         """
 
     def at(self, cursor: Any) -> None:
         """Note the cursor of a mark."""
 
     def save(self) -> None:
-        """Store how far it has come, within the transaction that stores the rows."""
+        """Store the progress, inside the transaction that stores the rows."""
 
     def finish(self, version: int) -> int:
-        """Note the version; return how many of its records others were there before."""
+        """Note the version; return how many of its records had been added meanwhile."""
         return 0

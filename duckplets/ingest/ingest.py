@@ -1,10 +1,10 @@
 """Ingest sources: read each to its end, and store all of its records or none.
 
-    read ahead ─batches, marks→ stored in pieces, unpublished ─at the end→ published as a version
+read ahead ─batches, marks→ stored in pieces, unpublished ─at the end→ published as a version
 
-What comes before a mark is committed with it, so an ingest that stops half-way goes on at the last
-mark; one whose source has no marks is discarded then. Nobody sees any of it before it is complete.
-In every report ``read == added + skipped + failed``.
+Rows before a mark are committed with it, so an interrupted ingest continues at the last mark; that
+of a source without marks is discarded. Nobody sees any of it before it is complete. In every
+report ``read == added + skipped + failed``.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from duckplets.ingest.records import IngestReport, current_version
 from duckplets.ingest.store import Storing
 from duckplets.sources import Mark, Rows, Source
 
-# Marks that follow each other closely are passed by, for a commit takes ten milliseconds; and so
-# are those within ten times what the last one took: each writes an unfinished row group anew, half
-# a second of texts of 600 bytes.
+# Marks in quick succession are skipped, since a commit takes 10 ms; so are those within ten times
+# the duration of the last commit: each rewrites an unfinished row group, half a second for texts
+# of 600 bytes.
 _ROWS_A_COMMIT = 16_384
 _SECONDS_A_COMMIT = 2.0
 _TIMES_A_COMMIT = 10
-_MOST_SECONDS = 60.0  # without a commit, however long one takes
-# What cannot go on is committed for another reason: within a transaction DuckDB reads ten times
-# slower what that has written, and each batch is compared with it.
+_MOST_SECONDS = 60.0  # seconds without a commit, however long one takes
+# What cannot continue is committed for another reason: DuckDB reads what the same transaction
+# wrote ten times slower, and each batch is compared with it.
 _ROWS_AT_ONCE = 500_000
-# What is appended is not read again soon: a million rows came in as fast as with 1 GB, and the
-# peak of the process fell from 1.6 to 1.0 GB; with 300 MB that of gated files was 130 MB higher.
+# Appended rows are not read again soon: a million came in as fast as with 1 GB, and the peak of
+# the process fell from 1.6 to 1.0 GB.
 _MEMORY = "200MB"
 
 
 def ingest(database: Database, source: Source, *, work: Work = QUIET, **asked: Any) -> IngestReport:
-    """Read a source to its end and store its records, asked as for ``prepare``."""
+    """Read a prepared source to its end and store its records."""
     prepared = prepare(database, source, **asked)
     with closing(ingest_all(database, [prepared], work, readers=1, retries=0)) as each:
         _, report = next(each)
@@ -62,10 +62,9 @@ def ingest_all(
     readers: int,
     retries: int,
 ) -> Generator[tuple[PreparedIngest, IngestReport | DuckpletsError], None, None]:
-    """Store sources that were prepared, in their order, while those that follow are being read.
+    """Store prepared sources in order while the following ones are being read.
 
-    Whoever does not want the next one after an error closes the iterator. It ends all threads,
-    and leaves no file that waits.
+    Closing the iterator ends all threads and removes waiting files.
     """
     chunking = current_chunking(database)
     beside = Path(f"{os.path.realpath(str(database.path))}.parts")
@@ -76,7 +75,7 @@ def ingest_all(
         Reading(prepared, work.engine, chunking, folder / str(number), retries, beside_each_other)
         for number, prepared in enumerate(several)
     ]
-    try:  # no with: Ctrl-C while they begin has to end them as well
+    try:  # no ``with``: Ctrl-C while they start must end them too
         for number, reading in enumerate(each):
             for coming in each[number + 1 : number + readers]:
                 coming.begin()
@@ -120,9 +119,9 @@ def _stored(
     started: float,
     work: Work,
 ) -> IngestReport:
-    """Store rows piece by piece, each in a transaction, and publish them in that of the last."""
+    """Store rows piece by piece, each in a transaction; the last one publishes them."""
     under_way: Storing | None = None
-    took = 0.0  # seconds of the last commit
+    took = 0.0  # duration of the last commit
     try:
         while True:
             with database.transaction():
@@ -136,8 +135,8 @@ def _stored(
                 begun = time.monotonic()
             database.shed()
             took = time.monotonic() - begun
-    except BaseException:  # Ctrl-C too
-        with suppress(DuckpletsError):  # else who comes next discards it
+    except BaseException:  # includes Ctrl-C
+        with suppress(DuckpletsError):  # otherwise the next writer discards it
             found = checkpoint.find(database, prepared.name)
             if found is not None and not (found.can_go_on and found.has_stored):
                 checkpoint.discard(database, found)
@@ -176,7 +175,7 @@ def _store_piece(under_way: Storing, took: float, work: Work) -> bool:
 
 
 def _nothing_new(database: Database, prepared: PreparedIngest, started: float) -> IngestReport:
-    """Return the report of an ingest that had nothing to read."""
+    """Return the report of an ingest with nothing to read."""
     return IngestReport(
         read=0,
         added=0,

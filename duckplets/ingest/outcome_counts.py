@@ -1,4 +1,4 @@
-"""Count what became of the rows of an ingest, by reason, and keep the first rows of each."""
+"""Count the outcomes of rows by reason, and keep the first rows of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COUNTERS = ("reasons", "dropped_sections", "incomplete", "left_out")
 
 @dataclass(slots=True)
 class Counts:
-    """What became of the rows so far; the attributes are those of ``IngestReport``."""
+    """Outcomes so far; attributes as in ``IngestReport``."""
 
     read: int = 0
     added: int = 0
@@ -38,11 +38,11 @@ class Counts:
     quarantined: int = 0
 
     def failed(self) -> int:
-        """Return how many rows could not be read."""
+        """Number of rows that could not be read."""
         return sum(count for reason, count in self.reasons.items() if is_failure(reason))
 
     def note(self, rows: pa.RecordBatch, reasons: pa.Array, counter: Counter[str]) -> None:
-        """Count rows by reason, and keep ``row``, ``file``, ``line``, ``value`` of the first."""
+        """Count rows by reason; keep ``row``, ``file``, ``line``, ``value`` of the first ones."""
         for pair in pc.value_counts(reasons).to_pylist():
             reason = pair["values"]
             counter[reason] += pair["counts"]
@@ -54,10 +54,10 @@ class Counts:
                 kept += [nothing | row for row in first.select(names).to_pylist()]
 
     def note_left_out(self, rows: pa.RecordBatch) -> None:
-        """Count what is not read of rows that may be records.
+        """Count unread parts of rows that may be records.
 
-        Of each there may be ``left_out``, a JSON list of fields that its converter does not read,
-        and ``further``, how many texts of a list it leaves.
+        ``left_out`` is a JSON list of fields that a converter does not read, ``further`` the number
+        of texts left in a list.
         """
         if LEFT_OUT in rows.schema.names:
             for pair in pc.value_counts(rows[LEFT_OUT].drop_null()).to_pylist():
@@ -67,13 +67,13 @@ class Counts:
             self.dropped_sections[ONE_ANCHOR] += further
 
     def told(self) -> dict[str, Any]:
-        """Return the attributes of a report that are the same here, reasons in order."""
+        """Return the report's attributes that are the same here, reasons in order."""
         counters = {n: dict(sorted((+getattr(self, n)).items())) for n in _COUNTERS}
         examples = dict(sorted(self.examples.items()))
         return {"replaced": self.replaced, "examples": examples, **counters}
 
     def first_place(self) -> str:
-        """Return where the first of the rows stands that is no record, in words."""
+        """Return in words where the first rejected row stands."""
         found = [example for kept in self.examples.values() for example in kept]
         first = min(found, key=lambda example: int(example["row"]), default=None)
         if first is None or not first["file"]:
@@ -82,13 +82,13 @@ class Counts:
         return f"; the first in {first['file']}{line}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the counts as plain JSON values."""
+        """Return the counts as JSON values."""
         plain: dict[str, Any] = {n: getattr(self, n) for n in _NUMBERS}
         return plain | {n: dict(getattr(self, n)) for n in (*_COUNTERS, "examples")}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Counts:
-        """Return the counts of what ``to_json`` returned."""
+        """Return the counts from ``to_json``."""
         found = cls(**{name: values.get(name, 0) for name in _NUMBERS})
         for name in _COUNTERS:
             getattr(found, name).update(values.get(name, {}))

@@ -1,13 +1,13 @@
-"""What a worker of an engine does for an ingest: read a part of its files, make rows ready.
+"""The work of engine workers for an ingest: read a part of the files and prepare its rows.
 
-    part ─read→ rows, numbered from 1 ─clean, measure→ rows in a file that waits, or in the result
+part ─read→ rows, numbered from 1 ─clean, measure→ rows in a waiting file, or in the result
 
-The decision that matters: a part that cannot be read is no failure of a worker. Whoever asked for
-it reads it again, and raises what one process raises, naming the row by its number in the whole.
-Functions that users have registered go with the work: a worker registers them before it begins.
+The decision that matters: an unreadable part is no failure of a worker. The parent reads it again
+and raises what one process would raise, with the row's number in the whole. Registered user
+functions are sent along and registered by the worker.
 
-Batches of a part need not be alike, as rare columns are there only where they are needed: so each
-is a table, or a stream in the file, of its own.
+Batches of a part may differ in columns, since rare columns exist only where needed: each is a table
+of its own, or a stream of its own in the file.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from duckplets.sources.rows import MAX_BYTES, MAX_ROWS
 from duckplets.text.chunking import Chunking
 from duckplets.text.preprocessors import REGISTRY, AnyPreprocessor, Cleaner, Preprocessor
 
-Tables = tuple[pa.Table, ...]  # of a batch each
+Tables = tuple[pa.Table, ...]  # rows of a batch
 Item = Union[pa.RecordBatch, Mark]  # noqa: UP007 - Arrow's types are none for a checker
 
-ROWS = 4_096  # that are made ready at once
-_SMALL = 1 << 20  # bytes of rows that come with the result
+ROWS = 4_096  # rows prepared at a time
+_SMALL = 1 << 20  # bytes of rows returned with the result
 
 
 class Transform(NamedTuple):
-    """What is done to rows before they are compared with the corpus: cleaned, and measured."""
+    """What is done to rows before they are compared with the corpus: cleaning, measuring."""
 
     preprocessors: tuple[AnyPreprocessor, ...]
-    functions: tuple[tuple[Preprocessor, Cleaner], ...]  # those that users have registered
+    functions: tuple[tuple[Preprocessor, Cleaner], ...]  # registered functions of users
     measuring: GateMeasures | None
 
     @classmethod
@@ -56,7 +56,7 @@ class Transform(NamedTuple):
         return found if found.preprocessors or found.measuring is not None else None
 
     def done(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows that are clean and measured, some at a time."""
+        """Yield cleaned and measured rows, in blocks."""
         for each, function in self.functions:
             REGISTRY.add(each.name, each.version, function)
         chunking = Chunking(preprocessors=self.preprocessors)
@@ -67,7 +67,7 @@ class Transform(NamedTuple):
 
 
 class ReadJob(NamedTuple):
-    """What all parts of a source have in common."""
+    """What all parts of a source share."""
 
     source: Any  # the whole
     keys: Any  # as in ``PartOf``
@@ -76,23 +76,23 @@ class ReadJob(NamedTuple):
 
 
 class ReadPart(NamedTuple):
-    """A part of a source that a worker reads."""
+    """A part of a source."""
 
-    cut: Cut  # by paths that hold anywhere
-    told: Mapping[str, str]  # what its files are called, where that is something else
-    file: Path  # where its rows wait, if they are many
+    cut: Cut  # by paths valid anywhere
+    told: Mapping[str, str]  # names of its files in messages, if they differ
+    file: Path  # file for its rows, if they are many
 
 
 class Read(NamedTuple):
     """A part that was read."""
 
-    rows: int  # those that are blank too
-    batches: Tables | Path  # or the file that has their streams, one after the other
-    part: PartOf  # what was found out
+    rows: int  # including blank ones
+    batches: Tables | Path  # or the file with their streams
+    part: PartOf  # findings about the whole
 
 
 def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
-    """Read a part of a source, and make its rows ready; return why if it cannot be read."""
+    """Read a part and prepare its rows; return the reason if it is unreadable."""
     if (error := _refused(given.cut)) is not None:
         return error
     part = PartOf(job.source, job.source.uri or "", keys=job.keys)
@@ -110,7 +110,7 @@ def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
 
 
 def transformed(transform: Transform, rows: pa.Table | None) -> Tables | DuckpletsError:
-    """Make rows ready that another process has read."""
+    """Prepare rows read by another process."""
     try:
         return () if rows is None else _tables(transform.done(rows.to_batches()))
     except DuckpletsError as error:
@@ -122,7 +122,7 @@ def _tables(batches: Iterable[pa.RecordBatch]) -> Tables:
 
 
 def _kept(batches: Iterable[pa.RecordBatch], given: ReadPart) -> Tables | Path:
-    """Keep rows in a file until their turn; or return them, where they are few."""
+    """Store rows in a file, or return them if they are few."""
     if given.cut.size <= _SMALL:
         return _tables(batches)
     if not given.file.parent.is_dir():
@@ -145,7 +145,7 @@ def _kept(batches: Iterable[pa.RecordBatch], given: ReadPart) -> Tables | Path:
 
 @contextmanager
 def _room(given: ReadPart) -> Iterator[None]:
-    """Turn what the system raises while rows are written: what is read has errors of its own."""
+    """Translate system errors while rows are written; read errors have their own."""
     try:
         yield
     except OSError as error:
@@ -156,8 +156,8 @@ def _room(given: ReadPart) -> Iterator[None]:
 
 
 def _refused(cut: Cut) -> DuckpletsError | None:
-    """Return why the files here are not those that were to be read."""
-    files = [file for file in cut.files if isinstance(file, Path)]  # a store's say so by themselves
+    """Return how the files here differ from the requested ones."""
+    files = [file for file in cut.files if isinstance(file, Path)]  # stores check theirs
     size = 0
     for file in files:
         with suppress(OSError):
@@ -174,7 +174,7 @@ def _refused(cut: Cut) -> DuckpletsError | None:
 
 
 def _told(batches: Iterable[pa.RecordBatch], names: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Yield rows with their files as they are called where they were asked for."""
+    """Yield rows with their files named as in the parent."""
     for batch in batches:
         at = batch.schema.get_field_index("file")
         if at >= 0 and names:
@@ -193,7 +193,7 @@ def _here() -> str:
 
 
 def batches_of(kept: Tables | Path) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a part; a file of them goes when it is open."""
+    """Yield the batches of a part; its file is removed once open."""
     if not isinstance(kept, Path):
         for table in kept:
             yield from table.to_batches()
@@ -206,7 +206,7 @@ def batches_of(kept: Tables | Path) -> Iterator[pa.RecordBatch]:
 
 
 def in_full(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield rows in as few batches as may be, and marks where they are."""
+    """Yield rows in as few batches as possible, and marks in place."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for item in items:
@@ -224,7 +224,7 @@ def in_full(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _alike(batch: pa.RecordBatch, other: pa.RecordBatch) -> bool:
-    """Return whether as much was done to the rows of one batch as to those of another."""
+    """Return whether two batches went through the same steps."""
     same = (METRICS in batch.schema.names) == (METRICS in other.schema.names)
     return same and is_cleaned(batch) == is_cleaned(other)
 

@@ -1,8 +1,7 @@
-"""Metadata prefixes stored in a corpus: those that records bring, those that sources are given.
+"""Metadata prefixes in a corpus: those of records, and those of sources.
 
-A record's own prefix comes with it and never changes. A source's holds for all its records that
-have none of their own, from the version on at which it was set, so a run that is pinned to an
-earlier version keeps what held then.
+A record's own prefix comes with it and never changes. A source's prefix applies to all its records
+without their own, from the version on at which it was set; runs pinned earlier keep the old one.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def append(database: Database, record_keys: Integers, definitions: pa.Array) -> None:
-    """Store the prefixes that records bring along, as JSON of ``Prefix.to_dict``, null for none."""
-    coded = definitions.dictionary_encode()  # as a rule many records have the same
+    """Store the prefixes of records, as JSON of ``Prefix.to_dict``; null for none."""
+    coded = definitions.dictionary_encode()  # usually shared by many records
     checked = pa.array([_checked(text) for text in coded.dictionary.to_pylist()], pa.string())
     rows = pa.table({"record_key": record_keys, "definition": checked.take(coded.indices)})
     with database.registered(new_prefixes=rows.filter(rows["definition"].is_valid())):
@@ -36,7 +35,7 @@ def append(database: Database, record_keys: Integers, definitions: pa.Array) -> 
 
 
 def set_source(database: Database, source_id: int, version: int, prefix: Prefix | None) -> None:
-    """Set the prefix of a source from a version on; None for no prefix any more."""
+    """Set the prefix of a source from a version on; None removes it."""
     definition = None if prefix is None else _json(prefix)
     where = {"source_id": source_id, "version": version}
     database.run("ingest/prefixes/clear_source", where)
@@ -68,7 +67,7 @@ def set_prefix(corpus: CorpusFile, /, source: str, prefix: Prefix | str | None) 
 
 
 def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
-    """Return the id, name and prefix, as JSON, of every source of a version that has one."""
+    """Return id, name and prefix JSON of every source with a prefix at a version."""
     rows = database.run("ingest/prefixes/of_sources", {"version": version})
     for _, name, definition in rows:
         place = StoredJson(database.path, "source_prefixes", f"source {name!r}", _WAY)
@@ -79,7 +78,7 @@ def of_sources(database: Database, version: int) -> list[tuple[int, str, str]]:
 
 
 def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
-    """Refuse a prefix with a column that no record of a source has."""
+    """Refuse a prefix with a column that no record of the source has."""
     names = prefix.columns
     if not names:
         return
@@ -101,12 +100,12 @@ def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
 
 
 def digest(database: Database, version: int) -> dict[str, Any]:
-    """Return what identifies the prefixes of a version: nothing if there are none."""
+    """Return a digest of the prefixes of a version; empty if there are none."""
     found: dict[str, Any] = {}
     if sources := of_sources(database, version):
         found["sources"] = {name: definition for _, name, definition in sources}
     records, *lengths = database.run("ingest/prefixes/of_records", {"version": version})[0]
-    if records:  # they came with their records, which a run compares by content besides
+    if records:  # they came with records, whose content runs compare
         found["records"] = [records, *lengths]
     return found
 

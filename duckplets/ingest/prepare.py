@@ -1,9 +1,9 @@
-"""Check what an ingest is asked for, and find where it begins, before anything is read.
+"""Check the arguments of an ingest and find where it begins, before anything is read.
 
-    arguments ─checked→ request ─what is known of the source→ settings, cursor: ``PreparedIngest``
+arguments ─checked→ request ─what is known of the source→ settings, cursor: ``PreparedIngest``
 
-What is found depends on the name of the source alone, so several that differ in their names can be
-prepared before the first of them is read.
+Everything depends on the name of the source alone, so several sources with different names can be
+prepared before the first is read.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ OnConflict = Literal["error", "skip", "replace"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedIngest:
-    """An ingest that has passed its checks, and has yet to read."""
+    """A checked ingest, not yet read."""
 
     source: Source
     name: str
-    trust: float | None  # given for the source
-    on_conflict: OnConflict  # about a known id with other content
-    prefix: Prefix | None  # of the source from now on, or None to leave it
-    remap: bool  # what the source has now takes the place of all that it had
-    notes: tuple[str, ...]  # on the request itself
+    trust: float | None  # trust given for the source
+    on_conflict: OnConflict  # rule for a known id with other content
+    prefix: Prefix | None  # new prefix of the source, or None to keep it
+    remap: bool  # the source's present content replaces everything it had
+    notes: tuple[str, ...]  # notes on the request
     gates: Gates
-    placing: Placing | None  # the files that texts are left in
-    settings: dict[str, Any] | None  # what must agree for it to go on; None where it cannot
-    found: Unfinished | None  # what an earlier call has left, to go on with
-    cursor: Any  # where reading begins; None for the beginning
+    placing: Placing | None  # files that texts stay in
+    settings: dict[str, Any] | None  # settings to continue it; None if it cannot continue
+    found: Unfinished | None  # unfinished ingest to continue
+    cursor: Any  # cursor; None for the beginning
     limits: Limits
-    is_full: bool  # the source has given as much as it may, so nothing is read
+    is_full: bool  # the source is full: nothing is read
 
     def open(self, reader: FileReader, cursor: Any) -> Rows:
-        """Open the source at a place; what has no places begins at its beginning."""
+        """Open the source at a cursor."""
         return (
             self.source.open(reader) if self.settings is None else self.source.open(reader, cursor)
         )
@@ -80,9 +80,9 @@ def prepare(
     gates: Gates | None = None,
     in_place: bool = False,
 ) -> PreparedIngest:
-    """Check what an ingest is asked for, and find where it begins; see ``Corpus.ingest``.
+    """Check the arguments of an ingest, and find where it begins; see ``Corpus.ingest``.
 
-    What an earlier one has left under its name is discarded here, where that was asked for.
+    With ``restart`` an unfinished ingest of that name is discarded here.
     """
     checkpoint.sweep(database)
     gates = gates or Gates()
@@ -92,11 +92,11 @@ def prepare(
         choices = ", ".join(get_args(OnConflict))
         raise SourceError(f"on_conflict={on_conflict!r}: give one of {choices}")
     if trust is None and not isinstance(source.trust, str):
-        trust = source.trust  # a column of trusts is in the rows; the source has the default
+        trust = source.trust  # a trust column is in the rows; the source has the default
     trust = _checked_trust(trust)
     check_on_error(on_error)
     if gates.judges and on_error is None and _is_left_open(source):
-        on_error = "skip"  # every row has an outcome, those after a cut as well
+        on_error = "skip"  # every row has an outcome, also after a limit
     source, notes = _as_known(database, overriding(source, on_error), name, remap=remap)
     on_conflict = "replace" if remap else on_conflict
     placing = _placing(database, source, gates) if in_place else None
@@ -108,7 +108,7 @@ def prepare(
     if getattr(source, "in_pieces", False) and not remap:
         settings = _settings_of(source, name, trust, gates)
     found = checkpoint.find(database, name)
-    # One that was killed before it had stored a record stands in nobody's way.
+    # An ingest killed before it stored a record blocks nobody.
     if found is not None and (restart or _is_nothing(found, settings)):
         checkpoint.discard(database, found)
         found = None
@@ -134,14 +134,14 @@ def prepare(
 
 
 def _placing(database: Database, source: Source, gates: Gates) -> Placing:
-    """Check that texts can stay in their files, also where gates judge them."""
+    """Check that texts can stay in their files, also with gates."""
     asked = gates.settings().get("quality") or {}
     return Placing(database, files_to_leave(database, source, asked.get("pii")))
 
 
 def _is_left_open(source: Source) -> bool:
-    """Whether a file without a converter does not say what becomes of rows that are no good."""
-    of_file = not getattr(source, "in_pieces", False)  # in settings of others the rule has a place
+    """Return whether a file without a converter leaves its rule for bad rows open."""
+    of_file = not getattr(source, "in_pieces", False)  # other settings include the rule
     says = getattr(source, "on_error", ""), getattr(source, "converter", "")
     return of_file and says == (None, None)
 
@@ -149,7 +149,7 @@ def _is_left_open(source: Source) -> bool:
 def _as_known(
     database: Database, source: Source, name: str, *, remap: bool
 ) -> tuple[Source, tuple[str, ...]]:
-    """Return a source as it is to be read under its name, and what is to be said of that."""
+    """Return a source as it is read under its name, and notes on that."""
     known = [row for row in database.run("ingest/records/live_sources") if row[1] == name]
     if not known:
         return source, ()
@@ -178,7 +178,7 @@ def _place(kind: str, uri: str | None) -> str:
 
 
 def _settings_of(source: Any, name: str, trust: float | None, gates: Gates) -> dict[str, Any]:
-    """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
+    """Return the JSON values an unfinished ingest depends on."""
     found = {"kind": source.kind, "uri": source.uri, "trust": trust, "source": source.settings()}
     try:
         return dict(json.loads(json.dumps(found | gates.settings())))
@@ -193,7 +193,7 @@ def _is_nothing(found: Unfinished, settings: dict[str, Any] | None) -> bool:
 
 
 def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
-    """Return a source that goes on at a row, if it can be read again, for gates."""
+    """Return a source resumable at any row, if it can be read again, for gates."""
     if getattr(source, "turns", "last") == "each":
         raise SourceError(
             "turns='each' makes several records of a row, and quality=, where=, limit= and "
@@ -215,7 +215,7 @@ def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
 
 
 def refuse_shuffled(source: Source) -> None:
-    """Refuse a data set whose order changes as it streams, where reading is to go on."""
+    """Refuse a data set that is shuffled as it streams, where reading must be resumable."""
     if getattr(source, "is_shuffled", False):
         raise SourceError(
             f"source {shown(repr(source.default_name()))} is shuffled as it streams, so reading it "
@@ -225,7 +225,7 @@ def refuse_shuffled(source: Source) -> None:
 
 
 def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
-    """Refuse to begin an ingest where another one of that name has not ended."""
+    """Refuse to begin if another ingest of that name is unfinished."""
     if settings == found.settings:
         return
     where = found.settings["uri"] or f"a source of kind {found.settings['kind']}"

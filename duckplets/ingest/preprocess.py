@@ -1,10 +1,10 @@
-"""Clean the sections of new records by preprocessors, before they are stored.
+"""Clean the sections of new records with preprocessors before they are stored.
 
-    sections (role, heading, text) ─clean→ (role, heading, text or null, original where changed)
+sections (role, heading, text) ─clean→ (role, heading, text or null, original where changed)
 
-The decision that matters: a dropped section stays in the list of its record, with a null text. So
-the others keep their positions, position 0 is the anchor whatever else goes, and the original can
-be stored: a corpus can be cleaned anew by other settings without reading its sources again.
+The decision that matters: a dropped section stays in its record's list with a null text. So the
+others keep their positions, position 0 remains the anchor, and the original is stored: a corpus can
+be cleaned with other settings without its sources.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ NOTHING_LEFT = "nothing left after preprocessing"
 class Cleaned(NamedTuple):
     """Texts after preprocessing, arrays of strings."""
 
-    text: pa.Array  # null where nothing is left
-    original: pa.Array  # what came, where that is not the text; else null
-    dropped: pa.Array  # a reason that names the preprocessor; null where a text is left
+    text: pa.Array  # null if nothing is left
+    original: pa.Array  # the original, if it differs; else null
+    dropped: pa.Array  # reason naming the preprocessor; null if a text is left
 
 
 def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatch, dict[str, int]]:
-    """Clean the sections of rows, and count those that are dropped, by reason.
+    """Clean the sections of rows, and count dropped ones by reason.
 
-    Sections get the fields ``original``, the text that came where it was changed or dropped, and
-    ``dropped``, why it was. A row of which nothing is left has a ``skip``. Ids and hashes stay
-    those of the original content, and rows that have been here before stay as they are.
+    Sections get the fields ``original``, the text before a change, and ``dropped``, the reason. A
+    row without remaining text gets a ``skip``. Ids and hashes stay those of the original content;
+    rows cleaned before pass unchanged.
     """
     if not chunking.preprocessors:
         return batch, {}
@@ -82,12 +82,12 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
 
 
 def is_cleaned(batch: pa.RecordBatch) -> bool:
-    """Return whether rows come from ``preprocess``, which may be another process's."""
+    """Return whether rows went through ``preprocess``, perhaps in another process."""
     return bool(batch.schema.field("sections").type.value_type.get_field_index("original") >= 0)
 
 
 def _dropped(sections: pa.ListArray) -> dict[str, int]:
-    """Return how many sections were dropped, by reason."""
+    """Count dropped sections by reason."""
     reasons = sections.flatten().field("dropped").drop_null()
     return {pair["values"]: pair["counts"] for pair in pc.value_counts(reasons).to_pylist()}
 
@@ -97,7 +97,7 @@ def clean(
     preprocessors: Sequence[AnyPreprocessor],
     label: Callable[[int], str],
 ) -> Cleaned:
-    """Call preprocessors in order on texts, which ``label`` names by their index in errors."""
+    """Apply preprocessors in order; ``label`` names a text by index in errors."""
     cleaned, dropped = texts, pa.nulls(len(texts), pa.string())
     for preprocessor in preprocessors:
         before = cleaned
@@ -114,7 +114,7 @@ def clean(
 
 
 def _called(texts: pa.Array, preprocessor: Preprocessor, label: Callable[[int], str]) -> pa.Array:
-    """Call a function on every text; what is blank after that is dropped."""
+    """Apply a function to every text; blank results are dropped."""
     name = preprocessor.name
     function = REGISTRY.find(name, preprocessor.version)
     given = texts.to_pylist()
@@ -158,7 +158,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def lists_like(like: pa.ListArray, fields: dict[str, pa.Array]) -> pa.ListArray:
-    """Return structs in lists as long as others."""
+    """Return structs in lists with the lengths of others."""
     lengths = pc.fill_null(pc.list_value_length(like), 0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(like) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])

@@ -1,4 +1,4 @@
-"""Look at the first records that a source would become; nothing is stored."""
+"""Preview the first records of a source without storing anything."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping import OnError, check_on_error, described, overriding, told
 
-_LOOKED_AT = 1_000  # rows by which texts are judged
+_LOOKED_AT = 1_000  # rows examined
 _MOST = 1_000
-_SHOWN = 100  # characters of a text
-_FEW = 20  # rows from which on it means something that texts are alike
+_SHOWN = 100  # characters shown of a text
+_FEW = 20  # rows from which equal texts mean something
 _SHORT = 1_000  # bytes
-_LABEL = 30  # characters of the longest label
+_LABEL = 30  # longest label, in characters
 _LABELS = 10
-_NULLS = {"n/a", "#n/a", "na", "<na>", "nan", "null", "none", "nil"}  # as exports write no value
+_NULLS = {"n/a", "#n/a", "na", "<na>", "nan", "null", "none", "nil"}  # of missing values
 _COLUMNS = ("row", "key", "date", "file", "line", "skip", "value", "sections")
 
 
@@ -112,9 +112,9 @@ def _start(text: str | None) -> str:
 
 
 def flags_of(batch: pa.RecordBatch) -> list[str]:
-    """Return what looks wrong about the texts of the first rows of a batch that are records.
+    """Return what looks wrong about the texts of the first records of a batch.
 
-    Long texts are passed over: what is looked for is short, and copying them takes time.
+    Long texts are skipped: the faults looked for are short, and copying takes time.
     """
     first = batch.slice(0, _LOOKED_AT)
     sections = pc.list_flatten(first.filter(pc.is_null(first["skip"]))["sections"])
@@ -123,7 +123,7 @@ def flags_of(batch: pa.RecordBatch) -> list[str]:
 
 
 def _flags(rows: list[dict[str, Any]]) -> list[str]:
-    """Return what looks wrong about the texts of each role and heading."""
+    """Return what looks wrong about texts, by role and heading."""
     texts: dict[str, list[str]] = defaultdict(list)
     bad = 0
     for row in rows:
@@ -156,7 +156,7 @@ def _of_texts(name: str, texts: list[str]) -> list[str]:
 
 
 def _of_nulls(texts: list[str]) -> list[str]:
-    """Say how many texts look like words for no value, and how to take them for that."""
+    """Report texts that look like missing values, and the option for them."""
     short = Counter(text.strip() for text in texts if len(text) <= _LABEL)
     words = {word: n for word, n in sorted(short.items()) if word.casefold() in _NULLS}
     if not words:

@@ -1,12 +1,12 @@
-"""Read sources ahead of being stored: each in a thread, or by the workers of an engine.
+"""Read sources ahead of storing: each in a thread, or by the workers of an engine.
 
-    source ─thread→ rows and marks, waiting in memory ─┐
-    files ─engine→ parts, numbered on from each other ─┼─in the order given→ store
-    source   (waits until one of the others is stored) ┘
+source ─thread→ rows and marks, waiting in memory ─┐
+files ─engine→ parts, numbered on from each other ─┼─in the order given→ store
+source   (waits until one of the others is stored) ┘
 
-The decision that matters: whoever reads, and however many at the same time, rows are stored by the
-same path and in the order of the input. So nothing that is stored can depend on which was quicker.
-Rows that wait are no part of the corpus: who is killed reads them again from the last mark.
+The decision that matters: however many read at the same time, rows are stored by one path in the
+order of the input, so nothing stored depends on timing. Waiting rows are not part of the corpus:
+after a kill they are read again from the last mark.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from duckplets.sources.retry import Rereading, is_local
 from duckplets.sources.rows import cursor_of
 from duckplets.text.chunking import Chunking
 
-_MOST_WAITING = 256  # batches and marks of a source
-_BYTES_WAITING = 32 << 20  # of all sources; of its share a source begins no further batch then
-_PATIENCE = 10.0  # seconds for a source's code to come to an end
+_MOST_WAITING = 256  # queued batches and marks of a source
+_BYTES_WAITING = 32 << 20  # queued bytes of all sources, shared equally
+_PATIENCE = 10.0  # seconds that a source's code has to end
 
 _IDLE = (
     "the engine had nothing to do: only this process can read the source, and without gates and "
@@ -62,7 +62,7 @@ _LATE = (
 
 
 class Reading:
-    """The rows of a source, read in a thread of its own from ``begin`` on."""
+    """The rows of a source, read in a thread from ``begin`` on."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Reading:
         self.prepared, self._engine = prepared, engine
         self._transform: Transform | None = None
         self._parts: _Parts | None = None
-        self._rows: Rows | None = None  # as it was opened, where workers read it
+        self._rows: Rows | None = None  # the opened source, if workers read it
         self._notes: list[str] = []
         if engine is not INLINE:
             self._transform = Transform.of(chunking, prepared.gates)
@@ -103,9 +103,9 @@ class Reading:
         )
 
     def rows(self) -> Rows:
-        """Wait until the source is open, and return what is known of its rows, which follow.
+        """Wait until the source is open, and return its rows.
 
-        What has not begun is opened by who asks, so that Ctrl-C ends it at once.
+        If not begun, it is opened by the caller, so that Ctrl-C ends it at once.
         """
         opened: Any = next(self.items if self._is_begun else self._source)
         self.begin()
@@ -113,7 +113,7 @@ class Reading:
         return rows
 
     def begin(self) -> None:
-        """Have it read, as far as rows may wait."""
+        """Start reading ahead."""
         if not self.prepared.is_full:
             self._is_begun = True
             self.items.begin()
@@ -123,7 +123,7 @@ class Reading:
         self.items.close()
 
     def _rejected(self) -> dict[str, int]:
-        self.close()  # where a cap ends the source it is still being read
+        self.close()  # a limit may end a source that is still being read
         rows = self._rows or self._again.rows
         return rows.rejected() if rows else {}
 
@@ -155,7 +155,7 @@ class Reading:
             yield from items
 
     def _worked(self, items: Iterator[Item], transform: Transform) -> Iterator[Item]:
-        """Yield rows and marks, those rows made ready that are new to the gates."""
+        """Yield rows and marks, with rows new to the gates prepared."""
         name = shown(self.prepared.name)
 
         def part_of(item: tuple[list[Item], pa.RecordBatch | None]) -> Part:
@@ -171,14 +171,14 @@ class Reading:
                 yield from before
                 if not isinstance(found, DuckpletsError):
                     yield from batches_of(found)
-                elif rows is not None:  # whoever stores them says what is wrong with which row
+                elif rows is not None:  # the storing code reports the row
                     yield rows
 
 
 def _portions(
     items: Iterator[Item], last_row: int
 ) -> Iterator[tuple[list[Item], pa.RecordBatch | None]]:
-    """Yield the rows after the last that was read before, some at a time, each with all before."""
+    """Yield the rows after the last one read before, in blocks."""
     before: list[Item] = []
     for item in items:
         if isinstance(item, Mark):
@@ -201,14 +201,14 @@ class _Parts:
         self, prepared: PreparedIngest, source: Any, transform: Transform | None, folder: Path
     ) -> None:
         self._prepared, self._source, self._folder = prepared, source, folder
-        # Whether no row of it was read before: then workers make ready whatever they read.
+        # Whether no row was read before: then workers prepare whatever they read.
         self.is_new = prepared.found is None and prepared.gates.last_row == 0
         self._transform = transform if self.is_new else None
         self._part = PartOf(source, getattr(source, "uri", None) or "")  # the whole
-        self._passed = 0  # rows that come before the first part
+        self._passed = 0  # rows before the first part
 
     def open(self, reader: FileReader) -> Rows | None:
-        """Open it, with what can be checked first; None where only one process can read it."""
+        """Open it, checking what can be checked first; None if only one process can read it."""
         self._reader, reader.part = reader, self._part
         rows: Rows = self._source.open(reader)
         if self._source.kind == "json" and self._part.keys is None:
@@ -216,7 +216,7 @@ class _Parts:
         return rows
 
     def items(self, engine: Engine, notes: list[str]) -> Iterator[Item]:
-        """Yield its rows from the cursor on, with marks if it can be resumed."""
+        """Yield its rows from the cursor on, with marks if it is resumable."""
         prepared = self._prepared
         can_go_on = prepared.settings is not None
         start = 0
@@ -235,9 +235,9 @@ class _Parts:
                 yield Mark({"rows": row, "at": None, "of": None})
 
     def _cuts(self, start: int, notes: list[str]) -> Iterator[Cut]:
-        """Yield the parts, but for those that lie whole before a row, where that is known."""
+        """Return the parts, without those wholly before a row, where known."""
         cuts = cuts_of(self._source, self._reader, notes, numbered=start > 0)
-        # A path that no row has is found out by reading all of them.
+        # Only after all parts is it known that no row has a path.
         has_paths = start and any(
             set(".[") & set(name) for name in getattr(self._source, "names", tuple)()
         )
@@ -252,7 +252,7 @@ class _Parts:
     def _batches(
         self, cuts: Iterator[Cut], engine: Engine, notes: list[str]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of parts, numbered on from part to part."""
+        """Yield the rows of parts, numbered continuously."""
         job = ReadJob(self._source, self._part.keys, self._prepared.limits, self._transform)
         files = (self._folder / f"{number}.arrow" for number in count())
 
@@ -260,7 +260,7 @@ class _Parts:
             return Part(cut.label, ReadPart(cut.absolute(), cut.told(), next(files)))
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._part.counts.clear()  # what was looked at to open it is read again
+        self._part.counts.clear()  # what opening looked at is read again
         row = begun = self._passed
         with closing(mapped(engine, read_part, job, cuts, part_of)) as results:
             for cut, found in results:
@@ -283,13 +283,13 @@ class _Parts:
             self._part.names.check()
 
     def _read_here(self, cut: Cut, part: PartOf) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part that a worker has refused, or raise why."""
+        """Read a part here that a worker refused, or raise why."""
         with closing(FileReader.within(self._prepared.limits)) as reader:
             yield from cut.open(self._source, reader, part).batches
 
 
 def _numbered(read: Read, before: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part by their numbers in the whole."""
+    """Yield the rows of a part with their numbers in the whole."""
     for batch in batches_of(read.batches):
         at = batch.schema.get_field_index("row")
         row = pc.add(batch.column(at), pa.scalar(before, pa.int64()))

@@ -1,7 +1,7 @@
-"""Records and versions of a corpus: remove a source, find the newest version, note a new one.
+"""Records and versions of a corpus: remove a source, find and commit versions.
 
-Nothing is deleted. A replaced or removed record keeps its rows and gets a ``removed_version``,
-so a run pinned to an earlier version still finds every text it ever drew from.
+Nothing is deleted. A replaced or removed record gets a ``removed_version``, so a run pinned to an
+earlier version still finds every text it ever drew.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class IngestReport(Reported):
 
 
 def _place(row: Example) -> str:
-    """Return where a row stands, and what of it could not be read."""
+    """Return where a row stands, and the value that could not be read."""
     where = f"row {row['row']}"
     if row["file"]:
         line = f":{row['line']}" if row["line"] else ""
@@ -117,7 +117,7 @@ def _place(row: Example) -> str:
 
 
 def remove(database: Database, name: str) -> int:
-    """Mark a source and its records as removed; return how many records that were."""
+    """Mark a source and its records as removed; return the number of records."""
     source_id = source_id_of(database, name)
     with database.transaction():
         version = current_version(database) + 1
@@ -129,7 +129,7 @@ def remove(database: Database, name: str) -> int:
 
 
 def source_id_of(database: Database, name: str) -> int:
-    """Return the id of a source of the newest version."""
+    """Return the id of a source in the newest version."""
     found = {row[1]: row[0] for row in database.run("ingest/records/live_sources")}
     if not isinstance(name, str):
         raise SourceError(f"source={shown(repr(name))}: give the name of a source")
@@ -141,12 +141,12 @@ def source_id_of(database: Database, name: str) -> int:
 
 
 def records_told(database: Database, source_id: int, version: int) -> list[str]:
-    """Return in words how a source's pairs were judged, and what of a version had been removed."""
+    """Return in words how pairs of a source are labelled, and which records had been removed."""
     return [_labels_told(database, source_id), _came_back_told(database, source_id, version)]
 
 
 def _labels_told(database: Database, source_id: int) -> str:
-    """Return in words how the pairs of a source were judged; nothing where they were not."""
+    """Return in words how pairs of a source are labelled; empty if they are not."""
     row = database.run("ingest/records/labels", {"source_id": source_id})[0]
     positive, negative, labelled, least, greatest = row
     if not labelled:
@@ -160,7 +160,7 @@ def _labels_told(database: Database, source_id: int) -> str:
 
 
 def _came_back_told(database: Database, source_id: int, version: int) -> str:
-    """Return in words how many records came again that were taken out of a source before."""
+    """Return in words how many removed records of a source came again."""
     of_version = {"source_id": source_id, "version": version}
     if not (count := int(database.run("ingest/records/came_back", of_version)[0][0])):
         return ""
@@ -171,14 +171,14 @@ def _came_back_told(database: Database, source_id: int, version: int) -> str:
 
 
 def current_version(database: Database) -> int:
-    """Return the number of the newest committed version; 0 for a corpus without any."""
+    """Return the newest committed version; 0 for an empty corpus."""
     return int(database.run("ingest/records/version")[0][0])
 
 
 def commit_version(
     database: Database, version: int, what: str, source: str | None, report: dict[str, Any]
 ) -> None:
-    """Note a new version, inside the transaction that makes it."""
+    """Record a new version, inside the transaction that makes it."""
     database.run(
         "ingest/records/add_version",
         {"version": version, "what": what, "source": source, "report": json.dumps(report)},
@@ -186,5 +186,5 @@ def commit_version(
 
 
 def fingerprint(database: Database, version: int) -> list[int]:
-    """Return what tells the records of a version from those of another corpus."""
+    """Return a fingerprint of the records of a version."""
     return list(map(int, database.run("ingest/records/fingerprint", {"version": version})[0]))

@@ -1,4 +1,4 @@
-"""Make the view ``sections``, which reads every text where it is: in the corpus or in its file."""
+"""Build the view ``sections``, which reads every text where it is: corpus or file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duckplets.db.database import Database
 from duckplets.db.queries import query
 
 _VIEW = "sections"
-# Everything that is whitespace to Python's str.isspace; RE2's \s knows ASCII only.
+# White space of Python's str.isspace; RE2's \s is ASCII only.
 _FILLED = (
     r"[^\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
     r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
@@ -25,7 +25,7 @@ _FILLED = (
 
 
 def refresh(database: Database, without: Collection[int] = ()) -> None:
-    """Make the view anew, for the files that are noted."""
+    """Rebuild the view for the recorded files."""
     files = [row for row in database.run("ingest/external_text/files") if row[0] not in without]
     view: exp.Query = _statement("ingest/external_text/inside")
     if files:
@@ -33,7 +33,7 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
     for run in _runs(files):
         view = exp.union(view, _outside(run), distinct=False)
     made = exp.Create(this=exp.to_table(_VIEW), kind="VIEW", replace=True, expression=view)
-    comments = database.run("ingest/external_text/comments")  # which are gone with the old view
+    comments = database.run("ingest/external_text/comments")  # dropped with the old view
     database.rows(made.sql(dialect=DuckDB, comments=False))
     for name, comment in comments:
         what = exp.to_table(_VIEW) if name is None else exp.column(name, table=_VIEW)
@@ -43,7 +43,7 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
 
 
 def complete(database: Database) -> None:
-    """Make the view of a corpus whose tables were copied, for the files that it still needs."""
+    """Build the view of a copied corpus, for the files it still needs."""
     database.run("ingest/external_text/forget_unused")
     corpus = Path(str(database.path))
     paths = [
@@ -55,7 +55,7 @@ def complete(database: Database) -> None:
 
 
 def _runs(files: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
-    """Return files with the same columns whose keys adjoin."""
+    """Group files with equal columns and adjacent keys."""
     ends = [0]
     for (key, *_, columns), (after, *_, others) in pairwise(files):
         ends.append(ends[-1] + (after != key + 1 or columns != others))
@@ -64,7 +64,7 @@ def _runs(files: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
 
 
 def _outside(run: Sequence[tuple[Any, ...]]) -> exp.Select:
-    """Return the sections whose texts lie in a run of files."""
+    """Return the sections whose texts lie in a group of files."""
     paths = exp.Array(expressions=[_place(str(row[2])) for row in run])
     plain = exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false())
     cells = exp.Table(
@@ -97,7 +97,7 @@ def _place(path: str) -> exp.Expr:
 
 
 def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
-    """Return the text of a section, by its heading, from the cells of its row."""
+    """Return the expression of a section's text, by heading, from the cells of its row."""
     case = exp.case(exp.column("heading", table="stored"))
     for heading, name, is_list in columns:
         cell: exp.Expr = exp.column(name, table="cells", quoted=True)
@@ -117,16 +117,16 @@ def _each(value: exp.Expr, values: exp.Expr, condition: exp.Expr | None = None) 
 
 
 def _filled(value: exp.Expr) -> exp.Expr:
-    """Return whether a text has anything but whitespace."""
+    """Return the condition that a text has more than white space."""
     return _call("regexp_matches", value, exp.Literal.string(_FILLED))
 
 
 def _call(function: str, *arguments: exp.Expr) -> exp.Expr:
-    """Return a call of a function by this very name."""
-    # Anonymous, so that sqlglot prints the name as it is and leaves JSON pointers alone.
+    """Return a call of a function by exactly this name."""
+    # Anonymous, so that sqlglot keeps the name and leaves JSON pointers alone.
     return exp.Anonymous(this=function, expressions=list(arguments))
 
 
 def _statement(name: str) -> exp.Select:
-    """Return the named statement, parsed."""
+    """Return a named statement, parsed."""
     return parse_one(query(name), into=exp.Select, dialect=DuckDB)

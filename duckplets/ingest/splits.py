@@ -43,7 +43,7 @@ class SplitSettings:
     keep_together: KeepTogether = "group"
 
     def __post_init__(self) -> None:
-        """Check every field, and that the ratios add up."""
+        """Check every field, and the sum of the ratios."""
         check(self, SplitError)
         if abs((total := self.train + self.validation + self.test) - 1) > 1e-9:
             raise SplitError(
@@ -52,7 +52,7 @@ class SplitSettings:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the settings as plain values; ``keep_together`` where it is not usual."""
+        """Return the settings as plain values; ``keep_together`` only if unusual."""
         found = asdict(self)
         if self.keep_together == "group":
             del found["keep_together"]
@@ -145,14 +145,14 @@ def settings_of(
     seed: int,
     keep_together: KeepTogether,
 ) -> SplitSettings:
-    """Return the settings of a split; shares that are None divide what is left, 8 : 1 : 1."""
+    """Return the settings of a split; missing shares divide the rest 8 : 1 : 1."""
     given = {"train": train, "validation": validation, "test": test}
     named = {name: share for name, share in given.items() if share is not None}
     shares: dict[str, Any] = _USUAL | named
     if named and all(isinstance(s, int | float) and 0 <= s <= 1 for s in named.values()):
         rest = max(0.0, 1 - sum(named.values()))
         usual = sum(share for name, share in _USUAL.items() if name not in named)
-        # Rounded, so that the rest of 0.9 is 0.05 and 0.05 as people write it.
+        # Rounded, so that the rest of 0.9 is 0.05 and 0.05.
         shares |= {n: round(rest * s / usual, 12) for n, s in _USUAL.items() if n not in named}
     return SplitSettings(**shares, seed=seed, keep_together=keep_together)
 
@@ -200,7 +200,7 @@ def split(
             f"keep those, or move records between splits with reassign=True"
         )
     with database.transaction():
-        # Families that came to span two splits are moved by the settings they were split with.
+        # Families that came to span splits are moved by the original settings.
         if stored != settings or (reassign and settings.keep_together == "text"):
             database.run("ingest/splits/clear")
             database.run("ingest/records/rearranged")
@@ -221,13 +221,13 @@ def split(
 
 
 def shared_anchors(database: Database) -> dict[str, tuple[int, int]]:
-    """Return the anchors of validation and of test, and how many of them train has as well."""
+    """Count the anchors of validation and test, and those that train has too."""
     rows = database.run("ingest/splits/shared_anchors")
     return {name: (int(anchors), int(shared)) for name, anchors, shared in rows}
 
 
 def current_splits(database: Database) -> SplitSettings | None:
-    """Return the settings of the stored splits, or None before ``split``."""
+    """Return the settings of the stored splits, or None."""
     rows = database.run("ingest/splits/get")
     if not rows:
         return None
@@ -240,7 +240,7 @@ def current_splits(database: Database) -> SplitSettings | None:
 
 
 def need_splits(database: Database, what: str = "") -> SplitSettings:
-    """Return the settings of the stored splits; the error without any begins with ``what``."""
+    """Return the settings of the stored splits; ``what`` begins the error without any."""
     settings = current_splits(database)
     if settings is None:
         raise SplitError(
@@ -251,11 +251,10 @@ def need_splits(database: Database, what: str = "") -> SplitSettings:
 
 
 def assign_missing(database: Database, first_record_key: int) -> tuple[int, int, int]:
-    """Give records from a key on their split, if the corpus has splits.
+    """Assign splits to records from a key on, if the corpus is split.
 
-    Returns how many families have records in more than one split, how many of these records have a
-    key from that one on, and how many the largest family has. All 0 for groups, which lie in one
-    split whatever comes.
+    Returns how many families span several splits, how many of their records have a key from that
+    one on, and the size of the largest family. All 0 for groups, which never span splits.
     """
     settings = current_splits(database)
     if settings is None:
@@ -278,18 +277,18 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
 
 
 def _families(database: Database) -> pa.Table:
-    """Return the records that are connected with others, each with the least key of its family."""
+    """Return connected records, each with the least key of its family."""
     ties = database.table("ingest/splits/ties")
     records, families = connected(ties["record_key"].to_numpy(), ties["tie"].to_numpy())
     return pa.table({"record_key": records, "family": families})
 
 
 def connected(records: Integers, ties: Words) -> tuple[Integers, Integers]:
-    """Return the distinct records, ascending, and of each the least one it is connected with.
+    """Return the distinct records, ascending, each with the least one it is connected to.
 
-    Records are given as often as they have ties; those of one tie are connected. Every round joins
-    each family with the least neighbour that it is tied to. So families at least double in two
-    rounds, whatever the ties: a path of 10,000 records takes 4.
+    A record is given once per tie; records of a tie are connected. Every round joins each family
+    with its least neighbour, so families at least double every two rounds: a path of 10,000
+    records takes 4.
     """
     nodes, node = np.unique(records, return_inverse=True)
     order = np.argsort(ties, kind="stable")
@@ -310,7 +309,7 @@ def connected(records: Integers, ties: Words) -> tuple[Integers, Integers]:
 
 
 def checked_split(name: Any) -> str:
-    """Return the name of a split, or refuse what is none."""
+    """Return the name of a split, or refuse it."""
     if name not in SPLITS:
         raise SplitError(f"split={name!r}: give one of {', '.join(SPLITS)}")
     return str(name)

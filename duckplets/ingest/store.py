@@ -1,10 +1,10 @@
 """Store batches of rows as unpublished records, then make their version.
 
-    batch ─preprocess, gates→ rows ─by id→ new, same, conflicting ─→ records, sections, chunks, …
-    last batch ─publish→ a version, with the splits and the prefix of its records
+batch ─preprocess, gates→ rows ─by id→ new, same, conflicting ─→ records, sections, chunks, …
+last batch ─publish→ a version, with the splits and the prefix of its records
 
-A row is compared with the live records and with those that its ingest has stored so far, so a
-conflict is told where it is read. A row is never dropped without being counted.
+A row is compared with the live records and with those its ingest has stored so far, so a conflict
+is reported where it is read. No row is dropped without being counted.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _REASONS = {"same": SAME, "conflict": CONFLICT, "overtaken": OVERTAKEN}
 
 
 class Storing:
-    """An ingest under way; every method runs inside a transaction.
+    """A running ingest; every method runs inside a transaction.
 
-    It goes on where an earlier one stopped, if that is what was prepared.
+    It continues an earlier one if that was prepared.
     """
 
     def __init__(self, database: Database, prepared: PreparedIngest, rows: Rows) -> None:
         self.database, self.prepared, self.rows = database, prepared, rows
         self.chunking = current_chunking(database)
-        self.refusal: SourceError | None = None  # raised when what was set aside is stored
-        self.cursor: Any = None  # of the last mark
-        self._forgotten = 0  # rows that earlier versions of a remapped source had set aside
+        self.refusal: SourceError | None = None  # raised once the quarantine is committed
+        self.cursor: Any = None  # cursor of the last mark
+        self._forgotten = 0  # quarantined rows of earlier versions of a remapped source
         self._kept: list[pa.Array] = []  # ids that a remapped source still has
-        self._flags: list[str] | None = None  # what looks odd about the first texts
+        self._flags: list[str] | None = None  # remarks on the first texts
         found, gates = prepared.found, prepared.gates
         self.counts = Counts.from_json({} if found is None else found.counts)
         self.source_id, trust = self._source()
@@ -64,7 +64,7 @@ class Storing:
             checkpoint.begin(database, prepared.name, self.source_id, prepared.settings)
         if prepared.placing is not None:
             prepared.placing.begin(self.source_id, is_judged=gates.judges)
-        # Texts of records that are there may move into the files: all at once, or none.
+        # Texts of known records may move into the files: all at once, or none.
         self.in_pieces = prepared.placing is None or not self._is_known
         self.appending = Appending(
             database,
@@ -86,13 +86,13 @@ class Storing:
         )
 
     def _source(self) -> tuple[int, float]:
-        """Find or add the source, and return its id and trust."""
+        """Find or add the source; return its id and trust."""
         name, found = self.prepared.name, self.prepared.found
         live = {row[1]: row[0] for row in self.database.run("ingest/records/live_sources")}
         self._is_known = name in live
         if found is not None:
             source_id = found.source_id
-        elif name in live:  # what it was read from is noted when that is published
+        elif name in live:  # its origin is recorded on publishing
             source_id = live[name]
         else:
             given = self._of_source() | {"unpublished": UNPUBLISHED}
@@ -118,7 +118,7 @@ class Storing:
     # -- one batch after the other ----------------------------------------------------------------
 
     def store(self, batch: pa.RecordBatch) -> None:
-        """Store the rows of a batch that can be records, counting the others."""
+        """Store the rows of a batch that can be records, and count the others."""
         batch, dropped = self._judged(batch)
         self.counts.read += batch.num_rows
         self.counts.dropped_sections.update(dropped)
@@ -140,12 +140,12 @@ class Storing:
             self._add(usable)
 
     def _judged(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, dict[str, int]]:
-        """Return the rows after preprocessing and gates, and the dropped sections by reason."""
+        """Return the rows after preprocessing and gates, and dropped sections by reason."""
         gates = self.prepared.gates
         fresh = gates.fresh(batch)
         found, dropped = preprocess(fresh, self.chunking)
         found = gates.judge(found, self.appending.record_key)
-        if found.num_rows < fresh.num_rows:  # nothing of what is not wanted is counted
+        if found.num_rows < fresh.num_rows:  # rows beyond the limit are not counted
             dropped = preprocess(found, self.chunking)[1]
         return found, dropped
 
@@ -159,7 +159,7 @@ class Storing:
             self.appending.append(batch, ids)
 
     def _is_new(self, ids: pa.Array, batch: pa.RecordBatch) -> pa.Array | None:
-        """Return which rows to store, None for all of them, and count the others."""
+        """Return which rows to store, None for all, and count the others."""
         verdicts = self._verdicts(ids, batch)
         if verdicts is None:
             return None
@@ -181,11 +181,12 @@ class Storing:
         return is_new
 
     def _verdicts(self, ids: pa.Array, batch: pa.RecordBatch) -> pa.Array | None:
-        """Return what each row is, as ``classify`` has it; None if all are new."""
+        """Return the class of each row by ``classify``; None if all are new."""
         columns = {"row": batch["row"], "record_id": ids, "content_hash": batch["content_hash"]}
         asked = {"unpublished": UNPUBLISHED}
         with self.database.registered(incoming=pa.table(columns)):
-            # As a rule there is none: finding that out is four times as fast as the rest.
+            # Usually there is none: finding that out is four times as fast as the
+            # rest.
             known = self.database.run("ingest/records/known_ids", asked)[0][0]
             if not known and len(pc.unique(ids)) == len(ids):
                 return None
@@ -198,8 +199,8 @@ class Storing:
     def finish(self, started: float) -> IngestReport:
         """Make a version of what was stored, and return the report.
 
-        Where no row was good but some were set aside, that is what the version has, and ``refusal``
-        is to be raised when it is committed.
+        If no row was good but some were quarantined, the version has these, and ``refusal`` is
+        raised after the commit.
         """
         counts, name = self.counts, self.prepared.name
         rejected = self.rows.rejected()
@@ -230,10 +231,10 @@ class Storing:
         return report
 
     def _published(self, version: int) -> tuple[int, int]:
-        """Let what was stored be seen.
+        """Publish what was stored.
 
-        Returns how many records a remapped source has no more, and how many joined a family that
-        has records in two splits.
+        Returns how many records a remapped source lost, and how many joined a family that spans
+        splits.
         """
         database, prepared, counts = self.database, self.prepared, self.counts
         first, overtaken, replaced = checkpoint.publish(
@@ -260,7 +261,7 @@ class Storing:
         return removed, spanning
 
     def _remove_the_rest(self, version: int) -> int:
-        """Remove what a source had before and has not now: records, and rows set aside."""
+        """Remove records and quarantined rows that a remapped source no longer has."""
         of_name = {"source": self.prepared.name, "version": version}
         found = self.database.run("ingest/conversations/forget_quarantine", of_name)
         self._forgotten = int(found[0][0])
@@ -304,7 +305,7 @@ class Storing:
 
 
 def _refuse_conflict(verdicts: pa.Array, ids: pa.Array, rows: pa.Array) -> None:
-    """Refuse the first row that has the id of a record, and other content."""
+    """Refuse the first row with the id of a record and other content."""
     if (at := pc.index(verdicts, "conflict").as_py()) >= 0:
         raise SourceError(
             f"record {ids[at].as_py()!r} (row {rows[at]}) has other content than the record of "

@@ -1,1 +1,1 @@
-"""From positions to numbers: permutations, exact shares and ranks; arithmetic without I/O."""
+"""Arithmetic on positions, without I/O: permutations, exact shares, schedules and ranks."""

@@ -1,10 +1,10 @@
-"""Apportion positions: from weights to how many, and which, positions each leaf gets, exactly.
+"""Apportion positions to weighted leaves exactly: how many each gets, and which.
 
-The leaves are the sources of a run, or the recipes of a source. ``Apportionment`` deals by constant
-shares: nested two-way splits with a closed form, so any stretch is dealt without walking there.
-``Stairs`` deals by shares that change at given positions, each stair in that closed form.
+Leaves are the sources of a run, or the recipes of a source. ``Apportionment`` deals by constant
+shares: nested two-way splits in closed form, so any span is dealt without walking there. ``Stairs``
+deals by shares that change at given positions, each stair in that closed form.
 
-Only integers decide, so the result is the same everywhere.
+All decisions are made on integers, so results are the same everywhere.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from duckplets.errors import MixtureError
 from duckplets.order.permute import encoded, key
 
 _MAX_TOTAL = 1 << 44  # of integer weights
-_HALF = 18  # bits of an item's number that are multiplied at once
+_HALF = 18  # bits of an item's number multiplied at a time
 _BITS = 44  # of a ratio of stairs
 _ONE = 1 << _BITS
 
-# Decimal's ln, exp and division round correctly, so the last digit is the same everywhere; those
-# of floats are not. The digits beyond the kept ones go, so that 4 at T = 2 is 2 and not 1.99…9.
+# Decimal's ln, exp and division are correctly rounded, unlike those of floats, so the last digit
+# is the same everywhere. Guard digits are dropped, so that 4 at T = 2 is 2 and not 1.99…9.
 _FINE, _KEPT = Context(prec=60), Context(prec=40)
-_LEAST_LOG = Decimal(-100)  # e^-100 is far less than one part in 2^44: all below is one part
+_LEAST_LOG = Decimal(-100)  # e^-100 is far below one part in 2^44
 
 
 def exact(weight: float | Fraction) -> Fraction:
-    """Return a weight exactly as it is written: 0.1 is 1/10."""
+    """Return a weight as the exact decimal fraction it is written as: 0.1 is 1/10."""
     return Fraction(*_ratio(weight))
 
 
@@ -68,7 +68,7 @@ def _integers(ratios: Sequence[tuple[int, int]]) -> tuple[int, ...]:
 
 
 def _rounded(number: int, divisor: int) -> int:
-    """Divide, and round to the nearest integer, of two to the even one."""
+    """Divide and round to the nearest integer, half to even."""
     whole, rest = divmod(2 * number + divisor, 2 * divisor)
     return whole - (rest == 0 and whole % 2)
 
@@ -89,7 +89,7 @@ def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tup
 
 
 def _tempered(ratio: Fraction, temperature: Decimal) -> tuple[int, int]:
-    """Return ``ratio ** (1 / temperature)`` for a ratio above 0 and up to 1."""
+    """Return ``ratio ** (1 / temperature)`` for a ratio in (0, 1]."""
     decimal = _FINE.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))
     exponent = _FINE.divide(_FINE.ln(decimal), temperature)
     return _KEPT.plus(_FINE.exp(max(exponent, _LEAST_LOG))).as_integer_ratio()
@@ -97,11 +97,11 @@ def _tempered(ratio: Fraction, temperature: Decimal) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one leaf gets of some positions."""
+    """What a leaf gets of some positions."""
 
     leaf: int
-    offsets: Integers  # which of the positions, counted from the first of those asked for
-    indexes: Integers  # the leaf's own index of each of them
+    offsets: Integers  # indices among the positions asked for
+    indexes: Integers  # the leaf's own index for each
 
 
 class Apportionment:
@@ -113,23 +113,23 @@ class Apportionment:
     """
 
     def __init__(self, weights: Sequence[int], purpose: int) -> None:
-        self._weights, self._purpose = tuple(weights), purpose  # of ``exact_weights``
+        self._weights, self._purpose = tuple(weights), purpose  # integers from ``exact_weights``
         self._leaves = tuple(leaf for leaf, weight in enumerate(weights) if weight > 0)
         self._sums = [0, *accumulate(weights[leaf] for leaf in self._leaves)]
 
     def deal(self, positions: Integers) -> Iterator[Share]:
-        """Yield what each leaf gets of positions that ascend and span less than 2^34."""
+        """Yield what each leaf gets of ascending positions that span less than 2^34."""
         if len(positions):
             first = int(positions[0])
             yield from _descend(self._leaves, self._split, first, positions - first)
 
     def parts(self) -> list[float]:
-        """Return the share of every leaf; together 1."""
+        """Return the share of every leaf; they sum to 1."""
         total = sum(self._weights)
         return [weight / total for weight in self._weights]
 
     def counts(self, positions: int) -> list[int]:
-        """Return how many of the first ``positions`` go to each leaf, in closed form."""
+        """Return how many of the first ``positions`` each leaf gets, in closed form."""
         return _counts(self._leaves, self._split, positions, len(self._weights))
 
     def _split(self, low: int, middle: int, high: int) -> tuple[int, int, int]:
@@ -154,7 +154,7 @@ _Split: TypeAlias = Callable[[int, int, int], tuple[int, int, int]]
 
 
 def _counts(leaves: Sequence[int], split: _Split, items: int, size: int) -> list[int]:
-    """Return how many of the first so many items go to each of ``size`` leaves."""
+    """Return how many of the first items each of ``size`` leaves gets."""
     found = [0] * size
     waiting = [(0, len(leaves), items)]
     while waiting:
@@ -170,7 +170,7 @@ def _counts(leaves: Sequence[int], split: _Split, items: int, size: int) -> list
 
 
 def _descend(leaves: Sequence[int], split: _Split, first: int, items: Integers) -> Iterator[Share]:
-    """Deal items that ascend, counted from the first of them."""
+    """Deal ascending items, counted from the first of them."""
     waiting = [(0, len(leaves), first, items, np.arange(len(items), dtype=np.int64))]
     while waiting:
         low, high, first, items, offsets = waiting.pop()
@@ -190,7 +190,7 @@ def _descend(leaves: Sequence[int], split: _Split, first: int, items: Integers) 
 
 
 def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers, Integers]:
-    """Return quotient and rest of ``(items * by + plus) / total``, exactly, for items to 2^34."""
+    """Return quotient and remainder of ``(items * by + plus) / total``, exactly; items < 2^34."""
     if int(items[-1]) * by + plus < 1 << 63:
         products = items * by + plus
         quotients = products // total
@@ -203,10 +203,10 @@ def _divided(items: Integers, by: int, plus: int, total: int) -> tuple[Integers,
 
 
 class Stairs:
-    """Deals items to leaves whose shares change at given items.
+    """Deal items to leaves whose shares change at given items.
 
-    At every node of the tree the phase of a stair is the remainder of the one before, so counts
-    stay as near to the sum of the shares as those of an ``Apportionment``.
+    At every node of the tree the phase of a stair is the remainder of the previous one, so counts
+    stay as close to the cumulated shares as those of an ``Apportionment``.
     """
 
     # ``shares`` has shape (stairs, leaves), 0 in all for none; ``edges`` the first item of every
@@ -214,14 +214,14 @@ class Stairs:
     def __init__(self, shares: Sequence[Sequence[int]], edges: Sequence[int], purpose: int) -> None:
         self._shares = np.array(shares, dtype=object)
         self._edges = list(edges)
-        self._before = np.zeros(self._shares.shape, dtype=object)  # of each leaf in earlier stairs
+        self._before = np.zeros(self._shares.shape, dtype=object)  # counts before each stair
         self._leaves = tuple(np.flatnonzero(self._shares.any(axis=0)).tolist())
         self._splits: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
         items = np.diff(np.array(edges, dtype=object))
         self._carry(0, len(self._leaves), items, purpose)
 
     def deal(self, items: Integers) -> Iterator[Share]:
-        """Yield what each leaf gets of items that ascend, with or without gaps."""
+        """Yield what each leaf gets of ascending items, with or without gaps."""
         low = 0
         while low < len(items):
             stair = self._stair(int(items[low]))
@@ -234,14 +234,14 @@ class Stairs:
             low = high
 
     def counts(self, items: int) -> list[int]:
-        """Return how many of the first ``items`` go to each leaf, in closed form."""
+        """Return how many of the first ``items`` each leaf gets, in closed form."""
         stair, size = self._stair(items), self._shares.shape[1]
         split = partial(self._split, stair)
         own = _counts(self._leaves, split, items - self._edges[stair], size)
         return [a + b for a, b in zip(self._before[stair], own, strict=True)]
 
     def parts(self, weights: Sequence[float]) -> list[float]:
-        """Return the mean share of every leaf, with a weight for each stair."""
+        """Return the mean share of every leaf, weighted by stair."""
         of_stairs = np.array(self._shares / self._shares.sum(axis=1, keepdims=True), np.float64)
         parts: list[float] = np.average(of_stairs, axis=0, weights=weights).tolist()
         return parts
@@ -254,7 +254,7 @@ class Stairs:
         return ratios[stair], _ONE, phases[stair]
 
     def _carry(self, low: int, high: int, items: Any, purpose: int) -> None:
-        """Note ratio (in 2^-44) and phase of a node in every stair, with so many items in each."""
+        """Set ratio (in 2^-44) and phase of a node in every stair, from the items in each."""
         leaves = self._leaves[low:high]
         if high - low == 1:
             self._before[1:, leaves[0]] = np.cumsum(items[:-1])

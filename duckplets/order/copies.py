@@ -1,8 +1,8 @@
-"""Copies: from a size or a weight, which entries of a list are kept and how often.
+"""From a size or a weight, which entries of a list are kept and how often.
 
-Whatever is asked for comes to whole copies of the list, and a remainder: its first entries, or a
-sample of them without replacement. A sample is what has the smallest hashes under a key of the
-seed, in ascending order: so a larger one holds all that a smaller one holds.
+Every request amounts to whole copies of the list and a remainder: its first entries, or a sample
+without replacement. A sample is the entries with the smallest hashes under a key of the seed, in
+ascending order, so a larger one contains a smaller one.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from duckplets.order.permute import hashed, key
 SizeMode = Literal["first", "sample"]
 
 MOST = 1 << 32  # entries of an index: 40 GB of them
-Times = Annotated[float, Bounds(0)]  # how often an entry is listed
-_BLOCK = 1 << 16  # hashed at once: it stays in the cache
+Times = Annotated[float, Bounds(0)]  # largest number of copies of an entry
+_BLOCK = 1 << 16  # entries hashed at a time: they stay in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copies:
-    """Whole copies of a list, and some entries more."""
+    """Whole copies of a list, and a remainder."""
 
     whole: int
-    rest: slice | Integers  # which entries come after the copies, ascending
-    extra: int  # how many these are
+    rest: slice | Integers  # entries of the remainder, ascending
+    extra: int  # size of the remainder
 
     @property
     def same(self) -> bool:
-        """Whether the list stays what it is."""
+        """Whether the list stays as it is."""
         return self.whole == 1 and self.extra == 0
 
     def count(self, entries: int) -> int:
-        """Return how many entries come of so many."""
+        """Return the number of entries made from so many."""
         return self.whole * entries + self.extra
 
     def fill(self, out: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
@@ -56,7 +56,7 @@ SAME = Copies(1, slice(0, 0), 0)
 
 
 def sized(names: Sequence[str], entries: int, size: int, mode: SizeMode, seed: int) -> Copies:
-    """Return the copies that make so many entries out of a list of these data sets."""
+    """Return the copies that make ``size`` entries from a list of these data sets."""
     whole, rest = divmod(size, entries) if entries else (0, 0)
     if mode == "first":
         return Copies(whole, slice(0, rest), rest)
@@ -74,8 +74,8 @@ def weighed(names: Sequence[str], entries: int, weight: Fraction, seed: int) -> 
 class Listing:
     """What an index lists of a data set."""
 
-    entries: int  # with those that repeat a row
-    rows: Integers  # those that are listed at all, ascending
+    entries: int  # entries, repeats included
+    rows: Integers  # distinct rows, ascending
 
 
 def listing(
@@ -87,7 +87,7 @@ def listing(
     weight: float = 1.0,
     seed: int = 42,
 ) -> Listing:
-    """Return what an index lists of a data set of so many records, after its size and weight."""
+    """Return what an index lists of a data set, after size and weight."""
     by_size = SAME
     if size is not None and records:
         by_size = sized((name,), records, size, size_mode, seed)
@@ -96,7 +96,7 @@ def listing(
     every = np.arange(records, dtype=np.int64)
     rows = every if by_size.whole else every[by_size.rest]
     if not by_weight.whole:
-        # Of a list of whole copies and a rest, those entries whose places are in the sample.
+        # of whole copies and a remainder, the entries whose places are sampled
         places = np.arange(entries, dtype=np.int64)[by_weight.rest]
         copied, rest = by_size.whole * records, every[by_size.rest]
         low, high = places[places < copied], places[places >= copied]
@@ -105,7 +105,7 @@ def listing(
 
 
 def sampled(purpose: int, entries: int, size: int) -> slice | Integers:
-    """Return which of some entries are a sample, ascending: those with the smallest hashes."""
+    """Return a sample of entries, ascending: those with the smallest hashes."""
     if size in (0, entries):
         return slice(0, size)
     words = np.empty(entries, np.uint64)

@@ -1,4 +1,4 @@
-"""What weights, factors and steps may be, wherever a user or a file gives some."""
+"""Types of weights, factors and steps, wherever a user or a file gives some."""
 
 from __future__ import annotations
 

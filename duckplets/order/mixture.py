@@ -1,8 +1,7 @@
-"""Say how much of each source is drawn, at which temperature, and how steps change that.
+"""How much of each source is drawn, at which temperature, and how that changes by step.
 
-``Mixture``, ``Phase`` and ``Anneal`` are what a user writes. Each is checked as it is made;
-which sources there are is known later, so ``Mixture.check`` looks at the names. Nothing here
-touches a database, and nothing is drawn.
+``Mixture``, ``Phase`` and ``Anneal`` are what a user writes. Each is checked when made; names of
+sources are checked by ``Mixture.check`` once they are known. No I/O, and nothing is drawn here.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ class Event:
     """Weights set during a run, which override the declared ones."""
 
     weights: Mapping[str, float]
-    temperature: float | None = None  # from there on; None leaves it as it was
+    temperature: float | None = None  # from then on; None leaves it
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From ``step`` on the weights are these, or on their way to those of ``until``."""
+    """From ``step`` on the weights are these, or move towards those of ``until``."""
 
     step: int
     weights: Mapping[str, Weight]
@@ -177,7 +176,7 @@ class Mixture:
         return from_plain(cls, d, MixtureError, "mixture")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values fit for JSON, from which ``from_dict`` makes an equal mixture."""
+        """Return JSON values from which ``from_dict`` makes an equal mixture."""
         plain: dict[str, Any] = to_plain(self)
         return plain
 
@@ -195,11 +194,11 @@ class Mixture:
 
     @property
     def weighed(self) -> set[str]:
-        """Names of the sources to which the weights, a phase or an anneal give more than 0."""
+        """Names of sources with a positive weight in the weights, a phase or an anneal."""
         return positive(self._given())
 
     def drawn(self, sources: Sequence[str]) -> set[str]:
-        """Return the sources drawn from at some step, or whose anchors count for the others."""
+        """Return the sources drawn at some step, or whose anchors determine other shares."""
         given = list[Mapping[str, Weight]]()
         if isinstance(self.weights, str):
             given.append(self.declared(sources))
@@ -208,7 +207,7 @@ class Mixture:
         return positive(given)
 
     def without(self, names: Collection[str]) -> Mixture:
-        """Return the mixture in which some sources are never drawn."""
+        """Return the mixture without some sources."""
         made = self._each(lambda w: {n: 0.0 if n in names else weight for n, weight in w.items()})
         if not isinstance(made.weights, str):
             made = replace(made, weights={**made.weights, **dict.fromkeys(names, 0.0)})
@@ -227,7 +226,7 @@ class Mixture:
         )
 
     def declared(self, sources: Sequence[str]) -> dict[str, Weight]:
-        """Return the weight of every source before any phase; of a word these are exact shares."""
+        """Return the weight of every source before any phase; for a word exact shares."""
         if not isinstance(self.weights, str):
             return {name: self.weights.get(name, self.omitted or 0.0) for name in sources}
         lengths = self.lengths or dict.fromkeys(sources, 1)
@@ -256,7 +255,7 @@ class Mixture:
         return merged
 
     def phase(self, step: int) -> int:
-        """Return which phase is in force: 0 before the first, then 1, 2, …; an anneal is 1."""
+        """Return the phase in force: 0 before the first, then 1, 2, …; an anneal is 1."""
         return sum(change.start_step <= step for change in self._changes())
 
     def lr_scale(self, step: int) -> float:
@@ -297,12 +296,12 @@ class Mixture:
 
 
 def positive(several: Iterable[Mapping[str, Weight]]) -> set[str]:
-    """Return the names to which any of some weights gives more than 0."""
+    """Return the names with a positive weight in any of several mappings."""
     return {name for weights in several for name, weight in weights.items() if weight > 0}
 
 
 def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None) -> Mixture:
-    """Return the mixture a caller means: one, a word, weights, or the path of a TOML file."""
+    """Return a mixture from a mixture, a word, weights, or the path of a TOML file."""
     if isinstance(value, Mixture):
         return value
     if value is None or isinstance(value, Mapping):
@@ -318,7 +317,7 @@ def mixture_of(value: Mixture | Mapping[str, float] | str | PathLike[str] | None
 
 
 def differences(saved: Mixture, now: Mixture) -> str:
-    """Return what two mixtures differ in, in words: phase by phase both values."""
+    """Return the differences of two mixtures in words, phase by phase."""
     one, other = _described(saved), _described(now)
     every = sorted({*one, *other}, key=lambda what: (what.startswith("from"), len(what), what))
     return "; ".join(

@@ -1,10 +1,9 @@
-"""Permute and hash: from a key and positions to items in a shuffled order, and to hashed draws.
+"""Keyed permutations and hashes: shuffled orders and draws as functions of positions.
 
 Nothing here keeps state or does I/O. The i-th sample of a stream over n items is epoch ``i // n``,
-rank ``i % n`` of a permutation that is keyed by (stream, epoch); every further choice is a hash of
-(key, position or visit). Only integer arithmetic modulo 2^64 is used, so the order is the same on
-every platform and for every version of Python and NumPy. Any change to what these functions return
-is a new ``ORDER_VERSION``.
+rank ``i % n`` of a permutation keyed by (stream, epoch); every further choice is a hash of (key,
+position or visit). Only integer arithmetic modulo 2^64 is used, so the order is the same on every
+platform and version of Python and NumPy. Any change of results is a new ``ORDER_VERSION``.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from duckplets.base.arrays import Integers, Words
 
 ORDER_VERSION = 3
 
-_SMALL = 4096  # up to here an epoch is a sort by hash: exactly uniform, and cheap
-_SPAN = 1 << 16  # items permuted at once: they stay in the cache
-_CELLS = 1 << 20  # of such epochs sorted at once
-_SEVERAL = 256  # items of an epoch from which on it is permuted by itself
-_ROUNDS = 8  # four are visibly non-random, eight match NumPy's (tests/test_order_statistics.py)
+_SMALL = 4096  # up to this size an epoch is sorted by hash: exactly uniform, and cheap
+_SPAN = 1 << 16  # items permuted at a time: they stay in the cache
+_CELLS = 1 << 20  # items of such epochs sorted together
+_SEVERAL = 256  # items above which an epoch is permuted by itself
+_ROUNDS = 8  # rounds; four are visibly non-random (test_order_statistics)
 
 _WORD = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -41,7 +40,7 @@ def key(*parts: str | int | bytes) -> int:
 
 @lru_cache(maxsize=1 << 13, typed=True)
 def encoded(part: str | int | bytes) -> bytes:
-    """Return a part of a key as bytes, several of which may be one part of many keys."""
+    """Return a part of a key as bytes, to be reused in many keys."""
     if isinstance(part, bytes):
         return part
     data = f"{type(part).__name__}:{part}".encode()
@@ -63,7 +62,7 @@ def hashed(purpose: int, values: npt.ArrayLike, attempt: int = 0) -> Words:
 
 
 def below(words: Words, bounds: npt.ArrayLike) -> Integers:
-    """Scale hashes to 0 … bound-1, bounds from 1 to 2^63: the high half of a 64x64-bit product."""
+    """Scale hashes to 0 … bound-1, for bounds of 1 to 2^63: the high half of a 128-bit product."""
     bound = np.asarray(bounds).astype(np.uint64)
     upper = bound >> _U32
     if upper.any():
@@ -81,12 +80,12 @@ def _below_large(words: Words, upper: Words, lower: Words) -> Integers:
 
 
 def ranks(stream: int, n: int, start: int, stop: int) -> tuple[Integers, Integers]:
-    """Return (item, epoch) for samples ``start … stop-1``; every epoch is another permutation."""
+    """Return (item, epoch) of samples ``start … stop-1``; every epoch is another permutation."""
     return ranks_at(stream, n, np.arange(start, stop, dtype=np.int64))
 
 
 def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
-    """Return (item, epoch) for samples whose numbers ascend, with or without gaps."""
+    """Return (item, epoch) of samples by ascending number, with or without gaps."""
     epochs, rank = np.divmod(index, n)
     if n <= _SMALL:
         return _sorted_ranks(stream, n, epochs, rank), epochs
@@ -103,7 +102,7 @@ def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
 
 
 def item_at(stream: int, n: int, index: int) -> int:
-    """Return the item of one sample in plain integers: an array takes twenty times as long."""
+    """Return the item of one sample with Python integers: an array takes twenty times as long."""
     epoch, rank = divmod(index, n)
     if n <= _SMALL:
         return int(_order_of(stream, n, epoch)[rank])
@@ -115,7 +114,7 @@ def item_at(stream: int, n: int, index: int) -> int:
 
 
 def shuffled(stream: int, n: int, epoch: int = 0) -> Integers:
-    """Return an epoch of a stream over ``n`` items, in order: each of them once."""
+    """Return one epoch of a stream over ``n`` items."""
     items = np.empty(n, dtype=np.int64)
     for start in range(0, n, _SPAN):
         stop = min(start + _SPAN, n)
@@ -123,7 +122,7 @@ def shuffled(stream: int, n: int, epoch: int = 0) -> Integers:
     return items
 
 
-@lru_cache(maxsize=256)  # of up to 32 kB
+@lru_cache(maxsize=256)  # each of up to 32 kB
 def _order_of(stream: int, n: int, epoch: int) -> Integers:
     order: Integers = _orders(stream, n, np.array([epoch]))[0]
     return order
@@ -152,10 +151,10 @@ def _feistel_integer(keys: list[int], bits: int, word: int) -> int:
 def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Integers:
     if len(epochs) == 0:
         return rank
-    if epochs[0] == epochs[-1] and len(rank) < n:  # more of it may be asked for soon
+    if epochs[0] == epochs[-1] and len(rank) < n:  # neighbours are often asked for next
         return _order_of(stream, n, int(epochs[0]))[rank]
     is_first = np.diff(epochs, prepend=-1) != 0
-    row, rows = np.cumsum(is_first) - 1, epochs[is_first]  # epochs may be passed over
+    row, rows = np.cumsum(is_first) - 1, epochs[is_first]  # epochs may be skipped
     items = np.empty(len(rank), dtype=np.int64)
     step = max(1, _CELLS // n)
     for first in range(0, len(rows), step):
@@ -166,10 +165,11 @@ def _sorted_ranks(stream: int, n: int, epochs: Integers, rank: Integers) -> Inte
 
 
 def _orders(stream: int, n: int, epochs: Integers) -> Integers:
-    """Return whole epochs in order, a row each: the items sorted by their hashes."""
+    """Return whole epochs, a row each: the items sorted by hash."""
     cells = epochs.astype(np.uint64)[:, None] * np.uint64(n) + np.arange(n, dtype=np.uint64)
     words = hashed(stream, cells)
-    # Hashes with the item in their lowest bits sort fast; where that hides a tie, whole ones count.
+    # Sorting hashes with the item in their low bits is fast; if that hides a tie, full hashes
+    # decide.
     mask = np.uint64((1 << (n - 1).bit_length()) - 1)
     ordered = np.sort(words & ~mask | np.arange(n, dtype=np.uint64), axis=1)
     items: Integers = (ordered & mask).astype(np.int64)
@@ -180,7 +180,7 @@ def _orders(stream: int, n: int, epochs: Integers) -> Integers:
 
 
 def _round_keys(stream: int, epochs: Integers | np.int64) -> Words:
-    """Return the keys of all rounds: of one epoch, or of several a column each."""
+    """Return the keys of all rounds, of one epoch or of several as columns."""
     rounds = np.arange(_ROUNDS, dtype=np.uint64)
     first = np.asarray(epochs).astype(np.uint64) * np.uint64(_ROUNDS)
     return hashed(stream, rounds + first if first.ndim == 0 else rounds[:, None] + first)

@@ -1,10 +1,9 @@
-"""Work out a rank's part: which samples of every global batch one rank, or worker of it, takes.
+"""Which samples of every global batch a rank, or a worker of it, takes.
 
-The batch at position p is ``p … p+G-1``, G being the batch size of all ranks together. Rank r of
-w takes the r-th of w contiguous slices, so the ranks' slices laid end to end are the batch,
-however many ranks there are. The last batch of a bounded run may be short; its slices then differ
-by one sample at most, so that all ranks see the same number of batches. Workers of a rank take
-its batches in turn.
+The batch at position p is ``p … p+G-1``, with G samples over all ranks. Rank r of w takes the r-th
+of w contiguous slices, so the slices laid end to end are the batch for any number of ranks. The
+last batch of a bounded run may be short; its slices then differ by at most one sample, so that all
+ranks see the same number of batches. Workers of a rank take its batches in turn.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from duckplets.errors import SamplerError
 class RankPart:
     """What one reader, a rank or a worker of it, takes of every global batch."""
 
-    batch_size: int  # samples a batch of a rank
+    batch_size: int  # samples per batch of a rank
     rank: int = 0
     world_size: int = 1
-    workers: int = 1  # readers that take the rank's batches in turn
+    workers: int = 1  # number of workers that take the rank's batches in turn
 
     @property
     def batch(self) -> int:
-        """Samples of a batch of all ranks."""
+        """Samples per global batch."""
         return self.batch_size * self.world_size
 
     @property
@@ -43,7 +42,7 @@ class RankPart:
         return start + low, start + high
 
     def batches(self, start: int, stop: int) -> Integers:
-        """Return where this reader's batches begin in a block that starts with one of them."""
+        """Return the starts of this reader's batches in a block that begins with one of them."""
         return np.arange(start, stop, self.stride, dtype=np.int64)
 
     def own(self, start: int, stop: int) -> Integers:
@@ -56,7 +55,7 @@ class RankPart:
 
 
 def batch_size_of(total: int, world_size: int) -> int:
-    """Return the batch size of each of so many ranks."""
+    """Return the batch size of each rank."""
     if total % world_size:
         raise SamplerError(
             f"world_size={world_size}: {total} samples a batch of all ranks cannot be divided "
@@ -66,5 +65,5 @@ def batch_size_of(total: int, world_size: int) -> int:
 
 
 def world_sizes(total: int) -> str:
-    """Return the numbers of ranks that a batch of all ranks can be divided among."""
+    """Return the numbers of ranks that divide a global batch."""
     return ", ".join(str(size) for size in range(1, total + 1) if total % size == 0)

@@ -1,10 +1,10 @@
 """Deal every position of a run to a source, through all changes of weights.
 
-A schedule is a list of segments, each from the first draw of a step on: constant weights
+A schedule is a list of segments, each from the first draw of a step on, with constant weights
 (``Apportionment``) or those of an anneal (``Stairs``). Segments begin where the mixture says, and
-where ``set_weights`` was called. A segment counts afresh, but every source goes on in its own
-order: what it has got in all segments before is added to its indexes. So nothing is repeated and
-nothing skipped at a change, and any position can be dealt without walking there.
+where ``set_weights`` was called. A segment counts from 0, but every source continues its own order:
+the counts of all earlier segments are added to its indices. So nothing is repeated or skipped at a
+change, and any position can be dealt without walking there.
 
 Draws are what is dealt: positions, or for pairs the several positions of one draw. A draw belongs
 to the step in which it begins. Steps are those of the run; draws and positions count from the step
@@ -35,30 +35,30 @@ from duckplets.order.permute import key
 
 Events = Mapping[int, Event]
 
-_MOST_STAIRS = 1024  # of an anneal
+_MOST_STAIRS = 1024  # stairs of an anneal
 _step, _start = attrgetter("step"), attrgetter("start")
 
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Draws from ``start`` on, dealt from ``step`` on; two of the same ``how`` deal alike."""
+    """Draws from ``start`` on, dealt from ``step`` on; segments with equal ``how`` deal alike."""
 
     step: int
     start: int
     how: tuple[object, ...]
     deal: Any = field(compare=False)  # an ``Apportionment`` or ``Stairs``, or its like
     names: tuple[str, ...] = field(compare=False)
-    base: list[int] = field(compare=False)  # what each leaf has got before
-    stairs: tuple[int, ...] = field(compare=False)  # their first steps, and the end
+    base: list[int] = field(compare=False)  # counts of each leaf before it
+    stairs: tuple[int, ...] = field(compare=False)  # first steps of the segments, and the end
 
     def upto(self, draws: int) -> list[int]:
-        """Return what each leaf has got in the first so many draws, which end in this segment."""
+        """Return the counts of each leaf after so many draws, which end in this segment."""
         own = self.deal.counts(draws - self.start)
         return [a + b for a, b in zip(self.base, own, strict=True)]
 
 
 class Schedule:
-    """Deals the draws of a run to its sources, or to the buckets of its sources."""
+    """Deal the draws of a run to its sources, or to the buckets of its sources."""
 
     def __init__(
         self,
@@ -66,10 +66,10 @@ class Schedule:
         sources: Sequence[str],
         *,
         seed: int,
-        batch: int,  # positions a step, of all ranks together
+        batch: int,  # positions per step, over all ranks
         samples_per_draw: int = 1,
         events: Events | None = None,  # each holds until the mixture's next change
-        begin: int = 0,  # the first step that is dealt; sources count from 0 there
+        begin: int = 0,  # first step; counts of sources begin at 0 there
     ) -> None:
         self.mixture = mixture
         self.sources = sorted(sources)
@@ -86,19 +86,19 @@ class Schedule:
 
     @property
     def events(self) -> dict[int, Event]:
-        """Weights set during the run, by the step from which on."""
+        """Weights set during the run, by the step they take effect at."""
         return self._events
 
     @property
     def drawn(self) -> set[str]:
-        """Names of the sources drawn from at some step, or whose anchors count for the others."""
+        """Names of the sources drawn at some step, or whose anchors determine other shares."""
         found = self.planned | self._brought
         if isinstance(self.mixture.weights, str):
             found |= positive([self.mixture.declared(self.sources)])
         return found
 
     def with_event(self, step: int, event: Event) -> Schedule:
-        """Return the schedule with other weights from a step on, and without later events."""
+        """Return the schedule with other weights from a step on, without later events."""
         changed = copy(self)
         changed._segments, changed._events = self._segments.copy(), self._events.copy()
         changed._set(step, event)
@@ -114,7 +114,7 @@ class Schedule:
         return changed
 
     def deal(self, draws: Integers) -> Iterator[Share]:
-        """Yield what each leaf gets of draws that ascend, with or without gaps."""
+        """Yield what each leaf gets of ascending draws, with or without gaps."""
         low, size = 0, len(draws)
         while low < size:
             number = self._number_at(int(draws[low]))
@@ -127,15 +127,15 @@ class Schedule:
             low = high
 
     def leaf(self, source: str, bucket: int | None) -> int:
-        """Return the number that shares of a source, in a bucket if there are some, have."""
+        """Return the number of the leaf of a source, or of one of its buckets."""
         return (bucket or 0) * len(self.sources) + self.numbers[source]
 
     def dealt(self, draws: int) -> list[int]:
-        """Return how many of the first so many draws each leaf gets."""
+        """Return how many of the first draws each leaf gets."""
         return self._segments[self._number_at(draws)].upto(draws)
 
     def samples(self, position: int) -> list[int]:
-        """Return how many of the first so many positions each source gets, by its number."""
+        """Return how many of the first positions each source gets, by its number."""
         whole, rest = divmod(position, self.samples_per_draw)
         each = zip(self.dealt(whole), self.dealt(whole + (rest > 0)), strict=True)
         of_leaves = [b * self.samples_per_draw + (a - b) * rest for b, a in each]
@@ -144,15 +144,15 @@ class Schedule:
 
     @property
     def changes(self) -> list[int]:
-        """The step of every change of shares, with that at the begin."""
+        """The steps at which shares change, including the beginning."""
         return [segment.step for segment in self._segments]
 
     def names_at(self, step: int) -> tuple[str, ...]:
-        """Return the names of the sources that are drawn from at a step."""
+        """Return the names of the sources drawn at a step."""
         return self._segments[self._number_of(step)].names
 
     def parts(self, start: int, stop: int) -> list[float]:
-        """Return the mean share of each source over steps in which no other shares set in."""
+        """Return the mean share of each source over steps without a change."""
         segment = self._segments[self._number_of(start)]
         parts: list[float]
         if segment.stairs:
@@ -163,7 +163,7 @@ class Schedule:
         return parts
 
     def first_change(self, other: Schedule) -> int | None:
-        """Return the first position that one of the same sources may deal otherwise, or None."""
+        """Return the first position that another schedule may deal differently, or None."""
         for mine, theirs in zip_longest(self._segments, other._segments):
             if mine != theirs:
                 starts = [segment.start for segment in (mine, theirs) if segment is not None]
@@ -173,7 +173,7 @@ class Schedule:
     def first_change_of_blocks(
         self, other: Schedule, length: int, end: int | None, other_end: int | None
     ) -> int | None:
-        """Return where the first block begins that is dealt or cut otherwise, if there is one."""
+        """Return the start of the first block that differs from another schedule's, or None."""
         differing = {*map(_step, self._changes)} ^ {*map(_step, other._changes)}
         places = [self.first_change(other), *map(self._position, differing)]
         places += [] if end == other_end else [end, other_end]
@@ -183,10 +183,10 @@ class Schedule:
         return min(self.block(at, length, end)[0], other.block(at, length, other_end)[0])
 
     def block(self, position: int, length: int, end: int | None = None) -> tuple[int, int]:
-        """Return the block that has a position, cut by changes and by the end of the run."""
+        """Return the block that contains a position, cut by changes and the end of the run."""
         low = position - position % length
         edges = {self._position(change.step) for change in self._changes} | {end or 0}
-        # Those that events begin lie between, if not off by drift.
+        # blocks that events begin lie between, off the grid
         number = self._number_of(self.begin + position // self.batch)
         edges.update(self._position(of.step) for of in self._segments[number : number + 2])
         return (
@@ -195,11 +195,11 @@ class Schedule:
         )
 
     def is_overridden(self, step: int) -> bool:
-        """Return whether a phase or an event holds at a step in the place of declared weights."""
+        """Return whether a phase or an event overrides the declared weights at a step."""
         return self.mixture.phase(step) > 0 or self._event_before(step) is not None
 
     def in_force(self, step: int) -> Mixture:
-        """Return the mixture with weights and temperature at a step; of an anneal its shares."""
+        """Return the mixture with weights and temperature at a step; for an anneal its shares."""
         change = self._changes[bisect_right(self._changes, step, key=_step) - 1]
         declared, weights, temperature = self.mixture, change.weights, self.mixture.temperature
         at = self._event_before(step)
@@ -218,7 +218,7 @@ class Schedule:
         return replace(declared, weights=plain, temperature=temperature, lengths={})
 
     def first_draw(self, step: int) -> int:
-        """Return the number of the first draw that begins in a step."""
+        """Return the first draw that begins in a step."""
         return -(-self._position(step) // self.samples_per_draw)
 
     def _position(self, step: int) -> int:
@@ -229,13 +229,13 @@ class Schedule:
 
     def _set_anew(self, events: Events) -> None:
         self._events: dict[int, Event] = {}  # by ascending steps
-        self._brought: set[str] = set()  # names of the sources that they give a weight
+        self._brought: set[str] = set()  # names of sources with a weight
         steps = sorted(events)
         for step, after in zip(steps, [*steps[1:], MAX_POSITION], strict=False):
             self._set(step, events[step], after)
 
     def _set(self, step: int, event: Event, until: int = MAX_POSITION) -> None:
-        """Let weights set in at a step, and what is planned after it before another one."""
+        """Apply weights from a step on, with what was planned after it before the next change."""
         step = checked("step", step, Step, MixtureError, "set_weights")
         given = checked("weights", event.weights, Shares, MixtureError, "set_weights")
         changed = self.mixture.changed(self.sources, given, "set_weights")
@@ -278,7 +278,7 @@ class Schedule:
         return Apportionment(shares, purpose)
 
     def _number_of(self, step: int) -> int:
-        """Return the number of the segment in force at a step, from the begin on."""
+        """Return the number of the segment in force at a step."""
         return max(0, bisect_right(self._segments, step, key=_step) - 1)
 
     def _number_at(self, draw: int) -> int:
@@ -287,7 +287,7 @@ class Schedule:
 
 
 class RunSchedule:
-    """Deals a run by one schedule after the other, each from the step at which it begins.
+    """Several schedules one after the other, each from the step at which it begins.
 
     Sources, weights and events are those of the newest, which has all of them.
     """
@@ -303,7 +303,7 @@ class RunSchedule:
         return self.parts[bisect_right(self._stops, step)]
 
     def with_event(self, step: int, event: Event) -> RunSchedule:
-        """Return the schedule with other weights from a step on, and without later events."""
+        """Return the schedule with other weights from a step on, without later events."""
         parts = zip(self.parts, self._stops, strict=True)
         return RunSchedule([p if stop <= step else p.with_event(step, event) for p, stop in parts])
 
@@ -315,17 +315,17 @@ class RunSchedule:
 
     @property
     def drawn(self) -> set[str]:
-        """Names of the sources drawn from at some step, or whose anchors count for the others."""
+        """Names of the sources drawn at some step, or whose anchors determine other shares."""
         return {name for part in self.parts for name in part.drawn}
 
     @property
     def changes(self) -> list[int]:
-        """The step of every change of shares, and of every join."""
+        """The steps at which shares change, including joins."""
         parts = zip(self.parts, self._stops, strict=True)
         return [step for part, stop in parts for step in part.changes if step < stop]
 
     def samples(self, position: int) -> dict[str, int]:
-        """Return how many of the first so many positions each source gets."""
+        """Return how many of the first positions each source gets."""
         found = dict.fromkeys(self.sources, 0)
         for part, stop in zip(self.parts, self._stops, strict=True):
             upto = int(min(position, stop * self.batch))
@@ -344,7 +344,7 @@ class RunSchedule:
 def _stairs(
     change: Change, begin: int, start: Sequence[int], end: Sequence[int]
 ) -> tuple[tuple[int, ...], list[list[int]]]:
-    """Return first steps (and the end) of an anneal's stairs, and the shares of their middles."""
+    """Return first steps (and the end) of an anneal's stairs, and the shares at their middles."""
     length = change.until - change.step
     count = min(_MOST_STAIRS, length)
     edges = [change.step + j * length // count for j in range(count + 1)]
@@ -353,7 +353,7 @@ def _stairs(
     for one, other in pairwise(edges):
         if other <= begin:
             continue
-        way = one + other - 2 * change.step  # twice as far as the middle
+        way = one + other - 2 * change.step  # twice the distance of the middle
         pairs = zip(low, high, strict=True)
         mixed = [a * (2 * length - way) + b * way for a, b in pairs]
         shares.append([max(1, of // (2 * length)) if of else 0 for of in mixed])
@@ -362,6 +362,6 @@ def _stairs(
 
 
 def _scaled(shares: Sequence[int]) -> list[int]:
-    """Return shares that add up to about 2^43, of which none that is positive becomes 0."""
+    """Return shares that add up to about 2^43, where no positive one becomes 0."""
     total = sum(shares)
     return [max(1, (share << 43) // total) if share else 0 for share in shares]

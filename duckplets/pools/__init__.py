@@ -1,1 +1,1 @@
-"""From recipes to pools: a statement decides which samples exist, arrays hold what it found."""
+"""From recipes to pools: a statement decides which samples exist, arrays hold its rows."""

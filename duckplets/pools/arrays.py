@@ -1,13 +1,13 @@
-"""Hold a pool in memory: the rows of its statement as flat arrays of keys and text hashes.
+"""A pool in memory: the rows of its statement as flat arrays of keys and text hashes.
 
-Chunks are indexed by ranges, so that a plan is arithmetic: about 37 bytes a chunk, no text.
-Where negatives are mined, 24 to 40 bytes a chunk come on top for the guards.
+Chunks are indexed by ranges, so that planning is arithmetic: about 37 bytes a chunk, no text.
+Mined negatives add 24 to 40 bytes a chunk for the guards.
 
-The pool has made sure, in SQL, that every anchor has enough legal negatives; what is drawn for it,
-at random, mined or from its own record, is judged here, by the law of ``sql/pools/parts``. A
-negative is of another kin than the anchor, its text is none that the sample has, none of the
-anchor's record and, where negatives are mined, no known positive of the anchor's text; and the
-strategy lets the anchor's class draw it.
+SQL has ensured that every anchor has enough legal negatives; a negative drawn for it, at random,
+mined or from its own record, is judged here by the same law (``sql/pools/parts``). A negative is of
+another record or family than the anchor; its text is not in the sample, not of the anchor's record
+and, if negatives are mined, no known positive of the anchor's text; and the strategy lets the
+anchor's class draw it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duckplets.base.arrays import Flags, Floats, Integers, Words, places
 from duckplets.order.permute import mix
 from duckplets.pools.compile import CompiledPool
 
-Rows: TypeAlias = Mapping[str, Any]  # an array for each column: keys are int64, hashes uint64
+Rows: TypeAlias = Mapping[str, Any]  # an array per column: keys are int64, hashes uint64
 
 
 def rows_of(table: pa.Table) -> Rows:
@@ -42,7 +42,7 @@ class Anchors:
     """The chunks of a pool, grouped into its anchors."""
 
     chunks: Integers  # key of every chunk, by record and chunk
-    hashes: Words  # of its text
+    hashes: Words  # text hash of every chunk
     classes: Integers  # row of ``Negatives.firsts`` of every chunk
     records: Integers  # record key of every anchor
     starts: Integers  # first chunk of every anchor, and the end of the last
@@ -53,17 +53,17 @@ class Anchors:
 
 @dataclass(frozen=True, slots=True)
 class Banned:
-    """Which positives each anchor chunk must not take, for they have its own text: a group."""
+    """Positives that an anchor chunk must not take, since they have its own text: a group."""
 
-    firsts: Integers  # first entry of the group of every anchor chunk
-    counts: Integers  # positives in it; 0 for most anchor chunks
+    firsts: Integers  # first entry of each anchor chunk's group
+    counts: Integers  # positives in the group; 0 for most anchor chunks
     # For each positive of a group how many of the record's others stand before it, as
     # ``first * span + number``: ascending throughout.
     passed: Integers
-    span: int  # above every number of positives of a record
+    span: int  # greater than any number of positives of a record
 
     def skipped(self, anchor_at: Integers, ranks: Integers) -> Integers:
-        """Return how many banned positives stand before the others that are numbered ``ranks``."""
+        """Return how many banned positives precede the allowed ones numbered ``ranks``."""
         firsts = self.firsts[anchor_at]
         upto = np.searchsorted(self.passed, firsts * self.span + ranks, side="right")
         skipped: Integers = np.minimum(upto - firsts, self.counts[anchor_at])
@@ -72,30 +72,30 @@ class Banned:
 
 @dataclass(frozen=True, slots=True)
 class Positives:
-    """The chunks positives are taken from, and which of them each anchor chunk must not take."""
+    """The chunks of positives, and which of them each anchor chunk must not take."""
 
     chunks: Integers  # key of every chunk, by the anchor's record and chunk
     hashes: Words  # text hash of every chunk
     starts: Integers  # first chunk for every anchor
     counts: Integers  # number of chunks for every anchor
-    banned: Banned | None  # those with the anchor chunk's own text
+    banned: Banned | None  # banned: those with the anchor chunk's own text
 
 
 @dataclass(frozen=True, slots=True)
 class NegativeRequests:
-    """Samples of a stream that want negatives: shape (samples,) each."""
+    """Samples of a stream that need negatives: shape (samples,) each."""
 
     index: Integers  # number of the sample in its stream
     classes: Integers  # class of the anchor: row of ``Negatives.firsts``
     records: Integers  # record key of the anchor
-    kins: Integers  # the anchor's record, or its family where negatives are mined
-    normalised_hashes: Words | None  # of the text of the anchor's section, where they are mined
-    hashes: tuple[Words, ...]  # text hashes of what the samples have already, a column a slot
-    anchor_at: Integers  # place of the anchor chunk in the pool
-    # How often the anchor came before; where negatives are mined, the section of that chunk.
+    kins: Integers  # the anchor's record, or its family if negatives are mined
+    normalised_hashes: Words | None  # hash of the text of the anchor's section, if they are mined
+    hashes: tuple[Words, ...]  # text hashes of the samples so far, a column per slot
+    anchor_at: Integers  # index of the anchor chunk in the pool
+    # visits of the anchor before; for mined negatives, of that chunk's section
     visits: Integers
-    period: Integers  # visits after which an anchor's chunks and positives come again as they did
-    samplers: Integers  # number of the one, of the stream's, that each draws from
+    period: Integers  # visits after which an anchor's chunks and positives repeat
+    samplers: Integers  # number of the stream's negative sampler for each
 
     def part(self, rows: Integers | slice) -> NegativeRequests:
         """Return some of the samples."""
@@ -104,7 +104,7 @@ class NegativeRequests:
         return replace(self, hashes=tuple(column[rows] for column in self.hashes), **part)
 
     def having(self, hashes: Words) -> NegativeRequests:
-        """Return the samples with one slot more."""
+        """Return the samples with one more filled slot."""
         return replace(self, hashes=(*self.hashes, hashes))
 
 
@@ -113,15 +113,15 @@ _OF_REQUESTS = [field.name for field in fields(NegativeRequests) if field.name !
 
 @dataclass(frozen=True)
 class Negatives:
-    """The chunks negatives are drawn from, by unit (the chunks of a record in a bin) and class."""
+    """The chunks of negatives, by unit (the chunks of a record in a bin) and class."""
 
     chunks: Integers  # key of every chunk, by bin, record and chunk
     hashes: Words  # text hash of every chunk
-    kins: Integers  # of every unit
+    kins: Integers  # record or family of every unit
     starts: Integers  # first chunk of every unit, and the end of the last
     firsts: Integers  # for every class its first range, and the end of the last
     lows: Integers  # first unit of every range
-    sums: Integers  # units in all ranges before this one, and in all
+    sums: Integers  # units in all earlier ranges, and in all
     # Sorted hashes of (record, text) for records with several anchors or positives: none of those
     # texts must be its negative. Where negatives are mined, for all records whose own texts, as
     # they are or normalised, other families have.
@@ -137,7 +137,7 @@ class Negatives:
         return np.asarray(before[self.firsts[1:]] - before[self.firsts[:-1]], np.int64)
 
     def is_legal(self, at: Integers, kins: Integers, requests: NegativeRequests) -> Flags:
-        """Return which chunks, of some kins, may be negatives of samples by their text."""
+        """Return whether chunks, with their records or families, may be negatives by text."""
         hashes = self.hashes[at]
         legal: Flags = kins != requests.kins
         for other in requests.hashes:
@@ -148,7 +148,7 @@ class Negatives:
         return legal
 
     def suits(self, at: Integers, classes: Integers) -> Flags:
-        """Return which chunks the present strategy lets classes draw."""
+        """Return whether the strategy lets classes draw chunks."""
         if self._ranges is None:
             return np.ones(len(at), dtype=bool)
         begins, ends = self._ranges
@@ -160,7 +160,7 @@ class Negatives:
 
     @cached_property
     def _ranges(self) -> tuple[Integers, Integers] | None:
-        """Units from and to which each class may draw, class after class; None for all of them."""
+        """First and last units that each class may draw, class by class; None for all."""
         units, sizes = len(self.kins), np.diff(self.sums)
         if len(self.lows) == 1 and int(sizes[0]) == units:
             return None
@@ -171,12 +171,12 @@ class Negatives:
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """What else is known of a pool whose negatives are mined."""
+    """Further data of a pool with mined negatives."""
 
     families: Integers  # of every anchor
-    normalised_hashes: Words  # of the text of every anchor chunk's section
+    normalised_hashes: Words  # text hash of every anchor chunk's section
     sections: Integers  # section key of every anchor chunk
-    negative_sections: Integers  # of every chunk of the negatives
+    negative_sections: Integers  # section key of every chunk of the negatives
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,30 +186,30 @@ class Pool:
     compiled: CompiledPool
     anchors: Anchors
     positives: Positives | None  # None for texts
-    negatives: Negatives | None  # None for texts, and for pairs that come as they were judged
-    guarded: Guarded | None = None  # of mined recipes
-    # What anchors draw from at random that have too few negatives otherwise: those of all sources
-    # of the split, or, by ``same_record``, of other records. None where no anchor has too few.
+    negatives: Negatives | None  # None for texts, and for pairs that come labelled
+    guarded: Guarded | None = None  # only for mined recipes
+    # Fallback negatives of anchors with too few: those of all sources of the split, or
+    # (``same_record``) of other records. None if no anchor needs them.
     beyond: Negatives | None = None
-    short: Flags | None = None  # which anchor chunks draw from all sources, of a pool of the split
-    labels: Floats | None = None  # of every anchor, where pairs come with them
+    short: Flags | None = None  # which anchor chunks draw from all sources of the split
+    labels: Floats | None = None  # label of every anchor, if pairs come labelled
 
 
 def pair_hashes(owners: Integers | Words, hashes: Words) -> Words:
-    """Return one word for each (owner, text): what ``Negatives.illegal`` is made of."""
+    """Return one word per (owner, text), as in ``Negatives.illegal``."""
     return mix(hashes ^ mix(owners.astype(np.uint64)))
 
 
 def classes_of(words: Words) -> tuple[Words, Integers]:
-    """Return the distinct classes and which of them each chunk has."""
-    if words[0] == words[-1] and words.min() == words.max():  # one class, mostly: skip the sort
+    """Return the distinct classes and the class of each chunk."""
+    if words[0] == words[-1] and words.min() == words.max():  # usually one class: skip the sort
         return words[:1], np.zeros(len(words), np.int64)
     classes, index = np.unique(words, return_inverse=True)
     return classes, index.astype(np.int64)
 
 
 def anchors_of(rows: Rows, classes: Integers, per: str) -> Anchors:
-    """Return the anchors of a list of chunks; ``classes`` of every chunk."""
+    """Group chunks into anchors; ``classes`` is that of every chunk."""
     records = rows["record_key"]
     starts = _boundaries(records, every=per == "chunk")
     chunks, hashes = rows["chunk_key"], rows["text_hash"]
@@ -217,7 +217,7 @@ def anchors_of(rows: Rows, classes: Integers, per: str) -> Anchors:
 
 
 def positives_of(anchors: Anchors, rows: Rows, *, distinct: bool) -> Positives:
-    """Return the positives of anchors; ``distinct`` ones are of another text than the anchor."""
+    """Return the positives of anchors; ``distinct`` ones differ in text from the anchor."""
     owners, hashes = rows["record_key"], rows["text_hash"]
     starts = np.searchsorted(owners, anchors.records, side="left")
     counts = np.searchsorted(owners, anchors.records, side="right") - starts
@@ -226,7 +226,7 @@ def positives_of(anchors: Anchors, rows: Rows, *, distinct: bool) -> Positives:
 
 
 def _banned(anchors: Anchors, counts: Integers, owners: Integers, hashes: Words) -> Banned | None:
-    # Of a single positive the pool knows already that it has another text than the anchor.
+    # the pool ensures that a single positive differs from the anchor
     several = np.flatnonzero(np.repeat(counts > 1, np.diff(anchors.starts)))
     if len(several) == 0:
         return None
@@ -241,7 +241,7 @@ def _banned(anchors: Anchors, counts: Integers, owners: Integers, hashes: Words)
     several, mine = several[shared], mine[shared]
     first = np.searchsorted(words, words, side="left")
     rank = at - np.searchsorted(owners, owners[at], side="left")
-    span = max(int(counts.max()), int(rank.max())) + 1  # there may be positives without anchors
+    span = max(int(counts.max()), int(rank.max())) + 1  # some positives have no anchor
     firsts, many = np.zeros((2, len(anchors.chunks)), np.int64)
     firsts[several] = np.searchsorted(words, mine, side="left")
     many[several] = np.searchsorted(words, mine, side="right") - firsts[several]
@@ -260,14 +260,14 @@ def _perhaps(words: Words, others: Words) -> Integers:
 def negatives_of(
     classes: Words,  # ascending
     listed: Rows,
-    pairs: Rows,  # which bins each class may draw from, or must not
+    pairs: Rows,  # bins that each class may, or must not, draw from
     *,
     per: str,
     forbids: bool,
     illegal: Words,
-    known: Words | None = None,  # where negatives are mined
+    known: Words | None = None,  # only if negatives are mined
 ) -> Negatives:
-    """Return the negatives of a list of chunks."""
+    """Index a list of chunks as negatives."""
     records = listed["record_key"]
     bins = listed.get("bin", np.zeros(len(records), np.uint64))
     starts = _boundaries(bins, records, every=per == "chunk")
@@ -283,7 +283,7 @@ def _ranges(
 ) -> tuple[Integers, Integers, Integers]:
     """Turn (class, bin) pairs into ranges of units for each class."""
     mine, theirs = pairs["class"], pairs["bin"]
-    if len(mine) == 0:  # all units for each class, or none: mostly so, and quickly said
+    if len(mine) == 0:  # the usual cases: all units for each class, or none
         each = 1 if forbids and len(unit_bins) else 0
         ranges = np.arange(len(classes) * each + 1, dtype=np.int64)
         firsts = ranges if each else np.zeros(len(classes) + 1, np.int64)
@@ -292,7 +292,7 @@ def _ranges(
     row = np.searchsorted(classes, mine[known])
     low = np.searchsorted(unit_bins, theirs[known], side="left")
     high = np.searchsorted(unit_bins, theirs[known], side="right")
-    if forbids:  # what lies between the ranges of each class
+    if forbids:  # the gaps between the ranges of each class
         every, units = np.arange(len(classes)), len(unit_bins)
         rows = np.concatenate([row, every])
         lows = np.concatenate([high, np.zeros(len(every), np.int64)])
@@ -307,7 +307,7 @@ def _ranges(
 
 
 def _boundaries(*columns: Any, every: bool) -> Integers:
-    """Return where a new combination of values begins, and the end."""
+    """Return where each new combination of values begins, and the end."""
     length = len(columns[0])
     if every or length == 0:
         return np.arange(length + 1, dtype=np.int64)
@@ -319,7 +319,7 @@ def _boundaries(*columns: Any, every: bool) -> Integers:
 
 
 def several_texts(anchors: Rows, positives: Rows) -> Words:
-    """Return ``Negatives.illegal`` of records with several anchors or positives, as needed."""
+    """Return ``Negatives.illegal`` for records with several anchors or positives."""
     words = []
     for rows in (anchors, positives):
         records = rows["record_key"]
@@ -331,7 +331,7 @@ def several_texts(anchors: Rows, positives: Rows) -> Words:
 
 
 def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
-    """Return negatives, of each text one, whose text no anchor or positive of the record has."""
+    """Return negatives, one per text, whose text is no anchor or positive of their record."""
     mine, theirs, texts = (
         pair_hashes(rows["record_key"], rows["text_hash"])
         for rows in (anchors, positives, negatives)
@@ -342,7 +342,7 @@ def usable_of_own(anchors: Rows, positives: Rows, negatives: Rows) -> Rows:
 
 
 def _among(pairs: Words, owners: Integers | Words, hashes: Words) -> Flags:
-    """Return which (owner, text) are among sorted ones."""
+    """Return which (owner, text) pairs are in a sorted array."""
     if len(pairs) == 0:
         return np.zeros(len(hashes), dtype=bool)
     return places(pairs, pair_hashes(owners, hashes)) >= 0

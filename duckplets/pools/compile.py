@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Labels = Literal["binary", "graded", "given"]
 Part = (
     Literal["pool", "counts", "anchors", "positives", "negatives", "pairs", "sizes"]
-    | Literal["illegal_texts", "mined_anchors", "mined_askers"]  # these of mined recipes only
+    | Literal["illegal_texts", "mined_anchors", "mined_askers"]  # for mined recipes only
     | Literal["mined_documents", "mined_positives"]
 )
 
@@ -47,7 +47,7 @@ _ALLOWED = ("pools/parts/compared", "pools/parts/allowed")
 _FORBIDDEN = ("pools/parts/compared", "pools/parts/forbidden")
 _RECORD = "record_key::UBIGINT"
 _NO_TERM = "0::UBIGINT"
-_FACTS: dict[str, Fact] = {}  # of all statements that are compiled: a name is a digest of the fact
+_FACTS: dict[str, Fact] = {}  # of all compiled statements: a name is a digest of the fact
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class CompiledPool:
 
     recipe: Recipe
     parameters: dict[str, Any]  # values of the statement's parameters
-    labels: Labels | None = None  # what those of its records do to it; None for nothing
-    negatives: int = field(init=False)  # how many a sample needs
-    is_given: bool = field(init=False)  # its pairs come as they were judged, with nothing drawn
+    labels: Labels | None = None  # how labels of its records affect it, or None
+    negatives: int = field(init=False)  # negatives a sample needs
+    is_given: bool = field(init=False)  # its pairs come labelled, with nothing drawn
     own_positive: bool = field(init=False)  # the positive is the anchor window itself
-    own_negatives: bool = field(init=False)  # negatives are of the anchor's own record
-    fills_up: bool = field(init=False)  # those of others fill up what the own record lacks
+    own_negatives: bool = field(init=False)  # negatives come from the anchor's own record
+    fills_up: bool = field(init=False)  # other records fill up what the own one lacks
     of_split: bool = field(init=False)  # negatives may be of all sources of the split
     pairs_values: bool = field(init=False)  # a condition pairs values of anchors and negatives
 
@@ -96,7 +96,7 @@ class CompiledPool:
 
     @property
     def described(self) -> str:
-        """What it is, with the conditions that users wrote, for messages."""
+        """Name recipe, source, split and conditions, for messages."""
         found = [s.where for s in self.recipe.selectors if s.where is not None]
         if isinstance(strategy := getattr(self.recipe, "strategy", None), SqlStrategy):
             found.append(strategy.sql)
@@ -106,25 +106,25 @@ class CompiledPool:
 
     @property
     def alike(self) -> tuple[Recipe, int, Labels | None]:
-        """What pools have in common that are read by one statement: all but the source."""
+        """What pools read by one statement have in common: all but the source."""
         return _meant(self.recipe), self.negatives, self.labels
 
     def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
-        """Return the statement of a part, from the table of ``stage`` or not, and parameters."""
+        """Return the statement of a part, over the staged table or not, and its parameters."""
         sql, names = _statement(_meant(self.recipe), part, self.labels, staged=staged)
         return sql, {name: value for name, value in self.parameters.items() if name in names}
 
     def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
-        """Return that statement, in DuckDB's dialect."""
+        """Return the statement in DuckDB's dialect."""
         return self.statement(part, staged=staged)[0]
 
     def sql_of_many(self, part: Part) -> str:
-        """Return that of a staged part for ``sources``, by their ``number``."""
+        """Return the statement of a staged part over several ``sources``, by ``number``."""
         columns = {"source": "asked.source"}
         return of_sources("pools/lists/of_sources", self.sql(part, staged=True), columns)
 
     def runnable(self, part: Part = "pool") -> str:
-        """Return the statement with its parameters written in, for the duckdb CLI."""
+        """Return the statement with parameters filled in, for the duckdb CLI."""
         return bound(self.sql(part), self.parameters) + ";\n"
 
 
@@ -134,8 +134,8 @@ def compile_pool(
     source: str,
     split: str,
     version: int,
-    negatives: int = 1,  # that a sample needs
-    labels: Labels | None = None,  # as the source's are; ``given`` for pairs as they were judged
+    negatives: int = 1,  # negatives of a sample
+    labels: Labels | None = None,  # labels of the source; ``given`` for labelled pairs
 ) -> CompiledPool:
     """Compile a recipe for one source and split, as of a version of the corpus."""
     parameters = {"source": source, "split": split, "version": version, "negatives": negatives}
@@ -154,22 +154,22 @@ def compile_pool(
 class Law:
     """How a recipe tells legal negatives."""
 
-    parts: tuple[str, ...]  # files whose steps say so, in the place of those of pools/triplets
+    parts: tuple[str, ...]  # files whose steps replace those of pools/triplets
     forbids: bool  # whether ``pairs`` lists what must not be drawn, rather than what may
-    anchor_columns: tuple[str, ...] = ()  # that it looks at, ``class`` the last of them
-    negative_columns: tuple[str, ...] = ()  # ``bin`` the last of them
+    anchor_columns: tuple[str, ...] = ()  # columns read of anchors, ``class`` last
+    negative_columns: tuple[str, ...] = ()  # columns read of negatives, ``bin`` last
     unbounded: bool = False  # whether ``pairs`` compares every class with every bin
     fills: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
 def law_of(recipe: TripletRecipe, *, staged: bool = False) -> Law:
-    """Return how a recipe tells legal negatives; staged, it looks at facts in place of texts."""
+    """Return the law of legal negatives of a recipe; staged, it reads facts instead of texts."""
     strategy, own_class, own_bin = recipe.strategy, f"{_RECORD} AS class", f"{_RECORD} AS bin"
     if isinstance(strategy, SqlStrategy):
         return _law_of_condition(strategy, staged=staged)
     if strategy == "other_date":
-        # Two records without a date are not of different dates: NULL is a date like another here.
+        # NULL is a date like any other here: two records without a date have the same one
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
         return _law_of_terms(["slot.date"], ["slot.date"], same, forbids=True)
     if recipe.negative.kind == "near_date":
@@ -196,7 +196,7 @@ def _law_of_condition(strategy: SqlStrategy, *, staged: bool) -> Law:
     condition = pair_condition(strategy.sql)
     forbids = condition.inequality and not condition.equality
     tree = condition.tree.copy()
-    if forbids:  # pairs for which it is not true, by a plain equality where that can be
+    if forbids:  # pairs for which it is not true, by a plain equality if possible
         bare = tree.unnest()
         if isinstance(bare, exp.NullSafeNEQ):
             tree = exp.NullSafeEQ(this=bare.this.copy(), expression=bare.expression.copy())
@@ -219,7 +219,7 @@ def _law_of_terms(
     forbids: bool,
     unbounded: bool = False,
 ) -> Law:
-    """Return a law that compares terms: it names those of each side, and hashes them."""
+    """Return a law that compares terms, named and hashed for each side."""
     columns, values = [], []
     for terms, letter, name in ((anchor, "a", "class"), (negative, "n", "bin")):
         names = [f"{letter}{i}" for i in range(len(terms))]
@@ -232,7 +232,7 @@ def _law_of_terms(
 
 
 def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
-    """Return what labels do to a recipe: nothing where none of its pairs is one that they judge."""
+    """Return how labels affect a recipe; None if its pair is not the labelled one."""
     if labels == "given":
         return labels
     one, other = recipe.anchor, recipe.positive
@@ -256,23 +256,23 @@ def _asks_label(selector: Selector) -> bool:
 def _triplet_fills(
     recipe: TripletRecipe, labels: Labels | None, *, staged: bool
 ) -> dict[str, str | Sequence[str]]:
-    """Return what stands for each name in ``pools/triplets`` and its parts."""
+    """Return the values of the placeholders in ``pools/triplets`` and its parts."""
     law = law_of(recipe, staged=staged)
-    compares = bool(law.anchor_columns)  # anchors have classes, and negatives bins
+    compares = bool(law.anchor_columns)  # anchors have classes and negatives have bins
     guarded = ["section_key", "normalised_hash"] if recipe.mined else []
     families = ["family"] if recipe.mined else []
     label, classes = ["label"] if labels else [], ["class"] if compares else []
     anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
-    if labels == "given":  # other sections are of no pair that the label judges
+    if labels == "given":  # other sections belong to no labelled pair
         anchor += " AND slot.role = 'anchor'" if recipe.anchor.role != "anchor" else ""
         positive += " AND slot.role = 'context'" if recipe.positive.role != "context" else ""
     elif labels is not None:
         only = "IS DISTINCT FROM 0" if labels == "binary" else "IS NULL"
         positive += f" AND slot.label {only}"
     same_text = "'same text'"
-    if recipe.anchor == recipe.positive:  # the only one may be the anchor itself
+    if recipe.anchor == recipe.positive:  # the only positive may be the anchor itself
         same_text = f"if(positives = 1, 'with a single window', {same_text})"
-    law_keys = "record_key"  # what tells two anchors apart for which other negatives are legal
+    law_keys = "record_key"  # key of anchors with different legal negatives
     if compares and recipe.strategy != "same_record":
         law_keys += ", class, normalised_hash" if recipe.mined else ", class"
     fills: dict[str, str | Sequence[str]] = {
@@ -299,7 +299,7 @@ def _triplet_fills(
             fills["nearest_days"] = str(selector.near_date)
             fills["nearest_condition"] = condition
     if recipe.negative.kind == "near_date":
-        # Negatives never leave their source, so the nearest record must not either.
+        # negatives stay in their source, so the nearest record must too
         fills["nearest_condition"] = f"slot.source = $source AND {negative}"
     return {**fills, **law.fills, **_unit(recipe)}
 
@@ -339,13 +339,13 @@ def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False
 
 
 def facts_of(recipe: Recipe) -> dict[str, Fact]:
-    """Return by name what the conditions of a recipe ask of texts."""
+    """Return the facts of texts that the conditions of a recipe need, by name."""
     return {name: _FACTS[name] for name in _looked_at(_meant(recipe)) if name in _FACTS}
 
 
 @lru_cache(maxsize=4096)
 def _meant(recipe: Any) -> Any:
-    """Return a recipe of the same pools: of many that differ in names only one is compiled."""
+    """Return a recipe with the same pool: recipes that differ in names are compiled once."""
     return recipe.of_pool()
 
 
@@ -382,7 +382,7 @@ def _statement(
 
 
 def stage(pools: Iterable[CompiledPool]) -> str:
-    """Return the statement that makes a table of what some pools look at."""
+    """Return the statement that makes the table shared by several pools."""
     return _stage(frozenset((_meant(pool.recipe), pool.labels) for pool in pools))
 
 
@@ -409,11 +409,11 @@ def _looked_at(recipe: Recipe, labels: Labels | None = None) -> frozenset[str]:
 
 
 def compares_texts(recipe: Recipe) -> bool:
-    """Whether the staged pool looks at whole texts, beside what is worked out of them before."""
+    """Return whether the staged pool reads whole texts, besides precomputed facts."""
     return "text" in _looked_at(_meant(recipe))
 
 
 def facts_statement(recipe: Recipe) -> str:
-    """Return the statement that works out what the conditions of a recipe ask of texts."""
+    """Return the statement that computes the facts of a recipe's conditions."""
     columns = [f"{fact.sql} AS {name}" for name, fact in sorted(facts_of(recipe).items())]
     return assembled([], "pools/lists/facts", {"slot_columns": columns})[0]

@@ -1,9 +1,9 @@
-"""Put statements together from named steps: files of ``sql/pools`` in, a readable statement out.
+"""Compose statements from named steps in files of ``sql/pools``.
 
 A file is a chain of steps, ``name AS (`` to ``)`` at the start of lines, each with the comment
-above it, and a last part. Several files are chained: a step takes the place of one of its name,
-what nothing looks at is left out, and each comes after those it looks at. Names in the text stand
-for what is filled in. The files' own text is kept, so that a printed statement reads as they do.
+above it, and a last part. Files are chained: a step replaces an earlier one of its name, unused
+steps are dropped, and each follows the steps it uses. Placeholders are filled in. The files' own
+text is kept, so that a printed statement reads as they do.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHUNKS = "split_chunks($split, $version)"
 
 
 class Step(NamedTuple):
-    """A named part of a statement: the comment above it, its text, and whom it looks at."""
+    """A step of a statement: its comment, its text, and the steps it uses."""
 
     comment: str
     text: str
@@ -53,13 +53,13 @@ def steps_of(statement: str) -> tuple[dict[str, Step], str]:
 
 
 def assembled(
-    statements: Iterable[str],  # of steps of one name the last is taken, in place of the first
+    statements: Iterable[str],  # the last step of a name replaces earlier ones
     last: str,  # the file whose last part ends the statement
-    fills: Fills,  # what stands for names: text, or a list that goes on the one the name is in
-    flags: Collection[str] = (),  # lines that end with ``-- if NAME`` need theirs
-    chunks: str = _CHUNKS,  # what is looked at in its place
+    fills: Fills,  # values of placeholders: text, or a list that extends the one around it
+    flags: Collection[str] = (),  # lines ending with ``-- if NAME`` need their flag
+    chunks: str = _CHUNKS,  # replacement of the table of chunks
 ) -> tuple[str, frozenset[str]]:
-    """Return one statement made of the steps of several files, and the names of its parameters."""
+    """Compose one statement from the steps of several files; return it with its parameter names."""
     known: dict[str, Step] = {}
     for statement in statements:
         known |= steps_of(statement)[0]
@@ -82,7 +82,7 @@ def assembled(
 
 
 def _add(names: Iterable[str], known: Mapping[str, Step], chain: dict[str, Step]) -> None:
-    """Add steps to a chain, each after those it looks at, directly or not."""
+    """Add steps to a chain, each after the steps it uses."""
     for name in names:
         if name in known and name not in chain:
             _add((other for other in known[name].needs if other != name), known, chain)
@@ -90,7 +90,7 @@ def _add(names: Iterable[str], known: Mapping[str, Step], chain: dict[str, Step]
 
 
 def _filled(lines: Iterable[str], fills: Fills) -> str:
-    """Return the text of lines with names filled in, lines that grew too long broken up."""
+    """Fill in placeholders, and wrap lines that became too long."""
 
     def of(found: re.Match[str]) -> str:
         comma, name = found.groups(default="")
@@ -100,19 +100,19 @@ def _filled(lines: Iterable[str], fills: Fills) -> str:
 
     done: list[str] = []
     for line in lines:
-        # In one pass: what is filled in is never looked through for names.
+        # in one pass: values are not searched for placeholders
         new = line if line.startswith("--") else _NAME.sub(of, line)
         done += _wrapped(new) if len(new) > WIDTH else [new]
     return "\n".join(done)
 
 
 def bound(text: str, values: Mapping[str, int | str]) -> str:
-    """Return a statement with the values of its parameters written in."""
+    """Return a statement with the values of its parameters filled in."""
     return _with_parameters(text, {name: literal(value) for name, value in values.items()})
 
 
 def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
-    """Return a file with a statement for ``found_list``, its parameters taken from columns."""
+    """Return a file with a statement as ``found_list``, its parameters read from columns."""
     inner, _, last = text.rpartition("\n")
     clause, _, order = last.partition(" BY ")
     if clause != "ORDER":  # its rows may come in any order
@@ -131,7 +131,7 @@ def literal(value: int | str) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    """Break a line before a clause, else before a phrase, else at spaces, never within quotes."""
+    """Break a line before a clause, else a phrase, else at spaces, never inside quotes."""
     indent = line[: len(line) - len(line.lstrip())]
     clauses: list[list[list[str]]] = []  # of phrases, of pieces
     before = ""
@@ -147,7 +147,7 @@ def _wrapped(line: str) -> list[str]:
     for clause in clauses:
         room = indent
         for phrase in clause:
-            # A phrase that fits into no line is broken up at its spaces.
+            # phrases too long for a line are broken at spaces
             pieces = [" ".join(phrase)] if len(" ".join(phrase)) < WIDTH - len(indent) else phrase
             for piece in pieces:
                 if len(room) + 1 + len(piece) > WIDTH and room.strip():

@@ -1,11 +1,10 @@
-"""Read pools: run their statements, and return what these list as flat arrays.
+"""Run the statements of pools and return their lists as flat arrays.
 
-    pools of one recipe ─portions→ a statement for many sources ─cut→ lists of each → arrays
+pools of one recipe ─portions→ a statement for many sources ─cut→ lists of each → arrays
 
-The pool's statement decides validity once, in SQL. Its flat lists (anchor chunks, positives,
-negatives, which bins suit which class) are read into NumPy (``arrays``). Lists that several
-recipes share, such as the same negatives, are read once; those of small sources together, for a
-statement takes its milliseconds however little it finds.
+The statement decides validity once, in SQL. Its flat lists (anchor chunks, positives, negatives,
+bins of each class) become NumPy arrays (``arrays``). Lists shared by several recipes are read once;
+those of small sources together, since a statement takes its milliseconds however little it finds.
 """
 
 from __future__ import annotations
@@ -44,15 +43,15 @@ _MOST_PAIRS = 20_000_000
 NO_RECORDS = "the split has no records"
 _GRADES = "grade without a condition"  # the reason, as pools/triplets.sql has it
 
-# How many chunks, of all its sources, a statement for many of them looks at: enough that what a
-# statement costs by itself is little, and few beside what one for a large source takes.
+# Chunks, over all its sources, of a statement for many: enough that a statement's fixed cost is
+# small, and few compared with a large source.
 _TOGETHER = 200_000
 
-# Of texts that conditions ask something about:
-_VECTOR = 2048  # sections of a vector, as they are stored
-_AT_ONCE = 20_000_000  # characters that a statement reads and makes of texts, in a vector
-_MOST_COPIED = 60_000_000  # that it makes of one text
-_COMPARED = 50_000  # of a text that windows are compared by: it goes with each of them
+# Limits on texts used by conditions:
+_VECTOR = 2048  # sections of a vector, as stored
+_AT_ONCE = 20_000_000  # characters a statement reads and produces, per vector
+_MOST_COPIED = 60_000_000  # characters it produces of one text
+_COMPARED = 50_000  # characters of a text compared with windows: it is copied to each
 
 Kinds = dict[str, Literal["binary", "graded"]]
 """By the name of each source with labels: ``graded`` where some are neither 0 nor 1."""
@@ -63,13 +62,13 @@ class NoAnchorError(EmptyPoolError):
 
 
 def labels_of(database: Database, version: int) -> Kinds:
-    """Return the sources that have labels at a version, and of which kind these are."""
+    """Return the sources with labels at a version, and the kind of each."""
     found = database.run("pools/lists/labels", {"version": version})
     return {source: "graded" if graded else "binary" for source, graded in found}
 
 
 class PoolReader:
-    """Reads the pools of one split and version, of some ``texts`` only if hashes are given."""
+    """Read the pools of one split and version, restricted to ``texts`` if hashes are given."""
 
     def __init__(
         self, database: Database, pools: Sequence[CompiledPool], texts: Words | None = None
@@ -98,8 +97,8 @@ class PoolReader:
         compiled: CompiledPool,
         of: Integers | None = None,  # keys of the records of anchors, ascending; None for all
         *,
-        spare: bool = False,  # whether to read what lies beyond though no anchor has too few
-        without: Integers | None = None,  # sections that are no anchors, by a policy
+        spare: bool = False,  # whether to read fallback negatives even if no anchor needs them
+        without: Integers | None = None,  # sections that a policy removes as anchors
     ) -> Pool:
         """Read a pool; raises ``NoAnchorError`` if it has no anchor."""
         if compiled.unbounded:
@@ -151,7 +150,7 @@ class PoolReader:
         return pool
 
     def count(self, compiled: CompiledPool) -> dict[str | None, int]:
-        """Return how many records (or chunks) have which reason not to be in the pool."""
+        """Return how many records (or chunks) are left out for which reason."""
         rows = self._rows(compiled, "counts")
         return dict(zip(rows["reason"].tolist(), rows["anchors"].tolist(), strict=True))
 
@@ -161,7 +160,7 @@ class PoolReader:
             return self._database.arrow(*compiled.statement(part))
 
     def _rows(self, compiled: CompiledPool, part: Part) -> Rows:
-        """Return the rows of a part; those that several pools share are read once."""
+        """Return the rows of a part, read once if several pools share them."""
         sql, parameters = compiled.statement(part)
         name = (sql, tuple(parameters.values()))
         if name not in self._lists:
@@ -172,7 +171,7 @@ class PoolReader:
         return self._lists[name]
 
     def _cut(self, portion: Sequence[CompiledPool], part: Part) -> bool:
-        """Read a part of several pools at once; returns whether that came to an end in time."""
+        """Read a part of several pools together; return whether it finished in time."""
         first = portion[0]
         sql, parameters = first.statement(part)
         others = {name: value for name, value in parameters.items() if name != "source"}
@@ -190,7 +189,7 @@ class PoolReader:
         return True
 
     def _together(self, pools: Sequence[CompiledPool]) -> dict[Any, Sequence[CompiledPool]]:
-        """Return which pools are read with each, by their places."""
+        """Return the pools read together with each, by their places."""
         alike: dict[Any, dict[Any, CompiledPool]] = {}
         for pool in pools:
             for own in (pool, pool.of_source()) if pool.of_split else (pool,):
@@ -231,14 +230,14 @@ class PoolReader:
         )
 
     def _kept_once(self, compiled: CompiledPool, beyond: Negatives) -> Negatives:
-        """Return negatives of the split, whose chunks the pools of many small sources share."""
+        """Return negatives of the split, shared by the pools of many small sources."""
         which = id(self._rows(compiled, "negatives")), compiled.recipe.per
         first = self._of_all.setdefault(which, beyond)
         shared = {name: getattr(first, name) for name in ("chunks", "hashes", "kins", "starts")}
         return replace(beyond, **shared)
 
     def _of_others(self, compiled: CompiledPool, rows: Rows, positives: Rows) -> Negatives:
-        """Return what fills up records with too few negatives of their own: those of all."""
+        """Return the negatives that fill up records with too few of their own."""
         none = some_rows(self._rows(compiled, "pairs"), slice(0))
         return arrays.negatives_of(
             np.zeros(1, np.uint64),
@@ -277,7 +276,7 @@ class PoolReader:
         asked = most = compiled.negatives
         if "no negative" not in reasons or asked == 1:
             return reason
-        least = 0  # so many each of some anchor can have, and it cannot have ``most``
+        least = 0  # some anchor can have so many, and none ``most``
         while most - least > 1:
             half = (least + most) // 2
             fewer = replace(compiled, parameters=compiled.parameters | {"negatives": half})
@@ -298,12 +297,13 @@ def _what(compiled: CompiledPool) -> str:
 def _portions(
     pools: Sequence[CompiledPool], chunks: Mapping[str, int]
 ) -> Iterator[Sequence[CompiledPool]]:
-    """Cut the pools of a recipe where their statement would look at too much at once."""
+    """Split the pools of a recipe where one statement would read too much."""
     whole, size = sum(chunks.values()), 0
     portion: list[CompiledPool] = []
     for pool in pools:
         own = chunks.get(pool.parameters["source"], 0)
-        # Each draws from all of the split; a condition pairs values, at most each with each.
+        # each draws from the whole split; a condition compares at most each pair of
+        # values
         own = whole if pool.of_split else own * own if pool.pairs_values else own
         most = _MOST_PAIRS if pool.of_split or pool.pairs_values else _TOGETHER
         if portion and size + own > most:
@@ -317,13 +317,13 @@ def _portions(
 def _section_facts(
     database: Database, pools: Sequence[CompiledPool], where: Mapping[str, Any]
 ) -> pa.Table | None:
-    """Return what conditions of pools ask of the texts of sections; None if they ask nothing."""
+    """Return the facts of section texts that conditions of pools need; None for none."""
     alike = {pool.alike: pool for pool in reversed(pools)}.values()
     asking = {facts_statement(pool.recipe): pool for pool in alike if facts_of(pool.recipe)}
     comparing = [pool for pool in alike if compares_texts(pool.recipe)]
     if not asking and not comparing:
         return None
-    # Only the nearest by date and negatives of a split can be of another source.
+    # only nearest-by-date records and split-wide negatives can be of another source
     beyond = any(pool.of_split or "nearest" in pool.sql(staged=True) for pool in alike)
     sources = None if beyond else sorted({pool.parameters["source"] for pool in pools})
     copies = {

@@ -1,15 +1,14 @@
-"""Read what a user asks of rows and texts: conditions in SQL, and names of gates.
+"""Conditions of users: SQL over rows and metrics, and names of registered gates.
 
-    text ─name of a function─→ its value has to be True
-         ─or a condition, checked as those of recipes─→ DuckDB's SQL over stored metrics
+text ─name of a function─→ its value has to be True
+     ─or a condition, checked as those of recipes─→ DuckDB's SQL over stored metrics
 
-A condition that looks at the text is answered when the text is measured, and its answer stored as
-a metric of its own. One that looks at metrics alone is answered whenever it is decided, so that
-other limits need no texts.
+A condition on the text is evaluated when the text is measured, and its answer stored as a metric.
+One on metrics alone is evaluated when rows are decided, so other limits need no texts.
 
-``where=`` asks before any gate, and of a row as it was mapped: its ``record_id`` and ``source``,
-its ``date``, ``group_key``, ``taxonomy``, ``meta``, ``trust``, ``created_at`` and ``updated_at``,
-and its ``text``. Columns of a file that play another part are reached by ``meta``.
+``where=`` is applied before any gate, to the mapped row: ``record_id``, ``source``, ``date``,
+``group_key``, ``taxonomy``, ``meta``, ``trust``, ``created_at``, ``updated_at`` and ``text``.
+Other columns of a file are reached through ``meta``.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ _LONG = frozenset({"text", "license", "language"})
 
 
 class Condition(NamedTuple):
-    """A gate of the user's own.
+    """A user's gate.
 
     Attributes:
-        text: As it was written; the rule of the rows that fail it.
-        sql: Over the columns of metrics, and ``text`` where it looks at that.
-        looks: Whether it looks at the text.
+        text: As written; names the rule in reports.
+        sql: Over the columns of metrics, and ``text`` if it needs that.
+        looks: Whether it needs the text.
         gates: Registered functions whose values it needs.
-        alone: Whether it is the name of such a function.
-        reads: The metrics that are in it, ``own:NAME`` for values of registered functions.
+        alone: Whether it is just the name of such a function.
+        reads: The metrics in it, ``own:NAME`` for registered functions.
     """
 
     text: str
@@ -54,12 +53,12 @@ class Condition(NamedTuple):
 
     @property
     def metrics(self) -> frozenset[str]:
-        """What has to be stored to decide by it: what it reads, or its own answer."""
+        """Metrics to store for it: those it reads, or its own answer."""
         return frozenset({f"own:{self.text}"}) if self.looks else self.reads
 
 
 def condition(text: str) -> Condition:
-    """Return a gate as it was written."""
+    """Parse a gate."""
     from sqlglot import exp
     from sqlglot.dialects.duckdb import DuckDB
 
@@ -71,7 +70,7 @@ def condition(text: str) -> Condition:
     if text in gates:
         return Condition(text, _is_one(text), False, (text,), True, frozenset({f"own:{text}"}))
     if text.isidentifier() and text not in METRICS.names:
-        plugins.gate(text)  # says how to register it
+        plugins.gate(text)  # its error says how to register it
     names = [name for name in METRICS.names if name not in ("own", "present", "sha256")]
     try:
         tree = free_condition(text, {name: name in _LONG for name in ("text", *names, *gates)})
@@ -88,7 +87,7 @@ def condition(text: str) -> Condition:
 
 
 def _own(name: str) -> Any:
-    """Return the expression for a value that is measured besides."""
+    """Return the expression of a registered function's value."""
     from sqlglot import exp
 
     return exp.Bracket(this=exp.column("own"), expressions=[exp.Literal.string(name)])
@@ -102,7 +101,7 @@ def _is_one(name: str) -> str:
 
 
 def holds(database: Database, condition: Condition, metrics: pa.Table) -> Flags:
-    """Return for which rows a gate of the user's own is true, bool[rows]."""
+    """Return for which rows a user's gate is true, bool[rows]."""
     from sqlglot import parse_one
     from sqlglot.dialects.duckdb import DuckDB
 
@@ -133,7 +132,7 @@ COLUMNS = ("record_id", "source", *_OF_ROWS, "trust", "text")
 
 
 def checked_where(where: Any) -> exp.Expression | None:
-    """Return a condition as a tree over the columns of ``slot``, None for none."""
+    """Return ``where=`` as a checked tree over the columns of ``slot``, or None."""
     if where is None:
         return None
     from sqlglot import exp

@@ -1,4 +1,4 @@
-"""Decide by metrics and thresholds what becomes of rows: nothing else is looked at.
+"""Decide the outcome of rows by metrics and thresholds alone.
 
 metrics ─rules of ``settings``, in their order→ the first that fails → outcome, gate, rule
 """
@@ -22,7 +22,7 @@ from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 ACCEPTED, REJECTED = "accepted", "rejected"
 GATES = ("duplicates", "schema", "content", "language_domain")
 
-# Rules that are off while another setting is None.
+# rules that are off while another setting is None
 _WITH = {
     "max_profanity_density": "profanity",
     "undetermined": "language",
@@ -43,7 +43,7 @@ def _is_on(quality: Quality, rule: str) -> bool:
 
 
 def needed(quality: Quality) -> frozenset[str]:
-    """Return the metrics that settings decide by; values of the user's own are ``own:NAME``."""
+    """Return the metrics that settings need; registered functions are ``own:NAME``."""
     on = [rule for rule in RULES if _is_on(quality, rule)]
     names = {metric for rule in on for metric in RULES[rule]}
     if "max_pii_density" in on:
@@ -57,11 +57,11 @@ def decide(
     quality: Quality,
     duplicate: pa.Array | None = None,
 ) -> pa.Table:
-    """Return what becomes of rows, and by which gate and rule.
+    """Decide the outcome of rows, with gate and rule.
 
     Returns:
-        ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule`` (null where accepted),
-        in the order of ``metrics``.
+        ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule`` (null if accepted), in
+        the order of ``metrics``.
     """
     count = metrics.num_rows
     gate, rule = np.full(count, None, object), np.full(count, None, object)
@@ -88,18 +88,18 @@ def decide(
 
 
 def fails(metrics: pa.Table, quality: Quality, rule: str) -> Flags:
-    """Return which rows fail one rule, whatever other rules say; bool[rows]."""
+    """Return which rows fail one rule by itself; bool[rows]."""
     return _fails(rule, quality, MetricColumns(metrics))
 
 
 class MetricColumns:
-    """Metrics by name, as floats: NaN where null or missing."""
+    """Metrics by name as floats; NaN where null or missing."""
 
     def __init__(self, metrics: pa.Table) -> None:
         self._metrics = metrics
 
     def array(self, name: str) -> Any:
-        """Return a metric as it is stored."""
+        """Return a metric as stored."""
         if name in self._metrics.column_names:
             return self._metrics[name].combine_chunks()
         return pa.nulls(self._metrics.num_rows, METRICS.field(name).type)
@@ -109,14 +109,14 @@ class MetricColumns:
         return values
 
     def share(self, some: Floats, of: Floats) -> Floats:
-        """Return a share; of nothing it is infinite."""
+        """Return a ratio; infinite over 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             shares: Floats = np.where((of == 0) & ~np.isnan(some), np.inf, some / of)
         return shares
 
 
 def _fails(rule: str, quality: Quality, columns: MetricColumns) -> Flags:
-    """Return which rows do not meet a setting; a comparison with NaN is false."""
+    """Return which rows fail a rule; comparisons with NaN are false."""
     if rule in _OTHERS:
         return _OTHERS[rule](columns, quality)
     some, *of = (columns[name] for name in RULES[rule])
@@ -175,7 +175,7 @@ def _min_language_probability(columns: MetricColumns, quality: Quality) -> Flags
 
 
 def _code_score(columns: MetricColumns, quality: Quality) -> Flags:
-    """Compare the score of the report, whose weights are taken to be in hundredths."""
+    """Compare the code score of the report, whose weights are in hundredths."""
     lines = columns["code_lines"]
     score = columns.share(45 * columns["code_indented"], lines)
     score = score + 30 * columns.share(columns["code_symbols"], columns["code_characters"])
@@ -188,7 +188,7 @@ def _true(answers: pa.Array) -> Flags:
     return found
 
 
-# Rules that compare otherwise than by their names.
+# rules that do not compare as their names say
 _OTHERS: Mapping[str, Callable[[MetricColumns, Quality], Flags]] = {
     "required": _required,
     "licenses": _licenses,

@@ -1,11 +1,10 @@
-"""Find records that share n-grams of words with an evaluation set, and mark or remove them.
+"""Find records that share word n-grams with an evaluation set, and mark or remove them.
 
-    evaluation texts ─n-grams→ hashes, each with its first text (scratch) ─slices→ sorted arrays
-    records ─blocks→ n-grams ─binary search→ how many are there, and the first of them
+evaluation texts ─n-grams→ hashes, each with its first text (scratch) ─slices→ sorted arrays
+records ─blocks→ n-grams ─binary search→ how many are there, and the first of them
 
-The n-grams of the evaluation set are held a slice of 8 million at a time, and the records are read
-once for each. So memory is bounded whatever the two sizes, and with any ordinary evaluation set
-there is one slice.
+The evaluation set's n-grams are held in slices of 8 million, and the records are read once per
+slice. So memory is bounded, and ordinary evaluation sets take one pass.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import Mark
 
-_SLICE = 1 << 23  # n-grams of the evaluation set that are looked for at once
-_MEMORY = "300MB"  # of all of them: what is more waits on disk
+_SLICE = 1 << 23  # n-grams of a slice
+_MEMORY = "300MB"  # memory for all n-grams; the rest waits on disk
 _EXAMPLES = 5
 _BEFORE = {"test": ["train", "validation"], "validation": ["train"]}
 Numbered = Iterator[tuple[Integers, pa.Array]]
@@ -172,9 +171,9 @@ def decontaminate(
 
 
 def _note(scratch: Database, evaluation: _Evaluation, n: int) -> tuple[int, int]:
-    """Fill the table of the evaluation set's n-grams; return how many texts it has, and short ones.
+    """Store the evaluation set's n-grams; return its number of texts, and of short ones.
 
-    A short one has fewer words than an n-gram.
+    A short text has fewer words than an n-gram.
     """
     scratch.run("quality/decontaminate/create")
     count = short = 0
@@ -201,7 +200,7 @@ def _nothing_in(evaluation: _Evaluation, texts: int, n: int) -> str:
 
 
 class _Matches:
-    """What of each record is in the evaluation set, as far as was looked."""
+    """Matches of each record so far."""
 
     def __init__(self, texts: LiveTexts, n: int) -> None:
         self._texts = texts
@@ -212,7 +211,7 @@ class _Matches:
         self.ngram: dict[int, str] = {}
 
     def find(self, hashes: Words, numbers: Integers, work: Work) -> None:
-        """Look for a slice of the evaluation set's n-grams in all records."""
+        """Look up a slice of the evaluation set's n-grams in all records."""
         done = 0
         for places, texts in self._texts.blocks():
             grams = grams_of(self._texts.database, texts, self._n, whole=False)
@@ -239,7 +238,7 @@ def _store(
     version: int,
     ngram: int,
 ) -> int:
-    """Store what was found, and remove it if asked to; return the version it is of."""
+    """Store the matches, and remove the records if asked to; return the version."""
     database, said = texts.database, {"ngram": ngram, "algorithm": ALGORITHM}
     with database.transaction():
         given: dict[str, Any] = {"version": version, "against": against}
@@ -259,7 +258,7 @@ def _store(
 
 @dataclass(kw_only=True, slots=True)
 class _Evaluation:
-    """What the records of a corpus are compared with."""
+    """What the records are compared with."""
 
     name: str
     judged: dict[str, Any]
@@ -271,7 +270,7 @@ class _Evaluation:
 def _evaluation_of(
     database: Database, version: int, against: Any, text: str | Sequence[str] | None
 ) -> _Evaluation:
-    """Return what is meant by ``against``; see ``Corpus.decontaminate``."""
+    """Return the evaluation set meant by ``against``; see ``Corpus.decontaminate``."""
     columns = [text] if isinstance(text, str) else list(text or ())
     names = [row[0] for row in database.run("recipes/store/sources", {"version": version})]
     if isinstance(against, str) and (against in _BEFORE or against in names):
@@ -285,7 +284,7 @@ def _evaluation_of(
                 f"against={fspath(against)!r} is no file, no source{nearest(str(path), names)} and "
                 f"not 'test' or 'validation'; sources: {listed(names) or 'none'}"
             )
-        # A file once for every column; without any the source says which ones there are.
+        # A file once per column; without any its error lists the columns.
         found = [source_of(path, text=column) for column in columns] or [source_of(path)]
         return _of_sources(str(path), found)
     if columns:
@@ -308,7 +307,7 @@ def _own(database: Database, version: int, against: str) -> _Evaluation:
 
 
 def _of_sources(name: str, found: Sequence[Any]) -> _Evaluation:
-    """Return the texts of sources, numbered as they come."""
+    """Return the texts of sources, numbered in order."""
     rows: list[pa.Table] = []
     skipped: dict[str, int] = {}
 
@@ -326,7 +325,7 @@ def _of_sources(name: str, found: Sequence[Any]) -> _Evaluation:
 
 
 def _batches(found: Sequence[Any], skipped: dict[str, int]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of sources that have text; count the others."""
+    """Yield the rows of sources with text; count the others."""
     for source in found:
         with closing(FileReader.within(Limits())) as reader:
             opened = source.open(reader)

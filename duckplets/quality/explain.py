@@ -1,4 +1,4 @@
-"""What became of rows, in words: counts with examples, one row, and shifts of every metric."""
+"""Explain outcomes: counts with examples, single rows, and shifts of metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WARNING = 0.2
 """A population stability index above it is a shift to look at."""
 
 _LOG = logging.getLogger("duckplets")
-_LEAST = 1e-4  # share of an empty bin
+_LEAST = 1e-4  # share that stands for an empty bin
 _BINS = 10
 _QUANTILES = (0.1, 0.5, 0.9)
 
@@ -44,7 +44,7 @@ class Shifts(Reported):
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on shifts above .2."""
+        """Return sentences on shifts above .2."""
         return [
             f"{shown(row['source'])}: {row['metric']} has shifted (psi {row['psi']:.2f}): "
             f"quantiles {_told(row['quantiles'])}, {_told(row['before'])} in {self.against}"
@@ -67,12 +67,12 @@ def acquisitions(database: Database) -> pa.Table:
 
 
 def counts(database: Database, examples: int) -> pa.Table:
-    """Return how many rows ended how, by source, outcome, gate and rule, with the first of each."""
+    """Return rows by source, outcome, gate and rule, with the first numbers of each."""
     return database.table("quality/explain/counts", {"examples": examples})
 
 
 def why(database: Database, record: str) -> list[dict[str, Any]]:
-    """Return what became of the rows of an id, or of ``SOURCE:ROW``, with metrics and text."""
+    """Return the outcome of the rows of an id, or of ``SOURCE:ROW``, with metrics and text."""
     rows: list[dict[str, Any]] = database.table(
         "quality/explain/why", {"record": record}
     ).to_pylist()
@@ -91,7 +91,7 @@ def why(database: Database, record: str) -> list[dict[str, Any]]:
 
 
 def shifts(database: Database, against: str | int) -> Shifts:
-    """Return how the metrics of sources differ from those of one source, or of a version."""
+    """Compare the metrics of sources with those of one source, or of a version."""
     newest = current_version(database)
     names = [row[0] for row in database.run("quality/explain/sources_with_metrics")]
     pairs: list[tuple[str, tuple[str, int]]]
@@ -132,7 +132,7 @@ def _values(database: Database, metric: str, source: str, version: int) -> Any:
 
 @cache
 def _statement(metric: str) -> str:
-    """Return the statement that reads a metric, made once for all sources and versions."""
+    """Return the statement that reads a metric, built once per metric."""
     from sqlglot import exp, parse_one
     from sqlglot.dialects.duckdb import DuckDB
 

@@ -1,11 +1,10 @@
-"""The gates of an intake: every row ends accepted, filtered, rejected or unreadable, and is noted.
+"""Gates of an intake: every row ends accepted, filtered, rejected or unreadable, on record.
 
-    batch ─fresh→ rows not read before ─preprocess→ texts ─where→ ─measure, decide→ ─settle→
-    ─cap→ judgements, rejected_rows, record_hashes ─→ the rows, those that are none with a skip
+batch ─fresh→ rows not read before ─preprocess→ texts ─where→ ─measure, decide→ ─settle→
+─cap→ judgements, rejected_rows, record_hashes ─→ the rows, with a skip for those that are none
 
-All of it runs in the transaction that stores the records and the cursor. What has to be known to go
-on (the last row, the sizes so far) stands in ``acquisitions`` and is read from there, so an intake
-that was killed decides as one that was not.
+All of it runs in the transaction that stores the records and the cursor. The state to continue
+from (last row, sizes) is in ``acquisitions``, so a killed intake decides as an unbroken one.
 """
 
 from __future__ import annotations
@@ -81,18 +80,18 @@ class QualityGates(Gates):
         self._accepted = self._bytes = self._own_bytes = 0
         self._last_row = self._digest = self._passed = 0
         self._is_known = self._is_checked = False
-        self._texts: KnownTexts | None = None  # where copies are looked for
+        self._texts: KnownTexts | None = None  # known texts, to find copies
         self._cursor: Any = None
 
     # -- what was there before ------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
-        """Return what must agree for an unfinished ingest to go on, as plain JSON values."""
+        """Return the JSON values that an unfinished ingest depends on."""
         quality = None if self.quality is None else self.quality.to_dict()
         return {"quality": quality, "where": self.where}
 
     def take_up(self, database: Database, name: str, source: Source) -> Any:
-        """Note what was read of a source before; return the cursor to go on at, or None."""
+        """Look up what was read of a source before; return the cursor to continue at, or None."""
         of_name = {"name": name, "unpublished": UNPUBLISHED}
         self._accepted, self._bytes = map(int, database.run("quality/intake/totals", of_name)[0])
         found = database.run("quality/intake/last", of_name)
@@ -121,12 +120,12 @@ class QualityGates(Gates):
 
     @property
     def last_row(self) -> int:
-        """The number of the last row that was read before."""
+        """Number of the last row read before."""
         return self._last_row
 
     @property
     def measuring(self) -> MeasureJob | None:
-        """What is measured of texts, and can be anywhere."""
+        """What can be measured of texts beforehand, anywhere."""
         return None if self.quality is None else MeasureJob.of(self.quality)
 
     @property
@@ -149,13 +148,13 @@ class QualityGates(Gates):
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Rows read, records accepted, and bytes of their text, of this intake so far."""
+        """Rows read, records accepted and bytes of their texts, of this intake so far."""
         return self._counts["read"], self._counts["accepted"], self._own_bytes
 
     # -- one batch after the other ----------------------------------------------------------------
 
     def begin(self, of: Intake) -> None:
-        """Begin an ingest, or go on with it."""
+        """Begin or continue an ingest."""
         self._of = of
         if self.quality is not None and self.quality.duplicates:
             hash_what_is_there(of.database)
@@ -171,7 +170,7 @@ class QualityGates(Gates):
         uri = shown(without_secrets(of.source.uri or "-"))
         what = (shown(of.name), how, of.source.kind, uri, self._last_row)
         _LOG.info("intake of %s %s: %s, %s, after row %d", *what)
-        # Rows read before are told by their numbers; whether they are still the same, by contents.
+        # Rows read before are known by number; whether they are unchanged, by content.
         self._is_checked = of.is_anew and self._is_known and self._cursor is None
 
     def _begun(self) -> dict[str, Any]:
@@ -192,7 +191,7 @@ class QualityGates(Gates):
         if self.is_full or not batch.num_rows:
             return batch.slice(0, 0)
         rows = batch["row"].to_numpy()
-        if (np.diff(rows) < 0).any():  # a table that was mapped by several threads
+        if (np.diff(rows) < 0).any():  # the batch may be a table mapped by several threads
             batch = batch.take(pa.array(np.argsort(rows)))
             rows = batch["row"].to_numpy()
         passed = int(np.searchsorted(rows, self._last_row, side="right"))
@@ -203,7 +202,7 @@ class QualityGates(Gates):
         return batch.slice(passed)
 
     def nothing_read(self) -> None:
-        """Say what it means that there was no fresh row, unless the source is new."""
+        """Handle a source without fresh rows, unless it is new."""
         if self._is_checked:
             self._check_passed()
         if self._is_known:
@@ -219,7 +218,7 @@ class QualityGates(Gates):
             )
 
     def judge(self, batch: pa.RecordBatch, record_key: int) -> pa.RecordBatch:
-        """Return the rows up to the last that is wanted, each that is no record with a ``skip``."""
+        """Return the rows up to the last wanted one, with a ``skip`` for each that is no record."""
         if not batch.num_rows:
             return batch
         of, database = self._of, self._of.database
@@ -259,7 +258,7 @@ class QualityGates(Gates):
     def _settle(
         self, batch: pa.RecordBatch, ids: pa.Array, digests: pa.Array, *columns: Any
     ) -> None:
-        """Reject copies of texts, and of records by their ids."""
+        """Reject copies of texts, and of records by id."""
         outcome, gate, rule = columns
         looked = np.flatnonzero((outcome == "accepted") | (outcome == "rejected"))
         if not len(looked):
@@ -285,12 +284,13 @@ class QualityGates(Gates):
         held_texts, texts = known_texts.to_pylist(), self._texts is not None
         found = settle(map(Candidate._make, rows), dict(held), held_texts, texts=texts)
         for place, why in found.items():
-            # Another text under a known id is an error unless it is to be skipped; ingest says it.
+            # Another text under a known id is an error, raised by ingest, unless it
+            # is to be skipped.
             if why != OTHER_TEXT or self._of.on_conflict == "skip":
                 outcome[place], gate[place], rule[place] = "rejected", GATE, why
 
     def _cut(self, outcome: Any, sizes: Any) -> int:
-        """Return how many rows are wanted: those up to the one that makes the source full."""
+        """Return how many rows are wanted: up to the one that fills the source."""
         accepted = outcome == "accepted"
         full = np.zeros(len(outcome), bool)
         if self.limit is not None:
@@ -318,12 +318,12 @@ class QualityGates(Gates):
         self._cursor = cursor
 
     def save(self) -> None:
-        """Store how far it has come, within the transaction that stores the rows."""
+        """Store the progress, inside the transaction that stores the rows."""
         self._noting.save(self._state())
         self._log(logging.DEBUG, "is to be committed up to")
 
     def finish(self, version: int) -> int:
-        """Note the version; return how many of its records others were there before."""
+        """Note the version; return how many of its records had been added meanwhile."""
         copies_go = self.quality is not None and self.quality.duplicates
         taken = self._noting.came_meanwhile(version) if copies_go else 0
         self._counts["accepted"] -= taken
@@ -344,7 +344,7 @@ class QualityGates(Gates):
         )
 
     def _state(self) -> dict[str, Any]:
-        # A place counted in rows is found by their numbers; then the rows before can be compared.
+        # A cursor in rows is found by row number; then the rows before can be compared.
         by_row = isinstance(self._cursor, Mapping) and self._cursor.get("at") is None
         return {name: self._counts[name] for name in _COUNTS} | {
             "accepted_bytes": self._own_bytes,
@@ -357,9 +357,9 @@ class QualityGates(Gates):
 
 
 class KnownTexts:
-    """Tells which texts a corpus has: asks it only for those whose hashes begin as one there.
+    """Find which texts a corpus has, asking it only for hashes with a known beginning.
 
-    How these begin, 8 bytes a record, is held in sorted runs, each twice as long as the next one.
+    The beginnings, 8 bytes a record, are held in sorted runs, each twice as long as the next.
     """
 
     def __init__(self, database: Database, source_id: int) -> None:
@@ -370,7 +370,7 @@ class KnownTexts:
         ]
 
     def among(self, digests: pa.Array) -> pa.Array:
-        """Return those of some hashes that are of a text that is there."""
+        """Return the hashes that belong to stored texts."""
         starts = _starts(digests)
         is_like = np.zeros(len(starts), bool)
         for run in filter(len, self._runs):
@@ -383,7 +383,7 @@ class KnownTexts:
         return found["digest"].combine_chunks()
 
     def add(self, digests: pa.Array) -> None:
-        """Add hashes of texts that are stored."""
+        """Add the hashes of stored texts."""
         self._runs.append(np.sort(_starts(digests)))
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             last = self._runs.pop()
@@ -391,14 +391,14 @@ class KnownTexts:
 
 
 def _starts(digests: pa.Array) -> Words:
-    """Return how hashes begin, as ``record_hashes`` has it."""
+    """Return the beginnings of hashes, as in ``record_hashes``."""
     whole = np.frombuffer(b"".join(digests.to_pylist()), ">u8")
     starts: Words = whole[::4].astype(np.uint64)
     return starts
 
 
 def _shared(values: pa.Array, known: pa.Array) -> Any:
-    """Return which values come twice, or are known."""
+    """Return which values occur twice or are known."""
     codes = values.dictionary_encode().indices.to_numpy()
     again = np.bincount(codes)[codes] > 1
     return again | pc.is_in(values, known).to_numpy(zero_copy_only=False)

@@ -1,11 +1,10 @@
-"""Apply other thresholds to what was read before, without its sources.
+"""Apply other thresholds to rows read before, without their sources.
 
-    judgements ─metrics, those that are missing measured→ decide ─settle→ what changes ─apply→
-    a new version: records removed, records made of rejected rows
+judgements ─metrics, missing ones measured→ decide ─settle→ what changes ─apply→
+a new version: records removed, records made of rejected rows
 
-Rows are judged again in the order in which they came, all of them at
-once. So the result is that of an intake by the new thresholds, and a row that is good now takes the
-place of later copies of itself.
+All rows are judged again together in their original order. So the result is that of an intake with
+the new thresholds, and a row that is accepted now replaces later copies of itself.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from duckplets.quality.verdicts import (
 )
 
 _ROWS = 65_536
-_TEXTS = 8_192  # rows whose texts are held at once
+_TEXTS = 8_192  # rows whose texts are held at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -109,7 +108,7 @@ class JudgeReport(Reported):
 
 
 class _DryRunError(Exception):
-    """Ends the transaction of a dry run, so that nothing of it stays."""
+    """Rolls back the transaction of a dry run."""
 
 
 def judge(database: Database, quality: Any, *, dry_run: bool, work: Work = QUIET) -> JudgeReport:
@@ -130,7 +129,7 @@ def judge(database: Database, quality: Any, *, dry_run: bool, work: Work = QUIET
 
 
 class _Judging:
-    """One judging, inside a transaction."""
+    """One judgement, inside a transaction."""
 
     def __init__(self, database: Database, quality: Quality, work: Work) -> None:
         self.database = database
@@ -141,7 +140,7 @@ class _Judging:
         self.measurings: dict[str, dict[str, str]] = {}
 
     def run(self, started: float, *, dry_run: bool) -> JudgeReport:
-        """Judge, and change what changes; return the report."""
+        """Judge, apply the changes, and return the report."""
         self._take_in_unjudged()
         for name, keys in self.database.run("quality/intake/measurings"):
             self.measurings[name] = json.loads(keys)
@@ -182,7 +181,7 @@ class _Judging:
     # -- what is judged ---------------------------------------------------------------------------
 
     def _take_in_unjudged(self) -> None:
-        """Give records that came without gates a row, with metrics of their texts."""
+        """Add rows for records that came without gates, with metrics."""
         table = self.database.table("quality/judge/unjudged")
         if not table.num_rows:
             return
@@ -202,7 +201,7 @@ class _Judging:
     def _measured(
         self, found: Iterable[tuple[Any, pa.Array]], *, is_unjudged: bool = False
     ) -> Iterator[tuple[Any, pa.Array, pa.Table]]:
-        """Yield what comes with texts, the texts, and their metrics."""
+        """Yield rows, their texts and metrics."""
 
         def rows_of(item: tuple[Any, pa.Array]) -> pa.Table:
             with_texts, texts = item
@@ -218,7 +217,7 @@ class _Judging:
                 yield with_texts, texts, metrics
 
     def _rows(self) -> dict[str, Any]:
-        """Return the rows, a column each but for their metrics, and how they end by thresholds."""
+        """Return the rows without metrics, and their outcome by thresholds."""
         held: dict[str, list[Any]] = {}
         names = ("number", "source", "record_key", "outcome", "gate", "rule", "has_text")
         last = int(self.database.run("quality/judge/last")[0][0])
@@ -239,11 +238,11 @@ class _Judging:
         return {n: np.concatenate(held[n]) if held else np.array([], object) for n in columns}
 
     def _by(self, count: int) -> pa.Array:
-        """Return by which settings rows were measured just now."""
+        """Return the settings of the present measurement, for so many rows."""
         return pa.array([measured_by(self.database, self.keys)] * count, pa.string())
 
     def _thresholds(self, batch: pa.RecordBatch) -> pa.Table:
-        """Return how rows end by the thresholds alone, after measuring what is missing."""
+        """Return the outcome of rows by thresholds alone, measuring what is missing."""
         kinds = batch["measured"].dictionary_encode()
         lacking = [not self._has_all(kind) for kind in kinds.dictionary.to_pylist()]
         codes = kinds.indices.fill_null(len(lacking)).to_numpy()
@@ -255,12 +254,12 @@ class _Judging:
         return verdicts(self.database, self.quality, known, known)[1]
 
     def _has_all(self, measured_as: str | None) -> bool:
-        """Whether rows have all metrics that decide, as they would be measured now."""
+        """Return whether rows have all metrics needed, measured as now."""
         there = self.measurings.get(str(measured_as), {})
         return all(there.get(name) == self.keys[name] for name in needed(self.quality))
 
     def _decided(self, rows: dict[str, Any]) -> tuple[Any, Any, Any, int]:
-        """Return how rows end, copies rejected, and how many lack a text to be records."""
+        """Return outcomes with copies rejected, and how many lack a text to be records."""
         outcome, gate, rule = (rows[f"new_{name}"] for name in ("outcome", "gate", "rule"))
         lost = (outcome == "accepted") & ~rows["has_text"].astype(bool)
         outcome[lost], gate[lost], rule[lost] = "rejected", rows["gate"][lost], rows["rule"][lost]
@@ -271,7 +270,7 @@ class _Judging:
             shared = self.database.table("quality/judge/shared")
         places = np.searchsorted(rows["number"], shared["number"].to_numpy()).tolist()
         digests = shared["digest"].to_pylist()
-        # Equal ids have the same content here where they have the same text.
+        # rows with equal ids have equal content if their texts are equal
         columns = (places, shared["record_id"].to_pylist(), digests, digests)
         found = settle(
             map(Candidate._make, zip(*columns, shared["passes"].to_pylist(), strict=True)),
@@ -305,7 +304,7 @@ class _Judging:
                 self.database.run("quality/judge/keep")
 
     def _add(self, numbers: Any, version: int) -> Any:
-        """Make records of rejected rows; return their keys, in the order of their numbers."""
+        """Make records of rejected rows; return their keys in order of number."""
         if not len(numbers):
             return np.array([], np.int64)
         first: int | None = None
@@ -332,7 +331,7 @@ class _Judging:
         return keys
 
     def _kept(self, numbers: Any) -> Iterator[pa.Table]:
-        """Yield rejected rows in the order in which they came, those of one source at a time."""
+        """Yield rejected rows in original order, one source at a time."""
         with self.database.registered(wanted=pa.table({"number": numbers})):
             order = self.database.table("quality/judge/order_of_kept")
         of = order["source_id"].to_numpy()
@@ -356,7 +355,7 @@ class _Judging:
             self.database.run("quality/judge/change")
 
     def _completed(self, batch: pa.RecordBatch, missing: Any) -> pa.StructArray:
-        """Return metrics of all rows, after measuring some from the stored texts."""
+        """Return metrics of all rows, measuring some from stored texts."""
         lost = missing & ~batch["has_text"].to_numpy(zero_copy_only=False)
         if lost.any():
             row = batch.slice(int(np.flatnonzero(lost)[0]), 1).to_pylist()[0]
@@ -387,7 +386,7 @@ class _Judging:
         return pa.concat_arrays([batch["metrics"], metrics]).take(pa.array(index))
 
     def _merged(self, before: pa.StructArray, now: pa.Table, kinds: pa.Array) -> pa.StructArray:
-        """Return metrics, those as they were measured now that lacked before."""
+        """Return old metrics with the missing ones replaced."""
         coded = kinds.fill_null("").dictionary_encode()
         codes = coded.indices.to_numpy()
         lacking = [self._lacking(kind) for kind in coded.dictionary.to_pylist()]
@@ -401,7 +400,7 @@ class _Judging:
         return stored_metrics(pa.table(columns))
 
     def _lacking(self, measured_as: str) -> set[str]:
-        """Return the metrics that rows lack, or that were taken by other settings."""
+        """Return the metrics that rows lack, or that other settings measured."""
         there = self.measurings.get(measured_as, {})
         names = {name for name, key in self.keys.items() if there.get(name) != key}
         return names | {"own"} if any(name.startswith("own:") for name in names) else names
@@ -414,7 +413,7 @@ class _Judging:
         return [merged[kind] for kind in before.to_pylist()]
 
     def _texts(self, batch: pa.RecordBatch, places: Any) -> Iterator[tuple[Any, pa.Array]]:
-        """Yield places of rows with their texts: of records, and of rejected rows."""
+        """Yield places with texts, of records and of rejected rows."""
         is_record = pc.equal(batch["outcome"], "accepted").to_numpy(zero_copy_only=False)[places]
         records = places[is_record]
         keys = batch["record_key"].fill_null(-1).to_numpy()
@@ -431,7 +430,7 @@ class _Judging:
 
 
 def _reasons(outcome: Any, gate: Any, rule: Any) -> Any:
-    """Return how rows end in words, object[rows]."""
+    """Return outcomes in words, object[rows]."""
     said = np.full(len(outcome), "accepted", object)
     at = np.flatnonzero(outcome != "accepted")
     said[at] = [f"{g}: {r}" for g, r in zip(gate[at], rule[at], strict=True)]

@@ -1,4 +1,4 @@
-"""Note what became of rows: in ``judgements``, with all that rejected ones would be as records."""
+"""Record outcomes in ``judgements``, and rejected rows with all that records would have."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SECTION = pa.struct([(name, pa.string()) for name in ("role", "heading", "text"
 
 
 class Noting:
-    """What is noted of one intake; every method runs inside its transaction."""
+    """The log of one intake; every method runs inside its transaction."""
 
     def __init__(self, of: Intake, state: dict[str, Any]) -> None:
         self.state = state
@@ -48,7 +48,7 @@ class Noting:
 
     @classmethod
     def begun(cls, of: Intake, settings: dict[str, Any]) -> Self:
-        """Begin to note an intake."""
+        """Begin an intake's log."""
         database = of.database
         for statement in ("forget", "forget_rejected"):
             of_source = {"name": of.name, "source_id": of.source_id}
@@ -67,7 +67,7 @@ class Noting:
 
     @classmethod
     def gone_on(cls, of: Intake) -> Self:
-        """Go on to note an intake that stopped."""
+        """Continue the log of an unfinished intake."""
         found = {"source_id": of.source_id, "unpublished": UNPUBLISHED}
         row = of.database.run("quality/intake/go_on", found)[0]
         return cls(of, dict(zip(("acquisition_id", *_STATE), row, strict=True)))
@@ -83,7 +83,7 @@ class Noting:
         *,
         keep: bool,
     ) -> None:
-        """Note rows."""
+        """Record rows."""
         accepted = found.outcome == "accepted"
         keys = np.cumsum(accepted) + record_key - 1
         keys = pa.array(keys, mask=~accepted)
@@ -140,16 +140,16 @@ class Noting:
             self._database.run("quality/intake/append_judgements", of)
 
     def save(self, state: dict[str, Any]) -> None:
-        """Store how far the intake has come."""
+        """Store the state of the intake."""
         self._database.run("quality/intake/save", state | {"acquisition_id": self._number})
 
     def finish(self, version: int) -> None:
-        """Note that the intake is whole."""
+        """Mark the intake as complete."""
         of = {"acquisition_id": self._number, "version": version}
         self._database.run("quality/intake/finish", of)
 
     def came_meanwhile(self, version: int) -> int:
-        """Reject what is in the corpus by now, since the intake began; return how many."""
+        """Reject rows whose texts others stored since the intake began; return their number."""
         of = {
             "source_id": self._of.source_id,
             "version": version,
@@ -163,7 +163,7 @@ class Noting:
 
 
 def rows_to_keep(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:
-    """Return rows as ``rejected_rows`` has them."""
+    """Return rows as in ``rejected_rows``."""
     there = batch.schema.names
     columns = {"row": batch["row"], "record_id": ids, "sections": _sections(batch["sections"])}
     columns |= {name: batch[name] for name in _OF_RECORDS}
@@ -174,7 +174,7 @@ def rows_to_keep(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:
 
 
 def _sections(sections: pa.ListArray) -> pa.ListArray:
-    """Return sections that all have an original, null where it is the text."""
+    """Return sections with ``original``, null if it equals the text."""
     flat = sections.flatten()
     there = [field.name for field in flat.type]
     nothing = pa.nulls(len(flat), pa.string())
@@ -183,7 +183,7 @@ def _sections(sections: pa.ListArray) -> pa.ListArray:
 
 
 def stored_metrics(metrics: pa.Table) -> pa.Array:
-    """Return metrics as ``judgements`` has them, but for digest and size of the text."""
+    """Return metrics as in ``judgements``, without digest and size of the text."""
     count, there = metrics.num_rows, metrics.column_names
     fields = [
         metrics[f.name].combine_chunks().cast(f.type)
@@ -195,7 +195,7 @@ def stored_metrics(metrics: pa.Table) -> pa.Array:
 
 
 def measured_by(database: Database, keys: Mapping[str, str]) -> str:
-    """Note by which settings metrics were taken; return what rows are told by."""
+    """Store the settings of a measurement; return their reference."""
     text = json.dumps(dict(sorted(keys.items())))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     database.run("quality/intake/measured", {"measured": digest, "keys": text})

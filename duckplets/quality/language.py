@@ -1,10 +1,10 @@
-"""Name the language of texts, by py3langid over a prefix, or by a detector of the user's.
+"""Identify the language of texts from a prefix, by py3langid or a user's detector.
 
-    texts ─prefix→ beginnings ─letters→ long enough ─detector→ (code, probability)
+texts ─prefix→ beginnings ─letters→ long enough ─detector→ (code, probability)
 
-Only a beginning of fixed length is looked at. A detector's time grows
-with the text (6,300 texts a second of 200 characters, 1,370 of 4,000), its answer hardly changes.
-Probabilities are rounded to four places, so that another machine's arithmetic gives the same.
+The prefix has a fixed length: a detector's time grows with the text (6,300 texts a second of 200
+characters, 1,370 of 4,000) and its answer hardly changes. Probabilities are rounded to four places,
+so that results do not depend on the machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duckplets.text.characters import LETTER, bytes_of, classes
 UNDETERMINED = "undetermined"
 _PLACES = 4
 
-# What py3langid 0.4 returns, and codes of earlier models; "zxx" is no language.
+# codes of py3langid 0.4 and earlier models; "zxx" is no language
 _CODES = (
     "ace af am an ar ary arz as az ba bcl be bg bn br bs ca crh cs cy da de dz el en eo es et eu "
     "ext fa fi fo fr fuv fy ga gcf gcr gd gl gom grc gu gug guw ha hbo he hi hr ht hu hy id ig is "
@@ -36,12 +36,12 @@ CODES = frozenset(_CODES.split())
 
 
 def detector_of(name: str) -> plugins.Detector:
-    """Return a detector."""
+    """Return a detector by name."""
     return _py3langid() if name == "py3langid" else plugins.detector(name)
 
 
 def languages(texts: pa.Array, detector: str, prefix: int, letters: int) -> tuple[Any, Any]:
-    """Return the language of texts, and how probable it is.
+    """Return the language of texts, with probabilities.
 
     Returns:
         Codes, shape (n,), and probabilities, shape (n,), null where undetermined.

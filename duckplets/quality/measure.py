@@ -1,12 +1,12 @@
 """Measure texts: regular expressions in SQL, tokens and n-grams in NumPy, language in Python.
 
-    texts ─SQL→ matches, lines, terms ─┐
-          ─bytes→ tokens, repetition ──┼─by place→ metrics
-          ─prefix→ language, own gates ┘
+texts ─SQL→ matches, lines, terms ─┐
+      ─bytes→ tokens, repetition ──┼─by place→ metrics
+      ─prefix→ language, own gates ┘
 
-Everything that needs no extra is measured, whatever the thresholds, so that others can be applied
-later without the texts. SQL and NumPy work at the same time, in two threads, over batches of any
-size; a large text is cut at line breaks for the one, and before white space for the other.
+Everything that needs no extra is measured whatever the thresholds, so that others can be applied
+later without the texts. SQL and NumPy run in two threads over batches of any size; a large text is
+cut at line breaks for SQL, and before white space for NumPy.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from duckplets.quality.texts import digests_of, portions
 from duckplets.quality.words import WordFile
 from duckplets.text.characters import bytes_of
 
-_VERSION = "1"  # of what is measured; another one counts as another metric
+_VERSION = "1"  # version of the measurement; another one means other metrics
 
-_SAMPLE, _EARLY = 8192, 256  # characters of a text in which code is looked for
-_MORSEL, _MORSEL_BYTES = 256, 1 << 20  # of texts that a thread of DuckDB takes at once
-_LARGE = 4 << 20  # bytes of a text that is cut into pieces of a morsel
+_SAMPLE, _EARLY = 8192, 256  # characters searched for code
+_MORSEL, _MORSEL_BYTES = 256, 1 << 20  # texts a DuckDB thread takes at a time
+_LARGE = 4 << 20  # bytes of a text above which it is cut into pieces of a morsel
 _LINE_BREAK = re.compile(rb"(?<=[^\n])\n(?=[^\n])")
 _BETWEEN_WORDS = re.compile(rb"(?<=[A-Za-z]) (?=[A-Za-z])")
 
@@ -52,7 +52,7 @@ _KEYWORDS = (
     "throw throws trait True true try typedef typename typeof union unsigned use using var virtual "
     "void volatile where while with yield False"
 )
-# Of English these are frequent, and say nothing.
+# frequent English words without meaning of their own
 _ENGLISH = "for if end with from this then use where or and not in is long short local new case"
 KEYWORD = r"\b(?:" + "|".join(sorted(set(_KEYWORDS.split()) - set(_ENGLISH.split()))) + r")\b"
 
@@ -65,7 +65,7 @@ _ABBREVIATIONS = (
     "mr|mrs|ms|dr|prof|st|jr|sr|gen|col|sgt|rev|hon|inc|ltd|co|corp|vs|etc|no|vol|fig|approx|jan|"
     "feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec|[a-z]|[a-z]\\.[a-z]"
 )
-# Characters that end a sentence, as Unicode has them, without the ellipsis.
+# sentence terminators of Unicode, without the ellipsis
 _TERMINAL = (
     r"!.?\x{589}\x{61d}-\x{61f}\x{6d4}\x{700}-\x{702}\x{7f9}\x{837}\x{839}\x{83d}\x{83e}"
     r"\x{964}\x{965}\x{104a}\x{104b}\x{1362}\x{1367}\x{1368}\x{166e}\x{1735}\x{1736}"
@@ -95,7 +95,7 @@ _LINES = {
 
 
 def ready(quality: Quality) -> None:
-    """Check before anything is read that all that settings need is there."""
+    """Check, before anything is read, that all dependencies of the settings are there."""
     if quality.language is not None:
         detector_of(quality.detector)
     for condition in quality.conditions:
@@ -104,9 +104,9 @@ def ready(quality: Quality) -> None:
 
 
 def measured(quality: Quality) -> dict[str, str]:
-    """Return the metrics that ``measure`` takes, with a key of the settings that it takes each by.
+    """Return the metrics that ``measure`` takes, each with a key of the settings it depends on.
 
-    A stored metric serves other settings where these have the same key for it.
+    A stored metric can be reused by settings with the same key for it.
     """
     keys = {name: _VERSION for name in METRICS.names if name != "own"}
     keys["copyright"] = _key("copyright", quality.copyright)
@@ -136,14 +136,14 @@ def _key(what: str, by: object) -> str:
 
 
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
-    """Return the metrics of texts; thresholds play no part.
+    """Return the metrics of texts, independent of thresholds.
 
-    ``rows`` has ``row`` (int64, unique), ``text`` (none null), and may have ``license`` and
+    ``rows`` has ``row`` (int64, unique), ``text`` (none null), and optionally ``license`` and
     ``fields`` (strings by name).
 
     Returns:
-        ``row`` and the columns of ``METRICS``, in the order of ``rows``. Language is null while
-        its gate is off, profanity while there is no word file.
+        ``row`` and the columns of ``METRICS``, in the order of ``rows``. Language is null while its
+        gate is off, profanity without a word file.
     """
     ready(quality)
     texts = _one(rows["text"]).cast(pa.string())
@@ -155,7 +155,7 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     found["language"], found["language_probability"] = _null(count), pa.nulls(count, pa.float64())
     if count:
         found["sha256"], found["bytes"] = digests_of(texts)
-        if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to hold less
+        if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to use less memory
             found |= tokens.counts(texts, _SAMPLE)
             pa.default_memory_pool().release_unused()
             found |= _by_sql(database, texts, quality)
@@ -208,16 +208,17 @@ def _by_sql(database: Database, texts: pa.Array, quality: Quality) -> dict[str, 
 
 
 def _morsels(texts: pa.Array) -> pa.Table:
-    """Return texts with their places, in batches that a thread of DuckDB takes at once."""
+    """Return texts with their places, in batches for DuckDB's threads."""
     table = pa.table({"place": np.arange(len(texts)), "text": texts})
     some = portions(pc.binary_length(texts).to_numpy(), _MORSEL_BYTES, _MORSEL)
     return pa.Table.from_batches([b for i, j in some for b in table.slice(i, j - i).to_batches()])
 
 
 def _pieces(texts: pa.Array) -> tuple[pa.Array | pa.ChunkedArray, Integers]:
-    """Cut large texts at line breaks, for their lines take many times as much in SQL.
+    """Cut large texts at line breaks: SQL over lines needs many times their memory.
 
-    Where none comes for a megabyte the cut is between words: of such a line C4 sees the last piece.
+    Without a line break for a megabyte the cut is between words; C4 then sees the last piece of
+    such a line.
     """
     large = pc.greater(pc.binary_length(texts), _LARGE).to_numpy(zero_copy_only=False)
     if not large.any():
@@ -259,12 +260,12 @@ def _cut(data: Bytes) -> Iterator[Bytes]:
 def _whole(
     pieces: dict[str, pa.Array], texts: pa.Array, owners: Integers, phrases: Sequence[str]
 ) -> dict[str, Any]:
-    """Return counts of texts from those of their pieces: sums, but for what repeats in a text."""
+    """Return counts of texts from those of their pieces: sums, except for repetition."""
     first = np.searchsorted(owners, np.arange(len(texts)))
     many = np.diff(first, append=len(owners))
     counts = {name: of.cast(pa.int64()).to_numpy() for name, of in pieces.items()}
     columns = {name: np.add.reduceat(of, first) for name, of in counts.items()}
-    for name in ("code_lines", "code_indented", "code_keywords"):  # of the beginning
+    for name in ("code_lines", "code_indented", "code_keywords"):  # of the first piece
         columns[name] = counts[name][first]
     data, bounds = bytes_of(texts)
     columns["characters"] = pc.utf8_length(texts).to_numpy().copy()
@@ -288,7 +289,7 @@ def _phrases_in(data: Bytes, phrases: Sequence[str]) -> int:
 
 
 def _repeats(data: Bytes) -> dict[str, int]:
-    """Return how many lines and paragraphs a large text has, and stood before, as SQL counts."""
+    """Return how many lines and paragraphs a large text has, and how many repeat, as SQL counts."""
     breaks = np.flatnonzero(data == ord("\n"))
     kinds, sizes, often = _various(data, np.append(0, breaks + 1), np.append(breaks, len(data)))
     begins, ends = bool(data[0] == ord("\n")), bool(data[-1] == ord("\n"))
@@ -326,7 +327,7 @@ def _repeats(data: Bytes) -> dict[str, int]:
 
 
 def _various(data: Bytes, start: Integers, end: Integers) -> tuple[pa.Array, Integers, Integers]:
-    """Return the different parts of a text but empty ones, their characters, and how often each."""
+    """Return the number of non-empty parts, their characters, and the distinct ones."""
     kept = end > start
     number, kinds = tokens.numbered(data, start[kept], end[kept])
     kinds = kinds.cast(pa.large_string())
@@ -335,7 +336,7 @@ def _various(data: Bytes, start: Integers, end: Integers) -> tuple[pa.Array, Int
 
 
 def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:
-    """Return columns in the order of places; 0 for a place that is not among the rows."""
+    """Return columns in order of places; 0 for missing places."""
     if part.num_rows == count:
         part = part.take(pc.sort_indices(part["place"]))
         return {name: _one(part[name]) for name in part.column_names if name != "place"}
@@ -349,7 +350,7 @@ def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:
 
 def _terms(database: Database, words: WordFile) -> pa.Table:
     category, term = zip(*words.terms, strict=True)
-    # The longest first: of several that begin at one place a regular expression takes the first.
+    # longest first: a regular expression takes the first alternative that matches
     ordered = sorted(set(term), key=lambda t: (-len(t), t))
     pattern = r"\b(?:" + "|".join(_flexible(term) for term in ordered) + r")\b"
     with database.registered(quality_terms=pa.table({"category": category, "term": term})):
@@ -360,7 +361,7 @@ def _flexible(phrase: str) -> str:
     return r"\s+".join(map(re.escape, phrase.split()))
 
 
-_NOTHING = r"[^\s\S]"  # is found nowhere
+_NOTHING = r"[^\s\S]"  # matches nothing
 
 
 def _profane(words: WordFile) -> dict[str, Any]:
@@ -368,7 +369,7 @@ def _profane(words: WordFile) -> dict[str, Any]:
     single = "|".join(re.escape(word) for word in found if " " not in word)
     several = "|".join(_flexible(phrase) for phrase in found if " " in phrase)
     return {
-        # Around a word stands what is no letter.
+        # a word is surrounded by non-letters
         "words": rf"[^\pL\pN]*(?:{single or _NOTHING})(?:['’]s)?[^\pL\pN]*",
         "phrases": rf"\b(?:{several})\b" if several else _NOTHING,
         "longest": 300,
@@ -380,7 +381,7 @@ def _profane(words: WordFile) -> dict[str, Any]:
 
 
 def _present(rows: pa.Table, count: int) -> pa.Array:
-    """Return the names of the fields of each row that are not blank."""
+    """Return the names of non-blank fields of each row."""
     if "fields" not in rows.column_names:
         return pa.array([[]] * count, pa.list_(pa.string()))
     return pa.array(
@@ -393,7 +394,7 @@ def _present(rows: pa.Table, count: int) -> pa.Array:
 
 
 def _early(texts: pa.Array) -> pa.Array:
-    """Tell whether texts begin with an indented line and with a symbol, as code may."""
+    """Return whether texts begin with an indented line, and with a symbol, as code may."""
     begin = pc.utf8_slice_codeunits(texts, 0, _EARLY)
     indented = pc.match_substring_regex(begin, r"(?:^|\n)(?:\t| {2,})[ \t]*\S")
     return pc.and_(indented, pc.match_substring_regex(begin, r"[{}()\[\];=<>]"))
@@ -402,7 +403,7 @@ def _early(texts: pa.Array) -> pa.Array:
 def _own_values(
     database: Database, metrics: pa.Table, texts: pa.Array, quality: Quality
 ) -> pa.Array:
-    """Return a map of the values of own gates for each row."""
+    """Return the values of registered gates for each row, as a map."""
     kind = METRICS.field("own").type
     values: dict[str, Sequence[float]] = {}
     alone = {condition.text for condition in quality.conditions if condition.alone}

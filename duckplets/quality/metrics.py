@@ -1,7 +1,7 @@
-"""The metrics that are stored of every text: their names and types.
+"""The metrics stored for every text: names and types.
 
-Metrics are counts, of things and of what they are a share of. Shares are made where it is decided,
-from integers, so that they are the same on every machine and a limit can be met exactly.
+Metrics are integer counts and their totals. Shares are computed when rows are decided, so that they
+are the same on every machine and a limit can be met exactly.
 """
 
 from __future__ import annotations

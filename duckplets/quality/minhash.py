@@ -35,11 +35,11 @@ _WORDS = {
     "alone": r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]",
     "solid": r"[^\s\pZ]+",
 }
-_GRAMS = 1 << 15  # hashes that signatures are made of at once: they stay in the cache
-_RECALL = 0.99  # of the pairs that are just near enough, where bands follow the threshold
+_GRAMS = 1 << 15  # hashes processed at a time: they stay in the cache
+_RECALL = 0.99  # recall at the threshold, if bands follow from it
 _FUNCTIONS, _MOST_ROWS, _MOST = 112, 16, 1000
 _GOLDEN = 0x9E3779B97F4A7C15
-_BASE = 0xD6E8FEB86659FD93  # odd, so that it can be divided by
+_BASE = 0xD6E8FEB86659FD93  # odd, so that it is invertible
 _ALL = (1 << 64) - 1
 
 _Some = Annotated[int, Bounds(1, _MOST)]
@@ -71,11 +71,10 @@ class NearSettings:
     def of(
         cls, *, near: float | None, ngram: int, bands: int | None, rows: int | None, seed: int
     ) -> NearSettings:
-        """Check settings, and choose bands and rows that are not given.
+        """Check settings, and choose missing bands and rows.
 
-        Of all that find 99 % of the pairs that are just near enough, with no more hash functions
-        than a text's share of the time allows, those of the most rows: they propose the least
-        that is not near.
+        Among choices that find 99 % of the pairs just near enough, within a text's share of hash
+        functions, the one with the most rows: it proposes the fewest wrong pairs.
         """
         one = {"bands": 1 if bands is None else bands, "rows": 1 if rows is None else rows}
         given = cls(near=near, ngram=ngram, **one, seed=seed)
@@ -88,7 +87,7 @@ class NearSettings:
 
     @property
     def recall(self) -> float:
-        """The share of pairs that share a band, of those whose similarity is just ``near``."""
+        """Share of pairs with similarity exactly ``near`` that share a band."""
         return float(1 - (1 - (self.near or 1.0) ** self.rows) ** self.bands)
 
 
@@ -116,11 +115,11 @@ class Grams(NamedTuple):
     size: Integers
 
     def text(self, gram: int) -> str:
-        """Return an n-gram, its words parted by spaces."""
+        """Return an n-gram as words separated by spaces."""
         return " ".join(self.words.slice(self.first[gram], self.size[gram]).to_pylist())
 
     def similarities(self, one: Integers, other: Integers) -> Floats:
-        """Return the Jaccard similarity of the n-grams of pairs of texts; float64[pairs]."""
+        """Return the Jaccard similarity of pairs of texts; float64[pairs]."""
         various, numbers = np.unique(self.hashes, return_inverse=True)
         owners = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
         known = np.unique(owners * len(various) + numbers)  # every (text, n-gram)
@@ -142,7 +141,7 @@ def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Gra
     lists = found["words"].take(pc.sort_indices(found["place"])).combine_chunks()
     words = lists.flatten()
     count = pc.list_value_length(lists).to_numpy()
-    word = _sums(count)  # the first of each text
+    word = _sums(count)  # start of each text
     grams = np.maximum(count - n + 1, np.minimum(count, 1) if whole else 0)
     starts = _sums(grams)
     first = np.arange(starts[-1]) + np.repeat(word[:-1] - starts[:-1], grams)
@@ -154,14 +153,14 @@ def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Gra
 
 
 def _sums(counts: np.ndarray) -> np.ndarray:
-    """Return the sums of all before each, and of all."""
+    """Return cumulative sums, beginning with 0."""
     sums = np.zeros(len(counts) + 1, np.uint64 if counts.dtype == np.uint64 else np.int64)
     np.cumsum(counts, out=sums[1:])
     return sums
 
 
 def _hashed(database: Database, words: pa.Array) -> Words:
-    """Return a hash of each word: each that differs is hashed once."""
+    """Return a hash of each word; distinct words are hashed once."""
     coded = words.dictionary_encode()
     table = pa.table({"place": np.arange(len(coded.dictionary)), "word": coded.dictionary})
     with database.registered(gram_words=table):
@@ -176,7 +175,7 @@ def _powers(base: int, count: int) -> Words:
 
 
 def bands_of(grams: Grams, settings: NearSettings) -> Words:
-    """Return the MinHash bands of texts: equal ones make a candidate; uint64[texts, bands]."""
+    """Return the MinHash bands of texts, uint64[texts, bands]; equal bands are candidates."""
     functions = settings.bands * settings.rows
     factors = _numbers(functions, 2 * settings.seed) | np.uint64(1)
     addends = _numbers(functions, 2 * settings.seed + 1)
@@ -197,7 +196,7 @@ def bands_of(grams: Grams, settings: NearSettings) -> Words:
 
 
 def mixed(numbers: Words) -> Words:
-    """Return numbers with their bits mixed, one to one (the finaliser of splitmix64)."""
+    """Mix the bits of numbers, one to one (finaliser of splitmix64)."""
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed_: Words = numbers ^ (numbers >> np.uint64(31))
@@ -205,7 +204,7 @@ def mixed(numbers: Words) -> Words:
 
 
 def _numbers(count: int, seed: int) -> Words:
-    """Return so many random numbers of a seed (splitmix64)."""
+    """Return so many random numbers from a seed (splitmix64)."""
     start = int(mixed(np.array([seed & _ALL], np.uint64))[0])
     steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
     return mixed(steps + np.uint64(start))

@@ -1,12 +1,12 @@
-"""Find records whose texts are equal or nearly so, and mark or remove all of a cluster but one.
+"""Find records with equal or nearly equal texts, and mark or remove all but one per cluster.
 
-    words ─n-grams→ hashes ─MinHash→ bands (scratch) ─equal ones→ candidates
-    candidates ─Jaccard of their n-grams→ links ─components→ clusters ─first of each→ survivors
+words ─n-grams→ hashes ─MinHash→ bands (scratch) ─equal ones→ candidates
+candidates ─Jaccard of their n-grams→ links ─components→ clusters ─first of each→ survivors
 
-Bands only propose, and what they propose is compared exactly, by all n-grams of both texts: a
-signature of 84 numbers errs by .04 at .85 and would lose a good part of the pairs just above the
-threshold. To keep that cheap, everything of a band's bucket is first compared with the first record
-of it; only what that has not linked is compared with its neighbours.
+Bands only propose; candidates are compared exactly, by all n-grams of both texts: a signature of 84
+numbers errs by .04 at .85 and would lose many pairs just above the threshold. To keep that cheap,
+all texts of a bucket are first compared with its first one; only those not linked are compared with
+their neighbours.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from duckplets.quality.verdicts import scratch_of_worker
 
 Action = Literal["mark", "remove"]
 
-_ROWS = 65_536  # of buckets that are looked at together
-_BYTES = 8 << 20  # of the texts of pairs that are compared together
+_ROWS = 65_536  # rows of buckets processed together
+_BYTES = 8 << 20  # bytes of the texts of pairs compared together
 _PAIRS = 8_192
-_MEMORY = "300MB"  # of the bands: what is more waits on disk
+_MEMORY = "300MB"  # memory for bands; the rest waits on disk
 _EXAMPLES = 5
 _DONE = {
     "none": ("would keep", "would remove"),
@@ -109,7 +109,7 @@ class NearReport(Reported):
 
 
 def checked_action(action: Any) -> Action:
-    """Return what is to become of records that were found."""
+    """Check what to do with found records."""
     if action not in ("mark", "remove"):
         raise SamplerError(f"action={action!r}: give 'mark' or 'remove'")
     return action  # type: ignore[no-any-return]
@@ -159,13 +159,13 @@ def deduplicate(
 
 
 class _BandsJob(NamedTuple):
-    """What makes bands needs to know: settings, and here a connection, which no worker gets."""
+    """Settings of band making, and locally a connection, which workers do not get."""
 
     settings: NearSettings
     database: Database | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the connection here."""
+        """Leave out the connection."""
         return _BandsJob, (self.settings,)
 
 
@@ -175,7 +175,7 @@ def _note_bands(
     settings: NearSettings,
     work: Work,
 ) -> None:
-    """Fill the table of buckets: the bands of every text."""
+    """Store the bands of every text in the table of buckets."""
     scratch.run("quality/near_dedup/create")
     done = 0
 
@@ -199,14 +199,14 @@ def bands_part(job: _BandsJob, texts: pa.Array) -> Words:
 
 
 class _Links:
-    """Which records belong together, as far as is known."""
+    """Which records belong together, so far."""
 
     def __init__(self, texts: LiveTexts, settings: NearSettings) -> None:
         self.texts = texts
         self.settings = settings
         self.compared = 0
-        self.first = np.arange(len(texts.keys))  # the first place of the cluster of each
-        self.other = self.first.copy()  # one before it that it was found near to, and how near
+        self.first = np.arange(len(texts.keys))  # first place of each text's cluster
+        self.other = self.first.copy()  # an earlier text it is near to, and how near
         self.similarity = np.ones(len(texts.keys))
 
     def join_equal(self) -> None:
@@ -219,7 +219,7 @@ class _Links:
         self._join(order[:-1][same], order[1:][same])
 
     def join_near(self, scratch: Database) -> None:
-        """Link what is near enough to the first of a bucket, then to others before it there."""
+        """Link texts near enough to the first of a bucket, then to earlier neighbours."""
         for batch in scratch.stream(query("quality/near_dedup/firsts"), rows=_ROWS):
             self._compare(batch["one"].to_numpy(), batch["place"].to_numpy())
         known = pa.table({"place": np.arange(len(self.first)), "first": self.first})
@@ -229,7 +229,7 @@ class _Links:
             self._compare(batch["one"].to_numpy(), batch["place"].to_numpy())
 
     def clusters(self) -> pa.Table:
-        """Return all records that are linked to another, by cluster, the survivor first."""
+        """Return all linked records by cluster, the survivor first."""
         size = np.bincount(self.first, minlength=len(self.first))
         places = np.flatnonzero(size[self.first] > 1)
         places = places[np.lexsort((places, self.first[places]))]
@@ -242,11 +242,11 @@ class _Links:
         return pa.table(columns | {"survivor": places == head, "similarity": similarity})
 
     def _compare(self, one: Integers, other: Integers) -> None:
-        """Compare pairs that nothing links yet, and link those that are near enough."""
+        """Compare pairs not yet linked, and link those near enough."""
         sizes = self.texts.sizes[one] + self.texts.sizes[other]
         for low, high in portions(sizes, _BYTES, _PAIRS):
             first, second = one[low:high], other[low:high]
-            apart = self.first[first] != self.first[second]  # those before may have linked them
+            apart = self.first[first] != self.first[second]  # perhaps linked by now
             first, second = first[apart], second[apart]
             if len(first):
                 self.compared += len(first)
@@ -269,7 +269,7 @@ class _Links:
         return found
 
     def _join(self, one: Integers, other: Integers) -> None:
-        """Link pairs: of what is linked, all have the first place of all."""
+        """Link pairs: connected texts share the first place of all."""
         first = self.first
         while True:
             a, b = first[one], first[other]
@@ -288,7 +288,7 @@ class _Links:
 def _store(
     texts: LiveTexts, found: pa.Table, settings: NearSettings, action: Action, version: int
 ) -> int:
-    """Store clusters, and remove their duplicates if asked to; return the version they are of."""
+    """Store clusters, and remove duplicates if asked to; return the version."""
     database = texts.database
     said = {"near": None}
     if settings.near is not None:
@@ -309,7 +309,7 @@ def _store(
 
 
 def _examples(texts: LiveTexts, found: pa.Table) -> list[dict[str, Any]]:
-    """Return the first clusters, with the first records of each."""
+    """Return the first clusters, with their first records."""
     few = found.filter(pc.less_equal(found["cluster"], _EXAMPLES))
     examples: list[dict[str, Any]] = []
     for name, row in zip(texts.record_ids(few["place"].to_numpy()), few.to_pylist(), strict=True):

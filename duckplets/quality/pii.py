@@ -35,7 +35,7 @@ _LOCAL = r"A-Za-z0-9._%+-"
 _DOMAIN = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?\.)+[A-Za-z]{2,}"
 
 PATTERNS = {
-    # Somewhere in each of those below but e-mail addresses.
+    # contained in each of those below but e-mail addresses
     "digits": r"\d(?:[ .()-]{0,2}\d){6}|\d\.\d{1,3}\.\d{1,3}\.\d",
     "email": rf"[A-Za-z0-9][{_LOCAL}]*@{_DOMAIN}(?:\b|_)",
     "phone": (
@@ -53,12 +53,12 @@ PATTERNS = {
         r"|^172\.(?:1[6-9]|2\d|3[01])\.|^192\.(?:168|0\.[02])\.|^198\.(?:1[89]|51\.100)\."
         r"|^203\.0\.113\."
     ),
-    # Of emphasis; to the patterns of numbers it is a character like "=", not one of a word.
+    # Emphasis; patterns of numbers treat it like "=", not as part of a word.
     "emphasis": r"\b_+|_+\b",
     "card": r"\b[2-6](?:\d{3}(?:[ -]\d{4}){2}[ -]\d{1,7}|\d{3}[ -]\d{6}[ -]\d{4,5}|\d{12,18})\b",
 }
 
-_CANDIDATES = ("card", "email", "number", "ssn", "phone")  # in this order
+_CANDIDATES = ("card", "email", "number", "ssn", "phone")  # replaced in this order
 _ANY = {kind: re.compile(PATTERNS[kind], re.ASCII) for kind in PATTERNS}
 _AT, _FIRST = re.compile("@"), re.compile("[A-Za-z0-9]")
 _BEFORE, _AFTER = re.compile(f"[{_LOCAL}]*"), re.compile(f"{_DOMAIN}(?![A-Za-z0-9])")
@@ -95,7 +95,7 @@ def _redact(text: str, kinds: Sequence[str]) -> str:
 
 
 def _marked(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
-    """Return a text with a mark in place of each span."""
+    """Replace spans of a text by a mark."""
     pieces, done = [], 0
     for start, end in spans:
         pieces += [text[done:start], mark]
@@ -104,7 +104,7 @@ def _marked(text: str, spans: Iterable[tuple[int, int]], mark: str) -> str:
 
 
 def _emails(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where addresses begin and end, looking back from each ``@`` no further than needed."""
+    """Yield the spans of addresses, looking back from each ``@`` no further than needed."""
     backwards, done = text[::-1], 0
     for found in _AT.finditer(text):
         at = found.start()
@@ -117,7 +117,7 @@ def _emails(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _numbers(text: str, candidate: str, kind: str) -> Iterator[tuple[int, int]]:
-    """Yield where what consists of digits and is of a kind begins and ends."""
+    """Yield the spans of numbers of a kind."""
     if "_" in text:
         text = _EMPHASIS.sub(lambda found: "=" * len(found[0]), text)
     for found in _ANY[candidate].finditer(text):
@@ -126,7 +126,7 @@ def _numbers(text: str, candidate: str, kind: str) -> Iterator[tuple[int, int]]:
 
 
 def _is(kind: str, found: str) -> bool:
-    """Tell whether what looks like a kind is of it."""
+    """Return whether a candidate is of a kind."""
     if kind == "ipv4":
         return bool(_ANY["ipv4"].fullmatch(found)) and not _ANY["reserved"].match(found)
     if kind == "card":

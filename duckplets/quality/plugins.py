@@ -1,9 +1,9 @@
-"""Register what judges texts by code of the user's own: gates, and detectors of language.
+"""Register users' gates and language detectors.
 
-    name, function, version ─register→ looked up by settings that name it ─call→ checked values
+name, function, version ─register→ looked up by settings that name it ─call→ checked values
 
-Settings store the name and the version, never the function. So what was
-decided says by which version, and another version counts as something else that is to be measured.
+Settings store name and version, never the function, so a decision names the version that made it,
+and another version counts as another measurement.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from duckplets.base.registry import Registry
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, QualityError
 
-_CODE = 40  # characters of a language code
+_CODE = 40  # longest language code
 
 
 class Gate(NamedTuple):
-    """A registered function that looks at texts."""
+    """A registered function that judges texts."""
 
     name: str
     function: Callable[[list[str]], Sequence[bool | float]]
@@ -31,7 +31,7 @@ class Gate(NamedTuple):
 
 
 class Detector(NamedTuple):
-    """A registered function that names the language of texts."""
+    """A registered function that identifies languages."""
 
     name: str
     function: Callable[[list[str]], Sequence[tuple[str, float]]]
@@ -42,7 +42,7 @@ class Detector(NamedTuple):
 _WANTED = "a function of a list of texts"
 GATES: Registry[Any] = Registry("gate", QualityError, _WANTED)
 DETECTORS: Registry[Any] = Registry("detector", QualityError, _WANTED)
-_LANGUAGES: dict[str, frozenset[str]] = {}  # that detectors may return
+_LANGUAGES: dict[str, frozenset[str]] = {}  # codes it may return
 
 
 def register_gate(
@@ -128,13 +128,13 @@ def register_all(registered: Iterable[Gate | Detector]) -> None:
 
 
 def gate(name: str) -> Gate:
-    """Return the gate that was registered last under a name."""
+    """Return the gate last registered under a name."""
     version = GATES.newest(name)
     return Gate(name, GATES.find(name, version), version)
 
 
 def detector(name: str) -> Detector:
-    """Return the detector of language that was registered last under a name."""
+    """Return the detector last registered under a name."""
     version = DETECTORS.newest(name)
     return Detector(name, DETECTORS.find(name, version), version, _LANGUAGES[name])
 
@@ -142,7 +142,7 @@ def detector(name: str) -> Detector:
 def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
     """Call a gate and return its values as numbers, True as 1.
 
-    Named by itself (``alone``) it has to return bools.
+    Used by itself (``alone``) it must return bools.
     """
     values = _call("gate", name, gate(name).function, texts)
     kinds = (bool, np.bool_) if alone else (bool, np.bool_, int, float, np.integer, np.floating)
@@ -156,7 +156,7 @@ def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
 
 
 def detected(found: Detector, texts: list[str]) -> list[tuple[str, float]]:
-    """Call a detector and return language codes and probabilities."""
+    """Call a detector and return codes and probabilities."""
     pairs = _call("detector", found.name, found.function, texts)
     for pair in pairs:
         fits = isinstance(pair, tuple | list) and len(pair) == 2 and pair[0] in found.languages

@@ -1,10 +1,10 @@
-"""Settings of quality: one table of every threshold, with its check, its metrics and its presets.
+"""Settings of quality: every threshold with its check, its metrics and its presets.
 
-    preset ─values─┐
-    arguments, TOML ─┴─checked→ Quality ─to_dict→ JSON that an acquisition stores
+preset ─values─┐
+arguments, TOML ─┴─checked→ Quality ─to_dict→ JSON that an acquisition stores
 
-A setting that turns a rule off is None, and what a preset leaves out is off. So the settings that
-are stored name each threshold that was used, whatever a later version of a preset says.
+None turns a rule off, and a rule that a preset leaves out is off. Stored settings name every
+threshold, so they do not change with later versions of a preset.
 """
 
 # ruff: noqa: RUF009 - what is called makes a field
@@ -330,7 +330,7 @@ class Quality:
         return settings | {"sha256": self._digests()}
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of what decides: the settings, and what the word files say."""
+        """Return the SHA-256 of the settings and word files."""
         ignored = {"preset", "profanity", "vocabulary", "keep_rejected"}
         settings = {name: value for name, value in self.to_dict().items() if name not in ignored}
         return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

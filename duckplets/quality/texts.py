@@ -1,4 +1,4 @@
-"""The text of records: sections but rejected ones, in order, joined by a blank line; redaction."""
+"""Texts of records for gates and deduplication; redaction of personal data."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from duckplets.text.characters import bytes_of
 
 Redact = Callable[[pa.Array], pa.Array]
 
-_RECORDS = 16_384  # whose texts are held at once
-_BYTES = 4 << 20  # of texts that are compared together; one text may be longer
+_RECORDS = 16_384  # records whose texts are held at a time
+_BYTES = 4 << 20  # bytes of texts compared together; one text may be longer
 _BLANK_LINE = "\n\n"
 _WHOLE = ("messages", "rejected_messages", "quarantined", "value", "complaint")
 
 
 def joined(sections: pa.ListArray) -> pa.Array:
-    """Return the text of every row, shape (rows,); null where it has none."""
+    """Return the text of every row, shape (rows,); null if it has none."""
     flat = sections.flatten()
     texts, roles = flat.field("text"), flat.field("role")
     kept = pc.and_(pc.is_valid(texts), pc.fill_null(pc.not_equal(roles, "rejected"), True))
@@ -42,9 +42,9 @@ def joined(sections: pa.ListArray) -> pa.Array:
 
 
 def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Return the SHA-256 of texts (binary) and their bytes in UTF-8 (int64), null for null.
+    """Return SHA-256 (binary) and UTF-8 bytes (int64) of texts, null for null.
 
-    The processor has instructions for it, which take a fifth of the time of DuckDB's own.
+    hashlib uses the processor's instructions: a fifth of the time of DuckDB's function.
     """
     data, bounds = bytes_of(texts)
     view, ends, of = data.data, bounds.tolist(), hashlib.sha256
@@ -54,7 +54,7 @@ def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> pa.RecordBatch:
-    """Return rows whose texts are redacted in some of them, originals and messages too."""
+    """Return rows with the texts of some redacted, including originals and messages."""
     if not rows.any():
         return batch
     names = batch.schema.names
@@ -74,7 +74,7 @@ def without_personal_data(batch: pa.RecordBatch, rows: Any, redact: Redact) -> p
 
 
 def hash_what_is_there(database: Database) -> None:
-    """Hash the texts of records that have no hash yet, within a transaction."""
+    """Hash the texts of records without a hash, inside a transaction."""
     after = 0
     while True:
         span = {"after": after, "limit": _RECORDS}
@@ -86,7 +86,7 @@ def hash_what_is_there(database: Database) -> None:
 
 
 def hash_records(database: Database, keys: Integers) -> None:
-    """Hash the texts of records, whose keys ascend, within a transaction."""
+    """Hash the texts of records with ascending keys, inside a transaction."""
     for found, texts in texts_of(database, keys):
         hashes = pa.table({"record_key": found, "digest": digests_of(texts)[0]})
         with database.registered(new_hashes=hashes):
@@ -94,7 +94,7 @@ def hash_records(database: Database, keys: Integers) -> None:
 
 
 def texts_of(database: Database, keys: Integers) -> Iterator[tuple[Integers, pa.Array]]:
-    """Yield the keys and the texts of records, whose keys ascend, of those that have a text."""
+    """Yield keys and texts of records with ascending keys, where there is a text."""
     for start in range(0, len(keys), _RECORDS):
         part = keys[start : start + _RECORDS]
         span = {"low": int(part[0]), "high": int(part[-1])}
@@ -112,14 +112,14 @@ def texts_of(database: Database, keys: Integers) -> Iterator[tuple[Integers, pa.
 
 
 class LiveTexts(NamedTuple):
-    """The records of a version that have text, by place: in the order of source_id and record_key.
+    """The records of a version that have text, by place: ordered by source_id and record_key.
 
-    The place is the rank by which one of several equal texts stays. Texts are read in the order of
-    keys, in which they lie in the file.
+    The place decides which of several equal texts survives. Texts are read in order of keys, as
+    stored.
 
     Attributes:
         database: The corpus.
-        keys: The record_key of each place; int64[n].
+        keys: record_key of each place; int64[n].
         sizes: Bytes of the text of each place; int64[n].
     """
 
@@ -135,20 +135,20 @@ class LiveTexts(NamedTuple):
         return cls(database, found["record_key"].to_numpy(), found["size"].to_numpy())
 
     def blocks(self) -> Iterator[tuple[Integers, pa.Array]]:
-        """Yield places with their texts: of all records, some megabytes at a time."""
+        """Yield places with texts, of all records, some megabytes at a time."""
         order = np.argsort(self.keys, kind="stable")
         for low, high in portions(self.sizes[order], _BYTES, _RECORDS):
             yield order[low:high], self.texts(order[low:high])
 
     def texts(self, places: Integers) -> pa.Array:
-        """Return the texts of some records, in the order of the places."""
+        """Return the texts of some records, in order of places."""
         order = np.argsort(self.keys[places])
         found = [texts for _, texts in texts_of(self.database, self.keys[places][order])]
         texts = pa.concat_arrays(found) if len(found) != 1 else found[0]
         return texts.take(pa.array(np.argsort(order)))
 
     def record_ids(self, places: Integers) -> list[str]:
-        """Return what records are called."""
+        """Return the ids of records."""
         requests = pa.table({"place": np.arange(len(places)), "record_key": self.keys[places]})
         with self.database.registered(requests=requests):
             found = self.database.table("quality/texts/record_ids")["record_id"]
@@ -162,7 +162,7 @@ class LiveTexts(NamedTuple):
         commit_version(self.database, version, what, None, told)
 
     def by_source(self, found: Flags, name: str) -> list[dict[str, Any]]:
-        """Return how many records there are, and how many were found, by source and split."""
+        """Count records, and found ones, by source and split."""
         seen = pa.table({"record_key": self.keys, "found": found})
         with self.database.registered(seen=seen):
             rows = self.database.table("quality/texts/by_source").to_pylist()
@@ -170,13 +170,13 @@ class LiveTexts(NamedTuple):
 
 
 def combined(texts: pa.ChunkedArray) -> pa.Array:
-    """Return texts in one piece, however large."""
+    """Return texts as one array of any size."""
     found = texts.cast(pa.large_string()).combine_chunks()
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def portions(sizes: Integers, most: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield runs of rows that are together no larger than ``most``, or one row."""
+    """Yield ranges of rows with at most ``most`` bytes together, or one row."""
     ends = np.cumsum(sizes)
     low = 0
     while low < len(sizes):

@@ -1,12 +1,12 @@
-"""Count words and tokens of texts, and how much of a text repeats itself.
+"""Count words and tokens of texts, and measure repetition within a text.
 
-    texts ─bytes, flags→ kinds ─joins→ tokens ─dictionary→ ids ─pairs→ n-grams ─groups→ repeats
+texts ─bytes, flags→ kinds ─joins→ tokens ─dictionary→ ids ─pairs→ n-grams ─groups→ repeats
 
-An (n+1)-gram repeats only where both its n-grams do. So all pairs of a
-block are sorted once, and every longer n-gram is looked for among what is left, which in ordinary
-text is little. Ids are exact, so no two n-grams are taken for one.
+An (n+1)-gram repeats only if both its n-grams do. So all pairs of a block are sorted once, and
+longer n-grams are searched among the rest, which is small in ordinary text. Ids are exact, so
+distinct n-grams are never confused.
 
-A token is a run of word characters (letters, digits, ``_`` and all beyond ASCII that is no
+A token is a run of word characters (letters, digits, ``_`` and everything beyond ASCII that is no
 punctuation), with a dot between two of them and a comma between two digits; an apostrophe begins a
 token of its own with what follows (``it`` ``'s``). A run of the same mark is one token, but for
 brackets, quotes and ``,:;!?#*&``. So tokens are those of spaCy's English rules in most texts.
@@ -31,8 +31,8 @@ TOP = (2, 3, 4)
 DUPLICATE = (5, 6, 7, 8, 9, 10)
 SYMBOLS = b"{}()[]<>=;+*/%&|^~!#@\\"
 
-_BYTES, _TEXTS = 1 << 20, 4096  # of a block; a longer text is one by itself
-_STEP = 1 << 16  # tokens of a long text that are looked at together
+_BYTES, _TEXTS = 1 << 20, 4096  # bytes of a block; a longer text is a block by itself
+_STEP = 1 << 16  # tokens of a long text processed together
 _SORTED = 1 << 20  # values that are sorted at once
 _GAP, _WORD, _MARK = 0, 1, 2
 
@@ -40,7 +40,7 @@ Columns = dict[str, Integers]
 
 
 def counts(texts: pa.Array, sample: int) -> Columns:
-    """Return counts of every text, by their names among the metrics.
+    """Return counts of every text, by metric name.
 
     Returns:
         Columns of shape (n,).
@@ -55,7 +55,7 @@ def counts(texts: pa.Array, sample: int) -> Columns:
 
 
 def _windows(texts: pa.Array) -> Iterator[pa.Array]:
-    """Yield a long text in parts that end before white space, and others as they are."""
+    """Yield long texts in windows that end before white space, others whole."""
     data, bounds = bytes_of(texts)
     start, end = int(bounds[0]), int(bounds[-1])
     if len(texts) > 1 or end - start < 2 * _BYTES:
@@ -83,7 +83,7 @@ class _Tokens(NamedTuple):
 
 
 def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
-    """Return counts of texts, and their tokens; what is kept of each byte ends with this."""
+    """Return counts of texts and their tokens; per-byte arrays end here."""
     data, bounds = bytes_of(texts)
     flags = classes(data)
     begins = Bits((data & 0xC0) != 0x80)
@@ -114,7 +114,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
 
 
 def _joined(read: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
-    """Return counts of one text, and its tokens, from those of its windows."""
+    """Return counts and tokens of one text from those of its windows."""
     parts = [tokens for _, tokens in read]
     coded = pa.concat_arrays([part.kinds for part in parts]).dictionary_encode()
     ids = coded.indices.to_numpy().astype(np.int32)
@@ -140,9 +140,9 @@ def _of_one(tokens: int) -> Integers32:
 
 
 def _within(flags: Bits, start: Integers, end: Integers) -> Integers32:
-    """Return how many flags are set from each start to its end."""
+    """Return the number of set flags from each start to its end."""
     count = np.empty(len(start), np.int32)
-    for at in range(0, len(start), _STEP):  # a rank takes several arrays of its own
+    for at in range(0, len(start), _STEP):  # computing ranks needs several arrays of that size
         some = slice(at, at + _STEP)
         count[some] = flags.rank(end[some]) - flags.rank(start[some])
     return count
@@ -151,7 +151,7 @@ def _within(flags: Bits, start: Integers, end: Integers) -> Integers32:
 def _samples(
     data: Bytes, flags: Bytes, bounds: Integers, sample: int, begins: Bits, words: Bits
 ) -> Columns:
-    """Count words, symbols and characters that are not white space at the beginning of texts."""
+    """Count words, symbols and non-space characters at the beginning of texts."""
     ends = bounds[1:].copy()
     long = np.flatnonzero(np.diff(bounds) > sample)
     if len(long):
@@ -173,7 +173,7 @@ def _symbols() -> bytes:
 
 
 def _beginnings(inside: Flags, bounds: Integers) -> Bits:
-    """Return where runs of set flags begin, in each text anew."""
+    """Return the starts of runs of set flags, separately in each text."""
     begin = inside.copy()
     begin[1:] &= ~inside[:-1]
     at = bounds[:-1][bounds[:-1] < len(inside)]
@@ -185,7 +185,7 @@ def _beginnings(inside: Flags, bounds: Integers) -> Bits:
 
 
 def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Integers, Flags]:
-    """Return where tokens begin and end, and which have a word character."""
+    """Return starts and ends of tokens, and which contain a word character."""
     kind = _kinds(data, flags)
     forced = np.zeros(len(data) + 1, np.bool_)
     forced[bounds] = True
@@ -206,11 +206,11 @@ def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Inte
     same[1:] = (data[1:] == data[:-1]) & runs[1:]
     same[1:] |= kind[1:] == _WORD
     same[1:] &= kind[1:] == kind[:-1]
-    same[1:] |= (data[1:] & 0xC0) == 0x80  # the rest of a character
+    same[1:] |= (data[1:] & 0xC0) == 0x80  # continuation bytes
     del after, before, number, between, dots, runs
     solid = kind != _GAP
     begin = solid & (~same | forced[:-1])
-    # A token ends where the next begins, or before a gap.
+    # a token ends where the next begins, or before a gap
     edge = np.flatnonzero(begin | ~solid)
     begins = np.flatnonzero(begin[edge])
     start, end = edge[begins], np.full(len(begins), len(data))
@@ -221,7 +221,7 @@ def _tokens(data: Bytes, flags: Bytes, bounds: Integers) -> tuple[Integers, Inte
 
 @cache
 def _runs() -> bytes:
-    """Return for every byte whether several of it are one token, where it is a mark."""
+    """Return for every byte whether a run of it is one token, if it is a mark."""
     return bytes(byte < 128 and byte not in b",:;!?()[]{}<>#*&\"'" for byte in range(256))
 
 
@@ -231,7 +231,7 @@ def _digits() -> bytes:
 
 
 def _kinds(data: Bytes, flags: Bytes) -> Bytes:
-    """Return for every byte whether its character is a gap, of a word, or a mark."""
+    """Return for every byte whether its character is a gap, a word character or a mark."""
     kind = np.frombuffer(data.tobytes().translate(_narrow()), np.uint8).copy()
     kind[(flags & SPACE) != 0] = _GAP
     leads = np.flatnonzero(data >= 0xC2)
@@ -256,7 +256,7 @@ def _kinds(data: Bytes, flags: Bytes) -> Bytes:
 
 @cache
 def _narrow() -> bytes:
-    """Return the kind of every byte; those beyond ASCII are of words."""
+    """Return the kind of every byte; those beyond ASCII are word characters."""
     kinds = [_WORD if chr(b).isalnum() or b == ord("_") or b > 127 else _MARK for b in range(256)]
     return bytes(kinds)
 
@@ -265,7 +265,7 @@ def numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers32, p
     """Return the id of each token, and what has each id."""
     cuts = np.empty(2 * len(start) + 1, np.int64)
     cuts[0:-1:2], cuts[1::2], cuts[-1] = start, end, len(data)
-    # Tokens and the gaps between them in turn, over the bytes as they are.
+    # Tokens and gaps alternate over the bytes, without a copy.
     offsets = pa.py_buffer(cuts)
     content = pa.py_buffer(np.ascontiguousarray(data))
     pieces = pa.Array.from_buffers(pa.large_binary(), 2 * len(start), [None, offsets, content])
@@ -274,7 +274,7 @@ def numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers32, p
 
 
 def _different(kinds: pa.Array, number: Integers32, text: Integers32, texts: int) -> Integers:
-    """Count the different stop words of each text."""
+    """Count the distinct stop words of each text."""
     stops = pa.array([word.encode() for word in STOP_WORDS], pa.large_binary())
     which = pc.fill_null(pc.index_in(kinds, value_set=stops), -1)
     stop = which.to_numpy(zero_copy_only=False).astype(np.int8)[number]
@@ -295,7 +295,7 @@ def _repeated(tokens: _Tokens) -> Columns:
     begins = np.ones(len(tokens.text), np.bool_)
     begins[tokens.first[1:][np.diff(tokens.first) > 0] - 1] = False  # a text's last token
     place = np.flatnonzero(begins).astype(np.int32)  # first tokens of n-grams, ascending
-    group = tokens.text[place].astype(np.int64)  # what equal ones share without their last tokens
+    group = tokens.text[place].astype(np.int64)  # shared id without the last token
     group *= len(tokens.kinds)
     group += tokens.number[place]
     for n in range(2, max(DUPLICATE) + 1):
@@ -315,7 +315,7 @@ def _repeated(tokens: _Tokens) -> Columns:
             sizes = ends[hits + n] - ends[hits]
             total = np.bincount(tokens.text[hits], weights=sizes, minlength=texts)
             found[f"duplicate_{n}grams"] = total.astype(np.int64)
-        # The next token's n-gram repeats as well, and the text goes on.
+        # the n-gram of the next token repeats too, in the same text
         follows = np.zeros(len(place), np.bool_)
         follows[:-1] = place[1:] == place[:-1] + 1
         follows &= place + n < tokens.first[1:][tokens.text[place]]
@@ -373,7 +373,7 @@ def _parted(values: Integers) -> Iterator[Integers32]:
 
 
 def _most_frequent(text: Integers32, many: Integers, first: Integers32) -> Integers:
-    """Return for every text its n-gram with the most places; of several the first."""
+    """Return the n-gram with the most places in every text; the first of several."""
     order = np.lexsort((first, -many, text))
     fresh = np.ones(len(order), np.bool_)
     fresh[1:] = text[order[1:]] != text[order[:-1]]
@@ -381,7 +381,7 @@ def _most_frequent(text: Integers32, many: Integers, first: Integers32) -> Integ
 
 
 def _of_first(tokens: _Tokens, ends: Integers32, n: int) -> Integers:
-    """Return the length of the first n-gram of every text, for those without a repeated one."""
+    """Return the length of the first n-gram of every text without a repeated one."""
     first, size = tokens.first[:-1], np.diff(tokens.first)
     has = np.flatnonzero(size >= n)
     length = np.zeros(len(first), np.int64)
@@ -393,9 +393,9 @@ def _of_first(tokens: _Tokens, ends: Integers32, n: int) -> Integers:
 
 
 def _read_again(place: Integers32, group: Integers32, n: int) -> Integers32:
-    """Return where a reader meets an n-gram again, going on after it each time."""
+    """Return the places where a reader meets a repeated n-gram, continuing after it each time."""
     known = bytearray(int(group.max(initial=-1)) + 1)
-    groups, after = group.data, _after(place, n).data  # lists take four times as much
+    groups, after = group.data, _after(place, n).data  # lists take four times the memory
     met, at, count = [], 0, len(place)
     while at < count:
         kind = groups[at]
@@ -409,7 +409,7 @@ def _read_again(place: Integers32, group: Integers32, n: int) -> Integers32:
 
 
 def _after(place: Integers32, n: int) -> Integers32:
-    """Return for every place the number of the first one that is n tokens or more behind it."""
+    """Return for every place the number of the first one at least n tokens later."""
     after = np.arange(1, len(place) + 1, dtype=np.int32)
     for ahead in range(1, min(n, len(place))):
         after[:-ahead] += place[ahead:] - place[:-ahead] < n

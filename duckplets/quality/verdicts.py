@@ -1,10 +1,10 @@
-"""Say how texts end: one way for rows that are read, and for rows that are judged anew.
+"""The outcome of texts, for rows being read and for rows judged again.
 
-    texts ─measured, here or on an engine→ metrics ─decided→ outcome, gate, rule ─settled→ copies
+texts ─measured, here or on an engine→ metrics ─decided→ outcome, gate, rule ─settled→ copies
 
-Rows are settled in the order of (source rank, row). A row holds its text and its id only if every
-other gate accepts it, so what survives does not depend on batches, on interruptions or on the
-timing of reading. Only rows that share a text or an id with another one are looked at one by one.
+Rows are settled in order of (source rank, row). A row claims its text and id only if every other
+gate accepts it, so the result does not depend on batches, interruptions or timing. Only rows that
+share a text or an id with another are processed one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ T = TypeVar("T")
 def verdicts(
     database: Database, quality: Quality, rows: pa.Table, known: pa.Table | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """Return the metrics of texts, and what becomes of them; see ``measure`` and ``decide``."""
+    """Return the metrics and outcomes of texts; see ``measure`` and ``decide``."""
     metrics = measure(database, rows, quality) if known is None else known
     return metrics, decide(database, metrics, quality)
 
@@ -50,9 +50,9 @@ def verdicts(
 
 
 class MeasureJob(NamedTuple):
-    """What measures texts anywhere: settings, the functions that they name, a connection here.
+    """Settings of measuring, the functions they name, and locally a connection.
 
-    A worker gets no connection, and registers the functions before it measures.
+    A worker gets no connection, and registers the functions first.
     """
 
     quality: Quality
@@ -60,12 +60,12 @@ class MeasureJob(NamedTuple):
     database: Database | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the connection here."""
+        """Leave out the connection."""
         return MeasureJob, (self.quality, self.registered)
 
     @classmethod
     def of(cls, quality: Quality, database: Database | None = None) -> MeasureJob:
-        """Return what settings need."""
+        """Return the job for settings."""
         registered: list[plugins.Gate | plugins.Detector] = [
             plugins.gate(name) for each in quality.conditions for name in each.gates
         ]
@@ -74,7 +74,7 @@ class MeasureJob(NamedTuple):
         return cls(quality, registered, database)
 
     def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return rows as from ``preprocess`` with the metrics of their texts, in one column."""
+        """Return preprocessed rows with their metrics in one column."""
         found = measure_part(self, _measurable(batch, texts_in(batch)))
         columns = _in_places(found, batch.num_rows).combine_chunks().to_struct_array()
         return batch.append_column(METRICS, columns.combine_chunks())
@@ -87,7 +87,7 @@ def measured_over(
     items: Iterable[T],
     rows_of: Callable[[T], pa.Table],
 ) -> Generator[tuple[T, pa.Table], None, None]:
-    """Yield items with the metrics of their rows, which ``rows_of`` returns for ``measure``."""
+    """Yield items with the metrics of their rows, from ``rows_of``."""
 
     def part_of(item: T) -> Part:
         rows = rows_of(item)
@@ -104,7 +104,7 @@ def measure_part(job: MeasureJob, rows: pa.Table) -> pa.Table:
 
 @cache
 def scratch_of_worker() -> Database:
-    """Return the connection of a worker, which has no corpus."""
+    """Return a worker's connection, which has no corpus."""
     return Database.scratch(threads=1)
 
 
@@ -132,7 +132,7 @@ class Verdicts(NamedTuple):
     def of(
         cls, database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality | None
     ) -> Self:
-        """Measure and judge rows as from ``preprocess``; without settings all are accepted."""
+        """Measure and judge preprocessed rows; without settings all are accepted."""
         count = len(texts)
         outcome = np.full(count, "accepted", object)
         gate, rule = np.full(count, None, object), np.full(count, None, object)
@@ -150,12 +150,12 @@ class Verdicts(NamedTuple):
         return cls(outcome, gate, rule, _in_places(metrics, count), measured(quality))
 
     def first(self, count: int) -> Self:
-        """Return those of the first rows."""
+        """Return the verdicts of the first rows."""
         cut = (self.outcome[:count], self.gate[:count], self.rule[:count])
         return type(self)(*cut, self.metrics.slice(0, count), self.keys)
 
     def reasons(self) -> pa.Array:
-        """Return why rows are no records, null for those that are."""
+        """Return why rows are no records; null for records."""
         reasons = np.full(len(self.outcome), None, object)
         for place in np.flatnonzero(self.outcome != "accepted").tolist():
             gate, rule = self.gate[place], self.rule[place]
@@ -165,22 +165,22 @@ class Verdicts(NamedTuple):
 
 
 def texts_in(batch: pa.RecordBatch) -> pa.Array:
-    """Return the texts of rows, null for those that are no records."""
+    """Return the texts of rows; null for those that are no records."""
     texts, is_record = joined(batch["sections"]), pc.is_null(batch["skip"])
     return texts if batch["skip"].null_count == len(texts) else pc.if_else(is_record, texts, None)
 
 
 def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
-    """Return the rows that have a text, as ``measure`` takes them."""
+    """Return the rows with a text, for ``measure``."""
     rows = pa.table({"row": np.arange(len(texts)), "text": texts} | fields_of(batch))
     return rows.filter(pc.is_valid(texts)) if texts.null_count else rows  # a filter copies all
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return what the gates ask of rows beside their texts: ``license`` and ``fields``.
+    """Return what gates need besides texts: ``license`` and ``fields``.
 
-    The fields of a row are its metadata, by their names, and ``date``, ``group_key``,
-    ``taxonomy``, ``created_at`` and ``updated_at``.
+    The fields of a row are its metadata by name, and ``date``, ``group_key``, ``taxonomy``,
+    ``created_at`` and ``updated_at``.
     """
     meta = batch["meta"].to_pylist()
     others = {name: batch[name].to_pylist() for name in _COLUMNS}
@@ -196,7 +196,7 @@ def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _in_places(metrics: pa.Table, count: int) -> pa.Table:
-    """Return metrics of all rows, null for those that have none."""
+    """Return metrics of all rows, null for those without."""
     if metrics.num_rows == count:
         return metrics
     at = np.zeros(count, np.int64)
@@ -207,13 +207,13 @@ def _in_places(metrics: pa.Table, count: int) -> pa.Table:
 
 
 def to_redact(quality: Quality | None, found: Verdicts) -> Any:
-    """Return which rows are stored without personal data, bool[rows]."""
+    """Return which rows are stored redacted, bool[rows]."""
     count = len(found.outcome)
     if quality is not None and quality.pii == "redact":
-        return np.ones(count, bool)  # unreadable rows as well: they may be set aside
+        return np.ones(count, bool)  # unreadable rows too: they may go to the quarantine
     if quality is None or quality.pii is None or quality.max_pii_density is None or not found.keys:
         return np.zeros(count, bool)
-    # A row may have failed another gate before: this rule is asked alone.
+    # A row may have failed an earlier gate: this rule is checked by itself.
     failed = np.zeros(count, bool)
     places = np.flatnonzero(found.outcome == "rejected")
     if quality.pii == "reject" and len(places):
@@ -223,7 +223,7 @@ def to_redact(quality: Quality | None, found: Verdicts) -> Any:
 
 
 def redacting(database: Database, quality: Quality) -> Redact:
-    """Return what takes personal data out of texts, null ones included."""
+    """Return a function that redacts texts, nulls included."""
 
     def redact(texts: pa.Array) -> pa.Array:
         there = pc.is_valid(texts)
@@ -236,14 +236,14 @@ def redacting(database: Database, quality: Quality) -> Redact:
 
 
 def breaks_privacy(rule: str | None) -> bool:
-    """Whether a rule is about personal data."""
+    """Return whether a rule is about personal data."""
     return rule == "max_pii_density"
 
 
 def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
-    """Return the SHA-256 of texts as they are stored, and their bytes; null and 0 for no text.
+    """Return SHA-256 and bytes of the texts as stored; null and 0 without text.
 
-    Where ``is_changed`` they are others now than those measured.
+    ``is_changed`` marks texts that differ from those measured.
     """
     if not found.keys:
         digests, sizes = digests_of(texts)
@@ -260,13 +260,13 @@ def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Arra
 
 
 class Candidate(NamedTuple):
-    """A row that shares its text or its id with another one."""
+    """A row that shares its text or id with another one."""
 
-    place: int  # what it is told by
+    place: int  # its key
     record_id: str
-    content: int  # rows with one id are the same if this is equal
-    digest: bytes  # of its text
-    passes: bool  # whether no other gate rejects it
+    content: int  # rows with equal ids are the same if this is equal
+    digest: bytes  # hash of its text
+    passes: bool  # whether all other gates accept it
 
 
 def settle(
@@ -276,7 +276,7 @@ def settle(
     *,
     texts: bool,
 ) -> dict[int, str]:
-    """Return the rule that rejects rows as copies, by their places."""
+    """Return the rule that rejects rows as copies, by place."""
     held_ids, held = dict(ids), set(digests)
     found: dict[int, str] = {}
     for row in rows:

@@ -1,9 +1,9 @@
-"""Read the word files of gates: profane words, and the terms of a domain by category.
+"""Read word files of gates: profanity, and domain terms by category.
 
-    file ─size, form→ text ─lines, JSON or TOML→ words (lower case, once each) + SHA-256
+file ─size, form→ text ─lines, JSON or TOML→ words (lower case, once each) + SHA-256
 
-A file is read when settings are made, and its digest goes where the settings are stored: so a file
-that has changed since is seen, and what was decided by the old one is never mixed with the new.
+A file is read when settings are made, and its digest is stored with the settings: a changed file is
+noticed, and decisions by the old one are never mixed with the new.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from duckplets.base.documents import DocumentLimits, Form, Unreadable, decoded, 
 from duckplets.base.sanitize import shown
 from duckplets.errors import QualityError
 
-SHIPPED = "medical"  # the vocabulary that lies in the package
+SHIPPED = "medical"  # the vocabulary of the package
 
-# Characters of all words of a file: one regular expression holds them, and RE2 has a limit. Those
-# of profanity take more, with what may stand for each letter.
+# Characters of all words of a file: one regular expression holds them, and RE2 has a limit.
+# Profanity takes more, with alternatives for each letter.
 _MOST_TERMS, _MOST_WORDS = 150_000, 25_000
-_LONGEST = 100  # characters of a word
+_LONGEST = 100  # longest word
 
 
 class WordFile(NamedTuple):
@@ -39,7 +39,7 @@ class WordFile(NamedTuple):
 
 
 def read_words(file: str | Path) -> WordFile:
-    """Read a file with a word or a phrase a line; ``#`` begins a comment."""
+    """Read a file of words or phrases, one a line; ``#`` begins a comment."""
     lines = _text_of(file).splitlines()
     found = [("", line.strip(), f"line {n}") for n, line in enumerate(lines, 1)]
     found = [(c, w, at) for c, w, at in found if w and not w.startswith("#")]
@@ -79,12 +79,12 @@ def _text_of(file: str | Path) -> str:
         raise QualityError(f"{shown(file)}: there is no such file") from error
     except OSError as error:
         raise QualityError(f"{shown(file)}: it cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, too long, or a path that no file can have
+    except ValueError as error:  # not UTF-8, too long, or an impossible path
         raise QualityError(f"{shown(file)}: it cannot be read: it {error}") from error
 
 
 def _checked(file: str | Path, found: list[tuple[str, Any, str]], most: int) -> WordFile:
-    """Return words in lower case with single spaces, each once in its category."""
+    """Return words in lower case with single spaces, once per category."""
     terms = set()
     for category, word, where in found:
         is_text = isinstance(word, str) and 0 < len(word) <= _LONGEST and word.isprintable()

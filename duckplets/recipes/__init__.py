@@ -1,1 +1,1 @@
-"""Recipes: how one sample is put together, as users write, check and store it."""
+"""Recipes: how a sample is composed, as users write, check and store it."""

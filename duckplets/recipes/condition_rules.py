@@ -48,15 +48,15 @@ GROWTH = dict.fromkeys(LISTS, 1) | {
 }
 FUNCTIONS = frozenset(GROWTH)
 
-_BEFORE = 8  # characters that the statement of db/parser has before a text
+_BEFORE = 8  # characters before a text in the statement of db/parser
 _LONGEST = 10_000  # characters
-_DEEPEST = 20  # open brackets and CASEs: DuckDB 2.0 took 47 seconds for 5,000 of them
+_DEEPEST = 20  # nesting of brackets and CASEs: DuckDB 2.0 took 47 seconds for 5,000
 
 _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 # DuckDB binds == and ~~ tighter than = and LIKE, and sqlglot does not.
 _UNREAD = re.compile(r"--|/\*|==|:=|\b[a-z]''|[^\w\s()\[\],.:+\-*/%|=!<>'\"]", re.IGNORECASE)
 _BRACKET = re.compile(r"[(\[\])]|\bcase\b|\bend\b", re.IGNORECASE)
-_LINK = re.compile(r"[)\]]\s*[.\[]")  # on each sqlglot goes through all that stands before it
+_LINK = re.compile(r"[)\]]\s*[.\[]")  # at each, sqlglot walks all that precedes it
 _CLASSES, _OPERATORS = _words("grammar", "classes"), _words("grammar", "operators")
 _SIGNS, _GRAMMAR = _words("grammar", "signs"), _words("grammar", "signs", "calls")
 _TYPES, _CLOCKS = _words("names", "types"), _words("names", "clocks")
@@ -68,12 +68,12 @@ _POSITIVE = {
 
 
 def short(text: str) -> str:
-    """Cut a text that goes into a message."""
+    """Cut a text for a message."""
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def check_text(text: str) -> None:
-    """Refuse what no parser should see: what is too long or deep, and comments."""
+    """Refuse texts that no parser should see: too long, too deep, or with comments."""
     if len(text) > _LONGEST:
         raise RecipeError(f"{len(text)} characters, and {_LONGEST} are allowed")
     if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
@@ -102,7 +102,7 @@ def check_reading(
     columns: Collection[str] = COLUMNS,
     text: str = "",
 ) -> tuple[Form, int]:
-    """Return the form of a reading of ``SELECT (text)`` of listed things, and its columns."""
+    """Check a reading of ``SELECT (text)``; return its form and its columns."""
     found: list[dict[str, Any]] = []
     frame, selected = form(reading, found)
     if frame["error"]:
@@ -127,14 +127,14 @@ def check_reading(
 
 
 def _from(node: dict[str, Any], text: str) -> str:
-    """Return what a node begins with in a text, for a message; nothing where that is not told."""
+    """Return where in a text a node begins, as words for a message; empty if unknown."""
     place = int(node.get("query_location", 0)) - _BEFORE
     rest = text.encode()[place:].decode(errors="ignore") if 0 <= place < len(text.encode()) else ""
     return f": {short(rest)}" if rest else ""
 
 
 def form(reading: str, found: list[dict[str, Any]] | None = None) -> Form:
-    """Return the frame and selected expressions of a reading, and add their parts to ``found``."""
+    """Return frame and selected expressions of a reading, adding its parts to ``found``."""
 
     def gathered(node: dict[str, Any]) -> dict[str, Any]:
         if found is not None:
@@ -147,7 +147,7 @@ def form(reading: str, found: list[dict[str, Any]] | None = None) -> Form:
 
 
 def _form(node: dict[str, Any]) -> dict[str, Any]:
-    """Drop positions, and spell NOT, and numbers of intervals, in one way."""
+    """Drop positions, and normalise NOT and interval numbers."""
     node = {key: value for key, value in node.items() if not key.startswith("query_location")}
     kind = str(node.get("type"))
     if kind == "COLUMN_REF":
@@ -169,7 +169,7 @@ def _form(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _type_name(node: dict[str, Any]) -> str:
-    own = (node.get("type_info") or {}).get("name")  # of a type that DuckDB does not know
+    own = (node.get("type_info") or {}).get("name")  # of a type unknown to DuckDB
     name = str(own or node.get("id") or node.get("type_name")).lower()
     return str(_RULES["types"].get(name, name))
 
@@ -217,17 +217,17 @@ def _refuse_clock(name: str) -> None:
     raise RecipeError(f"{name} is not allowed: a sample must be the same whenever it is drawn")
 
 
-SHORT = 500  # characters of a text that a function may compare with another in all its places
+SHORT = 500  # characters of a text that a function may search for everywhere in another
 LONG_COLUMNS = frozenset({"record_id", "group_key", "heading", "text"})
-PIECES = {"DataType", "DataTypeParam", "Identifier", "If", "Slice", "Var"}  # are no values
+PIECES = {"DataType", "DataTypeParam", "Identifier", "If", "Slice", "Var"}  # not values
 
-_LONGEST_CHAIN = 100  # links of a chain such as a::int::int, which needs no brackets
-_MOST = 10_000  # characters that all functions of a condition make for a row
-_ANY_LENGTH = 50  # that a text of any length counts as: 200 copies of it are allowed
-_LIST = 40  # bytes that a list takes for a character: each may be an element
+_LONGEST_CHAIN = 100  # links of a chain such as a::int::int, which has no brackets
+_MOST = 10_000  # characters produced per row by all functions of a condition
+_ANY_LENGTH = 50  # assumed for a text of unknown length: 200 copies of it are allowed
+_LIST = 40  # bytes of a list per character: each may be an element
 _NUMBER = 40  # characters of a number, a date, an interval
 _FIXED = 64  # of a digest or of the name of a day
-_STEPS = 25  # of distances for a character: 2,048 rows of them take three seconds
+_STEPS = 25  # per character, for distances: 2,048 rows of them take three seconds
 
 _DISTANCES = {
     "levenshtein": 1,
@@ -250,15 +250,15 @@ _COUNTED = re.compile(r"\{(\d*)(?:,(\d*))?\}")
 
 
 class Size(NamedTuple):
-    """How long a value can be."""
+    """The possible length of a value."""
 
-    chars: int = 0  # a text of any length counts as some
-    is_long: bool = False  # whether such a text is in it
+    chars: int = 0  # a text of unknown length counts as a fixed one
+    is_long: bool = False  # whether it contains such a text
     is_list: bool = False
 
 
 def check_costs(tree: exp.Expression, texts: frozenset[str] = LONG_COLUMNS) -> None:
-    """Refuse a condition whose functions may take too many steps or make too much text."""
+    """Refuse conditions whose functions may take too many steps or produce too much text."""
     costs = Costs(tree, texts)
     if costs.depth > _LONGEST_CHAIN:
         raise RecipeError(f"a chain of more than {_LONGEST_CHAIN}: use parentheses or IN (…)")
@@ -270,13 +270,13 @@ def check_costs(tree: exp.Expression, texts: frozenset[str] = LONG_COLUMNS) -> N
 
 
 class Costs:
-    """The sizes of all parts of a condition, and what they make together."""
+    """The sizes of all parts of a condition, and the total they produce."""
 
     def __init__(self, tree: exp.Expression, texts: frozenset[str] = LONG_COLUMNS) -> None:
         self._texts = texts
-        self.made = 0  # characters that all functions make of a row
-        self.depth = 0  # of the tree, a chain of ANDs or of ORs counted not at all
-        self.copies = 0  # bytes that they make, at most, of each byte of a text
+        self.made = 0  # characters produced per row by all functions
+        self.depth = 0  # depth of the tree, not counting chains of ANDs or ORs
+        self.copies = 0  # most bytes produced per byte of a text
         self.sizes: dict[int, Size] = {}  # by the id of a node
         depths: dict[int, int] = {}
         for node in reversed(list(tree.walk())):
@@ -332,7 +332,7 @@ class Costs:
     def _function(
         self, node: Any, name: str, args: list[Any], sizes: list[Size], total: Size
     ) -> Size:
-        """Return the size of what a function makes, having looked at what takes more steps."""
+        """Return the size of a function's result, checking functions that take many steps."""
         first, growth = sizes[0], GROWTH.get(name, _LIST)
         if name in _DISTANCES:
             for size in sizes:
@@ -389,7 +389,7 @@ def _check_short(size: Size, what: str, node: Any) -> None:
 
 
 def _check_stars(node: Any, kind: str) -> None:
-    """Refuse patterns that DuckDB tries in all places of a text for each of several stars."""
+    """Refuse patterns for which DuckDB tries every position for each of several stars."""
     pattern, star = node.expression.unnest(), _STARS[kind]
     why = "a pattern is quoted text (contains(), starts_with(), ends_with() take a computed one)"
     _check(pattern.is_string and len(pattern.name) <= SHORT, why, node)
@@ -399,13 +399,13 @@ def _check_stars(node: Any, kind: str) -> None:
 
 
 def _formatted(node: Any, name: str, pattern: Any, given: Size) -> Size:
-    """Return the size of ``format`` and ``printf``, whose widths are written out and small."""
+    """Return the size of ``format`` and ``printf``, whose widths must be small literals."""
     text = pattern.name if pattern.is_string else "{:9999}"
     widths = [int(width) for width in re.findall(r"\d+", text)]
     fixed = not re.search(_COMPUTED[name], text) and max(widths, default=0) < 1000
     _check(fixed, "a format is quoted text, with widths written out and below 1000", node)
     places = text.count("{" if name == "format" else "%")
-    # A double in full has 309 digits.
+    # a double printed in full has 309 digits
     return Size(len(text) + sum(widths) + places * (350 + given.chars), given.is_long)
 
 
@@ -418,13 +418,13 @@ def _cut(size: Size, end: Any) -> Size:
 
 
 def _integer(node: Any) -> int | None:
-    """Return a literal number from 0, else None."""
+    """Return a literal non-negative integer, else None."""
     literal = node is not None and type(node).__name__ == "Literal" and not node.is_string
     return int(node.name) if literal and node.name.isdigit() and len(node.name) < 10 else None
 
 
 def sql_of(node: Any) -> str:
-    """Return the SQL of a part of a condition, cut for messages."""
+    """Return the SQL of a node, cut for messages."""
     from sqlglot.dialects.duckdb import DuckDB
 
     return short(node.sql(dialect=DuckDB))

@@ -1,13 +1,13 @@
-"""Parse and check the conditions that users write in recipes, and return sqlglot trees.
+"""Parse and check the conditions in recipes, and return sqlglot trees.
 
-A condition is one boolean expression over the columns of a record and one of its sections.
-DuckDB's parser reads it, and what that reading may hold is listed (``condition_rules``). sqlglot
-reads it as well, to compose pools of it: its tree counts only if DuckDB reads that back as the
-same, with parentheses around each part of it and without.
+A condition is one boolean expression over the columns of a record and one of its sections. DuckDB's
+parser reads it, and only listed things may occur (``condition_rules``). sqlglot reads it too, for
+composing pools: its tree counts only if DuckDB reads it back as the same, with and without
+parentheses around every part.
 
-Functions reach DuckDB under the name the user gave: sqlglot's own function nodes are switched
-off, because they rewrite calls between dialects. Importing this imports sqlglot, so recipes do it
-when they have a condition.
+Functions reach DuckDB under the name the user gave: sqlglot's own function nodes are switched off,
+since they rewrite calls between dialects. Importing this module imports sqlglot, so recipes import
+it only if they have a condition.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ _OF_CHUNKS = {"kind", "window_index"}
 class PairCondition:
     """A condition on an anchor and a candidate negative, taken apart for a join.
 
-    Terms are evaluated for every row, also where a CASE or an AND around them would have spared
-    it: ``try_cast`` is the safe way to turn text into a number.
+    Terms are evaluated for every row, even where a CASE or AND around them would have skipped it:
+    use ``try_cast`` to turn text into a number.
     """
 
     tree: exp.Expression  # over the columns ``anchor.a0, anchor.a1, …, negative.n0, …``
-    anchor_terms: tuple[exp.Expression, ...]  # what a0, a1, … stand for, over columns of ``slot``
+    anchor_terms: tuple[exp.Expression, ...]  # meaning of a0, a1, …, over columns of ``slot``
     negative_terms: tuple[exp.Expression, ...]  # likewise n0, n1, …
-    equality: bool  # where the condition is true, an anchor term equals a negative term
-    # Where it is false, one does. (Where it is NULL, as ``!=`` is beside a NULL, nothing is said.)
+    equality: bool  # if the condition is true, an anchor term equals a negative term
+    # If it is false, one does. (If it is NULL, as ``!=`` with a NULL, nothing follows.)
     inequality: bool
 
 
 def where_condition(text: str) -> exp.Expression:
-    """Parse the condition of a selector, over ``slot``; the tree is shared: change only a copy."""
+    """Parse the condition of a selector over ``slot``; the tree is shared: change a copy only."""
     return _where_condition(_text_of(text))
 
 
 def pair_condition(text: str) -> PairCondition:
-    """Parse the condition of an ``sql()`` strategy, over columns ``anchor.x``, ``negative.x``."""
+    """Parse the condition of an ``sql()`` strategy over ``anchor.x`` and ``negative.x``."""
     return _pair_condition(_text_of(text))
 
 
@@ -96,10 +96,10 @@ def _parse(
     columns: Collection[str] = COLUMNS,
     texts: frozenset[str] = LONG_COLUMNS,
 ) -> exp.Expression:
-    """Parse and check a condition over plain columns, or over those of the named sides."""
+    """Parse and check a condition over plain columns, or those of the named sides."""
     try:
         rules.check_text(text)
-        # sqlglot reads INTERVAL '3 days' as this, and DuckDB as a cast.
+        # sqlglot reads INTERVAL '3 days' as this, DuckDB as a cast
         said = _SPAN.sub(r"\1'\2' \3", text)
         (frame, meant), named = rules.check_reading(
             reading(said), reading("TRUE"), sides, columns, said
@@ -132,7 +132,7 @@ def _refusal(condition: str, why: str) -> RecipeError:
 
 @cache
 def _grammar() -> tuple[Any, Any]:
-    """Return DuckDB's dialect, and its parser less all knowledge of single functions."""
+    """Return DuckDB's dialect, and its parser without function-specific knowledge."""
     base: Any = DuckDB.Parser
     changed = {
         "FUNCTIONS": {},
@@ -144,7 +144,7 @@ def _grammar() -> tuple[Any, Any]:
 
 
 def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
-    """Let names of types be columns or functions, but in casts and before quoted text."""
+    """Let type names be columns or functions, except in casts and before quoted text."""
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
         cast = before is not None and before.text.lower() in ("::", "as")
         literal = after is not None and after.token_type.name == "STRING"
@@ -153,7 +153,7 @@ def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
 
 
 def _parenthesised(tree: exp.Expression) -> str:
-    """Return the SQL of a tree with parentheses around every operation in it."""
+    """Return the SQL of a tree with parentheses around every operation."""
     holder = exp.Paren(this=tree.copy())
     for node in reversed(list(holder.walk())):
         operation = isinstance(node, exp.Binary | exp.Unary | exp.In | exp.Between | exp.Cast)
@@ -166,7 +166,7 @@ def _parenthesised(tree: exp.Expression) -> str:
 
 
 def _check_value(tree: exp.Expression) -> None:
-    """Refuse what is neither true nor false."""
+    """Refuse expressions that are not boolean."""
     truths = exp.Predicate | exp.Escape | exp.Boolean | exp.Anonymous | exp.Case
     stack: list[Any] = [tree]
     while stack:
@@ -178,7 +178,7 @@ def _check_value(tree: exp.Expression) -> None:
 
 
 def _on_slot(tree: exp.Expression) -> exp.Expression:
-    """Name the columns of a tree in lower case as those of ``slot``."""
+    """Qualify columns with ``slot``, in lower case."""
 
     def named(node: Any) -> Any:
         is_column = isinstance(node, exp.Column)
@@ -189,7 +189,7 @@ def _on_slot(tree: exp.Expression) -> exp.Expression:
 
 
 def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp.Expression]]]:
-    """Replace what looks at one side by numbered columns; return the tree, and terms by SQL."""
+    """Replace one-sided parts by numbered columns; return the tree, and the terms by SQL."""
     terms: dict[str, dict[str, exp.Expression]] = {"anchor": {}, "negative": {}}
     holder = exp.Paren(this=tree)
     stack: list[Any] = [tree]
@@ -204,7 +204,7 @@ def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp
             number = list(terms[side]).index(sql)
             node.replace(exp.column(f"{side[0]}{number}", table=side))
         elif sides:
-            # A chain is flattened: its columns would be looked for at each of its links.
+            # chains are flattened: columns would be searched at each link
             chain = isinstance(node, exp.Connector)
             parts = node.flatten(unnest=False) if chain else node.iter_expressions()
             stack.extend(reversed(list(parts)))
@@ -212,7 +212,7 @@ def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp
 
 
 def _has_equality(tree: exp.Expression, *, holds: bool) -> bool:
-    """Say whether the tree being true (or false) makes two terms of both sides equal."""
+    """Return whether the tree being true (or false) makes terms of both sides equal."""
     stack: list[tuple[Any, bool]] = [(tree, holds)]
     while stack:
         node, truth = stack.pop()
@@ -229,16 +229,16 @@ def _has_equality(tree: exp.Expression, *, holds: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A part of a condition that depends on the text of a section, and not on windows."""
+    """A part of a condition that depends on a section's text, not on windows."""
 
     sql: str  # over columns of ``slot``
-    copies: int  # how many times it makes a text, at most
+    copies: int  # how many texts it produces, at most
 
 
 def text_facts(
     tree: exp.Expression, where: str | None = None
 ) -> tuple[exp.Expression, dict[str, Fact]]:
-    """Replace what a condition asks of texts of rows ``where`` by columns of facts, by name."""
+    """Replace what a condition needs of texts of rows ``where`` by columns of facts."""
     holder = exp.Paren(this=tree.copy())
     sizes, facts = rules.Costs(holder).sizes, {}
     stack: list[Any] = [holder.this]

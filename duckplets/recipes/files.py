@@ -67,7 +67,7 @@ def load_recipes(
 
 
 def to_dict(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as plain values fit for JSON and TOML; what is None is left out."""
+    """Return a recipe as JSON or TOML values, without None."""
     kind = "triplet" if isinstance(recipe, TripletRecipe) else "text"
     plain = {"kind": kind, **to_plain(recipe)}
     by = getattr(recipe, "by", None)
@@ -75,7 +75,7 @@ def to_dict(recipe: Recipe) -> dict[str, Any]:
 
 
 def from_dict(d: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a dict: what ``to_dict`` made, or a table of a recipes file."""
+    """Return the recipe of ``to_dict``, or of a table of a recipes file."""
     if not isinstance(d, Mapping):
         raise RecipeError(f"a recipe must be a table of keys and values, not {d!r}")
     what = f"recipe {d.get('name')!r}"
@@ -108,7 +108,7 @@ def _tables(content: Any) -> list[Any]:
 
 
 def check_names(recipes: Iterable[Recipe]) -> None:
-    """Refuse two recipes of one name."""
+    """Refuse two recipes with one name."""
     seen: set[str] = set()
     for recipe in recipes:
         if recipe.name in seen:

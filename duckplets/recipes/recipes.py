@@ -1,10 +1,8 @@
-"""Write down how samples are put together: selectors of sections, strategies, weights.
+"""Recipes, as users write them: selectors of sections, strategies, weights.
 
-This is what a user writes, not what is compiled.
-
-``TripletRecipe`` names an anchor, a positive and a negative, ``TextRecipe`` one text; each slot
-is a selector made by ``role``, ``position``, ``any_section`` or ``near_date``. Everything is
-checked as it is made, conditions included, and nothing here touches a database.
+``TripletRecipe`` names an anchor, a positive and a negative, ``TextRecipe`` one text; each slot is
+a selector made by ``role``, ``position``, ``any_section`` or ``near_date``. Everything is checked
+when it is made, conditions included, and nothing here touches a database.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ WhenShort = Literal["drop", "random"]
 Weight = Annotated[float, Bounds(0)]
 Sources = Annotated[tuple[str, ...], "a list of names of sources"]
 
-_MOST = 4_000_000  # sections or days (11,000 years): a date plus so many is still one to DuckDB
-_LONGEST_DERIVED = 9  # signs that text recipes may have behind a triplet recipe's name
+_MOST = 4_000_000  # sections or days (11,000 years): within DuckDB's dates
+_LONGEST_DERIVED = 9  # characters that derived text recipes append to a name
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,23 +203,23 @@ class TripletRecipe:
 
     @property
     def selectors(self) -> tuple[Selector, ...]:
-        """Those of anchor, positive and negative."""
+        """The selectors of anchor, positive and negative."""
         return (self.anchor, self.positive, self.negative)
 
     def of_pool(self) -> TripletRecipe:
-        """Return the recipe without what its pools do not depend on: names and shares."""
+        """Return the recipe without what its pool does not depend on: names and shares."""
         by = BM25 if self.mined else None
         less: dict[str, Any] = {"name": "pool", "by": by, "weight": 1.0, "share": None}
         return replace(self, **less, instruction=None, sources=None)
 
     @property
     def own_positive(self) -> bool:
-        """Whether anchor and positive are one chunk: the same text twice, as SimCSE wants it."""
+        """Whether anchor and positive are one chunk: the same text twice, as in SimCSE."""
         return self.allow_same_anchor_positive and self.anchor == self.positive
 
     @property
     def mined(self) -> bool:
-        """Whether negatives are drawn from those that were mined for it."""
+        """Whether negatives are drawn from mined candidates."""
         return self.by not in (None, "random")
 
     @property
@@ -264,7 +262,7 @@ class TextRecipe:
         return self.selector if isinstance(self.selector, tuple) else (self.selector,)
 
     def of_pool(self) -> TextRecipe:
-        """Return the recipe without what its pools do not depend on: names and shares."""
+        """Return the recipe without what its pool does not depend on: names and shares."""
         return TextRecipe("pool", self.selector, per=self.per)
 
 
@@ -272,7 +270,7 @@ Recipe: TypeAlias = TripletRecipe | TextRecipe
 
 
 def _checked(recipe: Recipe) -> str:
-    """Check what both kinds have, name each source once, and return who it is."""
+    """Check what both kinds share, remove repeated sources, and return its name for messages."""
     what = f"recipe {shown(repr(recipe.name), 80)}"
     check(recipe, RecipeError, what)
     if (sources := recipe.sources) is not None:
@@ -289,24 +287,24 @@ def _checked(recipe: Recipe) -> str:
     return what
 
 
-# ``preset="crate"`` is the way of the triplets crate: a quarter of the samples has a negative from
-# the anchors of other records. Without it those recipes are known by name, and drawn when named.
+# ``preset="crate"`` follows the triplets crate: a quarter of the samples has a negative from the
+# anchors of other records. Otherwise these recipes are drawn only when named.
 Preset = Literal["crate"]
 Defaults = Literal["roles", "documents", "text", "dated", "pairs", "ready"]
 
-TEXTS = "texts"  # the name of a source's derived text recipe
-USUAL = "anchor_context"  # the default that says nothing of negatives
+TEXTS = "texts"  # name of a source's derived text recipe
+USUAL = "anchor_context"  # the default recipe with unspecified negatives
 
 
 def checked_preset(preset: Any) -> Preset | None:
-    """Return the name of a preset, or None for none."""
+    """Return a preset's name, or None."""
     found: Preset | None = checked("preset", preset, Preset | None, RecipeError)
     return found
 
 
 @cache
 def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[TripletRecipe, ...]:
-    """Return the recipes of a source that was given none, by what its rows are like."""
+    """Return the default recipes of a source, by the kind of its rows."""
     anchor, context, whole = role("anchor"), role("context"), any_section()
     to_context = TripletRecipe(USUAL, anchor, context, context, weight=0.75)
     to_anchor = TripletRecipe("anchor_anchor", anchor, context, anchor, weight=0.25)
@@ -334,7 +332,7 @@ def default_recipes(defaults: str, preset: Preset | None = None) -> tuple[Triple
 
 
 def long_section_recipe(of_role: Role) -> TripletRecipe:
-    """Return the recipe of two different windows of one record, for sections of a role."""
+    """Return the recipe of two different windows of a section's record, for a role."""
     windows = role(of_role, where="kind = 'window'")
     return TripletRecipe("long_section", windows, windows, windows, share="anchors")
 
@@ -366,7 +364,7 @@ def derived_text_recipe(recipes: Sequence[TripletRecipe], *, titles: bool = True
 
 
 def _covers(wider: Selector, selector: Selector) -> bool:
-    """Whether a selector without a condition takes all that another one does."""
+    """Return whether a selector without a condition takes all that another one does."""
     if wider.where is not None or wider == selector:
         return False
     if wider.kind == "any_section":

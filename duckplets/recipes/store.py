@@ -1,8 +1,8 @@
-"""Store recipes with a corpus, and find those that a sampler draws by.
+"""Store recipes in a corpus, and find those a sampler draws by.
 
-Those given to the sampler; else those stored; else those that a source brought; else its defaults,
-with the long-section recipe where it has sections longer than a window. Text samples take text
-recipes by the same rule, or one that is derived from the triplet recipes of a source.
+In order: those given to the sampler; stored ones; those a source brought; its defaults, with the
+long-section recipe if it has sections longer than a window. Text samples use text recipes by the
+same rule, or one derived from the triplet recipes of a source.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NO_SOURCES = "the corpus has no sources yet; ingest some text first"
 
 @dataclass(frozen=True, slots=True)
 class SourceRecipes:
-    """The recipes that a sampler draws a source by; ``optional`` ones may find no anchor."""
+    """The recipes of a source for a sampler; ``optional`` ones may find no anchor."""
 
     source: str
     recipes: tuple[Recipe, ...]
@@ -45,24 +45,24 @@ class SourceRecipes:
 
 @dataclass(frozen=True, slots=True)
 class SourceDefaults:
-    """What a source offers where nobody says what is drawn from it."""
+    """What a source offers by default."""
 
-    defaults: str  # what its rows are like; see ``default_recipes``
-    own: tuple[Recipe, ...] = ()  # that it brought, in the place of defaults
-    weight: float | None = None  # in the mixture that the corpus declares
+    defaults: str  # kind of its rows; see ``default_recipes``
+    own: tuple[Recipe, ...] = ()  # recipes it brought, instead of defaults
+    weight: float | None = None  # weight in the mixture that the corpus declares
     controlled: bool = False  # whether index controls were set for it
 
     def recipes(self, preset: Preset | None = None) -> tuple[Recipe, ...]:
-        """Return those that it brought, else the defaults, without the one of long sections."""
+        """Return its own recipes, else the defaults, without that of long sections."""
         return self.own or default_recipes(self.defaults, preset)
 
     def known(self, preset: Preset | None = None) -> list[Recipe]:
-        """Return those that may be named: also what only a preset draws unasked."""
+        """Return the recipes that may be named, including those only a preset draws."""
         drawn = {recipe.name: recipe for recipe in self.recipes(preset)}
         return [drawn.get(recipe.name, recipe) for recipe in self.recipes("crate")]
 
     def of_kind(self, recipes: Iterable[Recipe], kind: str) -> tuple[Recipe, ...]:
-        """Return those that make a kind of sample: of texts, text recipes or else a derived one."""
+        """Return the recipes for a kind of sample; for texts, text recipes or a derived one."""
         recipes = list(recipes)
         triplets = [r for r in recipes if isinstance(r, TripletRecipe)]
         texts = [r for r in recipes if isinstance(r, TextRecipe)]
@@ -74,7 +74,7 @@ class SourceDefaults:
 
 
 def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
-    """Return the sources of a version by name, with what each offers."""
+    """Return the sources of a version by name, with their defaults."""
     found = {}
     rows = database.run("recipes/store/brought", {"version": version})
     for name, defaults, recipes, weight, controlled in rows:
@@ -88,8 +88,8 @@ def sources_of(database: Database, version: int) -> dict[str, SourceDefaults]:
 
 
 def brought(source: object, name: str) -> str | None:
-    """Return the recipes of a user's source, its attribute ``recipes``, as JSON, or None."""
-    inner = getattr(source, "source", source)  # a custom source holds the user's own
+    """Return the attribute ``recipes`` of a user's source as JSON, or None."""
+    inner = getattr(source, "source", source)  # a custom source wraps the user's own
     recipes = getattr(inner, "recipes", None)
     if recipes is None:
         return None
@@ -109,7 +109,7 @@ def brought(source: object, name: str) -> str | None:
 
 
 def add(database: Database, recipe: Recipe) -> bool:
-    """Store a recipe under its name; returns whether it was not there yet."""
+    """Store a recipe; return whether it was new."""
     if recipe.name in _stored_names(database):
         if recipe in stored(database):
             return False
@@ -125,7 +125,7 @@ def add(database: Database, recipe: Recipe) -> bool:
 
 
 def remove(database: Database, name: str) -> None:
-    """Remove a stored recipe, also one that is damaged."""
+    """Remove a stored recipe, even a damaged one."""
     if name not in (known := _stored_names(database)):
         raise _unknown(name, known)
     with database.transaction():
@@ -155,13 +155,13 @@ def resolve(
     kind: str,
     split: str,
     version: int,
-    max_tokens: int,  # of a window
+    max_tokens: int,  # tokens of a window
     long_sections: bool = True,
     preset: Preset | None = None,
-    also: Sequence[Recipe] = (),  # may be named where they are not stored any more
-    sources: Mapping[str, SourceDefaults] | None = None,  # of the version, if known already
+    also: Sequence[Recipe] = (),  # may be named though no longer stored
+    sources: Mapping[str, SourceDefaults] | None = None,  # sources of the version, if known
 ) -> list[SourceRecipes]:
-    """Return the recipes of every source of a version, by name of the source."""
+    """Return the recipes of every source of a version, by source."""
     sources = sources_of(database, version) if sources is None else sources
     known = stored(database)
     chosen = [r for r in known if kind == "texts" or isinstance(r, TripletRecipe)]
@@ -196,7 +196,7 @@ def resolve(
 def _offered(
     source: str, offers: SourceDefaults, kind: str, preset: Preset | None, long: Role | None
 ) -> SourceRecipes:
-    """Return what a source offers itself; ``long`` is the role of sections beyond a window."""
+    """Return what a source offers by default; ``long`` is the role of sections beyond a window."""
     extra = [] if long is None or offers.own else [long_section_recipe(long)]
     recipes = offers.of_kind([*offers.recipes(preset), *extra], kind)
     check_names(recipes)
@@ -217,7 +217,7 @@ def _named(given: Sequence[Recipe | str], known: Callable[[], list[Recipe]]) -> 
 
 
 def names(database: Database, version: int) -> list[str]:
-    """Return the names of all recipes that may be asked for: stored, brought or default ones."""
+    """Return the names of all recipes that may be named: stored, brought or default ones."""
     offered = _defaults(sources_of(database, version), None, long=_has_windows(database))
     return list(dict.fromkeys([*_stored_names(database), *(recipe.name for recipe in offered)]))
 
@@ -226,10 +226,10 @@ def find(
     database: Database,
     name: str,
     version: int,
-    source: str | None = None,  # whose is meant where sources differ; else that of the first
+    source: str | None = None,  # whose recipe is meant if sources differ; else the first's
     preset: Preset | None = None,
 ) -> Recipe:
-    """Return a recipe by name: a stored one, one that sources bring, or the derived texts."""
+    """Return a recipe by name: stored, brought by a source, or the derived texts."""
     sources, of_corpus = sources_of(database, version), stored(database)
     meant = sources.get(source or "") or next(iter(sources.values()), None)
     own = meant.known(preset) if meant else []
@@ -247,7 +247,7 @@ def find(
 
 
 def first_source(database: Database, recipe: Recipe, version: int) -> str:
-    """Return the first source a recipe applies to, of those that bring it or have it by default."""
+    """Return the first source of a recipe, among those that bring it or have it by default."""
     sources = sources_of(database, version)
     if not sources:
         raise RecipeError(_NO_SOURCES)
@@ -270,7 +270,7 @@ def check_source(database: Database, source: str, version: int) -> None:
 def _defaults(
     sources: Mapping[str, SourceDefaults], preset: Preset | None, *, long: bool = True
 ) -> list[Recipe]:
-    """Return what all sources bring or have by default, of each name once."""
+    """Return the own or default recipes of all sources, once per name."""
     found = {r.name: r for source in sources.values() for r in source.known(preset)}
     if long:
         found.setdefault(LONG_SECTION, long_section_recipe("context"))
@@ -278,7 +278,7 @@ def _defaults(
 
 
 def _has_windows(database: Database) -> bool:
-    """Whether any section is longer than a window, and so cut into several."""
+    """Return whether any section is longer than a window."""
     return bool(database.run("recipes/store/long_sections")[0][0])
 
 

@@ -1,11 +1,11 @@
-"""Say what a run draws, and what is odd about it, from counts alone.
+"""Forecast what a run draws, and what is odd about it, from counts alone.
 
-    Schedule, Planner ─closed form→ shares and samples at changes ─┬→ Forecast, describe, warnings
-                                                                   └→ difference (``--against``)
+Schedule, Planner ─closed form→ shares and samples at changes ─┬→ Forecast, describe, warnings
+                                                               └→ difference (``--against``)
 
-All figures are those of all ranks together and begin at step 0, wherever the run stands. Weights
-that were set on the way are part of it. Nothing is drawn, but with ``no_duplicates=True``: only a
-plan tells which samples fit in no batch, so some blocks are planned.
+All figures are over all ranks and begin at step 0, wherever the run stands, including weights set
+on the way. Nothing is drawn, except with ``no_duplicates=True``: only a plan tells which samples
+fit in no batch, so some blocks are planned.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from duckplets.samples.plan import PartPlanner, Planner
     from duckplets.samples.stream import Stream
 
-NAME = 40  # characters of a name that is printed
-NAMES = 10  # in a sentence
-_ROWS = 60  # of a table that is printed
-_STREAMS = 20  # of a short description
-_APART = 10  # times as often: streams of one source are told apart from there on
-_BLOCKS = 8  # that are planned of a run without duplicates
-_PLANNED = 1 << 17  # samples of these, of a run that is longer
-_LARGEST_BLOCK = 1 << 22  # samples; of one with more nothing is planned
+NAME = 40  # characters of a printed name
+NAMES = 10  # names listed in a sentence
+_ROWS = 60  # rows of a printed table
+_STREAMS = 20  # lines of a short description
+_APART = 10  # ratio of visits from which streams of a source are reported
+_BLOCKS = 8  # blocks planned of a run without duplicates
+_PLANNED = 1 << 17  # samples in these, for a longer run
+_LARGEST_BLOCK = 1 << 22  # samples above which nothing is planned
 
 SCHEMA = pa.schema(
     [
@@ -166,7 +166,7 @@ def forecast(sampler: Sampler, steps: int | None) -> Forecast:
 def _table(
     planner: Planner, part: PartPlanner, fetcher: FetchesSamples, changes: Sequence[int], stop: int
 ) -> pa.Table:
-    """Return what every stream of a part gets between changes of shares, from the closed form."""
+    """Return what every stream of a part gets between changes of shares, in closed form."""
     streams, per_draw, swaps = part.streams, planner.samples_per_draw, planner.swaps
     size, rows, batch = len(streams), len(streams) * len(changes), planner.schedule.batch
     upto = [part.samples(at - part.first) for at in (*(c * batch for c in changes), stop)]
@@ -201,7 +201,7 @@ def _table(
 
 
 def described(sampler: Sampler) -> Iterator[str]:
-    """Yield lines that say what a run draws from where it stands on."""
+    """Yield lines on what a run draws from its position on."""
     planner, settings, step = sampler._planner, sampler.settings, sampler.step
     schedule = planner.schedule
     yield (
@@ -242,7 +242,7 @@ def described(sampler: Sampler) -> Iterator[str]:
 
 
 def _shares_words(schedule: RunSchedule, step: int) -> str:
-    """Return in which shares sources are drawn at a step; nothing for a single one."""
+    """Return the shares of sources at a step in words; empty for a single one."""
     weights = schedule.mixture.weights
     if len(schedule.sources) == 1:
         return ""
@@ -285,7 +285,7 @@ def warnings(sampler: Sampler) -> Iterator[str]:
 
 
 def unreached(planner: Planner) -> Iterator[str]:
-    """Yield at every join how many anchors of the epochs under way are not reached."""
+    """Yield for every join how many anchors of the current epochs are not reached."""
     for part in planner.parts[:-1]:
         samples = part.samples(part.stop - part.first) // planner.samples_per_draw
         left = sum(-int(n) % len(of) for n, of in zip(samples, part.streams, strict=True))
@@ -297,7 +297,7 @@ def unreached(planner: Planner) -> Iterator[str]:
 
 
 def oddities(planner: PartPlanner) -> Iterator[str]:
-    """Yield which streams of a source are visited far more often than others, and mixed labels."""
+    """Yield streams visited far more often than others of their source, and mixed labels."""
     rates = planner.recipe_parts() / np.array([len(stream) for stream in planner.streams])
     for source in dict.fromkeys(planner.sources.tolist()):
         of_source = np.flatnonzero((planner.sources == source) & (rates > 0))
@@ -324,7 +324,7 @@ def oddities(planner: PartPlanner) -> Iterator[str]:
 
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
-    """Yield which sources a mixture leaves out, for it does not name them."""
+    """Yield the sources that a mixture leaves out by not naming them."""
     weighs_all = isinstance(mixture.weights, str) or mixture.omitted
     if left := [] if weighs_all else [repr(n) for n in sources if n not in mixture.named]:
         yield (
@@ -334,7 +334,7 @@ def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:
 
 
 def left_alone(minings: Iterable[tuple[str, str, int]]) -> Iterator[str]:
-    """Yield which mined negatives a run does not draw: source, recipe and anchors of each."""
+    """Yield mined negatives that a run does not draw: source, recipe and anchors."""
     for source, recipe, anchors in minings:
         yield (
             f"source {source!r}, recipe {recipe!r} draws at random, and the mined negatives of "
@@ -344,10 +344,10 @@ def left_alone(minings: Iterable[tuple[str, str, int]]) -> Iterator[str]:
 
 
 def _used_up(sampler: Sampler, stretches: int, end: int) -> Iterator[str]:
-    """Yield which sources begin again before the end, more often than was asked for."""
+    """Yield sources that start over before the end more often than asked for."""
     planner, schedule = sampler._planner, sampler._planner.schedule
     batch, asked = sampler.settings.global_batch, float(sampler.settings.epochs or 1)
-    if schedule.mixture.weights == "proportional":  # all begin again, and evenly
+    if schedule.mixture.weights == "proportional":  # all start over, and evenly
         asked = max(asked, end / planner.epoch_length)
     found = []
     for name, times in planner.epochs(end).items():
@@ -365,7 +365,7 @@ def _used_up(sampler: Sampler, stretches: int, end: int) -> Iterator[str]:
 
 
 def _displaced(planner: Planner, end: int) -> Iterator[str]:
-    """Yield of which sources samples fit in no batch of their block, from some that are planned."""
+    """Yield sources with samples that fit in no batch of their block, from planned blocks."""
     displaced, planned, spans = np.zeros(len(planner.schedule.sources)), 0, [(0, end)]
     if end > _PLANNED:
         spans = sorted({planner.block(number * end // _BLOCKS) for number in range(_BLOCKS)})
@@ -393,13 +393,13 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
 
 
 def swap_words(swaps: bool) -> str:
-    """Say whether anchor and positive change places."""
+    """Say whether anchor and positive are swapped."""
     on = "swap on: anchor and positive change places in half of the samples"
     return on if swaps else "swap off: anchor and positive stay in their places"
 
 
 def phase_words(schedule: RunSchedule, step: int) -> str:
-    """Return phase, factor and shares of a step."""
+    """Return phase, factor and shares of a step in words."""
     mixture, shares = schedule.mixture, schedule.shares(step)
     parts = listed(f"{name} {percent(share)}" for name, share in shares.items() if share)
     return f"phase={mixture.phase(step)}, lr_scale={mixture.lr_scale(step):g}, shares: {parts}"
@@ -416,7 +416,7 @@ def figure(number: float) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows of cells as lines, each column as wide as its widest; numbers to the right."""
+    """Yield rows as lines with aligned columns, numbers to the right."""
     if not rows:
         return
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

@@ -1,8 +1,7 @@
-"""Draw and fetch messages: from the sources that have conversations to blocks of whole ones.
+"""Draw and fetch messages: whole conversations of the sources that have some.
 
-The unit is the record: one sample is the whole conversation of one. What a pool lists is
-therefore record keys, where that of another kind of samples lists chunks. What is stored as JSON
-is taken apart by DuckDB, so that no row passes through Python.
+The unit is the record: a sample is one whole conversation, so pools list record keys instead of
+chunk keys. DuckDB takes the stored JSON apart, so no row passes through Python.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _FUNCTION = {"name": "VARCHAR", "arguments": "VARCHAR"}
 _CALLS = [{"id": "VARCHAR", "type": "VARCHAR", "function": _FUNCTION}]
 _TOOLS: dict[str, Any] = {"tool_calls": _CALLS, "tool_call_id": "VARCHAR", "name": "VARCHAR"}
-_COLUMNS = {  # by what the statement calls them
+_COLUMNS = {  # by their names in the statement
     "chosen": "messages",
     "rejected": "rejected_messages",
     "chosen_json": "messages_json",
@@ -39,7 +38,7 @@ _RECIPE = TextRecipe("messages", any_section())
 
 
 def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRecipes]:
-    """Return the sources that messages are drawn from: those that have some, and those named."""
+    """Return the sources of messages: those with conversations, and those named."""
     rows = database.run("runs/messages/sources", {"version": version})
     if rows and not any(conversations for _, conversations, _ in rows):
         names = ", ".join(repr(name) for name, _, _ in rows)
@@ -53,7 +52,7 @@ def resolve(database: Database, mixture: Mixture, version: int) -> list[SourceRe
 
 
 def shape_of(database: Database, version: int, part: str = "text") -> list[Any]:
-    """Return the shape of messages for ``from_json``, with tools only where some are called."""
+    """Return the shape of messages for ``from_json``, with tools only if some are called."""
     ((tools,),) = database.run("runs/messages/calls_tools", {"version": version})
     said: dict[str, Any] = {"role": "VARCHAR", "content": [{"type": "VARCHAR", part: "VARCHAR"}]}
     return [said | (_TOOLS if tools else {}) | {"loss_weight": "DOUBLE"}]
@@ -77,7 +76,7 @@ def has_pairs(database: Database, sources: Sequence[str], version: int) -> bool:
 def anchors(
     database: Database, compiled: CompiledPool, of: Integers | None, *, hashed: bool
 ) -> Anchors:
-    """Return the conversations that a run may draw, of the records with some keys or of all."""
+    """Return the conversations that a run may draw."""
     where = {name: compiled.parameters[name] for name in ("source", "split", "version")}
     rows = database.table("runs/messages/pool", where | {"hashed": hashed})
     if of is not None:
@@ -89,13 +88,13 @@ def anchors(
 
 @dataclass(frozen=True, slots=True)
 class MessageParser:
-    """Take stored conversations apart into columns, as a ``Fetcher`` serves them."""
+    """Parse stored conversations into columns for a ``Fetcher``."""
 
-    shape: Sequence[Any]  # of the messages of the run's version
+    shape: Sequence[Any]  # shape of the messages of the run's version
     columns: Collection[str]
 
     def __call__(self, database: Database, texts: pa.Array) -> dict[str, pa.Array]:
-        """Return the columns of some conversations, in order; those not asked for are null."""
+        """Return the columns of conversations in order; those not asked for are null."""
         wanted: dict[str, Any] = {"shape": json.dumps(self.shape)}
         wanted |= {which: name in self.columns for which, name in _COLUMNS.items()}
         stored = pa.table({"request": np.arange(len(texts), dtype=np.int64), "text": texts})

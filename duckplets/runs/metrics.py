@@ -1,10 +1,10 @@
-"""Count what a run has served of each source, keep its losses, and measure how a batch looks.
+"""Count what a run has served of each source, keep its losses, and describe batches.
 
-    planner ─closed form→ samples;  ─planned since the last count→ tokens, fallbacks, displaced
-    report_loss ─→ Losses ─save→ table losses of the state file ─resume→ Losses
+planner ─closed form→ samples;  ─planned since the last count→ tokens, fallbacks, displaced
+report_loss ─→ Losses ─save→ table losses of the state file ─resume→ Losses
 
-Counters are of all positions before that of the run, whoever takes them, so every rank has the
-same figures. There is one loss a step and source, the one that was reported last.
+Counters cover all positions before the run's, whoever takes them, so every rank has the same
+figures. There is one loss per step and source, the one reported last.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ log = logging.getLogger("duckplets")
 
 SCHEMA = pa.schema([("step", pa.int64()), ("source", pa.string()), ("loss", pa.float64())])
 
-_AT_ONCE = 1 << 17  # samples planned at once, to be counted
-_LONG = 1 << 26  # samples, of which it is said that they are counted: half a minute
+_AT_ONCE = 1 << 17  # samples planned at a time for counting
+_LONG = 1 << 26  # samples from which the log says that they are counted: half a minute
 _WORD = re.compile(r"[^\W_]+")  # runs of letters and digits of any script
 
 
 class SourceCounts:
-    """Counts tokens, fallbacks and displaced samples of sources before a position, when asked."""
+    """Count tokens, fallbacks and displaced samples by source, on demand."""
 
     def __init__(self, planner: Planner, fetcher: FetchesSamples) -> None:
         self._planner, self._fetcher = planner, fetcher
-        self._alone = Lock()  # two threads would both add what lies since the last count
+        self._alone = Lock()  # two threads would both add the span since the last count
         self._position = 0
         self._counts = np.zeros((len(planner.schedule.sources), 3), np.int64)
 
     def load(self, counts: Counts) -> None:
-        """Go on from the counts of a saved run."""
+        """Continue the counts of a saved run."""
         names = self._planner.schedule.sources
         with self._alone:
             self._position, sources = counts
             self._counts[:] = [sources.get(name, (0, 0, 0)) for name in names]
 
     def at(self, position: int) -> list[list[int]]:
-        """Return the three counts of every source, by its number, before a position."""
+        """Return the three counts of every source, by number, before a position."""
         with self._alone:
             self._rewind(position)
             uncounted = position - self._position
@@ -69,7 +69,7 @@ class SourceCounts:
             return self._counts.tolist()
 
     def known(self, position: int) -> Counts:
-        """Return what was counted so far before a position, and forget what lies beyond."""
+        """Return the counts so far before a position, and forget what lies beyond."""
         with self._alone:
             self._rewind(position)
             names = self._planner.schedule.sources
@@ -94,7 +94,7 @@ class SourceCounts:
 
 
 class Losses:
-    """The losses of one run, 20 bytes each; a file has those of steps before ``first``."""
+    """The losses of a run, 20 bytes each; the file has those of steps before ``first``."""
 
     def __init__(self, known: pa.Table | None = None, first: int = 0) -> None:
         self._steps, self._sources, self._values = array("q"), array("i"), array("d")
@@ -112,7 +112,7 @@ class Losses:
         return self._numbers.setdefault(name, len(self._numbers))
 
     def report(self, step: int, losses: Mapping[str, float]) -> None:
-        """Note the losses of sources at a step."""
+        """Record the losses of sources at a step."""
         self.first, self._is_unsaved = min(self.first, step), True
         for name, loss in losses.items():
             self._steps.append(step)
@@ -120,29 +120,29 @@ class Losses:
             self._values.append(loss)
 
     def begin(self, step: int) -> None:
-        """Note that the run goes on at another step than the one it has come to."""
+        """Record that the run continues at another step."""
         self.first = min(self.first, step) if self._is_unsaved else step
 
     def add(self, others: Losses) -> None:
-        """Take what was reported elsewhere."""
+        """Add losses reported elsewhere."""
         rows = others.table(0, 1 << 62)
         self._extend(rows)
         if rows.num_rows:
             self.first, self._is_unsaved = min(self.first, rows["step"][0].as_py()), True
 
     def written(self, stop: int) -> None:
-        """Note that the file has all before a step."""
+        """Record that the file has all losses before a step."""
         self.first, self._is_unsaved = stop, False
 
     def table(self, start: int, stop: int) -> pa.Table:
-        """Return the losses of some steps, by step and source; columns as in ``SCHEMA``."""
+        """Return losses by step and source; columns as in ``SCHEMA``."""
         steps = np.array(self._steps)
         found = (start <= steps) & (steps < stop)
         names = pa.array(self._numbers, pa.string())
         sources = pa.DictionaryArray.from_arrays(np.array(self._sources), names)
         rows = pa.table([steps, sources.cast(pa.string()), np.array(self._values)], SCHEMA.names)
         each = rows.filter(found).group_by(SCHEMA.names[:2], use_threads=False)
-        last = each.aggregate([("loss", "last")])  # of what was reported again the last counts
+        last = each.aggregate([("loss", "last")])  # the last report of a step and source counts
         return last.rename_columns(SCHEMA.names).sort_by(
             [("step", "ascending"), ("source", "ascending")]
         )
@@ -211,7 +211,7 @@ def source_skew(
 
 
 def mean_by_source(sources: Sequence[str], losses: Any) -> dict[str, float]:
-    """Return ``loss/NAME``: the mean of the losses, one a sample, of every source."""
+    """Return ``loss/NAME``: the mean loss of the samples of every source."""
     found = losses.tolist() if hasattr(losses, "tolist") else list(losses)
     flat = isinstance(found, list) and not any(isinstance(loss, list) for loss in found)
     if not flat or len(found) != len(sources):
@@ -319,7 +319,7 @@ def diagnostics(sampler: Sampler, batch: Batch) -> dict[str, list[Any]]:
 
 
 def need_texts(sampler: Sampler, what: str) -> None:
-    """Refuse what is of texts, for a run over token shards."""
+    """Refuse what needs texts for a run over token shards."""
     if sampler.settings.kind == "tokens":
         raise SamplerError(
             f"{what} is of texts, and this run serves tokens: iterate it, give a Trainer its "

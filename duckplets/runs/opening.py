@@ -1,12 +1,11 @@
-"""Open runs: from a sampler's arguments, or a saved run, to a sampler.
+"""Open runs: from a sampler's arguments, or from a saved run.
 
-    arguments ─→ RunSettings ─read→ pools, texts ─→ streams ─→ planner, fetcher ─→ reader ─→ Sampler
-    saved run ─┘
+arguments ─→ RunSettings ─read→ pools, texts ─→ streams ─→ planner, fetcher ─→ reader ─→ Sampler
+saved run ─┘
 
 Arguments become ``RunSettings``, with everything resolved: recipes of every source, weights, the
-corpus version, and for mined negatives the number and digest of the mining that is current. A
-saved run keeps them, so resuming resolves nothing anew, and what was ingested, mined or stored as a
-recipe since changes nothing.
+corpus version, and for mined negatives number and digest of the mining. A saved run keeps them, so
+resuming resolves nothing again, and what was ingested, mined or stored since changes nothing.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ from duckplets.serving.snapshot import fingerprint, serve
 from duckplets.serving.texts import Contents
 from duckplets.vectors.columns import RunVectors, pinned
 
-_ALL = Named("error")  # a saved run needs all that it has
-# What else can be done about stale minings than to mine again.
+_ALL = Named("error")  # a saved run needs all it has
+# what to do about stale minings besides mining again
 _INSTEAD = (
     "; or draw at random instead, with by='random', or from these all the same, with "
     "allow_stale=True"
@@ -114,7 +113,7 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         "declared_prefixes": prefix_store.digest(database, version),
         "index": mixed.index,
     }
-    for name in run.keys() - RunSettings.__dataclass_fields__.keys():  # only to open it
+    for name in run.keys() - RunSettings.__dataclass_fields__.keys():  # used for opening only
         del run[name]
     settings = RunSettings(**run)
     if kind not in SINGLE:
@@ -193,7 +192,7 @@ def resume_run(
 def _given_anew(
     database: Database, settings: RunSettings, overrides: Mapping[str, Any], names: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what is given anew, with recipes and mixture of sources as settings hold them."""
+    """Return changed arguments, with recipes and mixture in the form of settings."""
     unset = ("recipes", "mixture", "swap", "pairs")
     given = {n: v for n, v in overrides.items() if not (n in unset and v is None)}
     given.pop("vectors", None)
@@ -214,10 +213,10 @@ def _given_anew(
 def edited_in(
     saved: state.Save, before: RunSettings, now: RunSettings, allow_drift: Collection[str]
 ) -> str:
-    """Return in words what differs in the mixture of a saved run now; refuse all else."""
+    """Return in words how the mixture of a saved run has changed; refuse other changes."""
     edited = ""
     if now.mixture != before.mixture and "mixture" not in allow_drift:
-        # A word that is given anew says the same, and what it means is found when streams are.
+        # an equal word is no difference in words; its meaning is resolved later
         edited = differences(before.mixture, now.mixture) or "what its word means"
     found = now.fingerprint()
     refuse_mismatch(
@@ -232,7 +231,7 @@ def edited_in(
 
 @contextmanager
 def closed_on_error(sampler: Sampler) -> Iterator[None]:
-    """Close a sampler that was just opened where it cannot be made whole."""
+    """Close a sampler that cannot be completed."""
     try:
         yield
     except BaseException:
@@ -243,7 +242,7 @@ def closed_on_error(sampler: Sampler) -> Iterator[None]:
 def take_up(
     sampler: Sampler, saved: state.Save, edited: str, schedule: Callable[[Events], RunSchedule]
 ) -> None:
-    """Let a run go on where it was saved, unless a sample before would be another."""
+    """Continue a saved run, unless a sample before its position would change."""
     if edited:
         before, batch = schedule(saved.events), sampler.settings.global_batch
         changed, step = sampler.first_change(before), -(-saved.position // batch)
@@ -273,7 +272,7 @@ def _opened(
     named: Named = _ALL,
     snapshot: str | Path | None = None,
 ) -> Sampler:
-    """Open a run at its first position; ``also``: sources whose pools are needed, drawn or not."""
+    """Open a run at its first position; ``also``: sources whose pools are needed in any case."""
     newest, path = settings.versions[-1], Path(str(database.path))
     contents: Contents = "conversations" if settings.kind == "messages" else "chunks"
     folder = None if snapshot is None else Path(snapshot)
@@ -327,7 +326,7 @@ def _opened(
 
 
 def _refuse_unfillable(settings: RunSettings, planner: Planner, position: int) -> None:
-    """Refuse now batches whose texts cannot differ at all."""
+    """Refuse batches that can never have different texts."""
     batch, schedule = settings.global_batch, planner.schedule
     if settings.no_duplicates == "negatives":
         end = planner.parts[0].end

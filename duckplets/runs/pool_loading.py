@@ -1,4 +1,4 @@
-"""Read the streams of a run: the pools of its recipes, with anchors of the listed records only.
+"""Load the streams of a run: the pools of its recipes, restricted to the listed records.
 
 recipes of sources ─compile→ pools ─kept in the snapshot, or read→ arrays ─→ streams
 """
@@ -46,32 +46,32 @@ Wanted: TypeAlias = "tuple[CompiledPool, list[tuple[Mining, Mined]]]"
 
 log = logging.getLogger("duckplets")
 
-_SHOWN = 50  # pools without an anchor that a message names
+_SHOWN = 50  # empty pools named in a message
 
 
 class Left(NamedTuple):
-    """A recipe of a source without an anchor, or a source without any, and why in words."""
+    """A recipe of a source, or a source, without any anchor, and why."""
 
     source: str
     recipe: Recipe | None
     why: str
 
     def is_named(self, recipes: Collection[str]) -> bool:
-        """Whether it is of one of these recipes, or of one that is limited to its source."""
+        """Return whether it belongs to one of these recipes, or one limited to its source."""
         of = self.recipe
         return of is not None and (of.name in recipes or self.source in (of.sources or ()))
 
 
 @dataclass(frozen=True, slots=True)
 class FoundPool:
-    """A pool with the mined negatives that its anchors draw; or why it has no anchor."""
+    """A pool with its mined candidates, or why it has no anchor."""
 
     pool: Pool | None
     candidates: Sequence[Candidates] = ()
     empty: str | None = None
 
     def of(self, compiled: CompiledPool | None) -> FoundPool:
-        """Return it as what a recipe compiles to; None as a snapshot keeps it."""
+        """Return it for a compiled pool; None if a snapshot keeps it."""
         pool: Any = self.pool and replace(self.pool, compiled=compiled)  # type: ignore[arg-type]
         return replace(self, pool=pool)
 
@@ -87,7 +87,7 @@ def open_streams(
     sources, drawn = sorted(sources), drawn_by(settings)
     if vectors is not None:
         vectors = vectors.as_of(settings.vectors)
-    # Texts without a vector may be dropped.
+    # texts without a vector may be dropped
     loading = _Loading(database, settings, sources, None if vectors is None else vectors.texts)
     wanted = [loading.compiled(source, recipe) for source in sources for recipe in drawn[source]]
     pools: Sequence[FoundPool] = []
@@ -129,7 +129,7 @@ def open_streams(
 
 
 class _Loading:
-    """Reads the pools of a run at one version; where ``texts`` are given, of these only."""
+    """Read the pools of a run at one version, restricted to ``texts`` if given."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Loading:
         self._where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
         self._minings = Minings(database) if settings.candidates else None
         self.kinds = labels_of(database, settings.corpus_version)
-        self._listed: dict[str, Integers] = {}  # of sources with index controls, ascending
+        self._listed: dict[str, Integers] = {}  # ascending record keys by source
         for source in sources:
             if control := settings.index.get(source):
                 where = {**self._where, "sources": [source], "by_source": False}
@@ -152,13 +152,13 @@ class _Loading:
 
     @cached_property
     def records(self) -> dict[str, int]:
-        """How many records each source has, of those that are listed."""
+        """Number of listed records of each source."""
         found = counted(self._database, **self._where)
         listed = {name: len(keys) for name, keys in self._listed.items()}
         return {name: count for name, (count, _) in found.items()} | listed
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
-        """Return what a recipe compiles to, and the minings that the run draws it from."""
+        """Return the compiled pool of a recipe, and the minings it draws from."""
         labels, mined = self.kinds.get(source), list[Any]()
         if isinstance(recipe, TripletRecipe) and recipe.mined:
             mined = pinned_minings(self._minings, self._settings, source, recipe)
@@ -172,7 +172,7 @@ class _Loading:
         return pool, mined
 
     def kept(self, wanted: Sequence[Wanted], snapshot: Snapshot) -> list[FoundPool]:
-        """Return pools from a snapshot; those that it lacks are read, and it keeps them."""
+        """Return pools from a snapshot, adding those that it lacks."""
         keys = [self._key(*of) for of in wanted]
         kept = {key: bundle.get(key, FoundPool) for key, bundle in snapshot.find(keys).items()}
         if missing := {key: of for key, of in zip(keys, wanted, strict=True) if key not in kept}:
@@ -180,13 +180,13 @@ class _Loading:
             read = {key: found.of(None) for key, found in zip(missing, pools, strict=True)}
             if why := snapshot.keep(self._settings.corpus_version, read):
                 log.warning("pools cannot be kept in %s: %s", snapshot.folder, why)
-            else:  # from now on they are shared with other processes
+            else:  # now shared with other processes
                 read = {key: of.get(key, FoundPool) for key, of in snapshot.find([*read]).items()}
             kept |= read
         return [kept[key].of(compiled) for key, (compiled, _) in zip(keys, wanted, strict=True)]
 
     def _key(self, pool: CompiledPool, mined: Sequence[tuple[Mining, Mined]]) -> str:
-        """Return all that a pool follows from, beside the corpus's own state: its key."""
+        """Return the key of a pool: all it depends on besides the corpus's own state."""
         settings = self._settings
         of_run: list[Any] = [settings.kind == "messages", settings.no_duplicates == "negatives"]
         if settings.kind == "messages":
@@ -222,7 +222,7 @@ class _Loading:
     def _candidates(
         self, pool: Pool, mined: Sequence[tuple[Mining, Mined]]
     ) -> tuple[list[Candidates], Integers]:
-        """Return what policies leave of minings, and the sections of anchors that these drop."""
+        """Return the candidates that policies leave, and the sections of anchors they drop."""
         scores, found = needs_scores(self._settings.columns), list[Candidates]()
         short, first = np.zeros(0, np.int64), 0
         for mining, policy in mined:
@@ -245,7 +245,7 @@ class _Loading:
 
 
 def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSettings:
-    """Return settings that keep what the word of a mixture means: the epochs of its sources."""
+    """Return settings with the meaning of the mixture's word: the epochs of its sources."""
     mixture = settings.mixture
     if mixture.lengths or not isinstance(mixture.weights, str):
         return settings
@@ -256,16 +256,16 @@ def with_lengths(settings: RunSettings, streams: Sequence[Stream]) -> RunSetting
 
 
 class Named(NamedTuple):
-    """What a user has named of a new run, so that it must not be empty."""
+    """What the user named for a new run, and must not be empty."""
 
-    empty: Empty | None  # what was said of all of it
-    sources: Collection[str] = ()  # that the mixture names
-    recipes: Collection[str] = ()  # names of those that were given
+    empty: Empty | None  # the argument about all of it
+    sources: Collection[str] = ()  # sources named by the mixture
+    recipes: Collection[str] = ()  # names of the recipes given
 
     def without_empty(
         self, settings: RunSettings, streams: Sequence[Stream], empty: Sequence[Left]
     ) -> RunSettings:
-        """Return the settings of a run that draws nothing of what is empty, if it was not named."""
+        """Return settings without what is empty, unless it was named."""
         there = {stream.source for stream in streams}
         if self.empty == "error" or not streams:
             raise empty_pools(empty)
@@ -291,6 +291,6 @@ def empty_pools(found: Sequence[Left]) -> EmptyPoolError:
 
 
 def in_words(found: Sequence[Left]) -> str:
-    """Return all that is empty; of very many the first."""
+    """Return all that is empty in words; of very many the first."""
     more = f"; and {len(found) - _SHOWN:,} more" if len(found) > _SHOWN else ""
     return "; ".join(left.why for left in found[:_SHOWN]) + more

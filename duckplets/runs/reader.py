@@ -1,12 +1,11 @@
-"""Read the batches of a run at any position from blocks, the next of which are prepared meanwhile.
+"""Read batches at any position from blocks, preparing the next ones meanwhile.
 
-    position ─Planner→ plan ─RankPart→ own samples ─FetchesSamples→ Block ─slices→ Batch
+position ─Planner→ plan ─RankPart→ own samples ─FetchesSamples→ Block ─slices→ Batch
 
-Whether samples are texts, messages or rows of tokens only the fetcher knows, and what it returns.
+Only the fetcher knows whether samples are texts, messages or rows of tokens.
 
-Blocks start small, so that the first batch comes soon, also after a jump, and grow to what the
-memory allows. What prepares them holds no reference to the sampler, so that a sampler nobody holds
-is let go.
+Blocks start small, so that the first batch comes soon, also after a jump, and grow as far as memory
+allows. What prepares them holds no reference to the sampler, so a dropped sampler is freed.
 """
 
 from __future__ import annotations
@@ -35,36 +34,36 @@ if TYPE_CHECKING:
 
     from duckplets.samples.batch import Batch, Block, Tranche
 
-_FIRST_BLOCK = 256  # samples: a first read of a cold file touches few of its blocks
+_FIRST_BLOCK = 256  # samples of the first block: reading a cold file touches few of its blocks
 _GROWTH = 4
 _LARGEST_BLOCK = 65_536
-_MAPPED_BYTES = 192 << 20  # of text of a block that only knows where it lies
-_LARGEST_SPAN = 1 << 20  # positions of all ranks that are planned for a block
-_FARTHEST = 1 << 33  # that a block may go over: see ``Apportionment.deal``
-_ALONE = 1024  # samples read after weights were set, before a thread prepares more
-_PLANNED = 1 << 17  # of them planned at once
+_MAPPED_BYTES = 192 << 20  # bytes of text of a block that holds spans only
+_LARGEST_SPAN = 1 << 20  # positions of all ranks planned for a block
+_FARTHEST = 1 << 33  # most positions of a block: see ``Apportionment.deal``
+_ALONE = 1024  # samples after set_weights before a thread prepares more
+_PLANNED = 1 << 17  # samples planned at a time
 
 
 class FetchesSamples(Protocol):
-    """Turns plans into blocks, and tells what their samples are."""
+    """Turn plans into blocks, and describe their samples."""
 
-    reads: ReadAhead  # what is read that is not in memory
+    reads: ReadAhead  # reads of what is not in memory
 
     @property
     def slots(self) -> Sequence[str]:
-        """Columns that hold what samples are made of."""
+        """Columns with the samples' content."""
 
     def fetch(self, plan: Plan, *, start: int, stop: int, is_stopped: IsStopped = never) -> Any:
-        """Return the samples of a plan: a ``Block``, or its like, of batches."""
+        """Return a plan's samples as a block of batches."""
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
-        """Return what a plan's samples are, without what they hold."""
+        """Return the ids of a plan's samples."""
 
     def mean_tokens(self, stream: Any, per_draw: int, *, swaps: bool) -> float:
-        """Return the tokens that a sample of a stream is expected to have."""
+        """Return the expected tokens of a sample of a stream."""
 
     def sound(self) -> AbstractContextManager[None]:
         """Raise DamagedFileError for index errors, which intact files cannot cause."""
@@ -73,7 +72,7 @@ class FetchesSamples(Protocol):
         """Close what is open."""
 
     def drop(self) -> None:
-        """Close it also while it is used: that ends in an error."""
+        """Close it even while in use: that use fails."""
 
 
 class BatchReader:
@@ -85,18 +84,18 @@ class BatchReader:
         fetcher: FetchesSamples,
         part: RankPart,
         *,
-        end: int | None,  # the position a bounded run ends at
+        end: int | None,  # end position of a bounded run
         prefetch: int,  # blocks
-        block_bytes: int,  # of text, about
+        block_bytes: int,  # approximate bytes of text
     ) -> None:
         self.planner, self.fetcher, self.part, self.end = planner, fetcher, part, end
         self.counter = SourceCounts(planner, fetcher)
-        self._until: int | None = None  # what was prepared from there on is not to be used
+        self._until: int | None = None  # prepared blocks from there on are invalid
         self._prefetch, self._block_bytes = prefetch, block_bytes
-        self._waits, self._waited = 0, 0.0  # for blocks that were not ready, in seconds
-        self._dropped_bytes = 0  # that were read ahead
-        self._tranche: Tranche | None = None  # of the batch taken last
-        self._before: Tranche | None = None  # that of the batch before it, if another
+        self._waits, self._waited = 0, 0.0  # seconds spent waiting for blocks
+        self._dropped_bytes = 0  # bytes read ahead
+        self._tranche: Tranche | None = None  # tranche of the last batch taken
+        self._before: Tranche | None = None  # tranche of the batch before, if different
         self._is_closed = False
         self._begin()
 
@@ -106,14 +105,14 @@ class BatchReader:
         if alone:
             maker._target = 1  # one batch
         self._blocks = BlocksAhead(maker, maker.follow, self._prefetch, alone=alone)
-        # Dropping a reader ends its thread and its connection, as closing it does.
+        # dropping a reader ends its thread and connection, like closing it
         self._dropped = when_dropped(self, partial(_let_go, self._blocks, self.fetcher))
 
     def _maker(self, end: int | None) -> BlockMaker:
         return BlockMaker(self.planner, self.fetcher, self.part, end, self._block_bytes)
 
     def check_open(self) -> None:
-        """Refuse to read after this was closed."""
+        """Refuse to read after closing."""
         if self._is_closed:
             raise SamplerError(
                 "this sampler is closed, by its close() or that of its corpus; open another with "
@@ -121,12 +120,12 @@ class BatchReader:
             )
 
     def take(self, start: int) -> Batch:
-        """Return the batch that begins at a position."""
+        """Return the batch at a position."""
         self.check_open()
         stop, block = self.stop_of(start), self._block
         is_stale = self._until is not None and stop > self._until
         if block is None or not block.start <= start < block.stop or is_stale:
-            if self._until is not None:  # weights have changed, and may again soon
+            if self._until is not None:  # weights changed, and may change again soon
                 self._until = None
                 self._stop()
                 self._begin(alone=_ALONE * self.part.stride // self.part.batch_size)
@@ -134,7 +133,7 @@ class BatchReader:
                 with nullcontext() if self._blocks.is_ready(start) else self._waiting():
                     block = self._block = self._blocks.take(start)
             except StoppedError:
-                self.check_open()  # another thread has closed it
+                self.check_open()  # closed by another thread
                 raise
         if block is None or block.stop < stop:
             with self._waiting():
@@ -143,7 +142,7 @@ class BatchReader:
         return self._batch(self._tranche_of(block, number), start, stop)
 
     def _tranche_of(self, block: Block, number: int) -> Tranche:
-        """Return the tranche of a block's batch; one is let go a batch after its last."""
+        """Return the tranche of a batch; tranches are released one batch after their last."""
         if self._before is not None:
             before, self._before = weakref.ref(self._before), None
             _leave(before)
@@ -154,7 +153,7 @@ class BatchReader:
         return tranche
 
     def _stop(self) -> None:
-        """Stop preparing; what was read for blocks that nobody takes is counted."""
+        """Stop preparing; reads for blocks that nobody takes are counted."""
         self._dropped_bytes += sum(block.read_bytes for block in self._blocks.waiting)
         self._blocks.stop()
         forget(self._dropped)
@@ -168,7 +167,7 @@ class BatchReader:
 
     @property
     def prefetched(self) -> dict[str, float]:
-        """What was prepared and read ahead since this was opened; see metrics."""
+        """Counts of prepared blocks and of reads since opening; see metrics."""
         waiting, reads = self._blocks.waiting, self.fetcher.reads
         found: dict[str, float] = {"prefetch/blocks_ready": len(waiting)}
         found |= {"prefetch/waits": self._waits, "prefetch/seconds_waited": self._waited}
@@ -179,7 +178,7 @@ class BatchReader:
         return found
 
     def between(self, start: int, stop: int) -> Iterator[Batch]:
-        """Yield the batches that begin from ``start`` on before ``stop``."""
+        """Yield the batches that begin in ``start … stop-1``."""
         self.check_open()
         maker = self._maker(self.bounded(stop))
         while span := maker.follow(start):
@@ -201,11 +200,11 @@ class BatchReader:
         )
 
     def stop_of(self, start: int) -> int:
-        """Return where the batch of all ranks that begins at a position ends."""
+        """Return the end of the global batch that begins at a position."""
         return self.bounded(start + self.part.batch)
 
     def bounded(self, position: int) -> int:
-        """Return a position, or the last there can be of this run if that comes before."""
+        """Return a position, or the end of a bounded run if that comes first."""
         return min(position, MAX_POSITION if self.end is None else self.end)
 
     def share(self, workers: int) -> None:
@@ -217,15 +216,15 @@ class BatchReader:
         self._begin()
 
     def forget(self) -> None:
-        """Drop what is prepared: the position has jumped."""
+        """Drop prepared blocks: the position has jumped."""
         self._dropped_bytes += sum(block.read_bytes for block in self._blocks.waiting)
         self._blocks.close()
         self._block = None
 
     def go_on_with(self, schedule: RunSchedule, position: int) -> None:
-        """Plan by other weights from a position on; what was prepared before it stays."""
+        """Plan with another schedule from a position on, keeping blocks before it."""
         self.check_open()
-        self.counter.known(position)  # samples beyond it may become others
+        self.counter.known(position)  # samples after it may change
         self.planner.deal_by(schedule)
         self._until = position if self._until is None else min(position, self._until)
         self._blocks.stop()
@@ -237,7 +236,7 @@ class BatchReader:
             self._is_closed = True
             self._stop()
             self._blocks.close()
-            # Batches that somebody keeps hold no block, nor what it is read from.
+            # kept batches hold no block, nor what it is read from
             kept = [weakref.ref(tranche) for tranche in (self._before, self._tranche) if tranche]
             self._before = self._tranche = None
             for tranche in kept:
@@ -246,19 +245,19 @@ class BatchReader:
 
 
 def _let_go(blocks: BlocksAhead[Block], fetcher: FetchesSamples) -> None:
-    """Stop what nobody holds any more, without waiting."""
+    """Stop a dropped reader without waiting."""
     blocks.stop()
     fetcher.drop()
 
 
 def _leave(tranche: weakref.ref[Tranche]) -> None:
-    """Have a tranche leave its block, if somebody still has a batch of it."""
+    """Detach a tranche from its block if batches of it are still held."""
     if (held := tranche()) is not None:
         held.leave_block()
 
 
 class BlockMaker:
-    """Plans and fetches blocks, in the background or at once; they grow to what memory allows."""
+    """Plan and fetch blocks, in the background or at once, of growing size."""
 
     def __init__(
         self,
@@ -266,19 +265,19 @@ class BlockMaker:
         fetcher: FetchesSamples,
         part: RankPart,
         end: int | None,
-        most_bytes: int,  # of what is fetched for one, about
+        most_bytes: int,  # approximate bytes fetched per sample
     ) -> None:
         self._planner, self._fetcher, self.part, self.end = planner, fetcher, part, end
         self._most_bytes = most_bytes
         self._target, self._largest = _FIRST_BLOCK, _LARGEST_BLOCK
-        self._next: int | None = None  # where the last one ended
+        self._next: int | None = None  # end of the last one
 
     def follow(self, start: int) -> tuple[int, int] | None:
-        """Return the block that begins at a position; None at the end of the run."""
+        """Return the block at a position; None at the end of the run."""
         part, end = self.part, self.end
         if end is not None and start >= end:
             return None
-        if start != self._next:  # the cursor has jumped, and is to come to its batch soon
+        if start != self._next:  # after a jump the batch should come soon
             self._target = min(self._target, _FIRST_BLOCK)
         samples = min(self._target, self._largest)
         most = _LARGEST_SPAN if self._planner.needs_all else _FARTHEST
@@ -291,11 +290,11 @@ class BlockMaker:
         """Return the block of the batches from ``start`` to ``stop``."""
         own = self.part.own(start, stop)
         with self._fetcher.sound():
-            parts = range(0, max(1, len(own)), _PLANNED)  # one, if there are none
+            parts = range(0, max(1, len(own)), _PLANNED)  # one if there are none
             plan = joined([self._planner.plan_at(own[at : at + _PLANNED]) for at in parts])
             block: Block = self._fetcher.fetch(plan, start=start, stop=stop, is_stopped=is_stopped)
         most = self._most_bytes if block.is_held else _MAPPED_BYTES
         self._largest = max(1, most // max(1, block.nbytes // max(1, len(own))))
-        # Not before it is known how large samples are: several blocks are named ahead.
+        # only once the size of samples is known: several blocks are named ahead
         self._target = min(max(self._target, self.part.batch_size) * _GROWTH, _LARGEST_BLOCK)
         return block

@@ -1,7 +1,7 @@
-"""Serve a run's batches, one after the other or any of them by number, and save where it stands.
+"""A run: iterate its batches, get any of them by number, save its position.
 
-Where a run stands is the position of its next batch, together with the weights that were set on
-the way; all else follows from its configuration. What was taken is counted as well, by source.
+The state of a run is the position of its next batch and the weights set on the way; all else
+follows from its settings. What was served is counted by source.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("duckplets")
 
 _MEMORY_MB = 128
-_ROWS = 1 << 16  # of ids, worked out at once
-_MOST_ROWS = 1 << 24  # in one table: a few GB of ids
+_ROWS = 1 << 16  # ids computed at a time
+_MOST_ROWS = 1 << 24  # most ids in one table: a few GB
 
 _IN_EACH_PROCESS = (
     "each would take the same batches: open a sampler in every process, with rank= and "
@@ -77,22 +77,22 @@ class Sampler:
             RankPart(settings.batch_size, settings.rank, settings.world_size),
             end=settings.end(planner.epoch_start),
             prefetch=settings.prefetch,
-            # That in use, one that is made and those that wait share the memory.
+            # the block in use, one in preparation and those waiting share the memory
             block_bytes=((settings.memory_mb or _MEMORY_MB) << 20) // (settings.prefetch + 2),
         )
         self._position = 0
         self.notes: list[str] = []
-        self.unused: list[tuple[str, str, int]] = []  # source, recipe, anchors of later minings
+        self.unused: list[tuple[str, str, int]] = []  # source, recipe and anchors of later minings
         self.alone = HomeLock("this sampler", _IN_EACH_PROCESS)
         self._state_path = state_path
-        self._saves: list[dict[str, Any]] | None = None  # in the file, once read
+        self._saves: list[dict[str, Any]] | None = None  # losses in the file, once read
         self._open_source = open_source
-        self.owned: Any = None  # what is closed with it, such as the corpus
-        self._drifted_from: Fingerprint | None = None  # what it was resumed from
-        self.changed_from: int | None = None  # first position that another mixture has changed
-        self._taken: int | None = None  # step of the batch taken last
+        self.owned: Any = None  # closed with it, such as the corpus
+        self._drifted_from: Fingerprint | None = None  # fingerprint it was resumed from
+        self.changed_from: int | None = None  # first position changed by another mixture
+        self._taken: int | None = None  # step of the last batch taken
         self._losses = Losses()
-        self._phase, self._is_quiet = 0, settings.rank > 0  # several ranks would log the same
+        self._phase, self._is_quiet = 0, settings.rank > 0  # ranks would repeat it
 
     def __iter__(self) -> Iterator[Batch]:
         return self
@@ -114,7 +114,7 @@ class Sampler:
             return batch
 
     def _log_phase(self, what: str, step: int, of: int) -> None:
-        """Write one line on the phase and the shares of a step to the log."""
+        """Log the phase and the shares of a step."""
         if not self._is_quiet:
             schedule = self._planner.schedule
             log.info("%s step %d: %s", what, step, forecasts.phase_words(schedule, of))
@@ -126,7 +126,7 @@ class Sampler:
         return -(-self._reader.end // self._batch)
 
     def __bool__(self) -> bool:
-        return True  # not a question of length: an endless run has none
+        return True  # truth is not about length: endless runs have none
 
     @property
     def mixture(self) -> Mixture:
@@ -153,23 +153,23 @@ class Sampler:
 
     @property
     def _steps_taken(self) -> int:
-        """Number of the steps before the position; the last of a run may have a short batch."""
+        """Number of steps before the position; the last of a run may be short."""
         return -(-self._position // self._batch)
 
     @property
     def graded(self) -> bool:
-        """Whether labels of pairs are floats, for some source has others than 0 and 1."""
+        """Whether labels of pairs are floats: a source has others than 0 and 1."""
         return self._planner.is_graded
 
     @property
     def message_shape(self) -> Sequence[Any]:
-        """The shape of messages, as DuckDB's ``from_json`` takes it; empty for other kinds."""
+        """Shape of messages for DuckDB's ``from_json``; empty for other kinds."""
         parse = getattr(self._reader.fetcher, "parse", None)
         return () if parse is None else parse.shape
 
     @property
     def position(self) -> int:
-        """First position, of all ranks, of the next batch."""
+        """First position, over all ranks, of the next batch."""
         return self._position
 
     @property
@@ -184,7 +184,7 @@ class Sampler:
 
     @property
     def lr_scale(self) -> float:
-        """Factor for the learning rate of the batch taken last; before any, of the next."""
+        """Learning rate factor of the last batch taken, or of the next one before any."""
         mixture = self._planner.schedule.mixture
         return mixture.lr_scale(self.step if self._taken is None else self._taken)
 
@@ -240,7 +240,7 @@ class Sampler:
         self._position = self._reader.bounded(self._position + worker * self._batch)
 
     def first_change(self, before: RunSchedule) -> int:
-        """Return the first position whose sample that schedule changes; if none, one past all."""
+        """Return the first position whose sample a schedule changes, or one past all."""
         changed = self._planner.first_change(before, replace(self.settings, steps=None).end)
         return MAX_POSITION + 1 if changed is None else changed
 
@@ -385,7 +385,7 @@ class Sampler:
         return step
 
     def _check_checkpoints(self, step: int) -> None:
-        """Refuse weights from a step on where a checkpoint beyond it needs the present ones."""
+        """Refuse weights from a step on if a later checkpoint needs the present ones."""
         settings = self.settings
         if self._saves is None and not settings.rank:
             own = settings.fingerprint()
@@ -393,7 +393,7 @@ class Sampler:
         state.refuse_beyond(settings.run, self._saves or [], step * self._batch, self._batch)
 
     def _open_sources(self, schedule: RunSchedule) -> None:
-        """Read the pools of sources that nothing was to be drawn from so far."""
+        """Read the pools of sources that were not drawn from so far."""
         known = {stream.source for stream in self._planner.streams}
         for name in sorted(schedule.drawn - known):
             self._open_source(name)
@@ -434,7 +434,7 @@ class Sampler:
         drifted_from: Fingerprint,
         losses: pa.Table | None = None,
     ) -> None:
-        """Go on where a run of these settings stood, with the weights that were set on the way."""
+        """Continue where a run of these settings stood, with its events."""
         schedule = self._planner.schedule.with_events(events)
         self._open_sources(schedule)
         self.move(position)
@@ -443,7 +443,7 @@ class Sampler:
         if losses is not None:
             self._losses = Losses(losses, self._steps_taken)
         self._phase = 0
-        if self.step:  # the phase of the one before is known already
+        if self.step:  # the previous phase was logged before
             self._phase = schedule.mixture.phase(self.step - 1)
             self._log_phase("Resumed at", self.step, self.step - 1)
         if drifted_from != self.settings.fingerprint() or self._drifted_from is None:
@@ -495,11 +495,11 @@ class Sampler:
         return target
 
     def _used_up_to(self, step: int | None) -> int:
-        """Return the position at which a step begins; by default that of the sampler."""
+        """Return the position at which a step begins; by default the sampler's."""
         if step is None:
             return self._position
         steps = integer("step", step, 0, -(-self._position // self._batch))
-        return min(steps * self._batch, self._position)  # the last batch of all may be short
+        return min(steps * self._batch, self._position)  # the last batch may be short
 
     def close(self) -> None:
         """Stop preparing and close what was opened for this run."""

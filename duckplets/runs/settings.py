@@ -1,7 +1,7 @@
-"""Check the arguments of a sampler and keep what its order and batches follow from.
+"""Check the arguments of a sampler, and keep what determines its order and batches.
 
-A saved run keeps its settings as they are, so that resuming resolves nothing anew. A state file has
-them as plain values.
+A saved run keeps its settings, so that resuming resolves nothing again. State files store them as
+JSON values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Empty = Literal["error", "skip"]
 Pairs = Literal["labelled", "drawn"]
 By: TypeAlias = str | Mined | dict[str, float]
 
-_MOST_SAMPLES = 1 << 22  # in a batch of all ranks: of what is planned at once
+_MOST_SAMPLES = 1 << 22  # samples of a global batch, planned together
 _MOST_RANKS = 1 << 20
 _ARGUMENTS: dict[str, Any] = {
     "kind": Kind,
@@ -49,7 +49,7 @@ _ARGUMENTS: dict[str, Any] = {
     "empty": Empty | None,
     "run": Annotated[str, Name(slash=True)],
 }
-_OVERRIDES = (  # arguments of a sampler that may be given anew where a run is resumed
+_OVERRIDES = (  # arguments that may change when a run is resumed
     *("kind", "split", "recipes", "mixture", "batch_size", "seed", "steps", "epochs", "rank"),
     *("world_size", "remainder", "no_duplicates", "negatives", "swap", "prefixes", "prefetch"),
     *("memory_mb", "columns", "by", "pairs", "vectors"),
@@ -58,15 +58,15 @@ _OVERRIDES = (  # arguments of a sampler that may be given anew where a run is r
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Everything a run's order and batches follow from: arguments of its sampler, and these."""
+    """Everything a run's order and batches follow from: sampler arguments, and the following."""
 
     kind: Kind | Literal["tokens"]
     split: str
-    recipes: dict[str, Sequence[Any]]  # by source; of tokens how they become rows, as plain values
-    optional: dict[str, list[str]]  # names of those that are left out if they find no anchor
-    sources: list[str]  # all of the pinned version
+    recipes: dict[str, Sequence[Any]]  # by source; for tokens how they become rows, as plain values
+    optional: dict[str, list[str]]  # names of recipes left out if they find no anchor
+    sources: list[str]  # all sources of the pinned version
     mixture: Mixture
-    batch_size: int  # of each rank
+    batch_size: int  # samples of each rank
     seed: int
     steps: int | None
     epochs: int | None
@@ -80,28 +80,28 @@ class RunSettings:
     world_size: int
     run: str
     corpus_version: int
-    records: list[int]  # fingerprint of those of that version
+    records: list[int]  # fingerprint of the records of that version
     splits: dict[str, Any]
     chunking: dict[str, Any]
-    # By source, mined recipe and scorer the mining it draws from: its number (mining) and digest.
+    # By source, mined recipe and scorer: number and digest of its mining.
     candidates: dict[str, dict[str, dict[str, dict[str, Any]]]] = field(default_factory=dict)
     prefixes: bool = True
-    declared_prefixes: dict[str, Any] = field(default_factory=dict)  # what identifies them
-    # By source what limits its anchors: size, size_mode, weight and seed of its index controls.
+    declared_prefixes: dict[str, Any] = field(default_factory=dict)  # their digest
+    # By source: size, size_mode, weight and seed of its index controls.
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
     by: By | None = None
-    preset: Preset | None = None  # recipes of sources that join come from it
+    preset: Preset | None = None  # preset for recipes of sources that join
     pairs: Pairs | None = None
-    # Of vector columns: columns, the set of each; sets, of each its commit and digest; missing.
+    # Vector columns: columns, the set of each; sets, commit and digest of each; missing.
     vectors: dict[str, Any] = field(default_factory=dict)
-    # Of each later version that joined: step, what its settings have in the place of these, what
-    # came with it of sources, recipes and index, and lengths of the mixture.
+    # Later versions that joined: step, changed settings, new sources, recipes and index,
+    # lengths of the mixture.
     joins: list[dict[str, Any]] = field(default_factory=list)
-    shards: dict[str, str] = field(default_factory=dict)  # of tokens: name and fingerprint
+    shards: dict[str, str] = field(default_factory=dict)  # token shards: name and fingerprint
     memory_mb: int | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return the plain values that a state file has of it."""
+        """Return the settings as JSON values."""
         joins = [
             {**join, "recipes": _definitions(join["recipes"]), "by": _plain_by(join["by"])}
             for join in self.joins
@@ -111,7 +111,7 @@ class RunSettings:
 
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> RunSettings:
-        """Return the settings of what ``plain`` returned."""
+        """Return the settings from ``plain``."""
         made = {**plain, "mixture": Mixture.from_dict(plain["mixture"])}
         made["by"] = checked_by(plain["by"])
         if plain["kind"] != "tokens":
@@ -124,7 +124,7 @@ class RunSettings:
 
     @property
     def versions(self) -> list[RunSettings]:
-        """What it would be opened with at each version it is pinned to, without later ones."""
+        """The settings at each version it is pinned to."""
         found = [self if not self.joins else replace(self, joins=[])]
         for join in self.joins:
             last, number = found[-1], join["corpus_version"]
@@ -152,7 +152,7 @@ class RunSettings:
         found: Fingerprint = {"batch_size": self.global_batch}
         for name in ("kind", "split", "seed", "negatives", "swap", "no_duplicates"):
             found[name] = getattr(self, name)
-        if self.no_duplicates:  # the stretch that the last epoch ends in is arranged up to there
+        if self.no_duplicates:  # the block in which the last epoch ends is arranged up to there
             found["bounds"] = [self.epochs, self.remainder]
         found |= {"corpus_version": self.corpus_version, "order_version": ORDER_VERSION}
         for name in ("recipes", "mixture", "records", "splits", "chunking"):
@@ -163,7 +163,7 @@ class RunSettings:
             "pairs": self.pairs,
             "prefixes": shows and digest(self.declared_prefixes),
             "index": self.index and digest(self.index),
-            # Where texts without a vector are left out, vectors say which samples there are.
+            # if texts without vectors are left out, vectors determine the samples
             "vectors": sets and {"sets": sets, **({"missing": "drop"} if drops else {})},
             "shards": self.shards and self.shards["fingerprint"][:12],
             "versions": joins,
@@ -180,21 +180,21 @@ class RunSettings:
 
     @property
     def global_batch(self) -> int:
-        """Samples of a batch of all ranks."""
+        """Samples per global batch."""
         return self.batch_size * self.world_size
 
     @property
     def samples_per_draw(self) -> int:
-        """How many positions one draw fills: more than one for drawn pairs only."""
+        """Positions filled by one draw: more than one for drawn pairs only."""
         return 1 + self.negatives if self.kind == "pairs" and self.pairs != "labelled" else 1
 
     def padded_from(self, epoch_start: Callable[[int], int]) -> int | None:
-        """Return the position from which samples only fill up the last batch."""
+        """Return the first position of samples that only fill the last batch."""
         is_padded = self.remainder == "pad" and self.epochs is not None
         return epoch_start(self.epochs or 0) if is_padded else None
 
     def end(self, epoch_start: Callable[[int], int]) -> int | None:
-        """Return the position a bounded run ends at; None if it is endless."""
+        """Return the end position of a bounded run; None if endless."""
         ends = [] if self.steps is None else [self.steps * self.global_batch]
         if self.epochs is not None:
             end = epoch_start(self.epochs)
@@ -211,7 +211,7 @@ class RunSettings:
         return min(ends, default=None)
 
 
-# Thousands of sources may have the same few recipes, so each is made once.
+# thousands of sources may share recipes: each is made once
 def _definitions(recipes: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
     each = {id(recipe): recipe for recipe in chain.from_iterable(recipes.values())}
     plain = {at: of if isinstance(of, dict) else to_dict(of) for at, of in each.items()}
@@ -225,12 +225,12 @@ def _recipes(definitions: Mapping[str, Sequence[dict[str, Any]]]) -> dict[str, S
 
 
 def every_recipe(recipes: Mapping[str, Sequence[Recipe]]) -> dict[str, list[str]]:
-    """Return the names of all recipes by source: those that may be left out of a run."""
+    """Return the names of all optional recipes by source."""
     return {source: sorted(recipe.name for recipe in of) for source, of in recipes.items()}
 
 
 def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments of a sampler as settings have them: plain integers, swap as the preset."""
+    """Return sampler arguments as settings: plain integers, swap by the preset."""
     kind = given["kind"]
     declared = _ARGUMENTS.items()
     plain = {n: checked(n, given[n], of, SamplerError) for n, of in declared if n in given}
@@ -306,14 +306,14 @@ def saved_settings(saved: Save) -> RunSettings:
 
 
 def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> None:
-    """Refuse the name of an argument that resuming a run does not have."""
+    """Refuse the name of an argument that resuming does not have."""
     for name in given:
         if name not in known:
             raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
 
 
 def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
-    """Return the settings of a saved run with arguments that are given anew."""
+    """Return the settings of a saved run with changed arguments."""
     made = replace(saved, **given)
     if "world_size" in given and "batch_size" not in given:
         checked_ranks(made.rank, made.world_size)
@@ -324,7 +324,7 @@ def overridden(saved: RunSettings, given: Mapping[str, Any]) -> RunSettings:
 
 
 def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a resumed run: those given, else those saved; defaults follow."""
+    """Return the columns of a resumed run: given, else saved; defaults follow other arguments."""
     padded, rejected = "padded" in saved.columns, "rejected_messages" in saved.columns
     default = default_columns(saved.kind, saved.negatives, padded=padded, rejected=rejected)
     padded = padded or made.remainder == "pad"
@@ -335,7 +335,7 @@ def _columns(saved: RunSettings, made: RunSettings, given: Mapping[str, Any]) ->
 
 
 def checked_ranks(rank: Any, world_size: Any) -> dict[str, int]:
-    """Return the two as plain integers, if there is such a rank."""
+    """Return rank and world size as plain integers, checked."""
     world_size = integer("world_size", world_size, 1, _MOST_RANKS, say_high=False)
     rank = integer("rank", rank, 0, _MOST_RANKS, say_high=False)
     if rank >= world_size:
@@ -352,14 +352,14 @@ def schedule_of(settings: RunSettings, events: Events) -> RunSchedule:
 
 
 def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Schedule:
-    """Return the schedule of a part of a run: of all of it, unless later versions have joined."""
+    """Return the schedule of a part of a run; of the whole run unless versions joined."""
     version, begin = settings.versions[number], 0
     mixture = version.mixture
     if settings.joins:
         begins = [0, *(join["step"] for join in settings.joins), MAX_POSITION]
         begin, stop = begins[number : number + 2]
         mixture = mixture.of_known(version.sources)
-        # An event that names a source which has not come yet is of a later part.
+        # events that name later sources belong to later parts
         known = {s: e for s, e in events.items() if {*e.weights} <= {*version.sources}}
         events = {step: event for step, event in known.items() if step < stop}
     return Schedule(

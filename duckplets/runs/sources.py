@@ -1,13 +1,13 @@
-"""Say what each source of a run is drawn by, and how much of it is drawn.
+"""By which recipes each source of a run is drawn, and how much of it.
 
-    recipes given ─ or stored ─ or brought ─ or default ───────────────────→ SourceRecipes
-    negatives as a recipe says ─ or by= ─ or mined last ─ or at random ────→ minings that are pinned
-    mixture given ─ or declared ─ or as index controls list ─ or as usual ─→ Shares
+recipes given ─ or stored ─ or brought ─ or default ───────────────────→ SourceRecipes
+negatives as a recipe says ─ or by= ─ or mined last ─ or at random ────→ minings that are pinned
+mixture given ─ or declared ─ or as index controls list ─ or as usual ─→ Shares
 
-Index controls (size and weight of a source) say what ``Corpus.data_index`` lists of it. A sampler
-takes its anchors from the listed records only, and draws sources in the ratio of their entries,
-unless a mixture is given or was declared. A recipe that leaves open where negatives come from stays
-so in the settings of a run, which pin the minings it draws from: a resumed run draws as it did.
+Index controls (size and weight of a source) define what ``Corpus.data_index`` lists. A sampler
+takes anchors from the listed records only, and draws sources in the ratio of their entries, unless
+a mixture is given or declared. A recipe that leaves open where negatives come from stays so in the
+settings of a run, which pin its minings: a resumed run draws as before.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from duckplets.runs.settings import Pairs, RunSettings
     from duckplets.samples.stream import Stream
 
-Drawn: TypeAlias = Mapping[str, Sequence[Recipe]]  # by source, what samples are drawn by
+Drawn: TypeAlias = Mapping[str, Sequence[Recipe]]  # recipes by source
 Candidates: TypeAlias = dict[str, dict[str, dict[str, Any]]]  # by source, recipe and scorer
-Control = dict[str, Any]  # size, size_mode, weight and seed, as ``listing`` takes them
+Control = dict[str, Any]  # size, size_mode, weight and seed, for ``listing``
 Counts = Mapping[str, tuple[int, Control | None]]
 
 _CONTROL = ("size", "size_mode", "weight", "seed")
@@ -54,7 +54,7 @@ def resolved(
     also: Sequence[Recipe] = (),
     sources: Mapping[str, SourceDefaults] | None = None,
 ) -> list[SourceRecipes]:
-    """Return the recipes of every source at a version; ``also``: that are not stored any more."""
+    """Return the recipes of every source at a version; ``also``: recipes no longer stored."""
     if run["kind"] == "messages":
         if recipes is not None:
             raise SamplerError("recipes: messages have none; leave it out")
@@ -75,7 +75,7 @@ def resolved(
 
 
 def which_pairs(database: Database, drawn: Collection[str], version: int) -> Pairs:
-    """Return whether the pairs of sources are those that were judged; refuse some of each."""
+    """Return whether the pairs of sources are labelled or drawn; refuse a mix."""
     there = labels_of(database, version)
     judged, others = (sorted(of) for of in ({*drawn} & {*there}, {*drawn} - {*there}))
     if judged and others:
@@ -110,17 +110,17 @@ def check_labelled(
 def labelled(
     database: Database, found: Sequence[SourceRecipes], version: int
 ) -> list[SourceRecipes]:
-    """Return the recipes of the sources with labels, with nothing said of negatives."""
+    """Return the recipes of sources with labels, without negatives."""
     there = labels_of(database, version)
     judged = (of for of in found if of.source in there)
     return [replace(of, recipes=_without_negatives(of), optional=frozenset()) for of in judged]
 
 
 def _without_negatives(of: SourceRecipes) -> tuple[Recipe, ...]:
-    """Return recipes with nothing said of negatives; equal ones as one, with their weights."""
+    """Return recipes without negatives; equal ones merged, with their weights added."""
     found: dict[Any, TripletRecipe] = {}
     for recipe in of.recipes:
-        # Optional are two windows of a section: they are no pair that a label judges.
+        # optional recipes pair two windows of a section, which no label judges
         if not isinstance(recipe, TripletRecipe) or not recipe.weight or recipe.name in of.optional:
             continue
         plain: dict[str, Any] = {"negative": role("context"), "strategy": "other_record"}
@@ -128,21 +128,21 @@ def _without_negatives(of: SourceRecipes) -> tuple[Recipe, ...]:
         bare = replace(recipe, **plain)
         alike = replace(bare, name="pairs", weight=1.0)
         if before := found.get(alike):
-            first = bare if bare.name == USUAL else before  # no pair is one of ready negatives
+            first = bare if bare.name == USUAL else before  # none of ready negatives
             bare = replace(first, weight=before.weight + bare.weight)
         found[alike] = bare
     return tuple(found.values())
 
 
 def is_open(recipe: Recipe) -> bool:
-    """Whether a recipe leaves open how its negatives are chosen, and there is a choice."""
+    """Return whether a recipe leaves the choice of negatives open, and has one."""
     if not isinstance(recipe, TripletRecipe):
         return False
     return recipe.by is None and recipe.strategy != "same_record"
 
 
 def drawn_by(settings: RunSettings) -> Drawn:
-    """Return what the samples of a run are drawn by: mined where it took mined ones."""
+    """Return the recipes that samples are drawn by: mined ones where the run uses minings."""
     found: Drawn = {name: [r for r in of if r.weight] for name, of in settings.recipes.items()}
     if not settings.candidates:
         return found
@@ -158,7 +158,7 @@ def drawn_by(settings: RunSettings) -> Drawn:
 
 
 def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, float] | None:
-    """Return the shares of the ways that the negatives of a recipe are mixed of, if they are."""
+    """Return the shares of the ways in which negatives of a recipe are mixed, or None."""
     taken = settings.candidates.get(source, {}).get(recipe, {})
     (of_run,) = (r for r in settings.recipes[source] if r.name == recipe)
     if not isinstance(settings.by, dict) or not taken or not is_open(of_run):
@@ -168,7 +168,7 @@ def shares_of(settings: RunSettings, source: str, recipe: str) -> dict[str, floa
 
 
 def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
-    """Return where a new run that asks for mined negatives has none; refuse one without any."""
+    """Return where a run that asks for mined negatives has none; refuse one without any."""
     asked = [way for way in _ways(settings.by) if way != "random"]
     of_open: dict[tuple[str, str], list[str]] = defaultdict(list)
     needed, there = settings.mixture.drawn(settings.sources), set[str]()
@@ -224,7 +224,7 @@ def pins(
 ) -> Candidates:
     """Return number and digest of each mining a run draws from; refuse stale ones.
 
-    ``at_random`` are sources and recipes that draw so all the same.
+    ``at_random`` are sources and recipes that draw at random nevertheless.
     """
     minings, found = mining_store.Minings(database), dict[str, Any]()
     take = partial(
@@ -294,7 +294,7 @@ def pinned_minings(
 def unused_minings(
     database: Database, settings: RunSettings, streams: Sequence[Stream]
 ) -> list[tuple[str, str, int]]:
-    """Return source, recipe and anchors of minings made since a run was opened, which it lacks."""
+    """Return source, recipe and anchors of minings made since a run was opened."""
     if settings.by == "random":
         return []
     some = (of for of in streams if not of.candidates and is_open(of.recipe))
@@ -306,10 +306,10 @@ def unused_minings(
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How the sources of a run are drawn, and what a user should know of that."""
+    """How the sources of a run are drawn, with notes for the user."""
 
     mixture: Mixture
-    index: dict[str, Control]  # what limits their records; see ``RunSettings.index``
+    index: dict[str, Control]  # limits of their records; see ``RunSettings.index``
     notes: list[str]
 
 
@@ -322,7 +322,7 @@ def shares(
     version: int,
     usual: Mixture | None = None,
 ) -> Shares:
-    """Return how sources are drawn: by the mixture that is given, or if nothing says, as usual."""
+    """Return how sources are drawn: by the given mixture, or else as usual."""
     own, is_controlled = dict[str, float](), False
     for name, offers in sources.items():
         is_controlled |= offers.controlled
@@ -357,7 +357,7 @@ def _as_listed(counts: Counts) -> Shares:
 
 
 def _as_sized(counts: Counts, what: str) -> tuple[dict[str, Control], str]:
-    """Return the controls of sources with a size, and what to say where others give shares."""
+    """Return the controls of sources with a size, and what to say if others give shares."""
     sizes = {
         name: {**control, "weight": 1.0}
         for name, (_, control) in counts.items()
@@ -374,7 +374,7 @@ def _as_sized(counts: Counts, what: str) -> tuple[dict[str, Control], str]:
 
 
 def counted(database: Database, split: str, version: int) -> dict[str, tuple[int, Control | None]]:
-    """Return of every source how many records a split has, and what was said about its index."""
+    """Return of every source how many records a split has, and its index controls."""
     rows = database.run("records/controls/sources", {"split": split, "version": version})
     return {
         name: (records, None if control[1] is None else dict(zip(_CONTROL, control, strict=True)))

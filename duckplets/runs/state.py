@@ -1,8 +1,8 @@
-"""Save runs to a state file, and load them from there: a row a save, with all that opens the run.
+"""Save runs to a state file and load them: a row per save, with all that opens the run.
 
-A state file lies beside its corpus and is opened for writing only for the moment of a save, in
-one transaction: a kill at any instant leaves the last completed save. A run is opened as it was
-saved last; a checkpoint adds the position to begin at, and what was counted up to there.
+A state file lies beside its corpus and is open for writing only during a save, in one transaction:
+a kill at any instant leaves the last completed save. A run is opened as it was saved last; a
+checkpoint adds the position to begin at, and the counts up to there.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Counts = tuple[int, Mapping[str, Sequence[int]]]
 """A position, and of the samples before it tokens, fallbacks and displaced ones by source."""
 
 _COLUMNS = ("tag", "kind", "corpus_version", "order_version", "position", "step", "epoch", "joins")
-_SHOWN = 5  # recipes that differ
+_SHOWN = 5  # differing recipes named in a message
 _COUNT = range((1 << 53) + 1)
 _STATE: dict[Any, Any] = {
     "settings": {"batch_size": range(1, 1 << 23), "world_size": range(1, 1 << 23)},
     "fingerprint": {"batch_size": range(1, 1 << 23)},
-    "events": list,  # whose steps and weights are looked at where they are made events
+    "events": list,  # steps and weights are checked when they become events
     "samples": {str: _COUNT},
     "counts": {"position": _COUNT, "sources": {str: [_COUNT]}},
 }
@@ -54,42 +54,42 @@ _STATE: dict[Any, Any] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Save:
-    """A run, and where it stands."""
+    """A run and its position."""
 
     run: str
-    tag: str | None  # name of the checkpoint; None for the latest save
+    tag: str | None  # tag of the checkpoint; None for the latest save
     kind: str
-    corpus_version: int  # that it was opened at
+    corpus_version: int  # corpus version it was opened at
     order_version: int
-    settings: dict[str, Any]  # what opens its sampler again
-    fingerprint: Fingerprint  # what must agree for positions to mean the same samples
-    joins: Sequence[Sequence[int]]  # step and number of every later corpus version
-    position: int  # first one not yet taken
+    settings: dict[str, Any]  # settings that open its sampler
+    fingerprint: Fingerprint  # fingerprint: positions mean the same samples if it agrees
+    joins: Sequence[Sequence[int]]  # step and number of every corpus version that joined
+    position: int  # first position not yet taken
     step: int
     epoch: int  # nominal epoch of the position
-    events: Events = field(default_factory=dict)  # weights set on the way, by the step they set in
+    events: Events = field(default_factory=dict)  # weights set on the way, by step
     samples: Mapping[str, int] = field(default_factory=dict)  # before the position, by source
     counts: Counts = (0, {})
-    losses: pa.Table | None = None  # of the steps before; None of a save that is to be written
+    losses: pa.Table | None = None  # losses of the steps before; None for a new save
 
     @property
     def batch(self) -> int:
-        """Samples a step, of all ranks."""
+        """Samples per step, over all ranks."""
         return int(self.settings["batch_size"] * self.settings["world_size"])
 
     @property
     def steps(self) -> int:
-        """Steps before the position; the last of a run may be a short one."""
+        """Steps before the position; the last of a run may be short."""
         return -(-self.position // self.batch)
 
     @property
     def versions(self) -> list[int]:
-        """The corpus version that it was opened at, and those that have joined."""
+        """The corpus version it was opened at, and those that joined."""
         return [self.corpus_version, *(version for _, version in self.joins)]
 
 
 def state_path(corpus: Path) -> Path:
-    """Return where a corpus keeps its runs: NAME.duckdb has NAME.state.duckdb beside it."""
+    """Return the state file of a corpus: NAME.state.duckdb beside NAME.duckdb."""
     return files.beside(corpus, files.STATE)
 
 
@@ -133,7 +133,7 @@ def save(
 
 
 def load(path: Path, run: str, tag: str | None = None) -> Save:
-    """Read a run as it was saved last, at one of its saves."""
+    """Return a run as it was saved last, at one of its saves."""
     if not path.exists():
         raise StateMismatchError(f"no run is saved: {path} does not exist; call save() first")
     with _reading(path) as database:
@@ -152,14 +152,14 @@ def load(path: Path, run: str, tag: str | None = None) -> Save:
         {step: event for step, event in one.events.items() if step < there.steps}
         for one in (found, there)
     ]
-    if taken[0] != taken[1]:  # a checkpoint was added since, of a run that went another way
+    if taken[0] != taken[1]:  # the run went another way since this checkpoint
         return replace(there, losses=losses)
     last = {name: getattr(found, name) for name in ("settings", "fingerprint", "joins", "events")}
     return replace(there, **last, losses=losses)
 
 
 def runs(path: Path) -> list[Save]:
-    """Return every saved run of a state file as it was saved last, by name; none without a file."""
+    """Return the last save of every run of a state file, by name; none without a file."""
     if not path.exists():
         return []
     with _reading(path) as database:
@@ -170,7 +170,7 @@ def runs(path: Path) -> list[Save]:
 def cursors(
     path: Path, run: str | None = None, *, fingerprint: Fingerprint | None = None
 ) -> list[dict[str, Any]]:
-    """Return where every save, of a run of this fingerprint if given, stands; the latest first."""
+    """Return the saves, of a run of this fingerprint if given, the latest first."""
     if not path.exists():
         return []
     with _reading(path) as database:
@@ -182,13 +182,7 @@ def cursors(
 
 
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
-    """Forget a run, or what it saved beyond a step; returns how many saves those were.
-
-    Args:
-        path: The state file.
-        run: Name of the run.
-        after: Keep what was saved up to this step.
-    """
+    """Forget a run, or its saves beyond a step; return the number of saves."""
     step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
     known = cursors(path)
     if all(one["run"] != run for one in known):
@@ -202,7 +196,7 @@ def reset(path: Path, run: str, *, after: int | None = None) -> int:
 def refuse_beyond(
     run: str, saves: Iterable[Mapping[str, Any]], changed_from: int, batch: int
 ) -> None:
-    """Refuse other samples from a position on where a checkpoint of a run lies beyond it."""
+    """Refuse other samples from a position on if a checkpoint of the run lies beyond it."""
     beyond = [repr(one["tag"]) for one in saves if one["tag"] and one["position"] > changed_from]
     if beyond:
         step = changed_from // batch
@@ -223,7 +217,7 @@ def _reading(path: Path) -> Iterator[Database]:
 
 @contextmanager
 def _writing(path: Path) -> Iterator[Database]:
-    """Open a state file to write, in one transaction."""
+    """Open a state file for writing, in one transaction."""
     with for_a_moment(path) as database:
         migrate.migrate(database, "state")
         with database.transaction():
@@ -231,25 +225,25 @@ def _writing(path: Path) -> Iterator[Database]:
 
 
 class SavingNote(str):
-    """A note on a run that matters only to who saves it."""
+    """A note that matters only if the run is saved."""
 
 
 class BehindNote(SavingNote):
-    """Says that a run begins before its latest save."""
+    """A note that a run begins before its latest save."""
 
 
 def not_of_saving(notes: Iterable[str]) -> list[str]:
-    """Return the notes that matter also to who does not save."""
+    """Return the notes that matter even if the run is not saved."""
     return [note for note in notes if not isinstance(note, SavingNote)]
 
 
 def behind(
     corpus: Path, run: str, fingerprint: Fingerprint, path: Path, position: int
 ) -> list[str]:
-    """Return that a run begins before its latest save, which a save would replace, if it does."""
+    """Return a note if a run begins before its latest save, which a save would replace."""
     try:
         saved = cursors(path, run, fingerprint=fingerprint)
-    except DuckpletsError as error:  # whoever saves is stopped by that; others need not be
+    except DuckpletsError as error:  # saving fails by itself; others need not care
         return [SavingNote(f"this run cannot be saved in {shown(path)}: {error}")]
     latest = [one for one in saved if one["tag"] is None and one["position"] > position]
     if not latest:
@@ -274,7 +268,7 @@ def behind(
 
 
 def unsavable(path: Path, *, asked: bool) -> list[str]:
-    """Return why a run cannot be saved in a file, if it cannot; refuse one that was asked for."""
+    """Return why a run cannot be saved in a file, if so; refuse a file that was asked for."""
     if not (why := migrate.unwritable(path)):
         return []
     note = SavingNote(f"this run cannot be saved in {shown(path)}: {why}")
@@ -284,7 +278,7 @@ def unsavable(path: Path, *, asked: bool) -> list[str]:
 
 
 def standing(fingerprint: Fingerprint, events: Events, counts: Counts) -> dict[str, Any]:
-    """Return these as plain values; sources of which all counts are 0 are left out."""
+    """Return fingerprint, events and counts as JSON values, without zero counts."""
     position, by_source = counts
     sources = {name: [*map(int, numbers)] for name, numbers in by_source.items() if any(numbers)}
     plain = [
@@ -296,7 +290,7 @@ def standing(fingerprint: Fingerprint, events: Events, counts: Counts) -> dict[s
 
 
 def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Counts]:
-    """Return position, fingerprint, events and counts of what ``Sampler.state_dict`` returned."""
+    """Return position, fingerprint, events and counts from ``Sampler.state_dict``."""
     if not {"position", "fingerprint"} <= set(given):
         raise StateMismatchError(
             f"this is not a sampler's state, with position and fingerprint; it has "
@@ -318,7 +312,7 @@ def plain_state(given: Mapping[str, Any]) -> tuple[Any, Fingerprint, Events, Cou
 
 
 def _last(database: Database, run: str) -> Save | None:
-    """Return the save of a run that was made last, None if the file has none of that name."""
+    """Return the last save of a run, or None."""
     rows = database.run("runs/state/last", {"run": run})
     return _read(database.path, run, rows[0]) if rows else None
 
@@ -340,7 +334,7 @@ def _read(path: Path | None, run: str, row: Sequence[Any]) -> Save:
 
 
 def _content(path: Path | None, run: str, text: str) -> tuple[dict[str, Any], StoredJson]:
-    """Return what a save holds, as plain values, and the place where it does."""
+    """Return the JSON content of a save, and its place for errors."""
     forget = f"Forget the run: duckplets cursor reset CORPUS --run {shlex.quote(run)}"
     place = StoredJson(path, "saves", f"run {run!r}", f"{forget}; or put back an earlier copy.")
     content = place.read("state", text, _STATE)
@@ -373,7 +367,7 @@ def _refuse_other(
     drifted_from: Fingerprint | None,
     changed_from: int | None,
 ) -> None:
-    """Refuse a save, as plain values, that the last one of its run and others do not allow."""
+    """Refuse a save that contradicts earlier ones of its run."""
     before, now = known["fingerprint"], plain["fingerprint"]
     edited = {name: now[name] for name in ("mixture", "versions") if name in now}
     if changed_from is not None and before | edited == now:
@@ -392,7 +386,7 @@ def _refuse_other(
 
 
 def _refuse_otherwise(events: Events, saved: Save, saves: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse other weights than the last save has from a step on that a checkpoint lies beyond."""
+    """Refuse weights that differ from the last save's before a checkpoint."""
     for one, other in zip_longest(events.items(), saved.events.items()):
         if one != other:
             step = min(event[0] for event in (one, other) if event is not None)
@@ -401,7 +395,7 @@ def _refuse_otherwise(events: Events, saved: Save, saves: Sequence[Mapping[str, 
 
 
 def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: bool) -> None:
-    """Put losses in the place of those of the steps that a run went through since its last save."""
+    """Replace losses of the steps a run went through since its last save."""
     first, stop = 0 if whole else min(losses.first, saved.steps), saved.steps
     database.run("runs/state/delete_losses", {"run": saved.run, "first": first, "stop": stop})
     database.run("runs/state/delete_losses_beyond", {"run": saved.run})
@@ -412,7 +406,7 @@ def _write_losses(database: Database, saved: Save, losses: Losses, *, whole: boo
 
 
 def digest(value: Any) -> str:
-    """Return a short name of a plain value: equal values have equal ones."""
+    """Return a short digest of a plain value."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -450,7 +444,7 @@ def refuse_mismatch(
 
 
 def differing(saved: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
-    """Return in words what differs in the recipes and the mixture of settings as plain values."""
+    """Return in words how recipes and mixture of two settings differ."""
     mixtures = [Mixture.from_dict(settings.get("mixture", {})) for settings in (saved, now)]
     described = {"mixture": differences(*mixtures)}
     one, other = (

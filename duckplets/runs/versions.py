@@ -57,9 +57,9 @@ def planned(
     also: Collection[str],
     named: Named,
 ) -> tuple[RunSettings, Planner, list[Left]]:
-    """Plan each part of a run, from the steps where open joins may begin; what is left out."""
+    """Plan each part of a run, settling the steps of open joins; return what is left out."""
     planners: list[PartPlanner] = []
-    end_of = replace(settings, steps=None).end  # other steps= alter no batch before them
+    end_of = replace(settings, steps=None).end  # other steps= change no earlier batch
     graded: bool | None = None
     for number in range(len(settings.joins) + 1):
         if number and settings.joins[number - 1]["step"] == _open_step(settings):
@@ -110,7 +110,7 @@ def _with_join(settings: RunSettings, number: int, **changes: Any) -> RunSetting
 
 
 def add_source(settings: RunSettings, planner: Planner, read: Read, source: str) -> None:
-    """Add the streams of a source from which a run was not drawn so far, of every version."""
+    """Add the streams of a source not drawn so far, for every version."""
     for part, version in zip(planner.parts, settings.versions, strict=True):
         if source in version.sources and source not in {of.source for of in part.streams}:
             streams, empty = read(version, [source])
@@ -122,7 +122,7 @@ def add_source(settings: RunSettings, planner: Planner, read: Read, source: str)
 def checked_version(
     database: Database, settings: RunSettings, version: Version, position: int
 ) -> int | None:
-    """Return the number of the version that is to join a run at a position; None for none."""
+    """Return the version that joins a run at a position, or None."""
     pinned_to, newest = settings.versions[-1].corpus_version, records.current_version(database)
     if pinned_to > newest:
         raise StateMismatchError(
@@ -144,7 +144,7 @@ def checked_version(
 
 
 def sources_with(database: Database, settings: RunSettings, version: int | None) -> list[str]:
-    """Return the names of the sources of a run, with those of a version that joins it."""
+    """Return the sources of a run, with those of a version that joins."""
     came = {} if version is None else recipe_store.sources_of(database, version)
     return [*dict.fromkeys([*settings.versions[-1].sources, *came])]
 
@@ -159,7 +159,7 @@ def with_version(
     recipes: Sequence[Recipe | str] | None,
     by: By | None = None,
 ) -> RunSettings:
-    """Return settings with a later version or other negatives, from a step on that is left open."""
+    """Return settings with a later version or other negatives, from a step still open."""
     settings = _begun(settings, position)
     last = settings.versions[-1]
     by = last.by if by is None else by
@@ -187,7 +187,7 @@ def with_version(
     begins_here = _with_join(made, number, step=position // settings.global_batch)
     needed = schedule_of_part(begins_here, number, events).planned
     at_random = set[tuple[str, str]]()
-    if by == last.by:  # what was mined since is for new runs
+    if by == last.by:  # later minings are for new runs
         pairs = ((source, recipe) for source, of in last.recipes.items() for recipe in of)
         at_random = {(s, r.name) for s, r in pairs if r.name not in last.candidates.get(s, {})}
     stays_stale = version == last.corpus_version
@@ -203,7 +203,7 @@ def _open_step(settings: RunSettings) -> int:
 
 
 def _begun(settings: RunSettings, position: int) -> RunSettings:
-    """Return settings without the joins of which nothing comes before a position."""
+    """Return settings without joins that begin at a position or later."""
     joins = [join for join in settings.joins if join["step"] * settings.global_batch < position]
     return replace(settings, joins=joins)
 
@@ -211,7 +211,7 @@ def _begun(settings: RunSettings, position: int) -> RunSettings:
 def _prefixes(
     database: Database, last: RunSettings, version: int, fresh: Collection[str]
 ) -> dict[str, Any]:
-    """Return what identifies the prefixes of a version in a run: its sources keep theirs."""
+    """Return the digest of the prefixes of a version in a run: its sources keep theirs."""
     found = prefix_store.digest(database, version)
     of_fresh = {n: d for n, d in found.get("sources", {}).items() if n in fresh}
     of_sources = last.declared_prefixes.get("sources", {}) | of_fresh
@@ -220,7 +220,7 @@ def _prefixes(
 
 
 def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, str]]:
-    """Return the id and prefix of every source that a run shows one of."""
+    """Return id and prefix of every source that a run shows a prefix of."""
     first, *later = settings.versions
     found = prefix_store.of_sources(database, first.corpus_version)
     for join, version in zip(settings.joins, later, strict=True):
@@ -230,7 +230,7 @@ def prefixes_of(database: Database, settings: RunSettings) -> list[tuple[int, st
 
 
 def as_found(database: Database, settings: RunSettings, missing: Missing | None) -> RunSettings:
-    """Return settings of a saved run with what the corpus says of its versions now."""
+    """Return settings of a saved run with the corpus's present facts about its versions."""
     path = Path(str(database.path))
     now = replace(
         settings,
@@ -251,7 +251,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
 
 
 def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> None:
-    """Note what has joined a run, and from which position on its samples may be others."""
+    """Note what joined a run, and from which position on samples may differ."""
     settings, joins = sampler.settings, sampler.settings.joins
     newest = settings.versions[-1]
     if joins == before.joins:
@@ -275,7 +275,7 @@ def note_joins(database: Database, sampler: Sampler, before: RunSettings) -> Non
 
 
 def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
-    """Yield which recipes find no anchor in the version that has joined."""
+    """Yield recipes without anchors in the version that joined."""
     last = planner.newest
     there = {(stream.source, stream.recipe.name) for stream in last.streams}
     for source, recipes in drawn_by(version).items():
@@ -290,7 +290,7 @@ def _left_out(version: RunSettings, planner: Planner) -> Iterator[str]:
 def _told_of_sources(
     database: Database, newest: RunSettings, join: dict[str, Any]
 ) -> Iterator[str]:
-    """Yield what a user should know of the sources that came with a version."""
+    """Yield notes on the sources that came with a version."""
     weights = newest.mixture.declared(newest.sources)
     weighed = listed(
         f"{name!r} {float(weights[name]):g} ({listed(recipe.name for recipe in recipes)})"

@@ -1,4 +1,4 @@
-"""Slice a fetched block into batches, and hand out a batch as lists, Arrow or rows.
+"""Slice a fetched block into batches, given as lists, Arrow or rows.
 
 Block ─some thousand samples→ Tranche ─a column gathered, a list made, when asked for→ Batch
 """
@@ -22,27 +22,27 @@ from duckplets.base.sanitize import counted, html_table, shown
 from duckplets.errors import DamagedFileError, DuckpletsError, ExtensionError
 from duckplets.serving.texts import TextSpans
 
-_ROWS = 1024  # turned into dicts at once
-_SHOWN = 5  # samples in a notebook
-# Samples gathered and made lists of at once; 16,384 strings cost thrice as much each.
+_ROWS = 1024  # samples turned into dicts at a time
+_SHOWN = 5  # samples shown in a notebook
+# Samples per tranche; with 16,384 each string costs three times as much.
 _TRANCHE = 4096
-_TRANCHE_BYTES = 32 << 20  # of their texts
+_TRANCHE_BYTES = 32 << 20  # bytes of their texts
 _TEXTS = re.compile(r"anchor|positive|negative(_\d+)?|other|text|messages")
 
 
-# Arrow arrays, or what gathers those of samples ``low … high-1`` by ``take(low, high)``.
+# Arrow arrays, or objects that gather samples ``low … high-1`` by ``take(low, high)``.
 Columns = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SlotTexts:
-    """The texts of one slot: for every sample the place of its own among those of a block."""
+    """The texts of one slot: for every sample the index of its text in the block."""
 
     texts: TextSpans | pa.Array
     places: Integers
 
     def take(self, low: int, high: int) -> pa.Array:
-        """Return those of samples ``low … high-1``."""
+        """Return the texts of samples ``low … high-1``."""
         return self.texts.take(self.places[low:high])
 
 
@@ -55,17 +55,17 @@ class Block:
     size: int  # samples
     columns: Columns  # in order
     nbytes: int  # of all texts
-    vector_bytes: int = 0  # of the vectors of one sample
-    origin: Path | None = None  # folder of the snapshot that the texts are from
-    read_bytes: int = 0  # of texts that were not in memory
+    vector_bytes: int = 0  # bytes of the vectors of a sample
+    origin: Path | None = None  # snapshot folder of the texts
+    read_bytes: int = 0  # bytes read from disk
 
     @property
     def is_held(self) -> bool:
-        """Whether its texts take memory of their own."""
+        """Return whether its texts occupy memory of their own."""
         return self.read_bytes > 0
 
     def tranche(self, row: int, batch_size: int) -> Tranche:
-        """Return the tranche that has a sample; none cuts a batch in two."""
+        """Return the tranche of a sample; tranches do not cut batches."""
         each = self.nbytes // max(1, self.size) + self.vector_bytes
         most = _TRANCHE_BYTES // max(1, each)
         rows = max(1, min(_TRANCHE, most) // batch_size) * batch_size
@@ -75,9 +75,9 @@ class Block:
 
 
 class Tranche:
-    """Some thousand samples of a block, of which batches are slices: a list is made once."""
+    """Some thousand samples of a block, sliced into batches; each list is made once."""
 
-    # Several threads may ask at once: they then do the same work, and any result will do.
+    # threads may do the same work at the same time: any result will do
     __slots__ = (
         *("__weakref__", "_block", "_columns", "_lists", "_table"),
         *("high", "low", "names", "origin", "start"),
@@ -100,7 +100,7 @@ class Tranche:
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
     ) -> Batch:
-        """Return samples ``low … high-1`` of the block as the batch of a step."""
+        """Return samples ``low … high-1`` of the block as a batch."""
         batch = Batch.__new__(Batch)
         batch._tranche, batch._span = self, (low - self.low, high - self.low)
         batch._names = self.names
@@ -108,8 +108,8 @@ class Tranche:
         return batch
 
     def column(self, name: str) -> pa.Array | pa.ChunkedArray:
-        """Return a column, gathered now unless it was before; it shares no memory of the block."""
-        block = self._block  # read before the columns, for it goes when the last of them is there
+        """Return a column, gathered on first use; it shares no memory with the block."""
+        block = self._block  # read first: it is released after the last column
         if name not in self._columns and block is not None:
             of = block[name]
             if isinstance(of, pa.Array):
@@ -119,7 +119,7 @@ class Tranche:
         return self._columns[name]
 
     def values(self, name: str) -> list[Any] | None:
-        """Return a column as a list, to be copied; None where its values could be changed."""
+        """Return a column as a list, to be copied; None if its values are mutable."""
         if name not in self._lists:
             column = self.column(name)
             nested = pa.types.is_nested(column.type)
@@ -133,8 +133,8 @@ class Tranche:
         return self._table
 
     def leave_block(self) -> None:
-        """Gather what is left, so that a batch that is kept holds no more than this."""
-        with suppress(DuckpletsError):  # whoever asks for that column is told
+        """Gather the remaining columns, so that kept batches hold no block."""
+        with suppress(DuckpletsError):  # reading that column raises the error
             for name in self.names:
                 self.column(name)
             self._block = None
@@ -311,7 +311,7 @@ class Batch:
             ExtensionError: pandas is not installed.
             DamagedFileError: A text is none.
         """
-        for name in self._names:  # pandas takes any bytes for texts
+        for name in self._names:  # pandas accepts any bytes as text
             try:
                 self.column(name).validate(full=True)
             except pa.ArrowException as error:
@@ -355,7 +355,7 @@ def _values(column: pa.Array | pa.ChunkedArray, name: str, origin: Path | None =
     except UnicodeDecodeError as error:
         raise _no_text(name, origin) from error
     if name in ("messages", "rejected_messages") and "tool_calls" in str(column.type):
-        # Only messages of tools have keys for them.
+        # only messages with tool calls have keys for them
         return [of and [{k: v for k, v in m.items() if v is not None} for m in of] for of in values]
     return values
 

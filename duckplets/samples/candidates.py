@@ -1,10 +1,10 @@
-"""Read what a policy leaves of the candidates of every anchor section into memory, as flat arrays.
+"""Load what a policy leaves of every anchor section's candidates, as flat arrays.
 
-    mined candidates ─policy→ by anchor and rank ─KeyLookup→ rows of documents ─→ chunks
+mined candidates ─policy→ by anchor and rank ─KeyLookup→ rows of documents ─→ chunks
 
-A row is an anchor section, a document a section that the pool's negatives have. A candidate is
-the number of its document, four bytes, so that 16 of them for a million anchors take 64 MB. Ranks
-and scores are kept only where they cannot be told otherwise.
+A row is an anchor section, a document a section of the pool's negatives. A candidate is the number
+of its document, four bytes, so 16 of them for a million anchors take 64 MB. Ranks and scores are
+kept only if they cannot be derived.
 """
 
 from __future__ import annotations
@@ -20,43 +20,43 @@ from duckplets.mining.store import Mining
 from duckplets.pools.arrays import Negatives, Pool
 from duckplets.recipes.mined import Mined
 
-_SPARSE = 16  # keys so far apart, on average, are searched for instead of looked up
-_UNITS = 1 << 20  # of a score, as a weight
+_SPARSE = 16  # average gap of keys above which they are searched instead of looked up
+_UNITS = 1 << 20  # steps of a score as a weight
 _HEAVIEST = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The sections that the negatives of a pool are chunks of."""
+    """The sections that the chunks of a pool's negatives belong to."""
 
     keys: Integers  # section key of every document, ascending
-    kins: Integers  # key of its family
-    firsts: Integers  # its first place in ``chunks``, and the end of the last
-    chunks: Integers | None  # the pool's negatives by document; None where they are so already
+    kins: Integers  # family of every document
+    firsts: Integers  # its first index in ``chunks``, and the end of the last
+    chunks: Integers | None  # the pool's negatives by document; None if in that order already
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What a stream draws mined negatives from."""
+    """The candidates of a stream."""
 
-    scorer: str  # what ranked them
-    weight: str | None  # in which order they are drawn: see ``Mined``
-    rows: Integers32  # row of every anchor chunk of the pool
+    scorer: str  # the scorer
+    weight: str | None  # order of drawing: see ``Mined``
+    rows: Integers32  # row of every anchor chunk
     sections: Integers  # section key of every row, ascending
     starts: Integers  # first candidate of every row, and the end of the last
     numbers: Integers32  # number of the document of every candidate, by row and rank
     documents: Documents
-    ranks: Integers32 | None  # of every candidate; None where they count from 1 in each row
-    scores: Floats | None  # of every candidate; None where nobody asks for it
-    weights: Integers | None = None  # of all candidates before each, where they are drawn by scores
-    first: int = 0  # of its candidates, in the numbers that samples tell: several scorers differ
+    ranks: Integers32 | None  # rank of every candidate; None if 1, 2, … in each row
+    scores: Floats | None  # score of every candidate; None if not needed
+    weights: Integers | None = None  # cumulative weights, if drawn by score
+    first: int = 0  # offset of its candidates among those of several scorers
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @property
     def counts(self) -> Integers:
-        """How many candidates each row has."""
+        """Number of candidates of each row."""
         return np.diff(self.starts)
 
     def rank(self, candidates: Integers) -> Integers:
@@ -67,11 +67,11 @@ class Candidates:
         return candidates - self.starts[row] + 1
 
     def short(self, wanted: int) -> Integers:
-        """Return the sections with fewer candidates than are wanted."""
+        """Return the sections with fewer candidates than wanted."""
         return self.sections[self.counts < wanted]
 
     def of(self, pool: Pool) -> Candidates:
-        """Return them for a pool of fewer anchors."""
+        """Return the candidates for a pool of fewer anchors."""
         anchors = pool.guarded.sections if pool.guarded else self.sections
         return replace(self, rows=KeyLookup(self.sections)(anchors))
 
@@ -79,7 +79,7 @@ class Candidates:
 def read(
     database: Database, pool: Pool, mining: Mining, policy: Mined, *, scores: bool
 ) -> Candidates:
-    """Read the candidates that a policy leaves for the anchors of a mined recipe's pool."""
+    """Read the candidates that a policy leaves for the anchors of a pool."""
     guarded = pool.guarded
     if guarded is None or pool.negatives is None:
         raise ValueError(f"recipe {pool.compiled.recipe.name!r} draws no mined negatives")
@@ -92,14 +92,14 @@ def read(
     size = 0
     for anchors, rank, negatives, score in policies.left(database, mining, policy):
         row, number = row_of(anchors), number_of(negatives)
-        there = (row >= 0) & (number >= 0)  # the others are gone, or no negatives any more
+        there = (row >= 0) & (number >= 0)  # the others are removed, or no negatives any more
         kept = slice(None) if there.all() else np.flatnonzero(there)
         low, size = size, size + int(np.count_nonzero(there))
         rows[low:size], numbers[low:size], ranks[low:size] = row[kept], number[kept], rank[kept]
         if len(values):
             values[low:size] = score[kept]
     rows, numbers, ranks, values = rows[:size], numbers[:size], ranks[:size], values[:size]
-    if np.any(rows[1:] < rows[:-1]):  # anchors were gone through in another order
+    if np.any(rows[1:] < rows[:-1]):  # anchors were mined in another order
         order = np.argsort(rows, kind="stable")
         rows, numbers, ranks = rows[order], numbers[order], ranks[order]
         values = values[order] if len(values) else values
@@ -126,18 +126,18 @@ def read(
 
 
 class KeyLookup:
-    """Finds keys among distinct ones that ascend."""
+    """Find keys among distinct, ascending ones."""
 
     def __init__(self, keys: Integers) -> None:
         self._keys = keys
         self._table: Integers32 | None = None
         if len(keys) and keys[-1] - keys[0] < _SPARSE * len(keys):
-            # With one more at both ends, for keys that lie outside.
+            # padded at both ends for keys outside
             self._table = np.full(keys[-1] - keys[0] + 3, -1, dtype=np.int32)
             self._table[keys - keys[0] + 1] = np.arange(len(keys), dtype=np.int32)
 
     def __call__(self, wanted: Integers) -> Integers32:
-        """Return the number of every wanted key, -1 if it is not there."""
+        """Return the index of every wanted key, or -1."""
         if self._table is None:
             return places(self._keys, wanted).astype(np.int32)
         found: Integers32 = self._table.take(wanted - self._keys[0] + 1, mode="clip")

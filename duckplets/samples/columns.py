@@ -1,12 +1,12 @@
-"""Columns of a batch: their names, which kinds of samples have them, and how each is made.
+"""Columns of a batch: names, kinds of samples that have them, and how each is made.
 
-To add one, add a line to a table below: ``_OF_SAMPLES`` (one of a sample), ``OF_TEXTS`` (one of
-each text, as ``anchor_record_id``) or ``_OF_NEGATIVES``, with the function that makes it of
+To add one, add a line to a table below: ``_OF_SAMPLES`` (one per sample), ``OF_TEXTS`` (one per
+text, as ``anchor_record_id``) or ``_OF_NEGATIVES``, with the function that makes it from
 ``Samples``. What ``sql/samples/fetch`` selects of a chunk or record needs its name only.
 
-A negative is drawn at random, mined (with score and rank), or of its anchor's own record. What
-stands in for one that lacked is a fallback, marked as such and counted: one drawn at random in
-place of a candidate, also when that was mined; one of another record, or of another source.
+A negative is drawn at random, mined (with score and rank), or of its anchor's own record. A
+fallback replaces a missing one, marked and counted: drawn at random instead of a candidate; of
+another record, or of another source.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from duckplets.vectors.columns import VECTOR
 
 @dataclass
 class Samples:
-    """The samples of a plan, as columns are made of them."""
+    """The samples of a plan, from which columns are made."""
 
     plan: Plan
-    streams: Sequence[Stream]  # those the plan refers to
+    streams: Sequence[Stream]  # streams the plan refers to
     slots: Sequence[str]  # the text columns, in order
-    texts: ChunkTexts  # of all chunks of the corpus
-    # Returns what else is known of the chunks, or of records of conversations: a row a key.
+    texts: ChunkTexts  # texts of all chunks of the corpus
+    # Returns further facts about chunks, or records of conversations: a row a key.
     look_up: Callable[[Samples], pa.Table]
-    prefixed: Prefixed | None = None  # what stands before their texts
-    parsed: Mapping[str, pa.Array] | None = None  # what conversations were taken apart into
-    padded_from: float = np.inf  # position from which samples only fill up the last batch
+    prefixed: Prefixed | None = None  # prefixes of their texts
+    parsed: Mapping[str, pa.Array] | None = None  # parsed conversations
+    padded_from: float = np.inf  # first position of samples that only fill the last batch
 
     @cached_property
     def origins(self) -> list[str | None]:
-        """What negatives may be from; those that stand in for others come last.
+        """Possible origins of negatives, fallbacks last.
 
         The worst of a sample's negatives names them all.
         """
@@ -59,16 +59,16 @@ class Samples:
 
     @cached_property
     def keys(self) -> Integers:
-        """The chunks, slot by slot."""
+        """The chunk keys, slot by slot."""
         return self.plan.chunks.reshape(-1)
 
     @cached_property
     def details(self) -> pa.Table:
-        """What else is known of the chunks, slot by slot."""
+        """Further facts about the chunks, slot by slot."""
         return self.look_up(self)
 
     def of_slot(self, values: pa.Array, slot: int) -> pa.Array:
-        """Return the values of one slot among those of all."""
+        """Return the values of one slot."""
         return values.slice(slot * len(self.plan), len(self.plan))
 
     def by_stream(self, texts: Iterable[str | None]) -> pa.Array:
@@ -76,7 +76,7 @@ class Samples:
         return text_column([*texts]).take(column(self.plan.streams))
 
     def proximity(self) -> Floats:
-        """Return 1/distance of windows of anchor and positive in one section, NaN for others."""
+        """Return 1/distance of the windows of anchor and positive in one section, else NaN."""
         found = np.full(len(self.plan), np.nan)
         if len(self.slots) > 1:
             keys = self.plan.chunks[:2].reshape(-1)
@@ -96,12 +96,12 @@ _ALL = ("triplets", "pairs", "texts", "messages")
 @dataclass(frozen=True, slots=True)
 class _Column:
     make: Make
-    kinds: Collection[str] = _ALL  # that have it
-    by_default: Collection[str] = ()  # kinds that have it when no columns are asked for
+    kinds: Collection[str] = _ALL  # kinds of samples that have it
+    by_default: Collection[str] = ()  # kinds that have it by default
 
 
 def _weight(of: Samples) -> Floats:
-    """Recipe weight × the mean over slots of trust × position (× proximity), as specified."""
+    """Recipe weight × mean over slots of trust × position (× proximity), as specified."""
     weights = of.texts.columns(["weight"], of.keys)["weight"].reshape(len(of.slots), len(of.plan))
     if len(of.slots) > 1:
         weights[:2] *= np.nan_to_num(of.proximity(), nan=1.0)
@@ -169,7 +169,7 @@ OF_TEXTS: dict[str, Callable[[int, Samples], pa.Array]] = {
 
 
 def slot_names(kind: str, negatives: int) -> list[str]:
-    """Return the text columns of a kind of sample, in order; of messages theirs."""
+    """Return the text columns of a kind of sample, in order."""
     if kind == "messages":
         return ["messages"]
     if kind == "texts":
@@ -184,7 +184,7 @@ def slot_names(kind: str, negatives: int) -> list[str]:
 def default_columns(
     kind: str, negatives: int, *, padded: bool = False, rejected: bool = False
 ) -> list[str]:
-    """Return the columns of a batch when none are asked for."""
+    """Return the default columns of a batch."""
     found = slot_names(kind, negatives)
     also = [*(["padded"] if padded else []), *(["rejected_messages"] if rejected else [])]
     for name, of in _OF_SAMPLES.items():
@@ -194,7 +194,7 @@ def default_columns(
 
 
 def known_columns(kind: str, negatives: int) -> dict[str, Make | None]:
-    """Return all columns of a kind of sample with how each is made; None for those of a block."""
+    """Return all columns of a kind of sample and how each is made; None if the block has it."""
     slots = slot_names(kind, negatives)
     found: dict[str, Make | None] = dict.fromkeys(slots)
     found |= {name: of.make for name, of in _OF_SAMPLES.items() if kind in of.kinds}
@@ -214,7 +214,7 @@ def checked_columns(
     padded: bool = False,
     rejected: bool = False,
 ) -> list[str]:
-    """Return the columns of a batch, in order; of None those of ``default_columns``."""
+    """Return the checked columns of a batch, in order; by default ``default_columns``."""
     if columns is None:
         return default_columns(kind, negatives, padded=padded, rejected=rejected)
     known = known_columns(kind, negatives)
@@ -232,24 +232,24 @@ def checked_columns(
 
 
 def parts_of(slot: str, kind: str, negatives: int, *, swap: bool) -> set[str]:
-    """Return the parts of pools, such as ``anchors``, that the texts of a slot are drawn from."""
+    """Return the parts of pools, such as ``anchors``, from which a slot is drawn."""
     slots = slot_names(kind, negatives)
     at = slots.index(slot)
     parts = {("anchors", "positives", "negatives")[min(at, 2)]}
     if kind == "pairs" and at == 1:
         parts = {"positives", "negatives"}
-    if swap and at < 2 and len(slots) > 1:  # they change places
+    if swap and at < 2 and len(slots) > 1:  # swapped
         parts |= {"anchors", "positives"}
     return parts
 
 
 def needs_scores(columns: Collection[str]) -> bool:
-    """Return whether one of the columns is a score."""
+    """Return whether a column is a score."""
     return any(name.startswith("negative_") and name.endswith("_score") for name in columns)
 
 
 def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
-    """Return the columns that say where negatives are from; ``negative_by``: the worst one."""
+    """Return the columns on the origin of negatives; ``negative_by`` names the worst one."""
     if kind in SINGLE:
         return {}
     slots = slot_names("triplets", 1 if kind == "pairs" else negatives)[2:]
@@ -288,7 +288,7 @@ _OF_NEGATIVES = {"by": _by, "score": _score, "rank": _rank}
 
 
 def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
-    """Return how many negatives of each sample are fallbacks."""
+    """Return the number of fallback negatives of each sample."""
     counts = np.zeros(len(plan), dtype=np.int64)
     for origins in () if plan.candidates is None else plan.candidates:
         for number, stream in enumerate(streams):
@@ -300,7 +300,7 @@ def fallbacks(plan: Plan, streams: Sequence[Stream]) -> Integers:
 
 
 def _mined(slot: int, of: Samples) -> Iterator[tuple[Integers, Candidates, Integers]]:
-    """Yield the samples with a mined negative by scorer: which, its candidates and their number."""
+    """Yield the samples with a mined negative by scorer: which, candidates and their numbers."""
     if of.plan.candidates is None:
         return
     origins = of.plan.candidates[slot]
@@ -312,7 +312,7 @@ def _mined(slot: int, of: Samples) -> Iterator[tuple[Integers, Candidates, Integ
 
 
 def _fallback(stream: Stream) -> str:
-    """Return what a negative is called that was drawn at random for want of a candidate."""
+    """Return the name of a random negative drawn for want of a candidate."""
     scorers = [of.scorer for of in stream.candidates]
     if not scorers:
         return "random"
@@ -320,7 +320,7 @@ def _fallback(stream: Stream) -> str:
 
 
 def _origins(slot: int, of: Samples) -> Integers:
-    """Return for every sample a number in ``Samples.origins``."""
+    """Return the index in ``Samples.origins`` of every sample."""
     plan, codes = of.plan, np.zeros(len(of.plan), np.int64)
     if plan.candidates is not None:
         for number, stream in enumerate(of.streams):

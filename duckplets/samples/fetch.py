@@ -31,12 +31,12 @@ from duckplets.serving.snapshot import MANIFEST, is_of, sound
 from duckplets.serving.texts import ChunkTexts, TextSpans
 from duckplets.vectors.columns import RunVectors
 
-# From texts as they are stored to columns, of which one is of the name of the slot.
+# from stored texts to columns, one of them named like the slot
 Parse: TypeAlias = Callable[[Database, pa.Array], Mapping[str, pa.Array]]
 
 
 class Fetcher:
-    """Turns plans into blocks, on a connection of its own."""
+    """Turn plans into blocks on its own connection."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class Fetcher:
         negatives: int,
         columns: Sequence[str],
         texts: ChunkTexts,
-        folder: Path | None = None,  # of the snapshot that texts and pools are of
+        folder: Path | None = None,  # snapshot of texts and pools
         prefixes: Prefixes | None = None,
         vectors: RunVectors | None = None,
-        parse: Parse | None = None,  # takes conversations apart
+        parse: Parse | None = None,  # parses conversations
     ) -> None:
         self._database = database.cursor()
         self._lock = HomeLock("what reads for this run", "open a run in each process")
-        self._streams = streams  # those that plans refer to; more may come
+        self._streams = streams  # streams that plans refer to; more may be added
         self.slots = slot_names(kind, negatives)
         self._known = known_columns(kind, negatives)
         self._columns = columns
@@ -62,7 +62,7 @@ class Fetcher:
         self._texts, self._folder = texts, folder
         self._prefixes, self._vectors, self.parse = prefixes, vectors, parse
         self._shows_meta = any(name.endswith("_prefix_meta") for name in columns)
-        self.padded_from: int | None = None  # position from which samples only fill up a batch
+        self.padded_from: int | None = None  # first position of samples that only fill a batch
         self.reads = ReadAhead()
 
     def close(self) -> None:
@@ -72,15 +72,15 @@ class Fetcher:
                 self._database.close()
 
     def drop(self) -> None:
-        """Close the connection also while it is used: that ends in an error."""
+        """Close the connection even while in use: that use fails."""
         self._database.close()
 
     def sound(self) -> AbstractContextManager[None]:
-        """Tell what cannot be where the snapshot that the run is served from is sound."""
+        """Turn index errors into DamagedFileError if the snapshot is the cause."""
         return sound(self._folder)
 
     def fetch(self, plan: Plan, *, start: int, stop: int, is_stopped: IsStopped = never) -> Block:
-        """Return the samples of a plan as the block of batches from ``start`` to ``stop``."""
+        """Return a plan's samples as a block of batches."""
         samples, size, vectors = self._samples(plan), len(plan), {}
         keys, order = samples.keys, np.arange(size * len(self.slots), dtype=np.int64)
         with self._lock:  # refuses a forked process, as reading from the corpus does
@@ -121,7 +121,7 @@ class Fetcher:
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
         """Return tokens, fallbacks and displaced samples of a plan by source: shape (size, 3)."""
         found, of_samples = np.zeros((size, 3), np.int64), sources[plan.streams]
-        # As integers: bincount adds weights up as floats.
+        # as integers: bincount adds weights up as floats
         for chunks in plan.chunks:
             np.add.at(found[:, 0], of_samples, self._texts.tokens(chunks))
         np.add.at(found[:, 1], of_samples, fallbacks(plan, self._streams))
@@ -131,16 +131,16 @@ class Fetcher:
         return found
 
     def mean_tokens(self, stream: Stream, per_draw: int, *, swaps: bool) -> float:
-        """Return the tokens that a sample of a stream is expected to have, without prefixes."""
+        """Return the expected tokens of a sample of a stream, without prefixes."""
         return stream.mean_tokens(self._texts.tokens, per_draw, swaps=swaps)
 
     def proximity(self, plan: Plan) -> list[float | None]:
-        """Return 1/distance of the windows of anchor and positive, None for other sections."""
+        """Return 1/distance of the windows of anchor and positive; None for other sections."""
         found = self._samples(plan).proximity().tolist()
         return [None if value != value else value for value in found]
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
-        """Return what a plan's samples are, without texts; see ``Sampler.served``."""
+        """Return the ids of a plan's samples; see ``Sampler.served``."""
         samples, versions = self._samples(plan), np.array([s.version for s in self._streams])
         names = [] if len(self.slots) == 1 else ["swapped"]
         names += [] if plan.labels is None else ["label"]
@@ -165,7 +165,7 @@ class Fetcher:
         return found
 
     def _look_up(self, samples: Samples) -> pa.Table:
-        """Return the details of chunks, or of the records of conversations, slot by slot."""
+        """Return the details of chunks, or of records of conversations, slot by slot."""
         request = np.arange(len(samples.keys), dtype=np.int64)
         asked = pa.table({"request": request, "key": samples.keys})
         with self._lock, self._database.registered(asked=asked):

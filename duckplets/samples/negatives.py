@@ -1,18 +1,17 @@
-"""Draw the negatives of a stream: at random, from mined candidates, or of the anchor's record.
+"""Draw the negatives of a stream: at random, from candidates, or from the anchor's record.
 
-Each draw is a chunk that the pool says is legal, and a hash of the sample's number
-or of how often its anchor came before; nothing is remembered.
+Each draw is a chunk that the pool declares legal, and a function of the sample's number, or of how
+often its anchor came before; no state is kept.
 
-- At random: draws are repeated while illegal, and in the end a scan finds one: the pool has made
-  sure of it.
-- Mined: the candidates of an anchor's section stand in a circle. With k negatives a sample, each
-  visit to the section takes the next k from a hashed start, so that after ceil(candidates / k)
-  visits each was used. One that is illegal for a sample, by its text, gives way to the next.
-- Of the own record (``same_record``): legal ones are known as the pool is read, such as the
-  rejected replies of a preference pair, and visits go through them in a circle.
+- At random: draws are repeated while illegal, and finally a scan finds one: the pool guarantees it.
+- Mined: the candidates of an anchor's section rotate. With k negatives a sample, each visit to the
+  section takes the next k from a hashed start, so after ceil(candidates / k) visits each was used.
+  One that is illegal for a sample, by its text, is replaced by the next.
+- Own record (``same_record``): legal ones, such as the rejected replies of a preference pair, are
+  known when the pool is read, and visits rotate through them.
 
-Where a circle has none left, a draw at random takes its place; of another record in place of one of
-the own, if the recipe says so. Each tells where what it drew is from.
+When a rotation has none left, a random draw replaces it; for ``same_record`` one from another
+record, if the recipe allows. The origin of each negative is recorded.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ from duckplets.order.permute import below, hashed
 from duckplets.pools.arrays import NegativeRequests, Negatives
 from duckplets.samples.candidates import Candidates
 
-# Where a negative is from, in place of the number of a candidate.
-AT_RANDOM = -1  # drawn at random for want of a candidate
-BY_CHANCE = -2  # drawn at random, as it was asked for
-FROM_SPLIT = -3  # of all sources of the split, for want of enough in its own
-OWN = -4  # of the anchor's own record
-FILLED = -5  # of another record, for want of one of its own
+# origin of a negative, in place of a candidate's number
+AT_RANDOM = -1  # random, for want of a candidate
+BY_CHANCE = -2  # random, as asked for
+FROM_SPLIT = -3  # from all sources of the split, for want of enough in its own
+OWN = -4  # from the anchor's own record
+FILLED = -5  # from another record, for want of one of its own
 LACKING = (AT_RANDOM, FROM_SPLIT, FILLED)
 
-_REDRAWS = 24  # after which one in 2^24 is left even if half of what can be drawn is illegal
-_SCANNED = 4096  # units that are looked at together
-_TRIES = 8  # candidates for one slot
+_REDRAWS = 24  # attempts: one in 2^24 fails even if half of the draws are illegal
+_SCANNED = 4096  # units scanned together
+_TRIES = 8  # candidates tried for one slot
 
 
 @dataclass(frozen=True, slots=True)
 class FoundNegatives:
-    """Negatives, one for every sample or several for one: their chunks, texts, and where from."""
+    """Negatives, one for every sample or several for one: chunks, texts and origins."""
 
     chunks: Integers
     hashes: Words
@@ -53,7 +52,7 @@ class FoundNegatives:
 
     @classmethod
     def at(cls, pool: Negatives, at: Integers, origins: Integers | int) -> FoundNegatives:
-        """Return the negatives at some places of a pool."""
+        """Return negatives by their index in a pool."""
         where_from = np.broadcast_to(origins, at.shape).astype(np.int64)
         return cls(pool.chunks[at], pool.hashes[at], where_from)
 
@@ -62,7 +61,7 @@ class FoundNegatives:
         return FoundNegatives(self.chunks[rows], self.hashes[rows], self.origins[rows])
 
     def put(self, rows: Integers | Flags, others: FoundNegatives) -> None:
-        """Put others in the place of some of them."""
+        """Replace some of them."""
         self.chunks[rows] = others.chunks
         self.hashes[rows] = others.hashes
         self.origins[rows] = others.origins
@@ -77,12 +76,12 @@ def blank(size: int) -> FoundNegatives:
 
 @dataclass(frozen=True)
 class NegativeSampler(ABC):
-    """What negatives of a stream are drawn from."""
+    """A way to draw negatives of a stream."""
 
-    slots: int  # negatives of a sample
+    slots: int  # negatives per sample
 
     def draw_all(self, requests: NegativeRequests) -> list[FoundNegatives]:
-        """Return a legal negative for every slot and sample, of different texts in a sample."""
+        """Return legal negatives for every slot and sample, of different texts in a sample."""
         draw, found = self._drawing(requests), list[FoundNegatives]()
         for slot in range(self.slots):
             found.append(draw(requests, slot))
@@ -93,7 +92,7 @@ class NegativeSampler(ABC):
     def _drawing(
         self, requests: NegativeRequests
     ) -> Callable[[NegativeRequests, int], FoundNegatives]:
-        """Return what draws a negative for a slot of every sample."""
+        """Return the function that draws a negative for a slot of every sample."""
 
     @abstractmethod
     def again(
@@ -103,16 +102,16 @@ class NegativeSampler(ABC):
 
     @abstractmethod
     def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every negative that one sample could have, each text once."""
+        """Return every possible negative of one sample, once per text."""
 
 
 @dataclass(frozen=True)
 class RandomNegatives(NegativeSampler):
-    """Draws at random."""
+    """Draw at random."""
 
     pool: Negatives
-    unit_key: int  # of the draws of a unit: the chunks of one record in one bin
-    within_key: int  # of the draws of one of its chunks
+    unit_key: int  # hash key of units: the chunks of one record in one bin
+    within_key: int  # hash key of chunks within a unit
     what: str  # recipe and source, for messages
     origin: int = BY_CHANCE
 
@@ -131,7 +130,7 @@ class RandomNegatives(NegativeSampler):
             again, legal = self._draw_once(requests.part(left), attempt * self.slots + slot)
             at[left[legal]] = again[legal]
             left = left[~legal]
-        for row in left.tolist():  # rarely: the first one there is
+        for row in left.tolist():  # rarely needed: the first legal one
             sample = requests.part(slice(row, row + 1))
             found = next((some[0] for some in self._legal(sample) if len(some)), None)
             if found is None:
@@ -150,7 +149,7 @@ class RandomNegatives(NegativeSampler):
         return FoundNegatives.at(self.pool, at, self.origin), legal
 
     def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every negative that one sample could have, each text once."""
+        """Return every possible negative of one sample, once per text."""
         at = np.concatenate([np.zeros(0, np.int64), *self._legal(requests)])
         firsts = np.unique(self.pool.hashes[at], return_index=True)[1]
         return FoundNegatives.at(self.pool, at[np.sort(firsts)], self.origin)
@@ -168,16 +167,16 @@ class RandomNegatives(NegativeSampler):
         return at, self.pool.is_legal(at, pool.kins[unit], requests)
 
     def _range(self, classes: Integers) -> tuple[Integers, Integers]:
-        """Return where the units of samples begin among those of all classes, and how many."""
+        """Return the first unit of each sample's class, and the number of units."""
         pool = self.pool
-        if len(pool.firsts) == 2:  # for all, also those whose class is one of another pool
+        if len(pool.firsts) == 2:  # for all, even if their class belongs to another pool
             bounds = pool.sums[pool.firsts]
             return bounds[:1], np.diff(bounds)
         base = pool.sums[pool.firsts[classes]]
         return base, pool.sums[pool.firsts[classes + 1]] - base
 
     def _unit(self, targets: Integers) -> Integers:
-        """Return the unit at each place of the classes' ranges laid end to end."""
+        """Return the unit at positions of the concatenated ranges of classes."""
         pool = self.pool
         if len(pool.lows) == 1:
             return np.asarray(pool.lows[0] + targets, np.int64)
@@ -185,7 +184,7 @@ class RandomNegatives(NegativeSampler):
         return np.asarray(pool.lows[place] + targets - pool.sums[place], np.int64)
 
     def _legal(self, sample: NegativeRequests) -> Iterator[Integers]:
-        """Yield the legal chunks of one sample, once around its class from a hashed start on."""
+        """Yield the legal chunks of one sample, once around its class from a hashed start."""
         pool = self.pool
         base, size = (int(of[0]) for of in self._range(sample.classes))
         start = int(below(hashed(self.unit_key, sample.index), max(size, 1))[0])
@@ -200,17 +199,17 @@ class RandomNegatives(NegativeSampler):
 
 @dataclass(frozen=True, slots=True)
 class Lots:
-    """How options are drawn in proportion to weights."""
+    """Weighted drawing of options."""
 
-    sums: Integers  # weights of all options before each, and of all
+    sums: Integers  # cumulative weights of the options
     words: Words  # of every sample
 
 
 class Rotation:
-    """The options of every sample in a circle, of which slots take one after the other.
+    """The options of every sample as a circle from which slots take one after the other.
 
-    Of ``count`` options from ``first`` on a sample begins with number ``base``; those after what
-    its slots take can stand in for them. With ``lots`` they are drawn, without repetition.
+    Of ``count`` options from ``first`` on, a sample begins with number ``base``; the options after
+    those of its slots can replace them. With ``lots`` they are drawn, without repetition.
     """
 
     def __init__(
@@ -227,7 +226,7 @@ class Rotation:
         self._drawn = np.zeros((0, len(first)), dtype=np.int64)
 
     def take(self, rows: Integers, slot: int, attempt: int) -> tuple[Integers, Integers]:
-        """Return those of some samples that have another option for a slot, and which."""
+        """Return options for a slot of the samples that have one, and which samples these are."""
         offset = np.full(len(rows), slot, dtype=np.int64)
         if attempt:
             offset = self._spare[rows]
@@ -242,7 +241,7 @@ class Rotation:
         return rows[enough], offset[enough]
 
     def _draw(self, lots: Lots, rows: Integers, counter: int) -> Integers:
-        """Draw by weights, past those that were drawn before."""
+        """Draw by weights, skipping those drawn before."""
         sums, first = lots.sums, self._first[rows]
         drawn = np.sort(self._drawn[:, rows], axis=0)
         some = drawn < np.iinfo(np.int64).max
@@ -259,7 +258,7 @@ class Rotation:
         return np.asarray(found, np.int64)
 
     def beyond(self, offset: int) -> tuple[Integers, Integers]:
-        """Return the samples that have so many options, and that option from their base."""
+        """Return the samples with more options than ``offset``, and that option."""
         rows = np.flatnonzero(offset < self._count)
         return rows, self._at(rows, offset)
 
@@ -270,21 +269,21 @@ class Rotation:
 
 @dataclass(frozen=True)
 class _InTurn(NegativeSampler):
-    """Draws what is listed for an anchor, and at random for want of more."""
+    """Draw listed negatives of an anchor in turn, and at random for want of more."""
 
-    pool: Negatives  # what is listed
-    others: RandomNegatives | None  # None where there is always enough
-    start_key: int  # of where a circle begins
+    pool: Negatives  # the listed negatives
+    others: RandomNegatives | None  # None if there are always enough
+    start_key: int  # hash key of where a rotation begins
 
     @abstractmethod
     def _rotation(self, requests: NegativeRequests) -> Rotation:
-        """Return what samples may take."""
+        """Return the options of samples."""
 
     @abstractmethod
     def _chunks(
         self, options: Integers, requests: NegativeRequests, rows: Integers, counter: int
     ) -> tuple[Integers, Integers, Flags]:
-        """Return a chunk of the option of each of some samples, its code, and if it is legal."""
+        """Return chunk, code and legality of options of some samples."""
 
     def _drawing(
         self, requests: NegativeRequests
@@ -315,7 +314,7 @@ class _InTurn(NegativeSampler):
     def again(
         self, requests: NegativeRequests, slot: int, attempt: int
     ) -> tuple[FoundNegatives, Flags]:
-        """Return the next option for a slot of every sample, else a draw at random."""
+        """Return the next option for a slot of every sample, or a random draw."""
         size = len(requests.visits)
         found, legal = blank(size), np.zeros(size, dtype=bool)
         if self.others is not None:
@@ -329,14 +328,14 @@ class _InTurn(NegativeSampler):
 
 @dataclass(frozen=True)
 class MinedNegatives(_InTurn):
-    """Draws the candidates mined for anchors."""
+    """Draw the candidates mined for anchors."""
 
     others: RandomNegatives  # of the same pool
     candidates: Candidates
-    within_key: int  # of the draws of one of a section's chunks
+    within_key: int  # hash key of chunks within a section
 
     def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every negative that one sample could have, candidate or not, each text once."""
+        """Return every possible negative of one sample, candidate or not, once per text."""
         return self.others.options(requests)
 
     def _rotation(self, requests: NegativeRequests) -> Rotation:
@@ -374,11 +373,11 @@ class MinedNegatives(_InTurn):
 
 @dataclass(frozen=True)
 class OwnNegatives(_InTurn):
-    """Draws from the anchor's record, of which the pool has legal chunks of different texts."""
+    """Draw from the anchor's record, of which the pool has legal chunks of different texts."""
 
     @cached_property
     def _lists(self) -> tuple[Integers, Integers]:
-        """First chunk of each record, and how many it has."""
+        """First chunk of each record, and their number."""
         pool = self.pool
         firsts = np.zeros(len(pool.firsts) - 1, dtype=np.int64)
         some = pool.firsts[1:] > pool.firsts[:-1]
@@ -386,7 +385,7 @@ class OwnNegatives(_InTurn):
         return firsts, pool.counts()
 
     def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every negative that one sample could have, each text once."""
+        """Return every possible negative of one sample, once per text."""
         rotation, count = self._rotation(requests), self._lists[1][requests.classes[0]]
         own = [rotation.beyond(offset)[1] for offset in range(count)]
         at = np.concatenate([np.zeros(0, np.int64), *own])
@@ -402,10 +401,10 @@ class OwnNegatives(_InTurn):
         )
 
     def _rotation(self, requests: NegativeRequests) -> Rotation:
-        """Return the circles of records.
+        """Return the rotations of records.
 
-        After each common cycle of visits one moves on by one more, else some negatives would never
-        meet some chunks and positives of their anchor.
+        After each common cycle of visits one moves on by one more; otherwise some negatives would
+        never meet some chunks and positives of their anchor.
         """
         records, classes = requests.records, requests.classes
         first, count = (of[classes] for of in self._lists)

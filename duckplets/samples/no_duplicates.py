@@ -1,14 +1,14 @@
 """Let no text come twice in a batch: samples change places within blocks of batches.
 
-    block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─_filled→ plan
+block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─_filled→ plan
 
-Negatives that repeat a text of their batch are drawn again; ``no_duplicates="negatives"`` asks for
-no more. A sample that still repeats a text goes to the first batch that has none of its
-texts: into a place that another such sample left, or into that of one which can go there instead.
-A sample that fits nowhere is displaced: its place goes to the next sample of the block that fits,
-and none is served a third time before all that fit were served twice. Where no sample of the block
-does, samples that come after the block are tried, and at last a batch that is known to hold no text
-twice takes the place of all. All is a pure function of the block (``Schedule.block``).
+Negatives that repeat a text of their batch are drawn again; ``no_duplicates="negatives"`` does no
+more. A sample that still repeats a text moves to the first batch without its texts: into a place
+another such sample left, or into that of one which can move there instead. A sample that fits
+nowhere is displaced: its place goes to the next sample of the block that fits, and none is served a
+third time before all that fit were served twice. If no sample of the block fits, samples after the
+block are tried, and finally a batch known to hold no text twice replaces the whole batch. All is a
+pure function of the block (``Schedule.block``).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from duckplets.samples.stream import Draw, Stream
 
 NoDuplicates: TypeAlias = bool | Literal["negatives"]
 
-BLOCK_BATCHES = 64  # no more: the batches that have a text are the bits of one word
+BLOCK_BATCHES = 64  # at most 64: the batches with a text are the bits of one word
 
-_KNOWN = 1 << 17  # samples of a block that is kept
-_FURTHER = 8  # times as many samples as before are drawn where those did not do
-_FARTHEST = 1 << 20  # samples of a stream that are looked at, if it has no more anchors
+_KNOWN = 1 << 17  # samples of a block that is cached
+_FURTHER = 8  # growth of the number of samples drawn if those did not suffice
+_FARTHEST = 1 << 20  # samples tried of a stream, if it has no more anchors
 
 
 class _Redrawing(PartPlanner):
-    """Plans whole batches, of which negatives can be drawn again."""
+    """Plan whole batches whose negatives can be drawn again."""
 
     needs_all = True
 
@@ -69,16 +69,16 @@ class _Redrawing(PartPlanner):
 
 
 def _places(positions: Integers, offset: int) -> slice | Integers:
-    """Return where positions that ascend are in a plan that begins at ``offset``."""
+    """Return the indices of ascending positions in a plan that begins at ``offset``."""
     low, high = int(positions[0]) - offset, int(positions[-1]) - offset + 1
     return slice(low, high) if high - low == len(positions) else positions - offset
 
 
 class NegativesApartPlanner(_Redrawing):
-    """Plans batches whose negatives differ from all other texts of their batch."""
+    """Plan batches whose negatives differ from all other texts of their batch."""
 
     def plan_at(self, positions: Integers) -> Plan:
-        """Plan some positions, which ascend, with the whole batches around them."""
+        """Plan ascending positions, with the whole batches around them."""
         if len(positions) == 0:
             return super().plan_at(positions)
         start, stop, size = int(positions[0]), int(positions[-1]) + 1, self.schedule.batch
@@ -97,7 +97,7 @@ class NegativesApartPlanner(_Redrawing):
         return drawn.plan.part(_places(positions, low))
 
     def _refused(self, drawn: Drawn, row: int, rows: Integers, fitting: int) -> RecipeError:
-        """Return the error for a sample of a batch, after so many that fit, that does not."""
+        """Return the error for the first sample of a batch that cannot be made to fit."""
         stream = self.streams[drawn.plan.streams[row]]
         free, fixed = drawn.free[:, rows].sum(), map(drawn.fixed, rows.tolist())
         batch = self.schedule.begin + drawn.plan.positions[row] // self.schedule.batch
@@ -110,31 +110,31 @@ class NegativesApartPlanner(_Redrawing):
         )
 
     def first_change(self, before: Schedule, end: int | None) -> int | None:
-        """Return the first position whose sample differs from that by a schedule before."""
+        """Return the first position whose sample differs from an earlier schedule's."""
         changes = [super().first_change(before, end)]
-        if self.end != end:  # the batch that it ends in is another
+        if self.end != end:  # the batch in which the run ends is different
             least = min(one for one in (self.end, end) if one is not None)
             changes.append(least - least % self.schedule.batch)
         return min((change for change in changes if change is not None), default=None)
 
 
 class NoDuplicatesPlanner(_Redrawing):
-    """Plans batches in which no text comes twice; samples change places within a block."""
+    """Plan batches in which no text comes twice; samples change places within a block."""
 
     displaces = True
     _known: tuple[Schedule, tuple[int, int], Plan] | None = None  # the last block
 
     @cached_property
     def _spares(self) -> dict[tuple[int, ...], Drawn]:
-        """By the streams in force: samples of one batch that have no text twice."""
+        """By the streams in force: samples of one batch without a text twice."""
         return {}
 
     def plan_at(self, positions: Integers) -> Plan:
-        """Plan some positions, which ascend, with the whole blocks around them."""
+        """Plan ascending positions, with the whole blocks around them."""
         if len(positions) == 0:
             return super().plan_at(positions)
         start, stop = int(positions[0]), int(positions[-1]) + 1
-        # Another thread may give the planner another schedule meanwhile.
+        # another thread may set another schedule meanwhile
         schedule, known = self.schedule, self._known
         blocks = [self._block(schedule, start)]
         while blocks[-1][1] < stop:
@@ -145,7 +145,7 @@ class NoDuplicatesPlanner(_Redrawing):
             parts.append(known[2])
         if blocks:
             first = blocks[0][0]
-            drawn = self._span(schedule, first, blocks[-1][1])  # at once: a call has its cost
+            drawn = self._span(schedule, first, blocks[-1][1])  # in one call: each has a cost
         for low, high in blocks:
             step, draws = schedule.begin + low // schedule.batch, -(-high // self.samples_per_draw)
             plan = arranged(
@@ -160,11 +160,11 @@ class NoDuplicatesPlanner(_Redrawing):
         return joined(parts).part(_places(positions, offset))
 
     def _further(self, schedule: Schedule, step: int, draws: int) -> Iterator[Drawn]:
-        """Yield samples of the streams in force at a step, from where they are after some draws."""
+        """Yield samples of the streams in force at a step, from after some draws."""
         yield from self._turns(self._reached(schedule, step, draws), schedule.batch)
 
     def _spare(self, schedule: Schedule, step: int, room: int) -> Drawn:
-        """Return samples for a batch that have no text twice; refuse fewer than ``room``."""
+        """Return samples for a batch without a text twice; refuse fewer than ``room``."""
         reached = self._reached(schedule, step, schedule.first_draw(step))
         at = tuple(sorted(reached))
         if at not in self._spares:
@@ -182,7 +182,7 @@ class NoDuplicatesPlanner(_Redrawing):
         )
 
     def _reached(self, schedule: Schedule, step: int, draws: int) -> dict[int, int]:
-        """Return how many of the first so many draws each stream in force at a step gets."""
+        """Return how many of the first draws each stream in force at a step gets."""
         dealt, found = schedule.dealt(draws), dict[int, int]()
         for name in schedule.names_at(step):
             indexes, recipes = self._recipes[schedule.numbers[name]]
@@ -205,7 +205,7 @@ class NoDuplicatesPlanner(_Redrawing):
             count *= _FURTHER
 
     def _visits(self, number: int) -> int:
-        """Return how many draws of a stream come to all that it has."""
+        """Return how many draws of a stream visit all it has."""
         stream = self.streams[number]
         pool, times = stream.pool, int(np.diff(stream.pool.anchors.starts).max())
         if pool.positives is not None and not pool.compiled.own_positive:
@@ -213,19 +213,19 @@ class NoDuplicatesPlanner(_Redrawing):
         return min(len(stream) * times, max(len(stream), _FARTHEST))
 
     def block(self, position: int) -> tuple[int, int]:
-        """Return the block, among whose positions samples change places, that has one of them."""
+        """Return the block, within which samples change places, of a position."""
         return self._block(self.schedule, position)
 
     def _block(self, schedule: Schedule, position: int) -> tuple[int, int]:
         return schedule.block(position, schedule.batch * BLOCK_BATCHES, self.end)
 
     def first_change(self, before: Schedule, end: int | None) -> int | None:
-        """Return where the first block begins that differs from those by a schedule before."""
+        """Return the start of the first block that differs from an earlier schedule's."""
         length = self.schedule.batch * BLOCK_BATCHES
         return self.schedule.first_change_of_blocks(before, length, self.end, end)
 
     def check(self, schedule: Schedule, steps: Iterable[int], end: int | None) -> None:
-        """Refuse a schedule whose sources have fewer different texts than a batch has."""
+        """Refuse a schedule whose sources have fewer different texts than a batch."""
         size = schedule.batch
         names = {schedule.names_at(step): step for step in sorted(steps, reverse=True)}
         for step in sorted(names.values()):
@@ -269,12 +269,12 @@ def _filled(
     further: Iterator[Drawn],
     spare: Callable[[int], Drawn],
 ) -> tuple[Drawn, Integers]:
-    """Give every hole to the next sample of another batch that fits, those least served first.
+    """Fill every hole with the next sample of another batch that fits, least served first.
 
-    Returns what is served at every place, and of ``own`` those that are still at theirs.
+    Returns what is served at every place, and which of ``own`` are still at theirs.
     """
     pool, order, own = drawn, own.copy(), own.copy()
-    served = (own >= 0).astype(np.int8)  # how often what is at a place; 0: a hole
+    served = (own >= 0).astype(np.int8)  # times the sample of a place is served; 0: a hole
     beyond: list[int] = []
     mended: list[tuple[OneBatch, list[int]]] = []  # with their places
     for number in np.unique(batch[own < 0]).tolist():
@@ -306,15 +306,15 @@ def _filled(
 
 
 class _Block:
-    """A block in which samples ``moving`` from their places go to batches without their texts."""
+    """A block in which ``moving`` samples go to batches without their texts."""
 
     def __init__(self, hashes: Words, batch: Integers, moving: Integers) -> None:
         self.order = np.arange(len(batch))  # the sample at every place, or -1
         self.order[moving] = -1
         codes = pa.array(hashes.reshape(-1)).dictionary_encode().indices.to_numpy()
-        self._texts = codes.reshape(hashes.shape)  # numbers of different ones
+        self._texts = codes.reshape(hashes.shape)  # numbers of distinct texts
         self._batch = batch
-        self._having = np.zeros(codes.max() + 1, np.uint64)  # bits: the batches with each text
+        self._having = np.zeros(codes.max() + 1, np.uint64)  # batches with each text, as bits
         there = np.flatnonzero(self.order >= 0)
         np.bitwise_or.at(self._having, self._texts[:, there], _bits(batch[there]))
         self._holes: dict[int, list[int]] = {}  # places by batch, the first one last
@@ -345,7 +345,7 @@ class _Block:
         self._having[self._texts[:, sample]] |= _bits(batch)
 
     def _exchange(self, sample: int) -> None:
-        """Put a sample where it fits in the place of one that can fill a hole, if there is one."""
+        """Put a sample where it fits in place of one that can fill a hole."""
         home, blocked = int(self._batch[sample]), self._blocked(sample)
         fits = (_bits(self._batch) & np.uint64(blocked) == 0) & (self.order >= 0)
         for batch in sorted(self._holes, key=lambda hole: (hole < home, hole)):

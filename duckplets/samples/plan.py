@@ -1,13 +1,13 @@
-"""Plan which chunks the samples at some positions are made of: keys only, no text.
+"""Plan which chunks the samples at some positions consist of: keys only, no text.
 
-    positions ─apportion→ source ─apportion→ recipe ─Stream.draw_at→ chunks ─swap→ plan
+positions ─apportion→ source ─apportion→ recipe ─Stream.draw_at→ chunks ─swap→ plan
 
-A plan is a pure function of the run's configuration and the positions, so any stretch of the
-past or future can be planned alone, and how a run is cut into blocks changes nothing. A rank plans
-its own positions only, unless samples depend on others of their batch (``no_duplicates``).
+A plan is a pure function of the run's settings and the positions, so any span of the past or future
+can be planned alone, and the cutting of a run into blocks changes nothing. A rank plans only its
+own positions, unless samples depend on others of their batch (``no_duplicates``).
 
-A run is planned in parts, one after the other: each is of one version of the corpus, and most runs
-have a single one. Where a later version joins, streams begin a new epoch.
+A run is planned in parts, one after the other, each of one version of the corpus; most runs have
+one. When a later version joins, streams begin a new epoch.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from duckplets.order.schedule import RunSchedule, Schedule
 from duckplets.samples.negatives import AT_RANDOM
 from duckplets.samples.stream import Draw, Stream
 
-SINGLE = ("texts", "messages")  # kinds whose samples have one slot: no positive, no negatives
+SINGLE = ("texts", "messages")  # kinds with one slot: no positive, no negatives
 
-# What a stream gets of some draws: its number, which of the draws, and their numbers in the stream.
+# What a stream gets of some draws: its number, which draws, and their numbers in the stream.
 Dealt: TypeAlias = tuple[int, Integers, Integers]
-# Returns where a run ends, from what returns where a nominal epoch begins.
+# Returns where a run ends, given where nominal epochs begin.
 EndOf: TypeAlias = Callable[[Callable[[int], int]], int | None]
 _Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,30 +44,30 @@ class Plan:
     """The samples at some positions, in order: the last axis of every array."""
 
     positions: Integers
-    streams: Integers  # number of the stream of each
-    chunks: Integers  # as of a ``Draw``: shape (slots, samples)
+    streams: Integers  # stream number of each
+    chunks: Integers  # as in ``Draw``: shape (slots, samples)
     hashes: Words  # shape (slots, samples)
-    swapped: Flags  # whether anchor and positive have changed places
-    # Of pairs: 1 for anchor and positive, 0 for anchor and negative, or as they were judged.
+    swapped: Flags  # whether anchor and positive are swapped
+    # Labels of pairs: 1 for anchor and positive, 0 for anchor and negative, or as given.
     labels: _Array | None = None
-    # As of a ``Draw``: shape (negatives, samples); drawn pairs have one row, also for positives.
+    # As in ``Draw``: shape (negatives, samples); drawn pairs have one row, positives too.
     candidates: Integers | None = None
-    # Where no text may come twice: the stream of the sample that gave its position to the one
-    # here; -1 for most.
+    # With no_duplicates: the stream of the sample that gave its position to this one; -1 for
+    # most.
     displaced: Integers | None = None
-    given: bool = False  # whether they are pairs as they were judged, with nothing drawn
+    given: bool = False  # whether they are labelled pairs, with nothing drawn
 
     def __len__(self) -> int:
         return len(self.streams)
 
     def part(self, which: slice | Integers) -> Plan:
-        """Return some of the samples, counted within this plan."""
+        """Return some of the samples, by index."""
         if isinstance(which, slice):
             return self.each(lambda column: column[..., which])
         return self.each(lambda column: column.take(which, axis=-1))
 
     def each(self, change: Callable[[_Array], _Array]) -> Plan:
-        """Return the plan with every array changed alike."""
+        """Return the plan with a function applied to every array."""
         arrays = ((name, getattr(self, name)) for name in _ARRAYS)
         changed: dict[str, Any] = {n: change(of) for n, of in arrays if of is not None}
         return replace(self, **changed)
@@ -78,7 +78,7 @@ _OF_DRAWS = {"chunks": np.int64, "hashes": np.uint64, "candidates": np.int64, "l
 
 
 def joined(parts: Sequence[Plan]) -> Plan:
-    """Return the samples of several plans of one run as one."""
+    """Concatenate plans of one run."""
     if len(parts) == 1:
         return parts[0]
     found: dict[str, Any] = {}
@@ -95,12 +95,12 @@ def joined(parts: Sequence[Plan]) -> Plan:
 
 
 def scattered(draws: Iterable[tuple[Integers, Draw]], size: int) -> dict[str, _Array]:
-    """Return the arrays of a plan of so many samples from draws, each of some of its rows."""
+    """Return the arrays of a plan from draws, each of some of its rows."""
     found: dict[str, _Array] = {}
     for rows, draw in draws:
         for name, dtype in _OF_DRAWS.items():
             columns = getattr(draw, name)
-            if columns is not None and len(rows) == size:  # all are of one stream
+            if columns is not None and len(rows) == size:  # all belong to one stream
                 found[name] = np.array(columns, dtype).reshape(len(columns), size)
                 continue
             if columns is not None and name not in found:
@@ -129,7 +129,7 @@ def spread(draws: Plan, per_draw: int) -> Plan:
 
 
 def without_negative(plan: Plan) -> Flags:
-    """Return which samples have no negative that was drawn; of other kinds than pairs none."""
+    """Return which samples have no drawn negative; none but pairs."""
     if plan.labels is None or plan.given:
         return np.full(len(plan), plan.given)
     found: Flags = plan.labels == 1
@@ -137,13 +137,13 @@ def without_negative(plan: Plan) -> Flags:
 
 
 class PartPlanner:
-    """Plans the samples of a part of a run; positions count from the step at which that begins.
+    """Plan the samples of a part of a run; positions count from where it begins.
 
-    Rows of tokens are planned alike: their streams answer to the same as a ``Stream``.
+    Rows of tokens are planned alike: their streams have the interface of a ``Stream``.
     """
 
-    needs_all = False  # whether samples depend on others of their batch, so that all are planned
-    displaces = False  # whether a sample may give its position to another
+    needs_all = False  # whether samples depend on others of their batch
+    displaces = False  # whether samples may give their position to others
 
     def __init__(
         self,
@@ -156,19 +156,19 @@ class PartPlanner:
         graded: bool = False,
     ) -> None:
         self.streams: list[Stream] = []
-        self.sources = np.zeros(0, np.int64)  # number of the source of each stream
-        self.schedule = schedule  # another one with the same past may take its place
+        self.sources = np.zeros(0, np.int64)  # source number of each stream
+        self.schedule = schedule  # may be replaced by one with the same past
         self.samples_per_draw = schedule.samples_per_draw
         self.swaps = swap and kind not in SINGLE
         self.is_graded = graded  # whether labels are numbers of any kind, rather than integers
-        self.end: int | None = None  # where the last epoch of the run ends
-        self.first = schedule.begin * schedule.batch  # position of the run at which it begins
-        self.stop = MAX_POSITION + 1  # and that at which the next part does
-        self.epoch = 0  # nominal one of the run at which it begins
-        self.numbers = np.zeros(0, np.int64)  # of its streams in the run
+        self.end: int | None = None  # end of the last epoch of the run
+        self.first = schedule.begin * schedule.batch  # position of the run at its beginning
+        self.stop = MAX_POSITION + 1  # and at the next part's
+        self.epoch = 0  # nominal epoch of the run at its beginning
+        self.numbers = np.zeros(0, np.int64)  # number of its first stream in the run
         self._seed, self._swap_key = seed, key(seed, "swap")
         self._recipes: dict[int, tuple[list[int], Apportionment]] = {}  # streams of each leaf
-        self._lengths: dict[str, int] = {}  # of each source
+        self._lengths: dict[str, int] = {}  # streams of each source
         self.add(streams)
         self.epoch_length = sum(map(self.length_of, schedule.planned))
 
@@ -191,7 +191,7 @@ class PartPlanner:
             self._recipes[leaf] = indexes, recipes
 
     def plan_at(self, positions: Integers) -> Plan:
-        """Plan some positions: they ascend, gaps or not, and span less than 2^34."""
+        """Plan ascending positions, with or without gaps, that span less than 2^34."""
         per_draw = self.samples_per_draw
         if per_draw == 1:
             return self._draws(positions, self._dealt(self.schedule, positions))
@@ -213,7 +213,7 @@ class PartPlanner:
         dealt: Iterable[Dealt],
         note: Callable[[int, Integers, Draw], None] | None = None,
     ) -> Plan:
-        """Draw the samples of some draws; ``note`` is told every stream, what it has, and these."""
+        """Draw the samples of some draws; ``note`` gets every stream, its share and samples."""
         size, first = len(numbers), self.streams[0]
         streams = np.zeros(size, dtype=np.int64)
         draws = []
@@ -238,11 +238,11 @@ class PartPlanner:
         return plan if self.samples_per_draw == 1 else spread(plan, self.samples_per_draw)
 
     def length_of(self, source: str) -> int:
-        """Return the positions in which every anchor of a source comes up once."""
+        """Return the positions in which every anchor of a source comes once."""
         return self._lengths.get(source, 0)
 
     def samples(self, position: int) -> Integers:
-        """Return how many of the first so many positions each stream gets."""
+        """Return how many of the first positions each stream gets."""
         whole, rest = divmod(position, self.samples_per_draw)
         before, after = (self._counts(draws) for draws in (whole, whole + (rest > 0)))
         found: Integers = before * self.samples_per_draw + (after - before) * rest
@@ -256,7 +256,7 @@ class PartPlanner:
         return found
 
     def shares(self, start: int, stop: int) -> Floats:
-        """Return the mean share of each stream over steps in which no other weights set in."""
+        """Return the mean share of each stream over steps without a change."""
         of_sources = np.array(self.schedule.parts(start, stop))
         shares: Floats = of_sources[self.sources] * self.recipe_parts()
         return shares
@@ -271,19 +271,19 @@ class PartPlanner:
         return found
 
     def block(self, position: int) -> tuple[int, int]:
-        """Return the block, among whose positions samples change places, that has one of them."""
+        """Return the block, within which samples change places, of a position."""
         return position, position + 1
 
     def first_change(self, before: Schedule, end: int | None) -> int | None:
-        """Return the first position whose sample differs from that by another schedule and end."""
+        """Return the first position whose sample differs from another schedule and end."""
         return self.schedule.first_change(before)
 
     def check(self, schedule: Schedule, steps: Iterable[int], end: int | None) -> None:
-        """Refuse a schedule by which batches at some steps of a run cannot be filled."""
+        """Refuse a schedule whose batches cannot be filled at some steps."""
 
 
 class Planner:
-    """Plans the samples of a run by its parts; a stream of each is another stream."""
+    """Plan the samples of a run by its parts; each part has streams of its own."""
 
     def __init__(self, parts: Sequence[PartPlanner], end_of: EndOf) -> None:
         self.parts, self.newest = list(parts), parts[-1]
@@ -294,7 +294,7 @@ class Planner:
         for part, after in pairwise(self.parts):
             part.stop = after.first
             after.epoch = epoch = epoch - (part.first - part.stop) // part.epoch_length
-        for part in self.parts if self.needs_all else ():  # others end anywhere
+        for part in self.parts if self.needs_all else ():  # others may end anywhere
             part.end = self._end(part, part.epoch_length, end_of)
         self.schedule = RunSchedule([*map(attrgetter("schedule"), self.parts)])
         self.streams: list[Stream] = []
@@ -303,7 +303,7 @@ class Planner:
             self._number(part, part.streams)
 
     def _end(self, part: PartPlanner, length: int, end_of: EndOf) -> int | None:
-        """Return where the run ends, counted within a part, whose epochs have some length."""
+        """Return where the run ends, counted within a part with epochs of some length."""
         end = end_of(lambda epoch: part.first + (epoch - part.epoch) * length)
         return None if end is None else end - part.first
 
@@ -320,13 +320,13 @@ class Planner:
         self.sources = np.array([*map(self.schedule.numbers.__getitem__, names)], np.int64)
 
     def deal_by(self, schedule: RunSchedule) -> None:
-        """Let another schedule with the same past take the place of the one there is."""
+        """Replace the schedule by another one with the same past."""
         self.schedule = schedule
         for part, own in zip(self.parts, schedule.parts, strict=True):
             part.schedule = own
 
     def at(self, position: int) -> PartPlanner:
-        """Return the part that has a position."""
+        """Return the part of a position."""
         return self.parts[bisect_right(self.parts, position, key=lambda part: part.first) - 1]
 
     def plan(self, start: int, stop: int) -> Plan:
@@ -334,7 +334,7 @@ class Planner:
         return self.plan_at(np.arange(start, stop, dtype=np.int64))
 
     def plan_at(self, positions: Integers) -> Plan:
-        """Plan some positions: they ascend, gaps or not, and span less than 2^34."""
+        """Plan ascending positions, with or without gaps, that span less than 2^34."""
         plans = list[Plan]()
         for part in self.parts:
             low, high = np.searchsorted(positions, [part.first, part.stop]).tolist()
@@ -348,7 +348,7 @@ class Planner:
         return joined(plans)
 
     def epochs(self, position: int) -> dict[str, float]:
-        """Return how often the anchors of each source have come up before a position."""
+        """Return how often the anchors of each source have come before a position."""
         found = dict.fromkeys(self.schedule.sources, 0.0)
         for part in self.parts:
             samples = part.schedule.samples(max(0, min(position, part.stop) - part.first))
@@ -357,7 +357,7 @@ class Planner:
         return found
 
     def epoch_at(self, position: int) -> int:
-        """Return the nominal epoch of a position; one that the end of a part cuts off counts."""
+        """Return the nominal epoch of a position, counting one cut off by the end of a part."""
         part = self.at(position)
         return part.epoch + (position - part.first) // part.epoch_length
 
@@ -368,18 +368,18 @@ class Planner:
         return part.first + (epoch - part.epoch) * part.epoch_length
 
     def block(self, position: int) -> tuple[int, int]:
-        """Return the block, among whose positions samples change places, that has one of them."""
+        """Return the block, within which samples change places, of a position."""
         part = self.at(position)
         low, high = part.block(position - part.first)
         return part.first + low, min(part.first + high, part.stop)
 
     def next_change(self, position: int) -> int:
-        """Return the first step from a position on at which what is drawn may change."""
+        """Return the first step, from a position on, at which the draws may change."""
         low, high = self.block(position)
         return -(-(low if low == position else high) // self.schedule.batch)
 
     def first_change(self, before: RunSchedule, end_of: EndOf) -> int | None:
-        """Return the first position whose sample differs from that by a schedule before."""
+        """Return the first position whose sample differs from an earlier schedule's."""
         for part, schedule in zip(self.parts, before.parts, strict=True):
             length = sum(map(part.length_of, schedule.planned))
             changed = part.first_change(schedule, self._end(part, length, end_of))
@@ -388,7 +388,7 @@ class Planner:
         return None
 
     def check(self, schedule: RunSchedule, steps: Iterable[int], end: int | None) -> None:
-        """Refuse a schedule by which batches at some steps of the run cannot be filled."""
+        """Refuse a schedule whose batches cannot be filled at some steps."""
         for part, own in zip(self.parts, schedule.parts, strict=True):
             some = [step for step in steps if part.first <= step * schedule.batch < part.stop]
             part.check(own, some, None if end is None else end - part.first)

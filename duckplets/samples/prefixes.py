@@ -1,11 +1,11 @@
-"""Show metadata before texts: draw the line of each text of a block, and cut what grows too long.
+"""Show metadata before texts: draw the line of each text, and cut what becomes too long.
 
-    record of a chunk ─holders→ definition ─position, slot→ line ─line, newline, text→ in a window
+record of a chunk ─holders→ definition ─position, slot→ line ─line, newline, text→ in a window
 
-Only runs whose version has prefixes have one. Whether there is a line, which variant, which fields,
-which rendering of each and their order are hashes, each of a key of its own with the position and
-the slot, for all texts of a block at once. Definitions that records have of their own are read for
-each block; columns with few different values are read once for all records.
+Only runs whose version has prefixes have this object. Presence, variant, fields, renderings and
+their order are hashes, each with a key of its own, of position and slot, for all texts of a block
+together. Own definitions of records are read for each block; columns with few distinct values are
+read once for all records.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 META_TYPE = pa.map_(pa.string(), pa.list_(pa.string()))
-_NONE, _OWN = -1, -2  # in place of the number of a definition
-_MOST_VALUES = 100_000  # of a column that is kept for all records
+_NONE, _OWN = -1, -2  # in place of a definition's number
+_MOST_VALUES = 100_000  # distinct values of a column that is kept for all records
 _MOST_CHARACTERS = 16 << 20
 
 
 class Catalog(NamedTuple):
-    """Definitions of prefixes; each list is given by where it starts in the next array."""
+    """Definitions of prefixes; each list is given by its start in the next array."""
 
-    prefixes: pa.Array  # nested, as they were read
-    probabilities: Words  # in parts of 2^53, as are presences
+    prefixes: pa.Array  # nested, as read
+    probabilities: Words  # in units of 2^-53, like presences
     variants: Integers  # first variant of every definition, and the end of the last
     fields: Integers  # first field of every variant, and the end of the last
     keys: pa.Array  # of every field
     presences: Words
-    columns: Integers  # place in ``names`` of the column of every field, or -1
+    columns: Integers  # index in ``names`` of the column of every field, or -1
     values: pa.ListArray  # of every field
     names: list[str]  # columns of records
 
 
 def _catalog(database: Database, given: Sequence[str], records: Integers) -> Catalog:
-    """Return definitions that are given as JSON, then those of records that have their own."""
+    """Return definitions given as JSON, then those of records with their own."""
     written = {"number": np.arange(len(given)), "definition": pa.array(given, pa.string())}
     wanted = {"record_key": records}
     with database.registered(written=pa.table(written), wanted=pa.table(wanted)):
@@ -83,13 +83,13 @@ def _catalog(database: Database, given: Sequence[str], records: Integers) -> Cat
 
 
 def _list(lists: pa.Array) -> tuple[Integers, pa.Array]:
-    """Return where every list starts among all elements, and the elements."""
+    """Return the start of every list among all elements, and the elements."""
     lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]), lists.flatten()
 
 
 def _parts(probabilities: pa.Array) -> Words:
-    """Return probabilities in parts of 2^53, which is exact."""
+    """Return probabilities in units of 2^-53, exactly."""
     words: Words = (probabilities.to_numpy(zero_copy_only=False) * float(1 << 53)).astype(np.uint64)
     return words
 
@@ -100,18 +100,18 @@ def _happens(words: Words, parts: Words) -> Flags:
 
 
 class Column(NamedTuple):
-    """A column of records: of each which of the values it has, and their renderings."""
+    """A column of records: the value of each by number, and the renderings of values."""
 
     codes: Integers32
     lists: pa.ListArray
 
     def of(self, records: Integers) -> Column:
-        """Return that of some records."""
+        """Return the column of some records."""
         return Column(self.codes[records], self.lists)
 
 
 def _whole_column(database: Database, name: str) -> Column | None:
-    """Read a column of all records, by their keys; None if it has too many values for that."""
+    """Read a column of all records, by key; None if it has too many values."""
     if name == "taxonomy":
         return None
     keys, parts, seen = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], dict[str, int]()
@@ -126,7 +126,7 @@ def _whole_column(database: Database, name: str) -> Column | None:
     found = np.concatenate(keys)
     of_records = np.full(int(found.max(initial=0)) + 1, -1, np.int32)
     of_records[found] = np.concatenate(parts)
-    return Column(of_records, _lists(name, [*seen, None]))  # the last is of those without any
+    return Column(of_records, _lists(name, [*seen, None]))  # last: no value
 
 
 def _columns(database: Database, records: Integers, names: Sequence[str]) -> dict[str, Column]:
@@ -146,27 +146,27 @@ def _lists(name: str, values: Iterable[Any]) -> pa.ListArray:
 
 
 def _renderings(name: str, value: Any) -> list[str]:
-    """Return a value of a column as a prefix may show it: on one line; nothing if it is empty."""
+    """Return the renderings of a value, on one line; none if it is empty."""
     if name == "date":
         return _dates(value) if value else []
     plain = (" ".join(text.split()) for text in (value if name == "taxonomy" else [value]) if text)
     return [text for text in plain if text]
 
 
-@lru_cache(maxsize=_MOST_VALUES)  # making them takes longer than all the rest
+@lru_cache(maxsize=_MOST_VALUES)  # making them takes longer than everything else
 def _dates(date: str) -> list[str]:
     return date_renderings(datetime.date.fromisoformat(date))
 
 
 class Prefixed(NamedTuple):
-    """What stands before the texts of a block."""
+    """The prefixes of a block's texts."""
 
     lines: pa.Array  # null for nothing
     meta: pa.Array | None  # declared keys and values of each text; None unless asked for
 
 
 class Prefixes:
-    """The prefixes of a run; ``sources``: id and prefix, as JSON, of every source with one."""
+    """The prefixes of a run; ``sources``: id and prefix JSON of every source with one."""
 
     def __init__(self, database: Database, sources: Sequence[tuple[int, str]], seed: int) -> None:
         names = ("shown", "variant", "presence", "rendering", "order")
@@ -187,11 +187,11 @@ class Prefixes:
         tokens: Integers,
         meta: bool,
     ) -> tuple[pa.Array, Prefixed]:
-        """Return the texts of a block, which come slot by slot, with their prefixes, and these."""
+        """Return the texts of a block, slot by slot, with their prefixes, and these."""
         which = self._by_record[record_key]
         having = np.flatnonzero(which != _NONE)
         catalog, which = self._catalog, which[having]
-        if (own := which == _OWN).any():  # definitions of the records themselves
+        if (own := which == _OWN).any():  # own definitions of records
             keys, numbers = np.unique(record_key[having][own], return_inverse=True)
             catalog, which[own] = _catalog(database, self._given, keys), len(self._given) + numbers
         slot, sample = np.divmod(having, len(positions))
@@ -211,7 +211,7 @@ class Prefixes:
     def _values(
         self, database: Database, records: Integers, names: Sequence[str]
     ) -> dict[str, Column]:
-        """Return columns of some records, in the order of their names."""
+        """Return columns of some records, in order of names."""
         whole = {name: self._columns.get(name) for name in names}
         others = [name for name, column in whole.items() if column is None]
         read = _columns(database, records, others) if others else {}
@@ -220,7 +220,7 @@ class Prefixes:
     def _lines(
         self, catalog: Catalog, which: Integers32, cells: Integers, columns: dict[str, Column]
     ) -> pa.Array:
-        """Return the line of each of some texts; null where all fields are absent."""
+        """Return the line of each text; null if all fields are absent."""
         first = catalog.variants[which]
         words = hashed(self._keys["variant"], cells)
         variant = first + below(words, catalog.variants[which + 1] - first)
@@ -231,7 +231,7 @@ class Prefixes:
         for number in range(int((end - first).max(initial=0))):
             text = np.flatnonzero(first + number < end)
             field = first[text] + number
-            lists, base = field.copy(), len(catalog.values)  # those of columns come after
+            lists, base = field.copy(), len(catalog.values)  # columns come after
             for place, (codes, of_column) in enumerate(columns.values()):
                 at = np.flatnonzero(catalog.columns[field] == place)
                 lists[at] = base + codes[text[at]] % len(of_column)  # the last code may be -1
@@ -255,7 +255,7 @@ class Prefixes:
 
 
 def _declared(catalog: Catalog, which: Integers32, columns: dict[str, Column]) -> pa.Array:
-    """Return all keys of each text's definition with all their values."""
+    """Return all keys of each text's definition with all values."""
     definitions = {n: catalog.prefixes[n].as_py()["variants"] for n in np.unique(which).tolist()}
     lists = [of.lists.to_pylist() for of in columns.values()]
     known: dict[tuple[int, ...], list[tuple[str, list[str]]]] = {}
@@ -273,14 +273,14 @@ def _declared(catalog: Catalog, which: Integers32, columns: dict[str, Column]) -
 
 
 def _spread(values: pa.Array, places: Integers, size: int, other: list[Any] | None) -> pa.Array:
-    """Return values at their places among so many, and another elsewhere."""
+    """Return values at their places among ``size``, and another elsewhere."""
     at = np.full(size, len(values), np.int64)
     at[places] = np.arange(len(places))
     return pa.concat_arrays([values, pa.array([other], values.type)]).take(pa.array(at))
 
 
 def _by_record(database: Database, sources: Sequence[int]) -> Integers32:
-    """Return the number of the definition of every record, by its key."""
+    """Return the definition number of every record, by key."""
     rows = database.table("samples/prefixes/holders")
     keys, of = rows["record_key"].to_numpy(), rows["source_id"].to_numpy()
     numbers = np.full(int(of.max(initial=max(sources, default=0))) + 1, _NONE, np.int32)

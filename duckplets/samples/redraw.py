@@ -1,9 +1,9 @@
-"""Draw negatives of planned samples again, until no text comes twice in a batch.
+"""Draw negatives of planned samples again until no text comes twice in a batch.
 
-    Drawn ─redraw→ negatives that differ, and what still repeats ─OneBatch→ all differ
+Drawn ─redraw→ negatives that differ, and what still repeats ─OneBatch→ all differ
 
-Of the negatives that repeat a text of their batch others are drawn, by hashes and at last the first
-free one of all that the sample may have. All is a pure function of the samples.
+Negatives that repeat a text of their batch are replaced, by hashed draws and finally by the first
+free one of all the sample may have. All is a pure function of the samples.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from duckplets.samples.stream import Stream
 
 _Cell: TypeAlias = tuple[int, int]  # row and column of a text
 
-_REDRAWS = 24  # by hashes; half of what can be drawn taken leaves one in 2^24
-_SOME = 2  # of them where all that can be drawn is looked at after that
-_REFUSED = 16  # samples of a stream that lack negatives, after which a batch takes none of it
+_REDRAWS = 24  # hashed attempts; if half of the options are taken, one in 2^24 fails
+_SOME = 2  # attempts if all options are tried after that
+_REFUSED = 16  # samples of a stream without negatives after which a batch takes none of it
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Drawn:
     """Planned samples whose negatives can be replaced, in the arrays of the plan."""
 
     plan: Plan
-    owners: Integers  # number of the requests that each sample is of
-    places: Integers  # row of each there
+    owners: Integers  # number of the requests of each sample
+    places: Integers  # row of each in its requests
     shifts: Integers  # column of a sample + this = number of the negative in its draw
-    requests: Sequence[tuple[Stream, NegativeRequests]]  # as they were drawn for
+    requests: Sequence[tuple[Stream, NegativeRequests]]  # the requests they were drawn for
     _fixed: dict[int, set[int]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class Drawn:
 
     @cached_property
     def free(self) -> Flags:
-        """Which texts may be drawn again: shape (slots, samples)."""
+        """Return which texts may be drawn again: shape (slots, samples)."""
         found = np.zeros(self.plan.hashes.shape, dtype=bool)
         if self.plan.labels is None:
             found[2:] = True
@@ -78,7 +78,7 @@ class Drawn:
     def again(
         self, rows: Integers, columns: Integers, attempt: int
     ) -> tuple[FoundNegatives, Flags]:
-        """Return other negatives for some columns of samples, and which of them are legal."""
+        """Return other negatives for columns of samples, and which of them are legal."""
         found, legal = blank(len(rows)), np.zeros(len(rows), dtype=bool)
         owners, places, slots = self.owners[rows], self.places[rows], self.shifts[rows] + columns
         for owner, slot in {*zip(owners.tolist(), slots.tolist(), strict=True)}:
@@ -89,31 +89,31 @@ class Drawn:
         return found, legal
 
     def options(self, row: int) -> FoundNegatives:
-        """Return all negatives that a sample may have, each text once."""
+        """Return all negatives that a sample may have, once per text."""
         stream, requests = self.requests[int(self.owners[row])]
         return stream.options(requests.part(self.places[row : row + 1]))
 
     def put(self, rows: Integers, columns: Integers, found: FoundNegatives) -> None:
-        """Give samples other negatives."""
+        """Set other negatives."""
         plan = self.plan
         plan.chunks[columns, rows] = found.chunks
         plan.hashes[columns, rows] = found.hashes
         if plan.candidates is not None:
-            first = len(plan.chunks) - len(plan.candidates)  # columns that are no negatives
+            first = len(plan.chunks) - len(plan.candidates)  # columns other than negatives
             plan.candidates[columns - first, rows] = found.origins
 
 
 def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
-    """Draw negatives that repeat a text of their batch again, until they differ from all it has.
+    """Replace negatives that repeat a text of their batch, as far as possible.
 
     Returns rows and columns of the texts that still repeat another; ``batch`` ascends.
     """
     free = drawn.free.reshape(-1)
     taken = _Taken(pair_hashes(batch, drawn.plan.hashes).reshape(-1))
     some = taken.repeated()
-    some = some[np.argsort(free[some], kind="stable")]  # what stays comes first
+    some = some[np.argsort(free[some], kind="stable")]  # fixed texts come first
     _, at, which = np.unique(taken.words[some], return_index=True, return_inverse=True)
-    # Not the first of its word, unless that is of the same sample (SimCSE).
+    # not the first of its word, unless that is of the same sample (SimCSE)
     some = some[some[at[which]] % len(drawn) != some % len(drawn)]
     columns, rows = np.divmod(some, len(drawn))
     todo = np.flatnonzero(free[some])
@@ -130,7 +130,7 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
 
 
 class _Taken:
-    """The texts that batches have, in a hash table with the last of each cell."""
+    """The texts of batches, in a hash table."""
 
     def __init__(self, words: Words) -> None:
         self.words = words  # ``pair_hashes`` of every batch and text
@@ -146,12 +146,12 @@ class _Taken:
         self._new: set[int] = set()
 
     def repeated(self) -> Integers:
-        """Return the words that are there several times."""
+        """Return the words that occur several times."""
         again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
         return self._crowded[places(again, self.words[self._crowded]) >= 0]
 
     def take(self, words: Words) -> Flags:
-        """Add words that are missing, one after the other; return which those are."""
+        """Add missing words, one after the other; return which were added."""
         missing: Flags = self.words[self._last[words >> self._shift]] != words
         missing &= places(self._sorted, words) < 0
         for at in np.flatnonzero(missing).tolist():
@@ -161,19 +161,19 @@ class _Taken:
 
 
 class OneBatch:
-    """A batch without a text twice, put together sample by sample, the first that fits."""
+    """A batch without a text twice, composed sample by sample, the first that fits."""
 
     def __init__(self, drawn: Drawn) -> None:
         self._drawn = drawn
-        self.rows: list[int] = []  # of the samples that are in it
-        self.found: dict[_Cell, FoundNegatives] = {}  # negatives that were drawn again
+        self.rows: list[int] = []  # rows of its samples
+        self.found: dict[_Cell, FoundNegatives] = {}  # negatives drawn again
         self._fixed: set[int] = set()  # texts of anchors and positives
         self._holder: dict[int, _Cell] = {}  # of each other text
         self._options: dict[int, FoundNegatives] = {}
         self._refused: defaultdict[int, int] = defaultdict(int)  # samples, by stream
 
     def take(self, rows: Iterable[int], room: int) -> bool:
-        """Add samples that fit, few of a stream that lacks negatives; whether that is enough."""
+        """Add samples that fit, few of a stream without negatives; return whether it is full."""
         for row in rows:
             if len(self.rows) >= room:
                 break
@@ -184,7 +184,7 @@ class OneBatch:
         return len(self.rows) >= room
 
     def add(self, row: int) -> bool:
-        """Add a sample, if its negatives and those whose texts it has find others."""
+        """Add a sample if its negatives, and those with its texts, can be replaced."""
         texts, holder = self._drawn.fixed(row), self._holder
         held: dict[int, _Cell] = {}
         found: dict[_Cell, FoundNegatives] = {}
@@ -230,14 +230,14 @@ class OneBatch:
         return made
 
     def put_negatives(self, made: Drawn, places: Iterable[int]) -> None:
-        """Give its samples, which are at some places of others, the negatives drawn again."""
+        """Set the new negatives of its samples, by their places among others."""
         at = dict(zip(self.rows, places, strict=True))
         for (row, column), negative in self.found.items():
             made.put(np.array([at[row]]), np.array([column]), negative)
 
 
 def one_batch(tiers: Iterable[Drawn], room: int) -> Drawn:
-    """Return samples that have no text twice, of ever more: ``room``, or what there is."""
+    """Return samples without a text twice, from ever more: ``room``, or what there is."""
     for pool in tiers:
         batch = OneBatch(pool)
         if batch.take(range(len(pool)), room):

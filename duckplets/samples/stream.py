@@ -1,10 +1,10 @@
-"""Draw the chunks that the i-th samples of a stream are made of, from i alone.
+"""Draw the chunks of the i-th samples of a stream, from i alone.
 
 A stream is the anchors of one (source, recipe) of a run. Its i-th sample takes anchor
-``order(epoch)[rank]``; the epoch counts the visits to that anchor, and by visits the anchor's
+``order(epoch)[rank]``; the epoch counts the visits to that anchor, and with visits the anchor's
 chunks and positives rotate from a hashed start, each used once before any twice. So do mined
 negatives, and those of the anchor's own record; others are hashed draws. Everything is keyed and
-vectorised, nothing is remembered.
+vectorised, and no state is kept.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from duckplets.samples.negatives import (
     blank,
 )
 
-_OF_SOURCE = 12  # attempts to draw again within the source, before those in all sources
+_OF_SOURCE = 12  # attempts within the source before drawing from all sources
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Some samples of one stream, a column a slot: anchor, positive, negatives; or the text."""
+    """Some samples of one stream, a row per slot: anchor, positive, negatives; or the text."""
 
-    chunks: Sequence[Integers]  # chunk keys; of messages those of records; of tokens row and epoch
-    hashes: Sequence[Words]  # of their texts; of tokens none
-    # Where each negative is from: the number of a candidate, or what else ``negatives`` names.
+    chunks: Sequence[Integers]  # chunk keys; for messages record keys; for tokens row and epoch
+    hashes: Sequence[Words]  # hashes of their texts; none for tokens
+    # origin of each negative: the number of a candidate, or a code of ``negatives``
     candidates: Sequence[Integers] | None = None
-    requests: NegativeRequests | None = None  # that its negatives answer
-    labels: Sequence[Floats] | None = None  # one column: how pairs were judged that come with that
+    requests: NegativeRequests | None = None  # requests that its negatives answer
+    labels: Sequence[Floats] | None = None  # one row: the labels of pairs that come labelled
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,13 @@ class Stream:
     pool: Pool
     seed: int  # of the run
     negatives: int = 1  # of a sample
-    candidates: tuple[Candidates, ...] = ()  # of a mined recipe, by each of its scorers
-    of_records: int | None = None  # records that anchors may be of, where its share goes by anchors
-    shares: Mapping[str, float] | None = None  # of the ways of choosing negatives, if mixed
-    # Whether labels of its source are neither 0 nor 1, and its pairs come with them.
+    candidates: tuple[Candidates, ...] = ()  # of a mined recipe, by scorer
+    of_records: int | None = None  # records of possible anchors, if its share goes by anchors
+    shares: Mapping[str, float] | None = None  # shares of the ways to choose negatives, if mixed
+    # Whether its source has labels other than 0 and 1, and its pairs come with them.
     graded: bool = False
 
-    bucket = None  # of lengths: batches are of all of them
+    bucket = None  # length bucket: batches are of all lengths
 
     @property
     def has_fallbacks(self) -> bool:
@@ -73,12 +73,12 @@ class Stream:
 
     @property
     def is_given(self) -> bool:
-        """Whether its pairs come as they were judged, with nothing drawn beside them."""
+        """Whether its pairs come labelled, with nothing drawn."""
         return self.pool.compiled.is_given
 
     @property
     def version(self) -> int:
-        """The version of the corpus that it is drawn from."""
+        """Version of the corpus it is drawn from."""
         return int(self.pool.compiled.parameters["version"])
 
     @property
@@ -88,7 +88,7 @@ class Stream:
 
     @property
     def share(self) -> Fraction | float:
-        """Its share among the streams of its source, relative."""
+        """Relative share among the streams of its source."""
         if self.of_records is None:
             return self.recipe.weight
         return Fraction(repr(self.recipe.weight)) * Fraction(len(self), self.of_records)
@@ -97,7 +97,7 @@ class Stream:
         return len(self.pool.anchors)
 
     def purpose(self, name: str) -> int:
-        """Return the key of a purpose within this stream."""
+        """Return the hash key of a purpose within this stream."""
         return key(self.seed, self.source, self.recipe.name, name)
 
     @cached_property
@@ -105,7 +105,7 @@ class Stream:
         return {name: self.purpose(name) for name in ("order", "window", "positive")}
 
     def draw_at(self, index: Integers) -> Draw:
-        """Return the chunks of some of the stream's samples; their numbers ascend, gaps or not."""
+        """Return the chunks of samples by ascending number, with or without gaps."""
         pool, anchors = self.pool, self.pool.anchors
         units, visits = ranks_at(self._keys["order"], len(anchors), index)
         anchor_at = self._anchor_at(units, visits)
@@ -150,14 +150,15 @@ class Stream:
     def _positive_at(
         self, positives: Positives, units: Integers, anchor_at: Integers, visits: Integers
     ) -> Integers:
-        """Rotate through an anchor's positives, so that every pairing comes up in time."""
+        """Rotate through an anchor's positives, so that every pairing comes in time."""
         anchors = self.pool.anchors
         banned, count = positives.banned, positives.counts[units]
         if banned is not None:
             count = count - banned.counts[anchor_at]
         start = below(hashed(self._keys["positive"], anchors.records[units]), count)
         cycle = np.lcm(anchors.starts[units + 1] - anchors.starts[units], count)
-        # One more after each cycle: else pairs whose counts share a divisor would never meet.
+        # one more after each cycle: else pairs whose counts share a divisor would never
+        # meet
         rank = (start + visits + visits // cycle) % count
         if banned is not None:
             rank += banned.skipped(anchor_at, rank)
@@ -171,7 +172,7 @@ class Stream:
         anchor_at: Integers,
         hashes: Sequence[Words],
     ) -> NegativeRequests:
-        """Return samples that have anchor and positive as negatives are drawn for them."""
+        """Return samples with anchor and positive, as requests for negatives."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
         samplers = np.zeros(len(index), dtype=np.int64)
         if self.pool.short is not None:
@@ -180,7 +181,7 @@ class Stream:
             weights = exact_weights([*self.shares.values()])
             for share in Apportionment(weights, self.purpose("kinds")).deal(index):
                 samplers[share.offsets] = share.leaf
-        period = units  # of no use but to negatives of the own record
+        period = units  # used only by negatives of the own record
         if self.pool.compiled.own_negatives:
             period = anchors.starts[units + 1] - anchors.starts[units]
             if self.pool.positives is not None and not self.pool.compiled.own_positive:
@@ -215,7 +216,7 @@ class Stream:
         return column, legal
 
     def options(self, requests: NegativeRequests) -> FoundNegatives:
-        """Return every negative that one sample could have, each text once."""
+        """Return every possible negative of one sample, once per text."""
         widest = -1 if self.pool.short is not None else int(requests.samplers[0])
         return self._samplers[widest].options(requests)
 
@@ -227,7 +228,7 @@ class Stream:
 
     @cached_property
     def _samplers(self) -> list[NegativeSampler]:
-        """What negatives are drawn from, as requests number them: mostly one."""
+        """The ways to draw negatives, as requests number them: usually one."""
         pool = self.pool.negatives
         if pool is None:
             return []
@@ -257,7 +258,7 @@ class Stream:
 
     @cached_property
     def _runs(self) -> Integers:
-        """First of the adjoining chunks of each anchor that are of one section, and the end."""
+        """First of the adjacent chunks of each anchor in one section, and the end."""
         anchors, guarded = self.pool.anchors, self.pool.guarded
         first = np.zeros(len(anchors.chunks) + 1, dtype=bool)
         first[anchors.starts] = True
@@ -266,7 +267,7 @@ class Stream:
         return np.flatnonzero(first)
 
     def _section_visits(self, units: Integers, visits: Integers, anchor_at: Integers) -> Integers:
-        """Return how often each anchor had come to the section of its chunk before."""
+        """Return how often each anchor had come to its chunk's section before."""
         anchors = self.pool.anchors
         if len(anchors.chunks) == len(anchors):
             return visits
@@ -275,7 +276,7 @@ class Stream:
         run = np.searchsorted(self._runs, anchor_at, side="right") - 1
         low, high = self._runs[run], self._runs[run + 1]
         cycles, since = np.divmod(visits, count)
-        begin = first + (anchor_at - first - since) % count  # where every cycle begins
+        begin = first + (anchor_at - first - since) % count  # start of every cycle
         within = (begin > low) & (begin < high)
         after = np.where(anchor_at >= begin, anchor_at - begin, high - begin + anchor_at - low)
         passed = np.where(within, after, anchor_at - low)
@@ -283,7 +284,7 @@ class Stream:
 
     @property
     def negatives_from(self) -> str | None:
-        """Where negatives come from, in a word; ``given`` also of pairs as they were judged."""
+        """Origin of negatives in a word; ``given`` also for labelled pairs."""
         if self.pool.negatives is None:
             return "given" if self.is_given else None
         if self.pool.compiled.own_negatives:
@@ -292,7 +293,7 @@ class Stream:
 
     @cached_property
     def fallback_anchors(self) -> int:
-        """How many anchors have a chunk with fewer negatives of their kind than a sample takes."""
+        """Anchors with a chunk that has fewer negatives of their kind than a sample takes."""
         pool, short = self.pool, self.pool.short
         if self.negatives_from == "given" and pool.negatives is not None:
             short = pool.negatives.counts()[pool.anchors.classes] < self.negatives
@@ -308,7 +309,7 @@ class Stream:
     def mean_tokens(
         self, tokens_of: Callable[[Integers], Integers], per_draw: int, *, swaps: bool
     ) -> float:
-        """Return the tokens that a sample has, by the means of what its slots draw from."""
+        """Return the mean tokens of a sample, from the means of what its slots draw."""
         pool = self.pool
         starts, stops = pool.anchors.starts[:-1], pool.anchors.starts[1:]
         anchor = _mean(tokens_of(pool.anchors.chunks), starts, stops)
@@ -319,7 +320,7 @@ class Stream:
             starts, stops = pool.positives.starts, pool.positives.starts + pool.positives.counts
             positive = _mean(tokens_of(pool.positives.chunks), starts, stops)
         if pool.negatives is not None and len(pool.negatives.chunks):
-            starts = pool.negatives.starts  # of the records, of which one is drawn first
+            starts = pool.negatives.starts  # of the records, one of which is drawn first
             if pool.compiled.own_negatives:
                 starts = np.arange(len(pool.negatives.chunks) + 1)
             negative = _mean(tokens_of(pool.negatives.chunks), starts[:-1], starts[1:])
@@ -331,6 +332,6 @@ class Stream:
 
 
 def _mean(tokens: Integers, starts: Integers, stops: Integers) -> float:
-    """Return the mean over anchors of the mean of what each has."""
+    """Return the mean over anchors of the mean of each one's values."""
     upto = np.concatenate([[0], np.cumsum(tokens)])
     return float(((upto[stops] - upto[starts]) / np.maximum(stops - starts, 1)).mean())

@@ -1,1 +1,1 @@
-"""Serve texts and pools as arrays: of a small corpus in memory, of a larger one in mapped files."""
+"""Serve texts and pools as arrays: in memory, or in mapped files for a large corpus."""

@@ -1,11 +1,11 @@
-"""Derive from a corpus, once for all processes, what sampling reads: ``NAME.snapshot/`` beside it.
+"""Derive what sampling reads from a corpus, once for all processes: ``NAME.snapshot/``.
 
-    corpus ─segments─→ texts and chunks  ─┐
-    opened runs ─kept─→ pools, candidates ┴─ manifest.json ─checked, mapped→ Snapshot
+corpus ─segments─→ texts and chunks  ─┐
+opened runs ─kept─→ pools, candidates ┴─ manifest.json ─checked, mapped→ Snapshot
 
 The corpus stays the only truth. A snapshot is valid for a version if it was made at that version or
-a later one of the same history, and neither splits nor chunks were made anew since. A small corpus
-has none unless one is asked for: its texts are held in memory.
+a later one of the same history, and splits and chunks have not been remade since. A small corpus
+has none unless asked for: its texts are held in memory.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from duckplets.ingest import records
 from duckplets.serving import texts
 from duckplets.serving.texts import ChunkTexts, Contents, ManifestEntry, StoredTexts
 
-LARGE = 200_000  # chunks: corpora with more are served from a snapshot
-_HELD = 100_000_000  # characters: smaller ones with more as well
-BUILDING = "500MB"  # of DuckDB, and some 300 MB beside it
+LARGE = 200_000  # chunks above which a corpus is served from a snapshot
+_HELD = 100_000_000  # characters above which a smaller corpus is, too
+BUILDING = "500MB"  # memory of DuckDB, besides some 300 MB
 _FORMAT = 4
 MANIFEST, VECTORS = "manifest.json", "vectors"
 
 
 def folder_of(path: Path) -> Path:
-    """Return where the snapshot of a corpus lies."""
+    """Return the folder of a corpus's snapshot."""
     return path.with_suffix(files.SNAPSHOT)
 
 
@@ -55,7 +55,7 @@ def _folder(path: Path) -> ArtifactFolder:
 
 
 def check_own(path: Path) -> None:
-    """Refuse a folder that holds somebody else's files, and no manifest."""
+    """Refuse a folder with foreign files and no manifest."""
     _folder(path).check_own()
 
 
@@ -63,18 +63,18 @@ def check_own(path: Path) -> None:
 class SnapshotManifest:
     """What a snapshot consists of."""
 
-    version: int  # of the corpus, at which it was made
-    history: str  # digest of the versions up to that one
-    settings: str  # digest of how the corpus is split and chunked
+    version: int  # corpus version at which it was made
+    history: str  # digest of the versions up to it
+    settings: str  # digest of splits and chunking
     records: list[int]  # fingerprint of the records of that version
-    # Of both contents what ``texts.opened`` takes, by ascending keys.
+    # For both contents: entries for ``texts.opened``, by ascending keys.
     segments: dict[Contents, list[ManifestEntry]] = field(default_factory=dict)
-    # Pools that were kept, the newest last: files, and the ``version`` of each.
+    # Stored pools, the newest last: files and ``version`` of each.
     bundles: list[ManifestEntry] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> SnapshotManifest | None:
-        """Return that of a folder; None where there is no snapshot, or an outdated one."""
+        """Return the manifest of a folder; None without a snapshot, or with an outdated one."""
         content = _folder(folder).read(MANIFEST)
         try:
             return None if content is None else cls(**content)
@@ -82,17 +82,17 @@ class SnapshotManifest:
             raise damaged(folder / MANIFEST, "it is not as it was written") from error
 
     def write(self, folder: Path) -> None:
-        """Let this manifest take the place of the one in a folder, and sweep what it leaves out."""
+        """Replace the manifest of a folder, and sweep what it does not name."""
         _folder(folder).write(MANIFEST, {name: getattr(self, name) for name in self.__slots__})
         _folder(folder).sweep()
 
     def is_of(self, database: Database) -> bool:
-        """Whether it was made of the history and settings that a corpus has at its version."""
+        """Return whether it matches a corpus's history and settings at its version."""
         state = CorpusState.of(database, self.version)
         return bool(state == (self.history, self.settings))
 
     def serves(self, database: Database, version: int, contents: Contents) -> bool:
-        """Whether it has all of a version of a corpus."""
+        """Return whether it has all of a version of a corpus."""
         return self.version >= version and contents in self.segments and self.is_of(database)
 
     @property
@@ -102,19 +102,19 @@ class SnapshotManifest:
 
 
 class CorpusState(NamedTuple):
-    """What of a corpus a snapshot is checked against: digests of its history and its settings."""
+    """What a snapshot is checked against: digests of the corpus's history and settings."""
 
     history: str
     settings: str
 
     @classmethod
     def of(cls, database: Database, version: int) -> CorpusState:
-        """Return that of a corpus, as of a version."""
+        """Return the state of a corpus, as of a version."""
         return cls(*database.run("serving/state", {"version": version})[0])
 
 
 class Snapshot:
-    """A snapshot that is opened for a version of a corpus."""
+    """A snapshot opened for a version of a corpus."""
 
     def __init__(self, folder: Path, manifest: SnapshotManifest, contents: Contents) -> None:
         self.folder, self.manifest = folder, manifest
@@ -128,7 +128,7 @@ class Snapshot:
         self._left = list(manifest.bundles)
 
     def find(self, keys: Collection[str]) -> dict[str, Bundle]:
-        """Return the bundle that holds each of the keys; keys that none holds are left out."""
+        """Return the bundle that holds each key; missing keys are left out."""
         wanted, found, number = set(keys), dict[str, Bundle](), 0
         while wanted and number < len(self._opened) + len(self._left):
             if number == len(self._opened):
@@ -140,7 +140,7 @@ class Snapshot:
         return found
 
     def keep(self, version: int, objects: Mapping[str, Any]) -> str | None:
-        """Keep objects by their keys; return why they could not be, or None."""
+        """Store objects by key; return why that failed, or None."""
         try:
             with _folder(self.folder).locked():
                 now = SnapshotManifest.read(self.folder)
@@ -157,10 +157,10 @@ class Snapshot:
 
 
 class Served(NamedTuple):
-    """From where a run is served."""
+    """What a run is served from."""
 
-    snapshot: Snapshot | None  # None for memory
-    notes: list[str]  # what a user should know
+    snapshot: Snapshot | None  # None: memory
+    notes: list[str]  # notes for the user
 
     def texts(
         self, database: Database, contents: Contents, chunking: Mapping[str, Any]
@@ -178,7 +178,7 @@ def serve(
     chunking: Mapping[str, Any],
     folder: Path | None = None,
 ) -> Served:
-    """Return from where a run is served: a snapshot that is valid, a new one, or memory."""
+    """Return what a run is served from: a valid snapshot, a new one, or memory."""
     external_files.check(database)
     path, notes = folder or _beside(database), []
     try:
@@ -208,7 +208,7 @@ def serve(
 def opened(
     database: Database, version: int, contents: Contents = "chunks", folder: Path | None = None
 ) -> Snapshot | None:
-    """Open the snapshot of a corpus for a version; None if none is there that is valid for it."""
+    """Open a corpus's snapshot for a version; None without a valid one."""
     path = folder or _beside(database)
     for again in (True, False):
         manifest = SnapshotManifest.read(path)
@@ -217,14 +217,14 @@ def opened(
         try:
             return Snapshot(path, manifest, contents)
         except DamagedFileError:
-            # Who made the next one may have removed a file that this one names.
+            # a newer snapshot's writer may have removed a file of this one
             if not again or SnapshotManifest.read(path) == manifest:
                 raise
     return None
 
 
 def fingerprint(database: Database, version: int) -> list[int]:
-    """Return what tells the records of a version from others, from a snapshot if one has it."""
+    """Return the fingerprint of a version's records, from a snapshot if one has it."""
     with suppress(DamagedFileError):
         manifest = SnapshotManifest.read(_beside(database))
         if manifest and manifest.version == version and manifest.is_of(database):
@@ -233,7 +233,7 @@ def fingerprint(database: Database, version: int) -> list[int]:
 
 
 def is_of(database: Database, folder: Path) -> bool:
-    """Whether a snapshot was made of a corpus as it is split and chunked now."""
+    """Return whether a snapshot matches a corpus as it is split and chunked now."""
     manifest = SnapshotManifest.read(folder)
     if manifest is None:
         return False
@@ -250,7 +250,7 @@ def prepare(
     progress: Progress | bool | None = None,
     engine: Engine = INLINE,
 ) -> Snapshot:
-    """Make the snapshot of a corpus at its newest version, or add to one what has come since."""
+    """Build the snapshot of the newest version, or add what came since."""
     external_files.check(database)
     path = folder or _beside(database)
     with _folder(path).locked():
@@ -276,7 +276,7 @@ def _build(
     progress: Progress | bool | None,
     engine: Engine,
 ) -> None:
-    """Write a manifest with all segments that are not in the one before, if that is of use."""
+    """Write a manifest with all segments missing in the previous one."""
     database = stored.database
     state = CorpusState.of(database, version)
     made = SnapshotManifest(version, *state, records.fingerprint(database, version))
@@ -289,7 +289,7 @@ def _build(
         of = made.segments[contents] = _unchanged(each, before) if before else []
         high, low = each.last(), of[-1]["high"] + 1 if of else 0
         count, _ = each.count(low, high)
-        # A segment takes in its neighbours while they are small, so there are never many.
+        # segments absorb small neighbours, so there are never many
         while of and of[-1]["sections"] <= 2 * count:
             neighbour = of.pop()
             low, count = neighbour["low"], count + neighbour["sections"]
@@ -300,7 +300,7 @@ def _build(
 
 
 def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[ManifestEntry]:
-    """Return the segments up to one of which sections are gone."""
+    """Return the segments before the first one with removed sections."""
 
     def is_whole(segment: ManifestEntry) -> bool:
         sections, _ = stored.count(segment["low"], segment["high"])
@@ -310,7 +310,7 @@ def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[ManifestEn
 
 
 def clean(database: Database, pinned: Collection[int] | None) -> None:
-    """Remove pools that neither the newest version nor pinned runs need; or all if None."""
+    """Remove pools that neither the newest version nor pinned runs need; all if None."""
     path = _beside(database)
     with _folder(path).locked(), suppress(DamagedFileError):
         manifest = SnapshotManifest.read(path)
@@ -326,20 +326,20 @@ def clean(database: Database, pinned: Collection[int] | None) -> None:
 
 
 def verify(folder: Path) -> Iterator[str]:
-    """Yield what is wrong with the bytes of a snapshot."""
+    """Yield differences between a snapshot's bytes and its manifest."""
     return _folder(folder).verify()
 
 
 @contextmanager
 def sound(folder: Path | None) -> Iterator[None]:
-    """Say that a snapshot is damaged where its numbers lead nowhere; None stands for memory."""
+    """Turn index errors into DamagedFileError; ``None`` stands for memory."""
     if folder is None:
         yield
         return
     try:
         with np.errstate(divide="raise", invalid="raise"):
             yield
-    except EmptyPoolError as error:  # what is in a pool can be drawn
+    except EmptyPoolError as error:  # everything in a pool can be drawn
         what = "the pools of the snapshot are of other records"
         raise damaged(folder / MANIFEST, what) from error
     except (IndexError, ValueError, ArithmeticError, MemoryError) as error:

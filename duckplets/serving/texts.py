@@ -1,11 +1,11 @@
-"""Lay texts and what chunks are down as arrays, in memory or in mapped files, and look them up.
+"""Lay out texts and chunks as arrays, in memory or in mapped files, and look them up.
 
-    sections, chunks ─by stretches of some characters→ a segment: columns, bytes of texts
-    chunk or record keys ─columns→ spans of bytes ─within bounds→ one copy → Arrow texts
+sections, chunks ─by spans of some characters→ a segment: columns, bytes of texts
+chunk or record keys ─columns→ spans of bytes ─within bounds→ one copy → Arrow texts
 
-How many there are is counted first, so each column has its place from the beginning and memory is
-bounded by a stretch. Conversations are served alike: of a run of messages a chunk is a whole
-conversation, its key is that of its record, and its text is JSON.
+Sizes are counted first, so each column has its place from the start and memory is bounded by one
+span. Conversations are served alike: in a run of messages a chunk is a whole conversation, its key
+is that of its record, and its text is JSON.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Array = np.ndarray[Any, Any]
 ManifestEntry = dict[str, Any]
 
 _FROM = {"chunks": "serving/chunks/", "conversations": "serving/conversations/"}  # statements
-_CHARACTERS = 16_000_000  # of the texts of a stretch
-_SECTIONS = 65_536  # of a stretch
+_CHARACTERS = 16_000_000  # characters of the texts of a span
+_SECTIONS = 65_536  # sections of a span
 _DENSE = "dense"  # keys without gaps
 _CHANGED = "the corpus was changed while its texts were read; open the run again"
 _COLUMNS: dict[str, dict[str, Any]] = {
@@ -60,16 +60,16 @@ Columns = Mapping[str, Any]  # arrays; keys without gaps may be a range
 
 @dataclass(frozen=True, slots=True)
 class TextBytes:
-    """Bytes of texts, and maybe others between them: in memory, or of a mapped file."""
+    """Bytes of texts, in memory or of a mapped file, possibly with others between them."""
 
     data: pa.Buffer
     file: ArrayFile | None = None
-    path: Path | None = None  # of the file that they are from, for messages
+    path: Path | None = None  # file they come from, for messages
 
     def read_ahead(
         self, reads: ReadAhead, starts: Integers, lengths: Integers, is_stopped: IsStopped
     ) -> tuple[TextBytes, Integers]:
-        """Return what has some spans in memory, and where each begins in it."""
+        """Return an object with some spans in memory, and the start of each in it."""
         if self.file is None:
             return self, starts
         self.check(starts, lengths)
@@ -78,16 +78,16 @@ class TextBytes:
         return TextBytes(pa.py_buffer(found[0]), path=self.path), found[1]
 
     def check(self, starts: Integers, lengths: Integers) -> None:
-        """Refuse spans that are not within the bytes."""
+        """Refuse spans outside the bytes."""
         if len(starts) and (
             starts.min() < 0 or lengths.min() < 0 or (starts + lengths).max() > self.data.size
         ):
             raise damaged(self.path, "a text would end beyond it")
 
     def gather(self, starts: Integers, lengths: Integers) -> pa.Array:
-        """Return the texts of some spans; whether they are UTF-8 is seen where lists are made."""
+        """Return the texts of spans; UTF-8 is checked when lists are made."""
         self.check(starts, lengths)
-        # Every second stretch of these offsets is a text; those between are never looked at.
+        # every second span of these offsets is a text; the others are never read
         offsets = np.empty(2 * len(starts) + 2, np.int64)
         offsets[0], offsets[-1] = 0, self.data.size
         offsets[1:-1:2], offsets[2:-1:2] = starts, starts + lengths
@@ -105,8 +105,8 @@ class Segment:
 
     def __init__(
         self,
-        chunks: Columns,  # by ``chunk_key``; ``span`` and ``bytes``: where in the data texts lie
-        sections: Columns,  # by record, with ``role`` as its number in ``ROLES``
+        chunks: Columns,  # by ``chunk_key``; ``span`` and ``bytes``: where texts lie
+        sections: Columns,  # by record, with ``role`` as index in ``ROLES``
         data: TextBytes,  # of all texts
     ) -> None:
         self.columns, self.sections, self.data = chunks, sections, data
@@ -115,12 +115,12 @@ class Segment:
         self._keys = None if self.last - self.first + 1 == len(keys) else keys
 
     def rows(self, keys: Integers) -> Integers:
-        """Return where chunks stand in the columns."""
+        """Return the row of each chunk."""
         return keys - self.first if self._keys is None else np.searchsorted(self._keys, keys)
 
 
 class ChunkTexts:
-    """All chunks of a corpus, or all conversations: their texts, and what else they are."""
+    """All chunks, or all conversations, of a corpus: texts and further columns."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:  # by ascending keys
         self._segments = [s for s in segments if s.last >= s.first]
@@ -128,7 +128,7 @@ class ChunkTexts:
         self._firsts = np.array([segment.first for segment in self._segments], np.int64)
 
     def columns(self, names: Sequence[str], keys: Integers) -> dict[str, np.ndarray[Any, Any]]:
-        """Return some of the segments' columns of some chunks: shape (keys,) each."""
+        """Return columns of some chunks: shape (keys,) each."""
         if not self._segments:
             return {name: np.zeros(0, np.int64) for name in names}
         numbers = self._numbers(keys)
@@ -146,22 +146,22 @@ class ChunkTexts:
         return found
 
     def tokens(self, keys: Integers) -> Integers:
-        """Return how many tokens each has."""
+        """Return the number of tokens of each chunk."""
         return np.asarray(self.columns(["tokens"], keys)["tokens"], np.int64)
 
     def spans(self, keys: Integers) -> TextSpans:
-        """Return the texts of some chunks, to be gathered when they are asked for."""
+        """Return the texts of chunks, gathered on demand."""
         starts, lengths = self.columns(["span", "bytes"], keys).values()
         return TextSpans(self._data, self._numbers(keys), starts, lengths.astype(np.int64))
 
     def _numbers(self, keys: Integers) -> Integers | None:
-        """Return in which segment each is; None where there is one segment only."""
+        """Return the segment of each key; None if there is only one."""
         if len(self._segments) < 2:
             return None
         return np.asarray(np.searchsorted(self._firsts, keys, side="right") - 1, np.int64)
 
     def of_records(self, keys: Integers) -> tuple[Integers, Integers, TextSpans]:
-        """Return sections of records in order: which record, number of the role, and texts."""
+        """Return sections of records in order: which record, role number, and texts."""
         found = []
         for number, segment in enumerate(self._segments):
             records = segment.sections["record_key"]
@@ -182,8 +182,8 @@ class ChunkTexts:
 class TextSpans:
     """Texts that are not gathered yet."""
 
-    data: Sequence[TextBytes]  # where they may be
-    numbers: Integers | None  # in which each is; None where all are in the only one
+    data: Sequence[TextBytes]  # the bytes they may lie in
+    numbers: Integers | None  # index of the bytes of each; None if there is only one
     starts: Integers  # first byte of each
     lengths: Integers  # bytes of each
 
@@ -194,11 +194,11 @@ class TextSpans:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of those that were read ahead."""
+        """Bytes read ahead."""
         return sum(int(of.data.size) for of in self.data if of.path and not of.file)
 
     def _parts(self, places: Integers | slice) -> list[tuple[int, Integers, Integers, Integers]]:
-        """Return each of the data that some texts are in, the places of those, and their spans."""
+        """Return the bytes, places and spans of some texts, by segment."""
         starts, lengths = self.starts[places], self.lengths[places]
         if self.numbers is None:
             return [(0, np.arange(len(starts)), starts, lengths)] if self.data else []
@@ -207,7 +207,7 @@ class TextSpans:
         return [(n, at, starts[at], lengths[at]) for n, at in of_each if len(at)]
 
     def read_ahead(self, reads: ReadAhead, is_stopped: IsStopped = never) -> TextSpans:
-        """Return the same texts, of which those that are not in memory were read."""
+        """Return the same texts, with those not in memory read."""
         data, starts = list(self.data), self.starts.copy()
         for number, at, of, lengths in self._parts(slice(None)):
             found = data[number].read_ahead(reads, of, lengths, is_stopped)
@@ -215,7 +215,7 @@ class TextSpans:
         return replace(self, data=data, starts=starts)
 
     def take(self, places: Integers) -> pa.Array:
-        """Return some of the texts, by their places among all."""
+        """Return some of the texts, by index."""
         parts = self._parts(places)
         found = [self.data[number].gather(starts, sizes) for number, _, starts, sizes in parts]
         if len(found) < 2:
@@ -225,7 +225,7 @@ class TextSpans:
 
 
 class _InMemory:
-    """Has the arrays of a segment, as ``ArrayWriter`` has those of a file."""
+    """Hold the arrays of a segment, with the interface of ``ArrayWriter``."""
 
     def __init__(self) -> None:
         self.parts: list[Bytes] = []
@@ -242,23 +242,23 @@ class _InMemory:
 
 @dataclass(frozen=True, slots=True)
 class StoredTexts:
-    """The texts of a corpus as they are stored: what segments are made of."""
+    """The stored texts of a corpus, from which segments are made."""
 
     database: Database
     contents: Contents
-    chunking: Mapping[str, Any] = field(default_factory=dict)  # nothing is laid down without
+    chunking: Mapping[str, Any] = field(default_factory=dict)  # nothing is stored without
 
     def size(self) -> tuple[int, int]:
-        """Return how many chunks there are, and their characters."""
+        """Return the number of chunks, and of their characters."""
         ((chunks, characters),) = self._run("size")
         return int(chunks), int(characters)
 
     def last(self) -> int:
-        """Return the last section key that may be laid down: later ones may be given out again."""
+        """Return the last section key that is final: later ones may be reused."""
         return int(self._run("last", unpublished=UNPUBLISHED)[0][0])
 
     def count(self, low: int, high: int) -> tuple[int, int]:
-        """Return how many sections and chunks there are of a range of section keys."""
+        """Return the sections and chunks of a range of section keys."""
         ((sections, chunks),) = self._run("count", low=low, high=high)
         return int(sections), int(chunks)
 
@@ -271,7 +271,7 @@ class StoredTexts:
         return Segment(arrays[0], arrays[1], TextBytes(pa.py_buffer(data)))
 
     def written(self, folder: Path, low: int, high: int, work: Work) -> ManifestEntry:
-        """Write a range of section keys to a new file; returns what ``opened`` takes."""
+        """Write a range of section keys to a new file; return its entry for ``opened``."""
         with ArrayWriter(folder, "texts") as writer:
             laid = self._laid(writer, low, high, work)
             entry: ManifestEntry = {"low": low, "high": high}
@@ -332,11 +332,11 @@ class StoredTexts:
                 yield texts, table(of + "chunks", where | how)
 
     def _ranges(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of section keys that have about so many characters."""
+        """Yield ranges of section keys with about so many characters."""
         first, characters, last = None, 0, low
         for part, size in self._run("sizes", low=low, high=high):
             begin, last = max(low, part * 64), min(high, part * 64 + 63)
-            is_large = size > 8 * _CHARACTERS  # these go one by one
+            is_large = size > 8 * _CHARACTERS  # these are processed one by one
             is_full = characters + size > _CHARACTERS or (first or 0) + _SECTIONS <= last
             if first is not None and (is_large or is_full):
                 yield first, begin - 1
@@ -380,7 +380,7 @@ def _part_of(stretch: tuple[pa.Table, pa.Table]) -> Part:
 
 
 def spans_part(_: None, asked: tuple[pa.Array, Any, Any, Any]) -> tuple[Any, Any]:
-    """Return where chunks lie in texts; see ``byte_spans``."""
+    """Return the spans of chunks within texts; see ``byte_spans``."""
     return byte_spans(*asked)
 
 

@@ -1,6 +1,6 @@
-"""From files, statements, data sets and users' own code to rows for ingest, a file a kind.
+"""Sources: from files, statements, data sets and users' own code to rows for ingest.
 
-A source says what it is and opens into ``Rows``: Arrow batches of ``ROW_SCHEMA``, each row a
+A source describes itself and opens into ``Rows``: Arrow batches of ``ROW_SCHEMA``, each row a
 record or the reason why it cannot be one. Ingest knows nothing else about it.
 """
 
@@ -22,18 +22,18 @@ class Source(Protocol):
 
     @property
     def kind(self) -> str:
-        """What sort of source it is, such as ``csv``."""
+        """Kind of source, such as ``csv``."""
 
     @property
     def uri(self) -> str | None:
-        """Where it reads from, without secrets; None where there is no such place."""
+        """Where it reads from, without secrets; None if there is no such place."""
 
     @property
     def trust(self) -> float | str | None:
-        """Trust in the source, from 0 to 1, or the column that says it per row."""
+        """Trust in the source, from 0 to 1, or the column with the trust of each row."""
 
     def default_name(self) -> str:
-        """Return the name it goes by when the user gives none."""
+        """Return the name of the source if the user gives none."""
 
     @property
     def in_pieces(self) -> bool:

@@ -1,4 +1,4 @@
-"""From a path, as a user writes it, to the source that reads it: by suffix, or a format given.
+"""Choose the source for a path as a user writes it, by suffix or a given format.
 
 path ─there→ what it names ─format_of→ csv, jsonl, text, … ─source_at→ a source
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duckplets.sources import Source
 
 _MAPPED = [part.name for part in fields(Mapped)]
-_OF = {  # what an argument is for that only some sources take
+_OF = {  # what arguments of single formats are for
     "delimiter": "CSV files",
     "quote": "CSV files",
     "encoding": "files of text",
@@ -53,7 +53,7 @@ _ANCHORS = (
 
 
 def given_source(source: Any, arguments: dict[str, Any]) -> Source:
-    """Return what ``ingest`` is given as a source: a path by its format, data by its columns.
+    """Return the source for what ``ingest`` is given: a path by its format, data by its columns.
 
     A user's own source is wrapped.
     """
@@ -90,7 +90,7 @@ def source_of(
 
 
 def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> Source:
-    """Return the source of a path, or of several that make one."""
+    """Return the source of a path, or of several paths that form one."""
     first = place if isinstance(place, str) else place[0]
     if form == HUB:
         from duckplets.sources.remote.hub import HubSource
@@ -107,7 +107,7 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> S
 
 
 def _only_text(place: str) -> str | None:
-    """Return the suffix of the texts of a folder, where none is .txt and they have but one."""
+    """Return the suffix of a folder's texts if it has no .txt and they share one."""
     folder = Path(place).expanduser()
     if not folder.is_dir():
         return None
@@ -129,7 +129,7 @@ def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str
 
 
 def format_of(given: str, wanted: str | None = None) -> str:
-    """Return the format of a path, after a look at what is there."""
+    """Return the format of a path, looking at what is there."""
     if wanted is not None and wanted not in FORMATS:
         raise SourceError(
             f"format={wanted!r}{nearest(str(wanted), FORMATS)}: give one of {', '.join(FORMATS)}"
@@ -152,7 +152,7 @@ def format_of(given: str, wanted: str | None = None) -> str:
 
 
 def _there(given: str) -> Sequence[PurePath]:
-    """Return the files, the folder or the objects that a path names."""
+    """Return the files, folder or objects that a path names."""
     if "://" in given and address_of(given, SourceError):
         return [PurePosixPath(str(file)) for file in paths.files(given)]
     path = Path(given).expanduser()

@@ -1,4 +1,4 @@
-"""Read the files of a source in turn: their columns are looked at before the first row.
+"""Read the files of a source in turn, after checking the columns of all.
 
 A format is a class with two methods, ``look`` at a file and the ``blocks`` of its rows, and a line
 in ``base/formats``.
@@ -35,7 +35,7 @@ _Looked = tuple[Path | StoredObject, Path, Look, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Files(Mapped, ABC):
-    """The arguments common to sources of files with columns, and how they are opened in turn."""
+    """Arguments common to sources of files with columns, and how the files are read."""
 
     path: paths.Paths
     """File (also .gz and .zst), glob, or list of them; ``s3://bucket/key``, ``gs://`` or ``az://``
@@ -62,9 +62,9 @@ class Files(Mapped, ABC):
                 address_of(each, SourceError)
 
     def settings(self) -> dict[str, Any]:
-        """Return how the files are read, with a digest of their paths, sizes and times of change.
+        """Return how the files are read, with a digest of their paths, sizes and times.
 
-        In place of its time of change an object of a store has its ETag.
+        For objects of a store the ETag replaces the time.
         """
         written = [
             each.name for each in fields(self) if each.name in ("encoding", "delimiter", "quote")
@@ -80,21 +80,21 @@ class Files(Mapped, ABC):
         return None
 
     def look(self, file: Path, reader: Database) -> Look:
-        """Return the columns of a file; nothing where its rows have keys of their own."""
+        """Return the columns of a file; nothing if its rows have keys of their own."""
         return Look()
 
     @abstractmethod
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
-        """Yield the rows of a file, of the columns that are used."""
+        """Yield the rows of a file with the columns used."""
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns of every file, then read them in turn."""
         brought = LocalFiles(self.path)
         looked: Iterable[_Looked] = (self._looked_at(*each, reader) for each in brought)
         total: int | None = None
-        if not brought.is_remote:  # all of them, before the first is read
+        if not brought.is_remote:  # every file, before the first is read
             looked = list(looked)
             counts = [look.rows for _, _, look, _ in looked]
             total = None if None in counts else sum(filter(None, counts))
@@ -137,7 +137,7 @@ def used_of(mapping: Mapped, look: Look, where: str, reader: Database, kind: str
 
 
 def digest_of(each: Iterable[Path | StoredObject]) -> str:
-    """Return a digest of where files lie, of their sizes and times of change or ETags."""
+    """Return a digest of files: paths, sizes, and times of change or ETags."""
     described = sorted(map(_identity, each))
     return hashlib.blake2b(repr(described).encode(), digest_size=16).hexdigest()
 
@@ -153,10 +153,10 @@ def _identity(file: Path | StoredObject) -> tuple[str, tuple[int, int | str]]:
 
 
 class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
-    """The files that paths and addresses name, each with where it lies on this machine.
+    """The files that paths and addresses name, with local paths.
 
-    Objects are brought to a folder of the moment, one ahead of reading. One stays until the next
-    is asked for.
+    Objects are downloaded to a temporary folder one ahead of reading, and removed once the next
+    is requested.
     """
 
     def __init__(self, given: paths.Paths) -> None:
@@ -180,7 +180,7 @@ class LocalFiles(Iterator[tuple[Path | StoredObject, Path]]):
 
 @contextmanager
 def called(path: Path, file: Path | StoredObject | str) -> Iterator[None]:
-    """Turn what is raised while a file is read into errors that name it as the user does."""
+    """Translate errors of reading a file into ours, with the user's name of the file."""
     try:
         with paths.reading(path):
             yield

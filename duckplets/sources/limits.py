@@ -1,4 +1,4 @@
-"""Bound what reading takes: sizes of memory, rows and fields, number of columns."""
+"""Limits of reading: memory, sizes of rows and fields, number of columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4}
 _UNITS |= {f"{unit}I": 1024**power for power, unit in enumerate("KMGT", 1)}
-_MOST = 2**31 - 1  # Arrow's offsets into texts, and csv's limit of a field
+_MOST = 2**31 - 1  # limit of Arrow's text offsets, and of csv's field size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +43,12 @@ class Limits:
             raise SourceError(f"columns={most!r}: give a whole number of at least 2")
 
     def size(self, name: str) -> int:
-        """Return the limit of a name in bytes; rows and fields are never 2 GB."""
+        """Return a limit in bytes; rows and fields stay below 2 GB."""
         size = size_of(name, getattr(self, name))
         return size if name == "memory" else min(size, _MOST)
 
     def exceeded(self, where: str, what: str, name: str) -> SourceError:
-        """Return the error for what is larger than the limit of a name, with what to do."""
+        """Return the error for exceeding a limit, with what to do."""
         limit = getattr(self, name)
         return SourceError(
             f"{where}: {what} than the limit of {limit}; if that is meant, allow more: "
@@ -79,10 +79,10 @@ def size_of(name: str, given: object) -> int:
 
 
 class FileReader(Database):
-    """An in-memory instance that may read files, with the limits of what it reads."""
+    """An in-memory instance that reads files, with its limits."""
 
     limits = Limits()
-    part: PartOf | None = None  # what is read of a larger input; None for the whole of it
+    part: PartOf | None = None  # part of a larger input to read; None for all of it
 
     @classmethod
     def within(cls, limits: Limits) -> FileReader:
@@ -93,12 +93,12 @@ class FileReader(Database):
 
 
 def limits_of(reader: Database) -> Limits:
-    """Return the limits that a reader has, else those by default."""
+    """Return the limits of a reader, or the defaults."""
     return reader.limits if isinstance(reader, FileReader) else FileReader.limits
 
 
 def part_of(reader: Database) -> PartOf | None:
-    """Return what a reader reads of a larger input; None for the whole of it."""
+    """Return the part of a larger input that a reader reads; None for all of it."""
     return reader.part if isinstance(reader, FileReader) else None
 
 

@@ -1,7 +1,7 @@
-"""Define the mapping that sources with columns share: arguments that say what becomes of each.
+"""The mapping from columns to parts of records, shared by all sources with columns.
 
-The dataclass ``Mapped`` is the one place where they are spelled: sources inherit it, lists of the
-Hub, data-set files and commands read its fields, and what is stored is what ``described`` gives.
+The dataclass ``Mapped`` is its only definition: sources inherit it; Hub lists, data-set files and
+commands read its fields; ``described`` is what is stored.
 """
 
 from __future__ import annotations
@@ -156,40 +156,40 @@ class Mapped:
                 )
 
     def _has_pairs(self) -> bool:
-        """Return whether rows may have an anchor and a text that belongs to it.
+        """Return whether rows may have an anchor and a positive.
 
-        Where no text is named, rows may bring sections whole.
+        Without a named text, rows may bring whole sections.
         """
         whole = self.converter is not None or self.sections is not None
         return whole or bool(self.positive or self.context) or not (self.anchor or self.text)
 
     def label_rules(self) -> tuple[tuple[str, float], ...]:
-        """Return what the values of labels mean, folded; nothing where the list of all holds."""
+        """Return the meanings of labels, folded; empty for the default list."""
         return label_rules(self.labels)
 
     def conversion(self) -> Converter | None:
-        """Return the converter, or None for rows that need none."""
+        """Return the converter, or None."""
         return None if self.converter is None else converter_of(self.converter)
 
     def needs_whole_rows(self) -> bool:
-        """Return whether all columns are to be read, also those that play no part."""
+        """Return whether all columns are read, used or not."""
         converter = self.conversion()
         by_function = converter is not None and converter.is_own
         return by_function or self.handling() == "quarantine"
 
     def handling(self) -> OnError:
-        """Return what becomes of rows that cannot be used."""
+        """Return the rule for unusable rows."""
         return self.on_error or ("skip" if self.converter is None else "raise")
 
     def null_words(self) -> tuple[str, ...]:
-        """Return the words for no value, without spaces around them."""
+        """Return the words for missing values, stripped."""
         return null_words(self.null_values)
 
     def described(self) -> dict[str, Any]:
-        """Return how rows are read as plain JSON values, without what is not set.
+        """Return the reading as JSON values, without what is unset.
 
-        Two readings with the same description make the same records of the same rows. What becomes
-        of bad rows, and a trust, are no part of it.
+        Readings with equal descriptions make the same records of the same rows. The rule for bad
+        rows and the trust are not part of it.
         """
         found = {part.name: _plain(getattr(self, part.name)) for part in fields(Mapped)}
         several = (*ROLES, "taxonomy", "meta", "date_format")
@@ -203,14 +203,14 @@ class Mapped:
         return {n: v for n, v in found.items() if v is not None and n not in others}
 
     def part(self, part: str) -> tuple[str, ...]:
-        """Return the columns given for a part, none or more."""
+        """Return the columns given for a part."""
         value = getattr(self, part)
         if isinstance(value, str):
             return (value,)
         return tuple(value) if isinstance(value, Sequence) else ()
 
     def names(self) -> tuple[str, ...]:
-        """Return every column that the mapping names, once, as the user spelled it."""
+        """Return every column named, once, as spelled by the user."""
         return tuple(dict.fromkeys(name for part in PARTS for name in self.part(part)))
 
     def defaults(self) -> str:
@@ -222,12 +222,12 @@ class Mapped:
         return "roles" if self.part("anchor") or self.part("sections") else "text"
 
     def changed(self, **values: Any) -> Self:
-        """Return a copy with other values."""
+        """Return a copy with some values replaced."""
         made: Self = changed(self, **values)
         return made
 
     def read_settings(self) -> dict[str, Any]:
-        """Return what must agree for an ingest to go on in the middle, as plain JSON values."""
+        """Return the JSON values that a cursor depends on."""
         how = {"on_error": self.handling(), "on_bad_date": self.on_bad_date, "trust": self.trust}
         return self.described() | how
 
@@ -259,13 +259,13 @@ def check_trust(trust: float | str | None) -> None:
 
 
 def check_on_error(on_error: object) -> None:
-    """Refuse what says nothing about rows that cannot be used."""
+    """Refuse an unknown rule for unusable rows."""
     if on_error is not None and on_error not in get_args(OnError):
         raise SourceError(f"on_error={on_error!r}: give one of {', '.join(get_args(OnError))}")
 
 
 def check_labels(label: object, labels: LabelNames) -> None:
-    """Refuse meanings of labels that name nothing."""
+    """Refuse invalid meanings of labels."""
     if labels is None:
         return
     if label is None:
@@ -274,7 +274,7 @@ def check_labels(label: object, labels: LabelNames) -> None:
 
 
 def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
-    """Return what values of labels mean: trimmed, in lower case, with their numbers."""
+    """Return numbers by label, trimmed and in lower case."""
     given = dict(_named_labels(labels)) if isinstance(labels, str) else labels
     if given is None:
         return ()
@@ -302,7 +302,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def label_number(text: str, rules: Mapping[str, float]) -> float | None:
-    """Return the number that a label stands for, None where no rule knows it."""
+    """Return the number of a label, or None if unknown."""
     folded = text.strip(" ").lower()
     number = float(folded) if _NUMBER.fullmatch(folded) else math.nan
     if not rules:
@@ -329,7 +329,7 @@ def _named_labels(text: str) -> Iterator[tuple[str, float]]:
 
 
 def check_dates(date_format: object, on_bad_date: object) -> None:
-    """Refuse forms of dates that cannot be read by."""
+    """Refuse invalid date formats."""
     if on_bad_date not in get_args(OnBadDate):
         choices = ", ".join(get_args(OnBadDate))
         raise SourceError(f"on_bad_date={on_bad_date!r}: give one of {choices}")
@@ -343,7 +343,7 @@ def check_dates(date_format: object, on_bad_date: object) -> None:
 
 
 def null_words(null_values: object) -> tuple[str, ...]:
-    """Return the words that stand for no value, in order and without spaces around them."""
+    """Return the words for missing values, in order, stripped."""
     given = (null_values,) if isinstance(null_values, str) else null_values
     if not isinstance(given, (list, tuple)):
         raise SourceError(f"null_values={null_values!r}: give words, as in ('N/A', 'NULL')")
@@ -357,13 +357,13 @@ def null_words(null_values: object) -> tuple[str, ...]:
 
 
 def check_name(part: str, name: object) -> None:
-    """Refuse what cannot name a column."""
+    """Refuse an invalid column name."""
     if name is not None and not _is_name(name):
         raise SourceError(f"{part}={name!r}: give the name of a column")
 
 
 def check_names(part: str, names: object) -> None:
-    """Refuse what names neither a column nor several."""
+    """Refuse invalid column names."""
     if isinstance(names, (list, tuple)):
         if not names:
             raise SourceError(f"{part}=[]: name at least one column, or leave it out")
@@ -375,7 +375,7 @@ def check_names(part: str, names: object) -> None:
 
 
 def _is_name(name: object) -> bool:
-    """Whether it can name a column: a NUL would end the statement it is written into."""
+    """Return whether it can be a column name: a NUL would end the SQL statement."""
     return isinstance(name, str) and bool(name) and "\0" not in name
 
 
@@ -385,19 +385,19 @@ Described = dict[str, Any]
 
 
 def described(source: Any) -> Described | None:
-    """Return how a source's rows are read, as plain JSON values; None where it does not say."""
+    """Return a source's reading as JSON values; None if it has no description."""
     own = getattr(source, "described", None)
     found = own() if callable(own) else None
     return dict(found) if isinstance(found, Mapping) else None
 
 
 def overriding(source: Any, on_error: OnError | None) -> Any:
-    """Return a source with another rule for rows that cannot be used; None leaves its own."""
+    """Return a source with another rule for unusable rows; None keeps its own."""
     return source if on_error is None else changed(source, on_error=on_error)
 
 
 def changed(source: Any, **values: Any) -> Any:
-    """Return a copy of a source with other values, where it has them; its checks are passed."""
+    """Return a copy of a source with some values replaced, bypassing its checks."""
     made = copy.copy(source)
     for name, value in values.items():
         if hasattr(source, name):
@@ -406,7 +406,7 @@ def changed(source: Any, **values: Any) -> Any:
 
 
 def written(reading: Described | None) -> str:
-    """Return a reading as it is shown beside another."""
+    """Return a reading as text, to be compared with another."""
     if not reading:
         return "nothing mapped"
     pairs = (f"{n}: {json.dumps(_bare(v), ensure_ascii=False)}" for n, v in reading.items())

@@ -1,4 +1,4 @@
-"""Make rows of what is no file: records in memory, data sets of ``datasets``, a query's result."""
+"""Sources that are no files: records in memory, ``datasets``, query results."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 _WHERE = "records"
-_MEMORY_ROWS = 1_024  # dictionaries of a block
-_ROWS = 1_000  # of a data set's batch at first; later as many as make a few megabytes
+_MEMORY_ROWS = 1_024  # dictionaries in a block
+_ROWS = 1_000  # rows of a data set's first batch; later batches have a few megabytes
 _STREAM_ROWS = 512
 _UUIDS = ("UUID", "UUID[]")
 
@@ -66,7 +66,7 @@ class MemorySource(Mapped):
 
 
 def table_blocks(mapping: Mapped, records: Any, where: str) -> Iterator[RowBlock]:
-    """Return the rows of Arrow data, after a look at its columns."""
+    """Return the rows of Arrow data, after checking its columns."""
     names = names_of(records.schema, where)
     require_texts(mapping, names, where, type(mapping).__name__)
     used, others = resolve(mapping, names, where), left_out_of(mapping, names)
@@ -125,7 +125,7 @@ class DatasetSource(Mapped):
 
     @property
     def is_shuffled(self) -> bool:
-        """Whether its order changes as it streams, so that there is no place to go on from."""
+        """Return whether its order changes while streaming, so that it cannot be resumed."""
         steps = [getattr(self.dataset, "_ex_iterable", None)]
         while steps:
             step = steps.pop()
@@ -139,24 +139,24 @@ class DatasetSource(Mapped):
 
     @property
     def in_pieces(self) -> bool:
-        """Whether an ingest of it goes on where it stopped."""
+        """Return whether an interrupted ingest of it can continue."""
         return not self.is_shuffled
 
     def default_name(self) -> str:
-        """Return the name the data set was loaded by, else ``dataset``."""
+        """Return the name it was loaded by, else ``dataset``."""
         info = self.dataset.info
         name = str(info.dataset_name or info.builder_name or "dataset")
         return name.replace("/", "--")[:200] if name.isprintable() and name.strip() else "dataset"
 
     def settings(self) -> dict[str, Any]:
-        """Return what tells the data set and the mapping from others."""
+        """Return what identifies the data set and the mapping."""
         return {"dataset": _identity(self.dataset), "mapping": self.read_settings()}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Check the columns, and return the rows from a place on.
+        """Check the columns, and return the rows from a cursor on.
 
         Raises:
-            SourceError: A column is not there.
+            SourceError: A column is missing.
         """
         where = f"data set {self.default_name()!r}"
         place = cursor_of(cursor, where, (dict, None))
@@ -207,13 +207,13 @@ class DatasetSource(Mapped):
         while row < len(rows):
             table = rows[row : row + count]
             row += table.num_rows
-            yield table, None  # a place is anywhere
+            yield table, None  # every row is a place to continue
             each = max(table.nbytes // max(table.num_rows, 1), 1)
             count = max(1, min(8 * _ROWS, MAX_BYTES // 8 // each))
 
     def _streamed(self, state: Any) -> Iterator[tuple[Any, Any]]:
-        # Without features datasets guesses the types of a batch's rows one by one, and fails
-        # where they differ.
+        # Without features, datasets guesses the types of each batch from its rows, and
+        # fails where they differ.
         known = self.dataset.features is not None
         rows = self.dataset.with_format("arrow" if known else None)
         if state is not None:
@@ -227,7 +227,7 @@ class DatasetSource(Mapped):
 
 
 def _guarded(batches: Iterator[tuple[Any, Any]], where: str, row: int) -> Iterator[tuple[Any, Any]]:
-    """Yield batches; what the data set's own code raises is told with the row."""
+    """Yield batches; errors of the data set's code get the row number."""
     try:
         for found, at in batches:
             row += len(found)
@@ -270,7 +270,7 @@ class SqlSource(Mapped):
 
     @property
     def uri(self) -> str | None:
-        """The database's path: a statement may hold secrets."""
+        """Path of the database; statements may contain secrets."""
         return None if self.database is None else str(self.database)
 
     def default_name(self) -> str:
@@ -293,7 +293,7 @@ class SqlSource(Mapped):
 
 
 class _Scan:
-    """A connection of its own: its result is open while the reader runs other statements."""
+    """A separate connection, whose result stays open while the reader runs other statements."""
 
     def __init__(self, reader: Database, database: str | PathLike[str] | None, text: str) -> None:
         self._connection = reader.cursor()
@@ -303,7 +303,7 @@ class _Scan:
             self._attach(Path(database).expanduser())
 
     def columns(self) -> list[str]:
-        """Return the names of the statement's columns; DuckDB accepts one SELECT only."""
+        """Return the statement's columns; it must be one SELECT."""
         values = {"query": self._text}
         try:
             found = self._connection.arrow(query("sources/sql_query/columns"), values)
@@ -327,7 +327,7 @@ class _Scan:
             self.close()
 
     def close(self) -> None:
-        """Close the connection; the attached file is let go of."""
+        """Close the connection and release the attached file."""
         if self._name is not None:
             self._connection.run("sources/sql_query/home")
             self._connection.rows(_named("sources/sql_query/detach", self._name))
@@ -345,7 +345,7 @@ class _Scan:
 
 
 def _with_uuids(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
-    """Return a batch with the UUIDs of columns that Arrow has texts for."""
+    """Return a batch with UUIDs in columns that Arrow has as text."""
     for at, name in enumerate(batch.schema.names):
         if name in names:
             column = batch.column(at)
@@ -359,7 +359,7 @@ def _with_uuids(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
 
 
 def _named(statement: str, name: str, path: Path | None = None) -> str:
-    """Return a statement about an attached database with its name and path in place."""
+    """Return a statement with name and path of an attached database filled in."""
     from sqlglot import exp, parse_one
     from sqlglot.dialects.duckdb import DuckDB
 

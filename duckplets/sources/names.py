@@ -1,7 +1,7 @@
-"""From the names in a mapping to the keys of rows: matched as they are met, with paths followed.
+"""Match the names of a mapping with keys of rows, and follow paths.
 
-A name is matched exactly, else whatever its case, else but for spaces around it. Where no key has
-that very name it may be a path, ``set.pos[0]``: ``.name`` is a key, ``[0]`` an element of a list.
+A name matches exactly, else ignoring case, else ignoring surrounding spaces. If no key has exactly
+that name it may be a path, ``set.pos[0]``: ``.name`` is a key, ``[0]`` an element of a list.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from duckplets.sources.mapping import PARTS, TEXTS, Mapped
 Steps = tuple[str | int, ...]
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]")
-_MOST_LISTED = 100  # fields that a message may choose from
+_MOST_LISTED = 100  # fields listed in a message
 
 
 def match(name: str, columns: Sequence[str]) -> list[int]:
-    """Return the places of the columns that a name fits."""
+    """Return the positions of the columns that a name matches."""
     exact = [i for i, column in enumerate(columns) if column == name]
     folded = name.casefold()
     alike = exact or [i for i, column in enumerate(columns) if column.casefold() == folded]
@@ -33,14 +33,14 @@ def match(name: str, columns: Sequence[str]) -> list[int]:
 
 
 def is_optional(name: str, column: str) -> bool:
-    """Return whether a name says that what it stands for may lack: ``q?`` for a column ``q``."""
+    """Return whether a name marks its column as optional: ``q?`` for column ``q``."""
     return name.endswith("?") and not column.endswith("?")
 
 
 def path_of(name: str, columns: Sequence[str]) -> tuple[int, Steps] | None:
-    """Return the place of the column that a path begins with, the longest, and its steps.
+    """Return the column with which a path begins, the longest, and its steps.
 
-    A ``?`` at the end is none of it. None where it is no path into any of the columns.
+    A final ``?`` is not part of it. None if it is no path into a column.
     """
     name = name.removesuffix("?")
     for cut in range(len(name) - 1, 0, -1):
@@ -64,7 +64,7 @@ def _steps(rest: str) -> Steps:
 
 
 def follow(value: Any, steps: Steps) -> Any:
-    """Return what steps lead to, None where there is nothing."""
+    """Return the value that steps lead to, or None."""
     for step in steps:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and step < len(value) else None
@@ -74,14 +74,14 @@ def follow(value: Any, steps: Steps) -> Any:
 
 
 def head(name: str) -> str:
-    """Return the beginning of a name up to where it may be a path, as names are compared."""
+    """Return the beginning of a name up to a possible path, normalised."""
     return re.split(r"[.\[]", name, maxsplit=1)[0].casefold().removesuffix("?").strip()
 
 
 def known_fields(mapping: Mapped) -> frozenset[str]:
-    """Return what a built-in converter and its mapping read, in lower case; of others nothing.
+    """Return the fields that a built-in converter and its mapping read, in lower case.
 
-    Without a converter it is the user who chose the columns, and a function reads whole rows.
+    Empty for others: without a converter the user chose the columns; a function reads whole rows.
     """
     converter = mapping.conversion()
     if converter is None or converter.is_own:
@@ -97,7 +97,7 @@ def left_out_of(mapping: Mapped, columns: Sequence[str]) -> list[str]:
 
 
 def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str) -> None:
-    """Refuse a mapping that names no text, showing what there is to choose from."""
+    """Refuse a mapping without texts, listing the columns."""
     if mapping.converter is not None or any(mapping.part(part) for part in TEXTS):
         return
     first, second = (*columns, "title", "body")[:2] if len(columns) > 1 else ("title", "body")
@@ -109,7 +109,7 @@ def require_texts(mapping: Mapped, columns: Sequence[str], where: str, kind: str
 
 
 def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[str]:
-    """Return the columns of a table that are to be read."""
+    """Return the columns of a table to read."""
     found: dict[str, None] = {}
     for name in mapping.names():
         column = columns[_place(name, columns, where)]
@@ -127,7 +127,7 @@ def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[str]:
 def check_optional(
     mapping: Mapped, name: str, column: str, columns: Sequence[str], where: str
 ) -> None:
-    """Refuse a name that says that its column may lack, where that is no further context."""
+    """Refuse ``?`` on a name that is not a further context."""
     if is_optional(name, column) and name not in mapping.part("context"):
         raise SourceError(
             f"{unknown(name, columns, where)} (a ? behind a name is for context=, of which a row "
@@ -147,13 +147,13 @@ def _place(name: str, columns: Sequence[str], where: str) -> int:
 
 
 def several_fit(name: str, found: Sequence[str], where: str) -> SourceError:
-    """Return the error for a name that could be any of several columns."""
+    """Return the error for an ambiguous name."""
     twins = listed(map(repr, found))
     return SourceError(f"{where}: column {name!r} could be any of {twins}; rename one")
 
 
 def unknown(name: str, columns: Sequence[str], where: str) -> SourceError:
-    """Return the error for a column that is not there."""
+    """Return the error for a missing column."""
     return SourceError(f"{where}: no column {name!r}{nearest(name, columns)}; {there_are(columns)}")
 
 
@@ -163,10 +163,10 @@ def there_are(columns: Sequence[str]) -> str:
 
 
 class Names:
-    """The keys that stand for a mapping's names, found as rows are read.
+    """The keys matched by a mapping's names, learnt as rows are read.
 
-    Rows need not have the same keys, so a name is matched when a key for it first appears, and is
-    an error only where no row of the whole input has one; a path, when a row has what it leads to.
+    Rows need not share keys, so a name is matched when its key first appears, and is an error only
+    if no row of the whole input has it; a path, when a row has its value.
     """
 
     def __init__(self, mapping: Mapped, where: str, limits: Limits) -> None:
@@ -178,15 +178,15 @@ class Names:
         self._own = own
         self._met: set[str] = set()
         self._columns: Sequence[str] | None = None
-        self._paths: dict[str, tuple[str, list[str]]] = {}  # not met: their keys, fields there
+        self._paths: dict[str, tuple[str, list[str]]] = {}  # unmatched: keys and fields seen so far
 
     @property
     def are_met(self) -> bool:
-        """Whether every name of the mapping has been met."""
+        """Return whether every name has been matched."""
         return bool(self.seen) and all(name in self.found for name in self.mapping.names())
 
     def turn_to(self, columns: Sequence[str] | None) -> bool:
-        """Read on in a table of other columns; return whether they are others."""
+        """Switch to a table's columns; return whether they differ from before."""
         if columns is None or columns == self._columns:
             return False
         self._met |= self.found.keys()
@@ -194,7 +194,7 @@ class Names:
         return True
 
     def learn(self, rows: Iterable[Any]) -> bool:
-        """Look for names not met yet among the keys of rows; return whether any was found."""
+        """Match further names with the keys of rows; return whether any was found."""
         if self.are_met:
             return False
         rows = [row for row in rows if isinstance(row, dict)]
@@ -232,7 +232,7 @@ class Names:
         self._paths[name] = key, fields
 
     def check_texts(self) -> None:
-        """Refuse a text or id none of whose columns is there at the start: a slip of the pen."""
+        """Refuse a text or id without any column at the start: a typing error."""
         for part in () if self.mapping.are_own_keys else (*TEXTS, "id"):
             names = self.mapping.part(part)
             if self.seen and names and not any(name in self.found for name in names):
@@ -246,19 +246,19 @@ class Names:
                     raise self._unknown(name)
 
     def add(self, later: Names) -> None:
-        """Note what was met in other rows of the same input."""
+        """Add what was matched in other rows of the input."""
         self.found = later.found | self.found
         self._met |= later._met
         self.seen = list(dict.fromkeys([*self.seen, *later.seen]))
         self._paths |= later._paths
 
     def known(self) -> dict[str, Any]:
-        """Return what has been found, as plain values."""
+        """Return the state as JSON values."""
         found = {name: [key, list(steps)] for name, (key, steps) in self.found.items()}
         return {"found": found, "seen": self.seen[:_MOST_LISTED]}
 
     def know(self, known: Mapping[str, Any]) -> None:
-        """Go on with what was found before."""
+        """Restore the state."""
         self.found = {name: (key, tuple(steps)) for name, (key, steps) in known["found"].items()}
         self.seen = list(known["seen"])
 

@@ -1,7 +1,7 @@
-"""From paths, addresses and globs, of compressed files too, to files of this machine and streams.
+"""Resolve paths, addresses and globs to local files and streams, decompressed.
 
 paths, globs ────→ files ────────────────────────────────────────────→ path, stream, text
-s3://bucket/… ─listed→ objects ─one ahead, to a folder of the moment→ files ─→ likewise
+s3://bucket/… ─listed→ objects ─one ahead, to a temporary folder→ files ─→ likewise
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Paths = str | os.PathLike[str] | Sequence[Given]
 
 F = TypeVar("F", bound=Path | StoredObject)
 
-# What Arrow raises while it reads a damaged file: a name that is not UTF-8 is a bare UnicodeError.
+# Errors of Arrow on damaged files; a name that is not UTF-8 is a bare UnicodeError.
 _FOREIGN = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError)
 
 _CUT = "Truncated compressed stream"
-_MOST_FILES = 1_024  # that are read at once
-AT_ONCE = MAX_BYTES // 4  # bytes of files that are read at once
+_MOST_FILES = 1_024  # files read together
+AT_ONCE = MAX_BYTES // 4  # bytes of files read together
 
 COMPRESSED = {".gz": "gzip", ".zst": "zstd"}
 
@@ -49,7 +49,7 @@ class Span(NamedTuple):
 
 
 def files(paths: Paths) -> list[Path | StoredObject]:
-    """Return the files or objects of paths, addresses and globs, those of a glob sorted."""
+    """Return the files or objects of paths, addresses and globs; those of a glob sorted."""
     found = [file for path in _listed(paths) for file in _matching(path)]
     if not found:
         raise SourceError("no path was given")
@@ -59,7 +59,7 @@ def files(paths: Paths) -> list[Path | StoredObject]:
 
 
 def local_files(paths: Paths) -> list[Path]:
-    """Return the files of this machine that paths and globs name, as ``files`` does."""
+    """Return the local files of paths and globs, as ``files`` does."""
     found = files(paths)
     for each in found:
         if isinstance(each, StoredObject):
@@ -68,7 +68,7 @@ def local_files(paths: Paths) -> list[Path]:
 
 
 def check_file(file: Path | StoredObject) -> None:
-    """Refuse what cannot be read as a file: one that waits for a writer would hang an ingest."""
+    """Refuse anything but a regular file: a pipe would block the ingest."""
     if isinstance(file, StoredObject):
         if file.size == 0:
             raise SourceError(f"{file} is empty")
@@ -89,12 +89,12 @@ def check_file(file: Path | StoredObject) -> None:
 
 
 def uri(paths: Paths) -> str:
-    """Return where a source reads from, as it was given."""
+    """Return the address of a source as given."""
     return ", ".join(map(_told, _listed(paths)))
 
 
 def default_name(paths: Paths) -> str:
-    """Return the stem of the one file, else the name of the folder of the first."""
+    """Return the stem of a single file, else the folder's name of the first."""
     listed = [_told(path) for path in _listed(paths)]
     if listed and is_address(listed[0]):
         return _name_of_address(listed[0], alone=len(listed) == 1)
@@ -116,15 +116,15 @@ def _name_of_address(address: str, *, alone: bool) -> str:
 
 
 def inner_suffix(path: PurePath) -> str:
-    """Return the suffix before one of compression, in lower case."""
+    """Return the suffix before a compression suffix, in lower case."""
     inner = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return inner.suffix.lower()
 
 
 def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
-    """Yield files that are read at once, of bounded number and size or only one, and their bytes.
+    """Yield groups of files of bounded number and size, with their bytes.
 
-    What is compressed counts several times.
+    Compressed files count several times.
     """
     number = weight = group = 0
     sizes: dict[F, int] = {}
@@ -145,7 +145,7 @@ def together(each: Iterable[F]) -> Iterator[tuple[list[F], int]]:
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """Open a file, decompressing it where its suffix says so."""
+    """Open a file, decompressed by its suffix."""
     try:
         compression = COMPRESSED.get(path.suffix.lower())
         if compression is None:
@@ -158,7 +158,7 @@ def open_bytes(path: Path) -> BinaryIO:
 def open_text(
     path: Path, encoding: str | None = None, newline: str = "", span: Span | None = None
 ) -> TextIO:
-    """Open a file of text, decompressed; what is no text in it are lone surrogates."""
+    """Open a text file, decompressed; undecodable bytes become lone surrogates."""
     stream = open_bytes(path)
     if span is not None and span.start:
         stream.seek(span.start)
@@ -171,7 +171,7 @@ def open_text(
 def as_text(
     stream: BinaryIO, encoding: str | None, newline: str = "", *, has_mark: bool = True
 ) -> TextIO:
-    """Return the text of a stream; a byte order mark at its start is none of it."""
+    """Return the text of a stream, without a byte order mark."""
     found = codec_of(encoding)
     name, errors = ("utf-8", "surrogateescape") if found is None else (found.name, "lost")
     name += "-sig" if found is None and has_mark else ""
@@ -181,7 +181,7 @@ def as_text(
 def _lost(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeDecodeError):
         raise error
-    return "\ud800", error.end  # no text in any encoding: the check of all text finds the row
+    return "\ud800", error.end  # not text: the check of all texts finds the row
 
 
 codecs.register_error("lost", _lost)
@@ -214,7 +214,7 @@ def _size_of(file: Path | StoredObject) -> int:
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Turn what other libraries raise while a file is read into ours."""
+    """Translate errors of other libraries while a file is read."""
     try:
         yield
     except DuckpletsError:
@@ -224,7 +224,7 @@ def reading(path: Path | str) -> Iterator[None]:
 
 
 def unreadable(path: Path | str, error: Exception) -> SourceError:
-    """Return the error for a file that fails while it is read."""
+    """Return the error for a file that fails while being read."""
     said = " ".join(str(error).split()).rstrip(".")
     reason = getattr(error, "strerror", None) or shown(said, 300) or repr(error)
     if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
@@ -258,7 +258,7 @@ def _matching(path: Given) -> Sequence[Path | StoredObject]:
         if plain.exists():
             _refuse_other_encodings(plain)
             return [plain]
-    except OSError as error:  # a folder above it is closed, or its name is too long
+    except OSError as error:  # no access to a parent, or too long a name
         raise unreadable(plain, error) from error
     if not glob.has_magic(str(plain)):
         raise SourceError(f"{plain} does not exist")

@@ -1,8 +1,8 @@
-"""Read a source on, from its last mark, where reading it failed by something that may pass.
+"""Reopen a source at its last mark after an error that may pass.
 
-What may pass is a network, a server, a disk that does not answer: then it is waited, and the source
-opened at the mark; rows that were given since are passed over by their numbers. A mistake in a
-mapping, a row that cannot be used, a file that is not there or not what it was are raised at once.
+Such errors come from a network, a server, or a disk that does not answer: the source is reopened
+after a wait, and rows already given are skipped by number. Mistakes in a mapping, unusable rows,
+missing or changed files are raised at once.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from duckplets.sources.rows import Mark, Rows
 
 log = logging.getLogger("duckplets")
 
-FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds; each is twice the one before
+FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds; doubled each time
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
-# Errors of the system that say "not now": of a network, or of a disk on one.
+# System errors of a network, or of a disk on one, that may pass.
 _NOT_NOW = frozenset(
     getattr(errno, name)
     for name in (
@@ -40,7 +40,7 @@ _NOT_NOW = frozenset(
 )
 _FOR_GOOD = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _STATUSES = (408, 425, 429, 500, 502, 503, 504)
-# Of packages that need not be installed; those that are an OSError are not among them.
+# Errors of optional packages that are no OSError.
 _OF_NETWORKS = frozenset(
     {
         *("httpx.TransportError", "httpcore.NetworkError", "httpcore.TimeoutException"),
@@ -51,7 +51,7 @@ _OF_NETWORKS = frozenset(
 
 
 class Rereading:
-    """The rows and marks of a source, read again from the last mark where that may help."""
+    """The rows and marks of a source, reopened at the last mark where that may help."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class Rereading:
         retries: int,
         is_local: bool,
     ) -> None:
-        self.rows: Rows | None = None  # as it was opened last
+        self.rows: Rows | None = None  # the source as opened last
         self.notes: list[str] = []
         self._name, self._opened, self._limits = name, opened, limits
-        self._cursor = cursor  # of the last mark
+        self._cursor = cursor  # cursor of the last mark
         self._retries, self._is_local = retries, is_local
         self._stopped = threading.Event()
-        self._last = 0  # the last row that was given
-        self._tried = 0  # how often it was read again since that row
+        self._last = 0  # last row given
+        self._tried = 0  # retries since that row
 
     def items(self) -> Generator[Rows | pa.RecordBatch | Mark, None, None]:
-        """Yield the opened source, once, and then what it holds."""
+        """Yield the opened source, once, and then its rows and marks."""
         is_told = False
         while True:
             try:
@@ -92,7 +92,7 @@ class Rereading:
                 self._wait(error)
 
     def stop(self) -> None:
-        """Make the item that is waited for come to its end; from any thread."""
+        """End a blocked read; callable from any thread."""
         self._stopped.set()
         if self.rows is not None:
             getattr(self.rows.batches, "stop", lambda: None)()
@@ -132,7 +132,7 @@ class Rereading:
 
 @contextmanager
 def _ended(items: Iterator[Any]) -> Iterator[Iterator[Any]]:
-    """Give items, and end what makes them."""
+    """Yield items, and close their generator."""
     try:
         yield items
     finally:
@@ -141,7 +141,7 @@ def _ended(items: Iterator[Any]) -> Iterator[Iterator[Any]]:
 
 
 def digest_of(batch: pa.RecordBatch) -> int:
-    """Return a digest of numbers and contents of rows; those of parts add up, modulo 2^64."""
+    """Return a digest of rows by number and content; digests of parts add up modulo 2^64."""
     contents = pc.fill_null(batch["content_hash"], 0).to_numpy(zero_copy_only=False)
     mixed = batch["row"].to_numpy().astype(np.uint64) * _ODD ^ contents.astype(np.uint64)
     return int(mixed.sum(dtype=np.uint64))
@@ -151,12 +151,12 @@ def digest_of(batch: pa.RecordBatch) -> int:
 
 
 def is_local(source: Any) -> bool:
-    """Return whether a source reads files of this machine, or its standard input."""
+    """Return whether a source reads local files or standard input."""
     return hasattr(source, "path") or hasattr(source, "folder")
 
 
 def may_pass(error: BaseException, *, is_local: bool) -> bool:
-    """Return whether reading again may help after an error."""
+    """Return whether retrying may help."""
     first: BaseException = error
     while True:
         if isinstance(first, PassingError):

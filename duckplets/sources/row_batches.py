@@ -1,9 +1,9 @@
-"""Map rows to records: dictionaries become batches of ``ROW_SCHEMA``, whatever they were read from.
+"""Map rows to records: batches of ``ROW_SCHEMA``, whatever the rows were read from.
 
-    blocks ─RowMapper→ columns of texts ─sql/sources/rows.sql→ checked, hashed ─Judge→ batches
+blocks ─RowMapper→ columns of texts ─sql/sources/rows.sql→ checked, hashed ─Judge→ batches
 
-What texts a row has, and why it has none, is decided here; dates, trusts and content hashes by the
-statement. A batch has at most ``MAX_ROWS`` rows, or ``MAX_BYTES`` characters and one row.
+Texts, and why a row has none, are decided here; dates, trusts and content hashes by the statement.
+A batch has at most ``MAX_ROWS`` rows, or ``MAX_BYTES`` characters and one row.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 16_384
 MAX_BYTES = 24 << 20
 BAD_DATE = "unreadable date"
-_MARK_SECONDS = 1.0  # a slow source gets its marks in time
-_CHUNK_ROWS = 8_192  # of what goes to DuckDB at once, so that several threads find work
-_MOST_SHOWN = 300  # characters of a wrong value
+_MARK_SECONDS = 1.0  # so that a slow source gets its marks in time
+_CHUNK_ROWS = 8_192  # rows that go to DuckDB together, enough for several threads
+_MOST_SHOWN = 300  # characters of a wrong value shown
 _ZONE = re.compile(r"\s*(?:[+-]\d\d:?\d\d|[A-Za-z]{1,5})\s*$")
 _TEXT = pa.string()
 
@@ -69,11 +69,11 @@ def opened(
     sure: int = 0,
     notes: Callable[[], list[str]] = list,
 ) -> Rows:
-    """Return the rows of blocks, after a look at the first of them.
+    """Return the rows of blocks, after looking at the first ones.
 
-    ``of`` is what a place is a place in, for cursors; ``known`` says that the blocks begin at the
-    cursor and as a rule have places of their own, ``by_row`` that they can begin at any row all the
-    same; after ``sure`` rows a text or id that none of them had is a slip of the pen.
+    ``of`` is what cursors are relative to; ``known`` says that blocks begin at the cursor and
+    usually have places of their own, ``by_row`` that they can still begin at any row; after
+    ``sure`` rows, a text or id that none of them had is a typing error.
     """
     place, part = cursor_of(cursor, where), part_of(reader)
     names = Names(mapping, where if part is None else part.where, limits_of(reader))
@@ -106,14 +106,14 @@ def opened(
     if not marks:
         batches = (item for item in batches if not isinstance(item, Mark))
     suited = mapping.defaults()
-    if mapping.part("sections") and not mapping.are_own_keys:  # or a slow source is waited for
+    if mapping.part("sections") and not mapping.are_own_keys:  # a slow source is not waited for
         begun = list(islice(batches, 1))
         suited, batches = _suited_to(mapping, begun), chain(begun, batches)
     return Rows(batches, suited, total, notes=notes)
 
 
 def _look_for_sections(names: Names, block: RowBlock) -> None:
-    """Take a key ``sections`` that holds sections given whole, where the mapping is silent."""
+    """Use a key ``sections`` with whole sections if the mapping names no text."""
     mapping = names.mapping
     if mapping.converter is not None or mapping.part("sections") or block.columns is not None:
         return
@@ -126,7 +126,7 @@ def _look_for_sections(names: Names, block: RowBlock) -> None:
 
 
 def _suited_to(mapping: Mapped, batches: Iterable[pa.RecordBatch | Mark]) -> str:
-    """Return which default recipes suit rows that bring sections, by the roles they have."""
+    """Return which default recipes suit rows with whole sections, by their roles."""
     roles = set()
     for batch in batches:
         if isinstance(batch, pa.RecordBatch):
@@ -167,9 +167,9 @@ class RowBatches:
         self._marked = self.row, time.monotonic()
 
     def batches(self, blocks: Iterable[RowBlock]) -> Iterator[pa.RecordBatch | Mark]:
-        """Yield batches, and marks at the places that reading can go on from."""
+        """Yield batches, and marks at the places to continue from."""
         names, mapper, is_first = self._names, self._mapper, True
-        place: Any = None  # the last that was met and not told yet
+        place: Any = None  # last place met and not yet given
         ends: tuple[int, Any] = 0, None
         try:
             for block in blocks:
@@ -194,7 +194,7 @@ class RowBatches:
                         yield from self._told(place)
                         place = None
         except SourceError:
-            if place is not None:  # an ingest goes on after the last whole batch
+            if place is not None:  # an ingest continues after the last complete batch
                 self.row = ends[0]
                 mapper.cut(ends[1])
                 yield from self._told(place)
@@ -223,7 +223,7 @@ class RowBatches:
             self._marked = self.row, time.monotonic()
 
     def flushed(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that were taken since the last time."""
+        """Yield the rows taken since the last time."""
         taken = self._mapper.table()
         if taken is None:
             return
@@ -241,12 +241,12 @@ class RowBatches:
         yield from batches
 
     def _by_form(self, table: pa.Table) -> pa.Table:
-        """Return input with the dates that are written in a form of the mapping."""
+        """Return input with dates in a format of the mapping parsed."""
         days: pa.ChunkedArray | pa.Array = pa.nulls(table.num_rows, pa.date32())
         for form in self._mapping.part("date_format"):
             bare = form[:-2].rstrip() if form[-2:] in ("%z", "%Z") else form
             texts: Any = self._mapper.forms()
-            if bare != form:  # the date is the one of the place, as it is written
+            if bare != form:  # the date is local, as written
                 texts = [text and _ZONE.sub("", text) for text in texts]
             input_ = pa.table({"date_text": pa.array(texts, _TEXT)})
             with self._reader.registered(input=input_):
@@ -256,13 +256,13 @@ class RowBatches:
 
 
 def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
-    """Return the error for a statement that the reader refused; what helps it is its own limit."""
+    """Return the error for a statement the reader refused, naming the limit that helps."""
     more = f"the limit of {limits.memory} is the reader's: limits=dp.Limits(memory='2GB'), or "
     return SourceError(f"{where}: {error}".replace(MORE_MEMORY, f"{more}--reader-memory 2GB"))
 
 
 def source_name(source: Any, where: str) -> str:
-    """Return what messages call a source."""
+    """Return the name of a source in messages."""
     name = getattr(source, "default_name", None)
     if callable(name):
         return f"source {name()!r}"
@@ -270,7 +270,7 @@ def source_name(source: Any, where: str) -> str:
 
 
 class Judge:
-    """Says of every row that cannot be used what it was, and does with it as the mapping says."""
+    """Handle unusable rows as the mapping says, and record what they were."""
 
     def __init__(self, mapping: Mapped, source: str) -> None:
         self._source = source
@@ -281,7 +281,7 @@ class Judge:
         self._label, self._prefix = bool(mapping.part("label")), bool(mapping.part("prefix"))
 
     def judged(self, rows: pa.Table, taken: RowMapper) -> pa.Table:
-        """Return rows in the shape of ``ROW_SCHEMA``, with what is told of them."""
+        """Return rows in the shape of ``ROW_SCHEMA``, with their reasons."""
         skips, values = rows["skip"].to_pylist(), rows["value"].to_pylist()
         notes: list[str | None] = [None] * len(skips)
         for i in np.flatnonzero(pc.is_valid(rows["skip"]).to_numpy()).tolist():
@@ -351,7 +351,7 @@ def _whole(kept: tuple[Any, str | None]) -> str | None:
 
 
 def _with_files(rows: pa.Table, taken: RowMapper) -> pa.Table:
-    """Return rows with the files and lines that they are of, if they are known."""
+    """Return rows with their files and lines, if known."""
     each = taken.values("file")
     if each[0] is None:
         return rows

@@ -1,4 +1,4 @@
-"""Take rows apart: the texts of their parts, what else they say, and why one is no record."""
+"""Split rows into texts and further values, and find why a row is no record."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHOWN = 60  # characters of a wrong value in a reason
 _TEXT, _REAL = pa.string(), pa.float64()
 _SECTION = pa.struct([("role", _TEXT), ("heading", _TEXT), ("text", _TEXT)])
 _PAIR = pa.struct([("key", _TEXT), ("value", _TEXT)])
-_TEXTS = {  # columns of the statement by what they are here
+_TEXTS = {  # the statement's columns by their meaning here
     "id": "id",
     "date": "date_text",
     "group": "group_text",
@@ -57,7 +57,7 @@ _TEXT_OR_NONE = frozenset({str, type(None)})
 
 
 class RowMapper:
-    """Takes rows apart, into the columns that ``sql/sources/rows.sql`` asks for."""
+    """Split rows into the columns that ``sql/sources/rows.sql`` expects."""
 
     def __init__(
         self, mapping: Mapped, names: Names, limits: Limits, where: str, most: tuple[int, int]
@@ -77,7 +77,7 @@ class RowMapper:
         self.bind()
 
     def clear(self) -> None:
-        """Forget the rows that were taken."""
+        """Forget the rows taken."""
         self.row: list[int] = []
         self._columns: dict[str, dict[int, Any]] = {name: {} for name in _COLUMNS}
         self._sections: list[int] = [0]
@@ -91,14 +91,14 @@ class RowMapper:
         self._size = 0
 
     def values(self, name: str) -> list[Any]:
-        """Return the values of a column, None where a row has none."""
+        """Return the values of a column; None where a row has none."""
         found: list[Any] = [None] * len(self.row)
         for i, value in self._columns[name].items():
             found[i] = value
         return found
 
     def ends(self) -> tuple[int, int, int]:
-        """Return where the rows that were taken end."""
+        """Return where each row taken ends."""
         return len(self.row), len(self._roles), len(self._meta_keys)
 
     def cut(self, ends: tuple[int, int, int]) -> None:
@@ -114,11 +114,11 @@ class RowMapper:
 
     @property
     def is_full(self) -> bool:
-        """Whether the rows that were taken make a batch."""
+        """Whether the rows taken fill a batch."""
         return len(self.row) >= self._most_rows or self._size >= self._most_size
 
     def bind(self) -> None:
-        """Look up the keys of the mapping's parts, as far as they have been met."""
+        """Look up the keys of the mapping's parts, as far as known."""
         own = self._mapping.are_own_keys
         for part in (*ROLES, *_FEATURES):
             self._get[part] = []
@@ -155,7 +155,7 @@ class RowMapper:
             self._fields = {f: there[f][0] for f in self._converter.fields if f in there}
 
     def take(self, block: RowBlock, number: int) -> int:
-        """Take rows of a block; return how many."""
+        """Take rows of a block; return their number."""
         room = self._most_rows - len(self.row)
         plain_block = block if len(block.rows) <= room else block._replace(rows=block.rows[:room])
         if self._is_plain and self._take_plain(plain_block, number):
@@ -182,9 +182,9 @@ class RowMapper:
         return len(rows)
 
     def _take_plain(self, block: RowBlock, number: int) -> bool:
-        """Take rows by their columns where texts are plain, in a third of the time, or return."""
+        """Take rows column by column where texts are plain: a third of the time."""
         rows, lines, count, at = block.rows, block.line, len(block.rows), len(self.row)
-        room = self._most_size - self._size  # what is more is looked at row by row
+        room = self._most_size - self._size  # the rest is handled row by row
         if set(map(type, rows)) != {dict}:
             return False
         cells = {
@@ -236,7 +236,7 @@ class RowMapper:
         count: int,
         at: int,
     ) -> None:
-        """Add the sections of rows from columns of texts, and note what rows lack."""
+        """Add the sections of rows from columns of texts, and record missing ones."""
         roles, headings, texts, lacks = (
             *(self._roles, self._headings, self._section_texts),
             self._columns["lack"],
@@ -269,7 +269,7 @@ class RowMapper:
         ]
 
     def _check_fields(self, row: Any, number: int) -> None:
-        """Refuse a value that is larger than the limit of a field."""
+        """Refuse a value above the limit of a field."""
         for name, value in row.items() if isinstance(row, dict) else ():
             text = value if isinstance(value, str) else json_text(value)
             size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
@@ -291,12 +291,12 @@ class RowMapper:
                 self._add(number, row)
             else:
                 self._add_converted(number, row, left_out)
-        except RecursionError:  # it holds itself, or is nested without end
+        except RecursionError:  # recursive, or nested too deeply
             self.cut(before)
             self._add_fault(number, Fault("invalid JSON"))
         except DuckpletsError:
             raise
-        except Exception as error:  # of an object of the user's, asked for its text
+        except Exception as error:  # an error of a user's object asked for its text
             said = f"{type(error).__name__}: {error}"
             raise SourceError(f"{self._where}: row {number}: {said}") from error
 
@@ -353,7 +353,7 @@ class RowMapper:
     def _first(
         self, row: dict[str, Any], candidates: list[_Name]
     ) -> tuple[list[str], str | None, tuple[str, str] | None]:
-        """Return the texts of the first candidate that has some, and what is none before it."""
+        """Return the texts of the first candidate with some, and an invalid value before."""
         for heading, key, steps, _ in candidates:
             texts = self._texts(_value(row, key, steps))
             if isinstance(texts, Odd):
@@ -380,14 +380,14 @@ class RowMapper:
         self._size += len(text)
 
     def _cells(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return what a row says besides texts, by its part."""
+        """Return the values of a row besides texts, by part."""
         cells: dict[str, Any] = {}
         for part, (_, key, steps, _) in self._cell_names:
             value = _value(row, key, steps)
             text = self._text_of(value)
             if text is None:
                 continue
-            if part == "date" and type(value) is Odd:  # it needs no form
+            if part == "date" and type(value) is Odd:  # it needs no format
                 text = Odd(value.day or text, "date")
             cells[part] = text
         return cells
@@ -402,7 +402,7 @@ class RowMapper:
         return text
 
     def _end(self, number: int, values: dict[str, Any], row: dict[str, Any] | None = None) -> None:
-        """End a row whose sections have been added."""
+        """Finish a row whose sections were added."""
         if row is not None:
             topics: list[str] = []
             for _, key, steps, _ in self._get["taxonomy"]:
@@ -469,7 +469,7 @@ class RowMapper:
     # -- columns ----------------------------------------------------------------------------------
 
     def table(self) -> pa.Table | None:
-        """Return the rows that were taken as the input of the statement."""
+        """Return the rows taken as input of the statement."""
         if not self.row:
             return None
         columns = self._columns
@@ -522,11 +522,11 @@ class RowMapper:
             return pa.array(self.values(name), _TEXT)
 
     def forms(self) -> list[str | None]:
-        """Return the dates that may be written in a form of the mapping."""
+        """Return the dates that may be in a format of the mapping."""
         return [None if isinstance(day, Odd) else day for day in self.values("date")]
 
     def _checked(self, values: Sequence[str | None]) -> pa.Array:
-        """Return texts of sections or metadata; rows with one that is not UTF-8 get a fault."""
+        """Return texts of sections or metadata; rows with invalid UTF-8 get a fault."""
         try:
             return pa.array(values, _TEXT)
         except UnicodeEncodeError:
@@ -562,13 +562,13 @@ def _wrong(value: Odd, heading: str) -> tuple[str, str]:
 
 
 def _moment(text: str) -> str | None:
-    """Return the text of a date or time; pandas writes NaT for none."""
+    """Return the text of a date or time; pandas writes NaT for a missing one."""
     bare = text.strip(" ")
     return None if bare in ("NaT", "") else bare
 
 
 def _object(text: str) -> str | None:
-    """Return a JSON object as compact text, None where it is none."""
+    """Return a JSON object as compact text, or None."""
     try:
         found = json.loads(text)
         return json_text(found) if isinstance(found, dict) else None
@@ -577,7 +577,7 @@ def _object(text: str) -> str | None:
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a text can be written."""
+    """Return whether a text can be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""From input to the rows that every source opens into: their schema, places, reasons why not."""
+"""The rows that every source opens into: their schema, places and reasons."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ ROW_SCHEMA = pa.schema(
         ("trust", pa.float64()),  # of a column or a folder; null where the source's own holds
         ("created_at", pa.timestamp("us")),
         ("updated_at", pa.timestamp("us")),
-        ("skip", pa.string()),  # why this row cannot be a record
+        ("skip", pa.string()),  # why this row cannot be a record, or null
     ]
 )
 
-# What a batch may hold besides.
+# Further columns a batch may have.
 EXTRA_COLUMNS = {
     "messages": pa.string(),  # JSON list of messages; of a preference pair the chosen ones
     "rejected_messages": pa.string(),  # JSON list of messages
-    "label": pa.float64(),  # how the pair of anchor and positive is judged
+    "label": pa.float64(),  # label of the pair of anchor and positive
     "prefix": pa.string(),  # JSON definition of the record's own metadata prefix
-    "quarantined": pa.string(),  # of a row with a skip: the row as JSON, to be set aside
-    "complaint": pa.string(),  # of such a row: what is wrong, in more words than the skip has
-    "value": pa.string(),  # of such a row, or of one with a note: what could not be read
-    "note": pa.string(),  # what could not be read of a row that is a record without it
-    "left_out": pa.string(),  # of a converted row: JSON list of its fields that nobody reads
-    "further": pa.int64(),  # texts after the first in the list of an anchor, which has one
-    "line": pa.int64(),  # of the file, from 1, where it has lines
-    # And a dictionary of texts, ``file``: where the row stands.
+    "quarantined": pa.string(),  # the raw row as JSON, of a row with a skip, for the quarantine
+    "complaint": pa.string(),  # details of the skip
+    "value": pa.string(),  # the unreadable value, of such a row or one with a note
+    "note": pa.string(),  # what was unreadable in a row that is still a record
+    "left_out": pa.string(),  # JSON list of fields of a converted row that nobody reads
+    "further": pa.int64(),  # further texts in the list of an anchor, which has one
+    "line": pa.int64(),  # line of the file, from 1, if it has lines
+    # And a dictionary-encoded text, ``file``: where the row stands.
 }
 
 FURTHER, LEFT_OUT = "further", "left_out"
@@ -57,7 +57,7 @@ FURTHER, LEFT_OUT = "further", "left_out"
 DROPPED = "dropped by the source"
 """The reason for a row that its source itself left out."""
 
-# The reasons for a skip that mean the input could not be read, rather than not be used.
+# Reasons that mean unreadable input rather than an unusable row.
 UNREADABLE = frozenset(
     {
         *("ragged row", "bad quoting", "invalid UTF-8", "unreadable date", "binary file"),
@@ -71,12 +71,12 @@ _FAILURES = ("invalid ", "not text: ", "sections: ")
 
 
 def is_failure(reason: str) -> bool:
-    """Return whether a reason means that a row could not be read, rather than not be used."""
+    """Return whether a reason means an unreadable row rather than an unusable one."""
     return reason in UNREADABLE or reason.startswith(_FAILURES)
 
 
 class Look(NamedTuple):
-    """What a look at a file says before its rows are read."""
+    """What is known of a file before its rows are read."""
 
     columns: list[str] | None = None  # None where rows have keys of their own
     rows: int | None = None
@@ -84,20 +84,18 @@ class Look(NamedTuple):
 
 
 class RowBlock(NamedTuple):
-    """Rows as a reader gives them, of bounded size."""
+    """Rows from a reader, of bounded size."""
 
-    # dictionaries of plain values; a ``Fault`` in place of one that could not be read, and None for
-    # a blank line, which only counts
+    # Dictionaries of plain values; a ``Fault`` for an unreadable row, None for a blank line.
     rows: list[Any]
-    file: str | None = None  # that they are of, as it is told
-    # the line that the first row is, where each row is a line; or that of each; 0 where there are
-    # no lines
+    file: str | None = None  # file shown in messages
+    # Line of the first row, if each row is a line; or the line of each; 0 without lines.
     line: int | Sequence[int] = 0
-    raw: Sequence[str] | None = None  # of each row the text it was, where that is known
-    at: Any = None  # a place behind the rows to go on from, of the source's own; plain JSON values
-    # of a table, whose rows have them all; None for rows with keys of their own
+    raw: Sequence[str] | None = None  # raw text of each row, if known
+    at: Any = None  # place after the rows to continue from, as JSON values of the source
+    # columns of a table; None for rows with keys of their own
     columns: Sequence[str] | None = None
-    left_out: Sequence[str] = ()  # of every row, the columns that its converter does not read
+    left_out: Sequence[str] = ()  # columns of each row that its converter does not read
 
     def after(self, count: int) -> RowBlock:
         """Return the block without its first rows."""
@@ -109,7 +107,7 @@ class RowBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place between batches that reading can go on from."""
+    """A place between batches where reading can continue."""
 
     # ``{"rows": how many come before, "at": a place of the source's own, "of": what it is a place
     # in}``, plain JSON values; given back to ``open`` it yields what comes after
@@ -120,7 +118,7 @@ _CURSOR = {"rows": range(1 << 63), "at?": object, "of?": object}
 
 
 def cursor_of(given: Any, where: str, at: Any = object) -> dict[str, Any]:
-    """Return a checked cursor; of None that of the beginning."""
+    """Return a checked cursor; None is the beginning."""
     if given is None:
         return {"rows": 0, "at": None, "of": None}
     wrong = misfit(given, _CURSOR)
@@ -142,26 +140,26 @@ class Rows:
     # read once. A resumable source puts a ``Mark`` wherever it could go on: what came before is
     # then stored for good
     batches: Iterator[pa.RecordBatch | Mark]
-    # which default recipes suit them: ``roles``, ``text``, ``dated``, ``pairs`` or ``ready`` (roles
-    # with ready negatives)
+    # Default recipes that suit them: ``roles``, ``text``, ``dated``, ``pairs`` or ``ready``
+    # (roles with ready negatives).
     defaults: str
-    total: int | None = None  # how many rows there are, where that is cheap to know
-    # after the last batch, counts by reason of input that never became a row. The built-in sources
-    # give every bad line or file a row with a ``skip``, so theirs is empty
+    total: int | None = None  # number of rows, if cheap to know
+    # After the last batch: counts by reason of input that never became a row. Built-in
+    # sources turn every bad line or file into a row with a ``skip``, so theirs is empty.
     rejected: Callable[[], dict[str, int]] = dict
-    # after the last batch, sentences on what was found and which choice was made
+    # After the last batch: sentences on what was found and which choices were made.
     notes: Callable[[], list[str]] = list
 
 
 class Stoppable(Iterator[Any]):
-    """Batches whose making can be ended from any thread, also while one is waited for."""
+    """Batches that any thread can stop, even while one is being waited for."""
 
     def __init__(self, batches: Iterator[Any], stop: Callable[[], None]) -> None:
         self._batches, self.stop = batches, stop
 
     @classmethod
     def of(cls, rows: Rows, stop: Callable[[], None] | None) -> Rows:
-        """Return rows that can be stopped, where there is a way."""
+        """Return rows that can be stopped, if there is a way."""
         return rows if stop is None else replace(rows, batches=cls(rows.batches, stop))
 
     def __next__(self) -> Any:

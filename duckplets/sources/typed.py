@@ -1,7 +1,7 @@
-"""Turn Arrow data of any encoding into plain values of rows, a bounded block at a time.
+"""Convert Arrow data of any encoding to plain row values, a bounded block at a time.
 
-Files of Arrow hold what they say they hold only by their word, so structure is validated before a
-value is looked at. Dictionaries and runs stay what they are: rows share their values.
+Arrow files may not contain what they declare, so structure is validated before values are read.
+Dictionaries and runs stay shared between rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799  # years 1 to 999
 
 
 def names_of(schema: pa.Schema, where: str) -> list[str]:
-    """Return the names of a schema's columns, as text that can be stored."""
+    """Return the column names of a schema, as storable text."""
     try:
         names = [str(name) for name in schema.names]
         for name in names:
@@ -66,7 +66,7 @@ def blocks_of(
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Yield the parts that a batch is read in, of bounded size; one row may exceed it."""
+    """Yield bounded parts of a batch; one row may exceed the bound."""
     each = [c for c in batch.columns if not pa.types.is_dictionary(c.type)]
     waiting = [(0, batch.num_rows)]
     while waiting:
@@ -80,7 +80,7 @@ def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
 
 
 def _reader(column: pa.Array, where: str) -> Callable[[int, int], list[Any]]:
-    """Return what gives the values of a part of a column; those of a dictionary are made once."""
+    """Return what reads the values of a column; dictionary values are converted once."""
 
     def read(start: int, count: int) -> list[Any]:
         try:
@@ -96,12 +96,12 @@ def _reader(column: pa.Array, where: str) -> Callable[[int, int], list[Any]]:
 
 
 def _check_structure(column: pa.Array, where: str, row: int) -> None:
-    """Refuse damaged data; whether texts are UTF-8 is looked at value by value."""
+    """Refuse damaged data; UTF-8 is checked value by value."""
     try:
         try:
             looked_at = column.view(_as_bytes(column.type))
         except (pa.ArrowException, NotImplementedError):
-            looked_at = column  # kinds that have no view
+            looked_at = column  # types without a view variant
         looked_at.validate(full=True)
     except pa.ArrowException as error:
         if "UTF8" not in str(error):
@@ -138,7 +138,7 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
 def values_of(column: pa.Array) -> list[Any]:
     """Return the values of a column as rows have them.
 
-    Bytes that are no UTF-8 are lone surrogates of a text, or stay bytes where the type is binary.
+    Invalid UTF-8 becomes lone surrogates, or stays bytes in binary columns.
     """
     kind, types = column.type, pa.types
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
@@ -189,12 +189,12 @@ def _but_null(column: pa.Array, values: list[Any]) -> list[Any]:
 
 
 def _lists(column: pa.Array) -> list[Any]:
-    """Return lists of any kind, and of maps dictionaries."""
+    """Return lists of any kind; maps become dictionaries."""
     kind, is_map = column.type, pa.types.is_map(column.type)
     if pa.types.is_fixed_size_list(kind):
         starts = [(i + column.offset) * kind.list_size for i in range(len(column))]
         stops = [start + kind.list_size for start in starts]
-    elif hasattr(column, "sizes"):  # views of lists
+    elif hasattr(column, "sizes"):  # list views
         starts = column.offsets.to_pylist()
         stops = [a + n for a, n in zip(starts, column.sizes.to_pylist(), strict=True)]
     else:
@@ -209,7 +209,7 @@ def _lists(column: pa.Array) -> list[Any]:
 
 
 def _reals(column: pa.Array) -> list[Any]:
-    """Return numbers; of 32 bits those that are written alike, and odd ones as they are cast."""
+    """Return numbers; 32-bit ones by their shortest text."""
     found: list[Any] = column.to_pylist()
     if not pa.types.is_float64(column.type):
         kind = np.float32 if pa.types.is_float32(column.type) else np.float16
@@ -222,7 +222,7 @@ def _reals(column: pa.Array) -> list[Any]:
 
 
 def _moments(column: pa.Array) -> list[Any]:
-    """Return dates and times as their texts; of one that no calendar has, its number."""
+    """Return dates and times as text; out of range, their number."""
     kind, types = column.type, pa.types
     if types.is_interval(kind) or types.is_duration(kind):
         return [None if v is None else Odd(str(v), "date") for v in column.to_pylist()]
@@ -272,7 +272,7 @@ def _fraction(rest: int, per: int) -> str:
 
 
 def _zone(name: str) -> Any:
-    """Return a time zone by its name or offset; UTC where there is no such zone."""
+    """Return a time zone by name or offset; UTC if unknown."""
     from datetime import UTC, timedelta, timezone
     from zoneinfo import ZoneInfo
 
@@ -281,7 +281,7 @@ def _zone(name: str) -> Any:
         return timezone(ahead if found[1] == "+" else -ahead)
     try:
         return ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # all others take UTC then, too
+    except (OSError, ValueError, KeyError):  # as all other tools do
         return UTC
 
 
@@ -292,9 +292,9 @@ Classes = Mapping[str, tuple[str, ...]]
 
 
 def with_classes(rows: list[Any], classes: Classes) -> list[Any]:
-    """Return rows with the names of classes in place of their numbers.
+    """Return rows with class names in place of numbers.
 
-    A number that stands for no class is a fault of its row; -1 stands for none given.
+    An unknown number is a fault of its row; -1 means none.
     """
     if not classes:
         return rows
@@ -312,7 +312,7 @@ def _classed(row: dict[str, Any], classes: Classes) -> dict[str, Any] | Fault:
 
 
 def _class(value: Any, names: tuple[str, ...], wrong: list[Any]) -> Any:
-    """Return the name of a class, noting what is none; texts may be names already, or numbers."""
+    """Return the name of a class, recording invalid ones; names pass."""
     if isinstance(value, list):
         return [_class(item, names, wrong) for item in value]
     if isinstance(value, str):
@@ -329,7 +329,7 @@ def _class(value: Any, names: tuple[str, ...], wrong: list[Any]) -> Any:
 
 
 def classes_of_schema(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
-    """Return the names of the classes of a file's columns, as ``datasets`` writes them."""
+    """Return the class names of a file's columns, as ``datasets`` stores them."""
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
         found = {name: _names(feature) for name, feature in features.items()}
@@ -350,7 +350,7 @@ def _names(feature: Any) -> tuple[str, ...]:
 
 
 def classes_of_features(features: Any) -> dict[str, tuple[str, ...]]:
-    """Return the names of the classes of the columns of ``datasets.Features``."""
+    """Return the class names of the columns of ``datasets.Features``."""
     found = {}
     for name, feature in (features or {}).items():
         while feature is not None and not hasattr(feature, "names") and hasattr(feature, "feature"):

@@ -1,7 +1,7 @@
-"""Plain values of rows: what counts as a text, and how other values are written.
+"""Plain values of rows: what counts as text, and how other values are written.
 
-A row is a dictionary of None, texts, numbers, booleans, lists and dictionaries, whatever it was
-read from. What none of these is (a date, a UUID, a decimal) is an ``Odd``: a text that says so.
+A row is a dictionary of None, texts, numbers, booleans, lists and dictionaries. Anything else (a
+date, a UUID, a decimal) is an ``Odd``: its text, and what it is.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _quoted = json.encoder.encode_basestring
 
 
 class Odd(str):
-    """The text of a value that is no text: ``kind`` says what it is (date, UUID, number, …).
+    """The text of a value that is no text; ``kind`` says what it is (date, UUID, number, …).
 
-    ``day`` is the date of a moment in the zone it was written in.
+    ``day`` is the date of a moment in its own time zone.
     """
 
     __slots__ = ("day", "kind")
@@ -39,12 +39,12 @@ class Odd(str):
 
 
 class Fault(NamedTuple):
-    """A row that could not be read."""
+    """An unreadable row."""
 
     reason: str  # why
-    value: str | None = None  # what it was, for people
-    whole: str | None = None  # what it was, as JSON
-    row: dict[str, Any] | None = None  # what is known of it all the same
+    value: str | None = None  # raw value, for people
+    whole: str | None = None  # raw value as JSON
+    row: dict[str, Any] | None = None  # what is known of it nevertheless
 
     @classmethod
     def of(cls, reason: str, text: str) -> Fault:
@@ -54,12 +54,12 @@ class Fault(NamedTuple):
 
 
 def escaped(text: str) -> str:
-    """Return a text whose bytes that are no UTF-8 are escaped."""
+    """Return a text with invalid UTF-8 bytes escaped."""
     return text.encode("utf-8", "surrogateescape_or_pass").decode("utf-8", "backslashreplace")
 
 
 def _kept_bytes(error: UnicodeError) -> tuple[bytes, int]:
-    """Give back undecodable bytes, and write other lone surrogates as escapes."""
+    """Restore undecodable bytes, and escape other lone surrogates."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     made = b""
@@ -80,12 +80,12 @@ _register()
 
 
 def is_filled(text: str) -> bool:
-    """Return whether a text has anything but whitespace."""
+    """Return whether a text has more than white space."""
     return text != "" and not text.isspace()
 
 
 def texts_of(value: Any, *, as_json: bool = False) -> list[str] | Odd:
-    """Return the texts of a value; or what it is, if it is none."""
+    """Return the texts of a value, or what it is instead."""
     if type(value) is str:
         return [value] if is_filled(value) else []
     value = plain(value)
@@ -110,7 +110,7 @@ def texts_of(value: Any, *, as_json: bool = False) -> list[str] | Odd:
 
 
 def cell_text(value: Any) -> str | None:
-    """Return what a value says as one text; None for no value."""
+    """Return a value as one text; None for no value."""
     if type(value) is str:
         return value if is_filled(value) else None
     value = plain(value)
@@ -128,14 +128,14 @@ def cell_text(value: Any) -> str | None:
 
 
 def items_of(value: Any) -> list[str]:
-    """Return the elements of a list as texts, or the one of what is no list."""
+    """Return the elements of a list as texts, or a single value as one."""
     value = value if type(value) is str else plain(value)
     several = value if isinstance(value, list) else [value]
     return [text for text in map(cell_text, several) if text is not None]
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a user's as one that rows have; bytes that are no UTF-8 stay bytes."""
+    """Return a user's value as a plain one; invalid UTF-8 stays bytes."""
     if value is None or type(value) in _PLAIN:
         return value
     if isinstance(value, (bytes, bytearray)):
@@ -147,9 +147,9 @@ def plain(value: Any) -> Any:
         return dict(value)
     if isinstance(value, tuple):
         return list(value)
-    if type(value).__name__ in ("NaTType", "NAType"):  # what pandas puts in empty cells
+    if type(value).__name__ in ("NaTType", "NAType"):  # pandas' value for empty cells
         return None
-    if isinstance(value, date):  # datetimes are dates
+    if isinstance(value, date):  # a datetime is a date
         return Odd(value.isoformat(), "date")
     if isinstance(value, time | timedelta):
         return Odd(str(value), "date")
@@ -161,7 +161,7 @@ def plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=str)
-    if hasattr(value, "tolist"):  # NumPy's numbers and arrays
+    if hasattr(value, "tolist"):  # NumPy numbers and arrays
         return plain(value.tolist())
     return value if isinstance(value, (str, int, float)) else Odd(str(value), "object")
 
@@ -170,7 +170,7 @@ _PLAIN = frozenset({str, int, float, bool, list, dict, Odd})
 
 
 def number_text(number: float) -> str:
-    """Return a number as JSON has it: without an exponent from 1e-6 to 1e21."""
+    """Return a number as JSON, without an exponent from 1e-6 to 1e21."""
     text = repr(number)
     if "e" not in text:
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(text, text)
@@ -182,7 +182,7 @@ def number_text(number: float) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Return a value as compact JSON; NaN is null, and what JSON does not know a text."""
+    """Return a value as compact JSON; NaN is null, values unknown to JSON are texts."""
     if type(value) is str:
         return json_string(value)
     value = plain(value)
@@ -216,14 +216,14 @@ def _exact(text: str) -> str:
 
 
 def _key(key: Any) -> str | None:
-    """Return the key of an object; None for one that cannot be written."""
+    """Return the key of an object; None if it cannot be written."""
     if isinstance(key, str):
         return key
     return cell_text(key) or "null" if isinstance(key, (int, float, type(None))) else None
 
 
 def json_string(text: str) -> str:
-    """Return a text as JSON, escapes with capital letters."""
+    """Return a text as JSON, with upper-case escapes."""
     if _CONTROL.search(text) is None:
         return _quoted(text)
     parts = re.split(f"({_CONTROL.pattern})", text)
@@ -238,7 +238,7 @@ _ROLES = ("anchor", "context", "rejected")
 
 
 def sections_of(value: Any) -> tuple[list[Section], tuple[str, str] | None]:
-    """Return the sections that a row brings whole, or what is wrong with them."""
+    """Return the whole sections a row brings, or what is wrong with them."""
     value = plain(value)
     if value is None or (isinstance(value, str) and not is_filled(value)):
         return [], None
@@ -271,7 +271,7 @@ def sections_of(value: Any) -> tuple[list[Section], tuple[str, str] | None]:
 
 
 def document(row: Mapping[str, Any]) -> str:
-    """Return a row as JSON, whatever its texts hold."""
+    """Return a row as JSON, whatever its texts contain."""
     text = json_text(dict(row))
     try:
         text.encode()
@@ -281,7 +281,7 @@ def document(row: Mapping[str, Any]) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """Return a value with texts that can be written."""
+    """Return a value with all texts writable."""
     if type(value) is str:
         return escaped(value)
     if isinstance(value, dict):
@@ -290,5 +290,5 @@ def _escaped(value: Any) -> Any:
 
 
 def unread(row: Mapping[str, Any], known: Iterable[str]) -> list[str]:
-    """Return the keys of a row that have a value and are none of those known, in lower case."""
+    """Return the keys of a row with values that are not among the known ones, in lower case."""
     return [k for k, v in row.items() if v is not None and k.lower() not in known]

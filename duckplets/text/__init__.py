@@ -1,1 +1,1 @@
-"""From text to spans: what a user sets, and the arithmetic over bytes that cuts and cleans."""
+"""From text to spans: settings, and byte arithmetic that cleans and cuts texts."""

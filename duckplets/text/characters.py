@@ -1,9 +1,9 @@
-"""Look at texts as bytes: which begin letters, digits or white space, as one byte of flags each.
+"""Classify the characters of texts as bytes of flags: letters, digits, white space.
 
-The decision that matters: the lists are our own, those of Unicode 14, which the oldest supported
-Python has. What is cleaned and cut is stored, and must not follow the tables of the running Python.
-``LETTERS`` and ``DIGITS`` are the lengths of the runs of code points that are not, are, are not, …
-of the kind, from 0 on, to base 36.
+The decision that matters: the tables are our own, those of Unicode 14, which the oldest supported
+Python has. Cleaning and cutting are stored, and must not depend on the running Python. ``LETTERS``
+and ``DIGITS`` are run lengths of code points that are not, are, are not, … of the kind, from 0 on,
+in base 36.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WIDE_SPACES = (
     "\u2028\u2029\u202f\u205f\u3000"
 )
 _POINTS = 0x110000
-_STEP = 1 << 20  # bytes at a time, so that a long text costs little besides itself
+_STEP = 1 << 20  # bytes processed at a time, to bound memory
 
 # General categories Lu, Ll, Lt, Lm and Lo, as str.isalpha.
 LETTERS = (
@@ -60,7 +60,7 @@ LETTERS = (
     "1 1 2 1 1 a 1 4 1 1 1 1 6 1 4 1 1 1 1 1 1 3 1 2 1 1 2 1 1 1 1 1 1 1 1 1 1 2 1 1 2 4 1 7 1 4 "
     "1 4 1 1 1 a 1 h 5 3 1 5 1 h 3es wyo w 37d 7 66 2 4g2 e 5rl 2e7 f2 15u 3t7"
 )
-# Nd, and of No what stands for one digit, such as ² and ①, as str.isdigit.
+# Nd, and of No single digits such as ² and ①, as str.isdigit
 DIGITS = (
     "1c a 3c 2 5 1 146 a 3q a 5i a bg a 3a a 3a a 3a a 3a a 3a a 3a a 3a a 3a a 3a a 2o a 3a a 1y "
     "a 7q a 1y a jz 9 vi a 12 a 8c a 3k b 4l a 6 a 52 a 2e a 3q a 6 a t2 1 3 6 6 a ra 9 b 9 b 9 "
@@ -71,10 +71,10 @@ DIGITS = (
 
 
 def bytes_of(texts: pa.Array) -> tuple[Bytes, Integers]:
-    """Return the bytes of texts laid end to end, and where each begins; null is an empty text.
+    """Return the concatenated bytes of texts, and their offsets; null is an empty text.
 
     Returns:
-        The bytes, and the first of each text with the end of the last, shape (n + 1,).
+        The bytes, and the start of each text with the end of the last, shape (n + 1,).
     """
     if len(texts) == 0:
         return np.zeros(0, np.uint8), np.zeros(1, np.int64)
@@ -91,8 +91,8 @@ def classes(data: Bytes) -> Bytes:
     """Return the flags of every character of UTF-8 text.
 
     Returns:
-        Flags, shape (n,): those of a character at its first byte, none at its others; ``SPACE`` at
-        all bytes of white space. ``PIPE`` is ``|``, ``MARK`` an accent or a vowel sign.
+        Flags, shape (n,), at a character's first byte, 0 at its others; ``SPACE`` at all bytes of
+        white space. ``PIPE`` is ``|``, ``MARK`` an accent or vowel sign.
     """
     found = np.frombuffer(data.tobytes().translate(_narrow()), np.uint8).copy()
     for start in range(0, len(data), _STEP):
@@ -103,7 +103,7 @@ def classes(data: Bytes) -> Bytes:
 
 
 def _classify(data: Bytes, found: Bytes, first: Integers) -> None:
-    """Set the flags of the characters of several bytes that begin at places."""
+    """Set the flags of multi-byte characters."""
     lead = data[first]
     two, three, four = (
         first[lead < 0xE0],
@@ -113,7 +113,7 @@ def _classify(data: Bytes, found: Bytes, first: Integers) -> None:
     found[two] = _table()[_point(data, two, 2)]
     found[three] = _table()[_point(data, three, 3)]
     found[four] = _table()[_point(data, four, 4)]
-    # The bytes of white space are all of its kind; there is none of four bytes.
+    # All bytes of white space get the flag; none has four bytes.
     for places, size in ((two, 2), (three, 3)):
         spaces = places[found[places] == SPACE]
         for offset in range(1, size):
@@ -131,7 +131,7 @@ def _point(data: Bytes, first: Integers, size: int) -> Integers:
 
 @functools.cache
 def _narrow() -> bytes:
-    """Return the flags of every byte that is a character; none for the others."""
+    """Return the flags of every single-byte character."""
     return _table()[:128].tobytes() + bytes(128)
 
 
@@ -146,7 +146,7 @@ def _table() -> Bytes:
             table[start:end] |= flag
     for characters, flag in ((NARROW_SPACES + WIDE_SPACES, SPACE), ("|", PIPE)):
         table[[ord(character) for character in characters]] = flag
-    # Python has these of Unicode 3.2, whatever its version; what came later is rare.
+    # Python has these of Unicode 3.2 in every version; later ones are rare.
     kind = unicodedata.ucd_3_2_0.category
     table[[point for point in range(0x300, 0x10000) if kind(chr(point))[0] == "M"]] |= MARK
     return table

@@ -1,9 +1,9 @@
-"""Name and find what cuts texts into spans of its own: sentences, headings, code, a function.
+"""Chunkers, which cut texts into spans: sentences, headings, code, or a user's function.
 
-    name ─checked→ settings of the chunking ─REGISTRY→ function(text) ─spans_of→ ChunkSpans
+name ─checked→ settings of the chunking ─REGISTRY→ function(text) ─spans_of→ ChunkSpans
 
-A chunker gives spans and nothing else. Tokens, hashes and numbers of windows follow from spans as
-they do without one, block by block; only the call itself goes text by text.
+A chunker returns spans only. Tokens, hashes and window numbers follow from spans as they do without
+one, block by block; only the call itself is per text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duckplets.base.sanitize import shown
 from duckplets.base.settings import from_plain
 from duckplets.errors import ChunkingError
 
-WINDOWS = "windows"  # what the command line calls having no chunker
+WINDOWS = "windows"  # the command line's name for no chunker
 Cutter = Callable[[str], Iterable[Sequence[Any]]]
 Place = Callable[[int], str]
 
@@ -70,7 +70,7 @@ class ChunkSpans:
     summary: Flags
 
     def of(self, low: int, high: int) -> ChunkSpans:
-        """Return those of the texts ``low … high-1``, which are counted from ``low``."""
+        """Return the spans of texts ``low … high-1``, renumbered from 0."""
         first, last = np.searchsorted(self.text, [low, high])
         part = slice(first, last)
         return ChunkSpans(
@@ -105,10 +105,10 @@ def register_chunker(name: str, function: Cutter, version: int | str = 1) -> Chu
 
 
 def checked(given: Any) -> Chunker | None:
-    """Return the chunker a user named, or a corpus stored, as a value that can be stored.
+    """Return a chunker named by a user or stored in a corpus, as a storable value.
 
-    A name stands for the version registered last; a ``Chunker``, or an object of its fields, need
-    not be registered.
+    A name means the version registered last; a ``Chunker``, or an object with its fields, need not
+    be registered.
     """
     if given is None or isinstance(given, Chunker):
         return given
@@ -160,7 +160,7 @@ def _spans(function: Cutter, text: str, at: int) -> list[tuple[int, int, int, bo
 
 
 def _given(function: Cutter, text: str) -> list[Any]:
-    """Call a function, which may be a generator, for all that it gives."""
+    """Call a function, which may be a generator, and return all it gives."""
     try:
         given: Any = function(text)
         if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
@@ -173,7 +173,7 @@ def _given(function: Cutter, text: str) -> list[Any]:
 
 
 def _fault(span: Any, size: int) -> str:
-    """Return what is wrong with a span of a text of so many characters, if anything."""
+    """Return what is wrong with a span of a text of that size, if anything."""
     if not isinstance(span, tuple | list) or not 2 <= len(span) <= 4:
         return "is no span: expected (start, stop) or (start, stop, kind)"
     if len(span) == 4:
@@ -196,11 +196,11 @@ def _fault(span: Any, size: int) -> str:
 
 
 def sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Cut behind the end of each sentence, and at blank lines.
+    """Cut after each sentence, and at blank lines.
 
-    A sentence ends with a full stop, question or exclamation mark and what closes quotes, before
-    white space and anything but a small letter; not after a single capital letter, as in "J. Bach".
-    Other abbreviations are not known.
+    A sentence ends with a full stop, question or exclamation mark and closing quotes, before white
+    space and anything but a lower-case letter; not after a single capital, as in "J. Bach". Other
+    abbreviations are not recognised.
     """
     cuts = [0]
     for end in _END.finditer(text):
@@ -212,9 +212,9 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
 
 
 def markdown(text: str) -> Iterator[tuple[int, int]]:
-    """Cut in front of each heading that begins with ``#``, outside fenced code.
+    """Cut before each heading that begins with ``#``, outside fenced code.
 
-    A heading without text of its own goes with the one that follows.
+    A heading without text of its own stays with the next one.
     """
     cuts, bare = [0], True
     for at, line, fence in _lines(text):
@@ -228,10 +228,10 @@ def markdown(text: str) -> Iterator[tuple[int, int]]:
 
 
 def code(text: str) -> Iterator[tuple[int, int]]:
-    """Cut a document around its fenced blocks of code, and a source file into its functions.
+    """Cut a document around its fenced blocks, and a source file into its functions.
 
-    Where no line begins a fence, a span begins at each line without indent that follows a blank one
-    and does not close a bracket: in most languages a function, class or group of statements.
+    Without fences a span begins at each unindented line that follows a blank one and does not close
+    a bracket: in most languages a function, class or group of statements.
     """
     lines = list(_lines(text))
     before, blank, fenced = 0, False, any(fence for *_, fence in lines)
@@ -248,12 +248,12 @@ def code(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_initial(text: str, at: int) -> bool:
-    """Whether a single capital letter stands at a place."""
+    """Return whether a single capital letter stands at a place."""
     return text[max(at, 0) : at + 1].isupper() and not text[max(at - 1, 0) : max(at, 0)].isalnum()
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each line with its place and the number of its fenced block, 0 for none."""
+    """Yield each line with its offset and its fenced block's number, 0 for none."""
     at = number = 0
     fence = ""
     for line in text.splitlines(keepends=True):
@@ -270,7 +270,7 @@ def _lines(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def _between(text: str, cuts: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield what lies between ascending places, without the white space around it."""
+    """Yield spans between ascending offsets, stripped of white space."""
     for start, stop in pairwise([*cuts, len(text)]):
         part = text[start:stop]
         if inner := part.strip():

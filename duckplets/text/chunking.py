@@ -1,10 +1,10 @@
-"""Check the settings by which sections are cut, and turn them into their stored form and back.
+"""Settings of chunking, and their stored form.
 
-    Chunking(max_tokens=512) ─to_json→ settings table ─from_json→ Chunking ─windows()→ chunks
+Chunking(max_tokens=512) ─to_json→ settings table ─from_json→ Chunking ─windows()→ chunks
 
-A tokenizer is stored as path and SHA-256. Windows are exact in its tokens, so a file that has
-changed in place would cut new sections otherwise than the old ones; ``from_json`` refuses it.
-``fingerprint`` leaves the path out: a moved file cuts the same.
+A tokenizer is stored as path and SHA-256. Windows are exact in its tokens, so a changed file would
+cut new sections differently from old ones; ``from_json`` refuses it. ``fingerprint`` leaves the
+path out: a moved file cuts the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Part = Annotated[float, Bounds(0, 1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _TokenizerFile:
-    """A tokenizer as a corpus stores it."""
+    """A tokenizer as stored in a corpus."""
 
     path: Any
     sha256: str | None = None
@@ -75,7 +75,7 @@ class Chunking:
     preprocessors: tuple[AnyPreprocessor, ...] = ()
 
     def __post_init__(self) -> None:
-        """Bring chunker, overlap, tokenizer and preprocessors into one form; check every field."""
+        """Normalise chunker, overlap, tokenizer and preprocessors; check every field."""
 
         def set_to(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
@@ -102,18 +102,18 @@ class Chunking:
 
     @staticmethod
     def summary_of(max_tokens: int) -> int:
-        """Return the tokens of a summary where none are given."""
+        """Return the default length of summaries."""
         return min(_SUMMARY, max_tokens // 2)
 
     @property
     def summary_length(self) -> int:
-        """Tokens of a longer section's summary; 0 where it has none, or would be a window again."""
+        """Tokens of the summary of a longer section; 0 for none, or if it would equal a window."""
         return 0 if self.summary_tokens == self.max_tokens else self.summary_tokens or 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings as plain JSON values, the tokenizer as path and SHA-256.
+        """Return the settings as JSON values, the tokenizer as path and SHA-256.
 
-        ``chunker`` and ``preprocessors`` are there only if there are any.
+        ``chunker`` and ``preprocessors`` appear only if set.
         """
         settings: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         settings["overlap"] = list(self.overlap)
@@ -154,7 +154,7 @@ class Chunking:
         return chunking
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return what decides chunks and weights: all settings, the tokenizer by SHA-256 alone."""
+        """Return everything that determines chunks and weights; the tokenizer by SHA-256 alone."""
         settings = self.to_json()
         if settings["tokenizer"] is not None:
             settings["tokenizer"] = settings["tokenizer"]["sha256"]
@@ -162,7 +162,7 @@ class Chunking:
 
 
 def open_tokenizer(path: str) -> Tokenizer:
-    """Return the tokenizer in a file; read anew on each call, parsed only when it has changed."""
+    """Return the tokenizer of a file; parsed again only when it has changed."""
     content = _read(path)
     try:
         return _parse(content)
@@ -171,7 +171,7 @@ def open_tokenizer(path: str) -> Tokenizer:
             f"tokenizer={path!r} needs the package 'tokenizers': "
             "pip install 'duckplets[tokenizers]'"
         ) from error
-    except Exception as error:  # the binding raises bare Exception for every kind of bad file
+    except Exception as error:  # the binding raises bare Exception for any bad file
         raise ChunkingError(
             f"tokenizer={path!r} is not a Hugging Face tokenizers JSON file ({error}); "
             "expected what Tokenizer.save() writes, usually called tokenizer.json"
@@ -183,7 +183,8 @@ def _parse(content: bytes) -> Tokenizer:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_buffer(content)
-    # Files saved for training often cut and pad: here both would falsify counts and lose text.
+    # Files saved for training often truncate and pad: both would falsify counts and lose
+    # text.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -204,7 +205,7 @@ def _sha256(path: str) -> str:
 
 
 def _absolute(path: object) -> str:
-    # Absolute, because the corpus may be opened from another directory.
+    # absolute: the corpus may be opened from another directory
     if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
         raise ChunkingError(f"tokenizer={path!r}: expected the path of a file, or None for words")
     return str(Path(path).absolute())

@@ -1,13 +1,12 @@
-"""Clean texts of noise, such as OCR and spreadsheets leave behind: table rules, bare digits.
+"""Remove noise of OCR and spreadsheets from texts: table rules, unexplained digits.
 
-    texts ─blocks→ bytes ─characters→ flags ─lines→ verdicts ─mask→ the bytes that stay
-    lines that need work ─flags→ tokens ─waves→ those that stay ─gaps→ the bytes that stay
+texts ─blocks→ bytes ─characters→ flags ─lines→ verdicts ─mask→ the bytes that stay
+lines that need work ─flags→ tokens ─waves→ those that stay ─gaps→ the bytes that stay
 
-The decision that matters: no Python per line. Cleaning only ever leaves bytes out, or turns the
-first of a gap into a space. So the result is a mask over the bytes of a block of texts, and what
-lines need is counted from flags, by rank at their ends; tokens are looked for in the lines that
-need it only: cells of tables, and waves around what holds a letter. Texts that need nothing are
-handed back as they are.
+The decision that matters: no Python per line. Cleaning only removes bytes, or turns the first of a
+gap into a space, so the result is a mask over the bytes of a block of texts. Line counts come from
+flags by rank at line ends; tokens are found only in lines that need it: table cells, and waves
+around letters. Texts that need nothing are returned as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from duckplets.base.settings import Bounds, check
 from duckplets.errors import ChunkingError
 from duckplets.text.characters import DIGIT, LETTER, PIPE, SPACE, bytes_of, classes
 
-_BLOCK = 1 << 18  # bytes that passes go over: they stay in the cache
+_BLOCK = 1 << 18  # bytes of a block: they stay in the cache
 _NEWLINE, _RETURN = 10, 13
 
 
@@ -159,7 +158,7 @@ class _BlockLines:
 def _lines(data: Bytes, bounds: Integers) -> _BlockLines:
     feeds = np.flatnonzero(data == _NEWLINE)
     texts = len(bounds) - 1
-    # By rank in the bounds: a line feed is of the last text that begins at or before it.
+    # By rank in the bounds: a line feed belongs to the last text that begins at or before it.
     owner = np.searchsorted(bounds, feeds, side="right") - 1
     number = np.bincount(owner, minlength=texts) + 1
     after = np.cumsum(number)
@@ -206,21 +205,21 @@ def _verdicts(
         at = np.flatnonzero(filled)
         at = at[data[solid.select(solid.rank(lines.start[at]))] == ord("|")]
         table[at] = _count(flags & PIPE, lines)[at] > 1
-    with np.errstate(invalid="ignore"):  # neither letters nor digits: no ratio, and no letter
+    with np.errstate(invalid="ignore"):  # no letters and digits: no ratio, and no letter
         over = digits / (letters + digits) > limit
     stays = letters > 0
-    # The rules of a table, |---|, have no letter either.
+    # table rules, |---|, have no letter either
     return _Verdicts(stays, filled & ~stays, stays & table, stays & over)
 
 
 def _count(flagged: Bytes, lines: _BlockLines) -> Integers:
-    """Return how many bytes of each line are not zero."""
+    """Return the number of nonzero bytes of each line."""
     bits = Bits(flagged != 0)
     return bits.rank(lines.end) - bits.rank(lines.start)
 
 
 def _kept_lines(lines: _BlockLines, found: _Verdicts) -> Flags:
-    """Return which bytes are of lines that stay, with the line feeds between those."""
+    """Return which bytes belong to lines that stay, with line feeds between those."""
     kept = found.stays | _kept_blank(lines, found)
     at = np.flatnonzero(kept)
     of = lines.text[at]
@@ -232,21 +231,21 @@ def _kept_lines(lines: _BlockLines, found: _Verdicts) -> Flags:
 
 
 def _kept_blank(lines: _BlockLines, found: _Verdicts) -> Flags:
-    """Return the blank lines that stay: of those between two lines that stay, the first run.
+    """Return the blank lines that stay: the first run between two lines that stay.
 
-    So paragraphs stay apart, and no gap is left where noise went.
+    So paragraphs stay apart, and removed noise leaves no gap.
     """
     blank = ~(found.stays | found.goes)
     begins = np.ones(len(blank), np.bool_)  # of a text
     begins[1:] = lines.last[:-1]
-    number = np.cumsum(begins | found.stays) - 1  # of the stretch from one such line to the next
+    number = np.cumsum(begins | found.stays) - 1  # of the span from one such line to the next
     first = np.flatnonzero(begins | found.stays)
     run = blank.copy()
     run[1:] &= ~blank[:-1] | begins[1:]
     runs, gone = np.cumsum(run), np.cumsum(found.goes)
     nth: Integers = runs - (runs - run)[first][number]
     before: Integers = gone - (gone - found.goes)[first][number]
-    # At the top of a text, no run stays that noise stood before.
+    # At the top of a text, no run stays that noise preceded.
     kept: Flags = blank & (nth == 1) & (found.stays[first][number] | (before == 0))
     return kept
 
@@ -254,8 +253,8 @@ def _kept_blank(lines: _BlockLines, found: _Verdicts) -> Flags:
 def _rewrite(
     data: Bytes, flags: Bytes, keep: Flags, lines: _BlockLines, found: _Verdicts, limit: float
 ) -> None:
-    """Leave cell borders and unexplained digits out of the lines that need it."""
-    # One text may be much longer than a block.
+    """Remove cell borders and unexplained digits from the lines that need it."""
+    # one text may be much longer than a block
     marks = np.searchsorted(lines.start, np.arange(0, len(data), 4 * _BLOCK)[1:])
     cuts = np.unique([0, *marks.tolist(), len(lines.start)]).tolist()
     for low, high in pairwise(cuts):
@@ -281,10 +280,10 @@ def _rewrite_lines(
     over: Flags,
     limit: float,
 ) -> None:
-    """Change ``keep`` and ``data`` so that lines keep only their cells, and tokens in waves.
+    """Update ``keep`` and ``data`` so that lines keep only their cells, and tokens in waves.
 
-    Bytes and their flags are of adjoining lines; the others have an item a line: its first byte,
-    the byte after its last, whether it is a row of a table, whether it has too many digits.
+    Bytes and flags belong to adjoining lines; the others have an item per line: first byte, byte
+    after the last, whether it is a table row, whether it has too many digits.
     """
     within = _bytes_of(table | over, start, end, len(data))
     solid = within & (flags & SPACE == 0)
@@ -298,7 +297,7 @@ def _rewrite_lines(
         kept[crowded] = _waves(owner[crowded], letters, digits, limit)
         first, after, owner = first[kept], after[kept], owner[kept]
     joined = np.flatnonzero(owner[:-1] == owner[1:])
-    # Within a cell the gap between two tokens stays as it is; elsewhere it becomes one space.
+    # within a cell gaps stay; elsewhere they become one space
     whole = ~over[owner[joined]]
     if whole.any():
         whole &= _between(flags & PIPE, after[joined], first[joined + 1]) == 0
@@ -321,12 +320,12 @@ def _waves(owner: Integers, letters: Integers32, digits: Integers32, limit: floa
     first = np.flatnonzero(np.diff(owner, prepend=-1))
     size = np.diff(first, append=count)
     seed = letters > 0
-    # Lines lie so far apart here that the nearest token with a letter is of the same line.
+    # lines are so far apart here that the nearest token with a letter is in the same line
     place = np.arange(count) + np.repeat(np.arange(len(first)) * int(size.max()), size)
     before = np.maximum.accumulate(np.where(seed, place, -count))
     after = np.minimum.accumulate(np.where(seed, place, place[-1] + count)[::-1])[::-1]
-    wave = np.minimum(place - before, after - place)  # its distance from that
-    number = np.maximum.reduceat(wave, first) + 1  # of waves, of each line
+    wave = np.minimum(place - before, after - place)  # its distance
+    number = np.maximum.reduceat(wave, first) + 1  # number of waves of each line
     base = np.cumsum(number) - number
     cell = np.repeat(base, size) + wave
     total = np.cumsum(np.bincount(cell, weights=digits))
@@ -339,7 +338,7 @@ def _waves(owner: Integers, letters: Integers32, digits: Integers32, limit: floa
 
 
 def _bytes_of(marked: Flags, start: Integers, end: Integers, size: int) -> Flags:
-    """Return which bytes are of marked lines, without what ends them."""
+    """Return which bytes belong to marked lines, without line ends."""
     until = np.append(start[1:], size)
     within = np.repeat(marked, until - start)
     within[end[marked & (end < until)]] = False
@@ -347,12 +346,12 @@ def _bytes_of(marked: Flags, start: Integers, end: Integers, size: int) -> Flags
 
 
 def _tokens(solid: Flags, start: Integers, end: Integers) -> tuple[Integers, Integers, Integers]:
-    """Return where tokens begin, the bytes after them, and their lines."""
+    """Return starts of tokens, the bytes after them, and their lines."""
     begins = solid.copy()
     begins[1:] &= ~solid[:-1]
     ends = solid.copy()
     ends[:-1] &= ~solid[1:]
-    filled = end > start  # the texts of a block adjoin, and no space parts their lines
+    filled = end > start  # the texts of a block adjoin without a space
     begins[start[filled]] = solid[start[filled]]
     ends[end[filled] - 1] = solid[end[filled] - 1]
     bits = Bits(begins)
@@ -361,8 +360,8 @@ def _tokens(solid: Flags, start: Integers, end: Integers) -> tuple[Integers, Int
 
 
 def _between(flagged: Bytes | Flags, low: Integers, high: Integers) -> Integers32:
-    """Return how many bytes are flagged from each low to each high place."""
-    # A sum that wraps around is right for short ranges, and three times as fast.
+    """Return the number of flagged bytes from each low to each high place."""
+    # a wrapping sum is right for short ranges, and three times as fast
     short = int((high - low).max(initial=0)) < 256
     count: Any = np.zeros(len(flagged) + 1, np.uint8 if short else np.int32)
     np.cumsum((flagged != 0).view(np.uint8), dtype=count.dtype, out=count[1:])
@@ -371,7 +370,7 @@ def _between(flagged: Bytes | Flags, low: Integers, high: Integers) -> Integers3
 
 
 def _covered(first: Integers, after: Integers, size: int) -> Flags:
-    """Return which bytes lie in ranges that do not overlap."""
+    """Return which bytes lie in disjoint ranges."""
     edges = np.zeros(size + 1, np.int8)
     edges[first] += 1
     edges[after] -= 1

@@ -1,11 +1,11 @@
-r"""Bring texts into one form: composed characters, plain white space, quotes and dashes of ASCII.
+r"""Normalise texts: composed characters, plain white space, ASCII quotes and dashes.
 
-    text ─controls, quotes→ NFC ─white space→ lines ─spaces around punctuation→ text
+text ─controls, quotes→ NFC ─white space→ lines ─spaces around punctuation→ text
 
-The decision that matters: punctuation is only moved where it stands apart. A space is removed
-before a mark that white space follows, and added after a comma between letters, never in what looks
-like an address; ``3.14``, ``https://a.b/c,d`` and ``e.g.`` have neither. What changes is gone over
-again until nothing does, so normalising twice is normalising once.
+The decision that matters: punctuation moves only where it stands apart. A space is removed before a
+mark that white space follows, and added after a comma between letters, never in what looks like an
+address; ``3.14``, ``https://a.b/c,d`` and ``e.g.`` are left alone. Passes repeat until nothing
+changes, so normalising is idempotent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duckplets.errors import ChunkingError
 
 WhiteSpace = Literal["lines", "all"]
 
-# C0 and C1 but white space, and what is invisible; the joiners of emoji, Indic and Persian stay.
+# C0 and C1 but white space, and invisible characters; joiners of emoji, Indic and Persian stay.
 _CONTROLS = (
     "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb"
@@ -36,23 +36,22 @@ _QUOTES = {
 }
 _CONTROL = re.compile(f"[{_CONTROLS}]+")
 _QUOTE = re.compile(f"[{''.join(_QUOTES)}]")
-# White space other than one space between two words.
+# white space other than one space between two words
 _SPACES = re.compile(r"(?: (?=\s)|[^\S ])\s*")
 _LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _LETTER = r"[^\W\d_]"
-# What begins with a character is found faster than what begins by looking back, five times.
-# Of several spaces only the first is looked at, so that each is read once.
+# Patterns that begin with a character are five times faster than lookbehind.
 _SPACING = re.compile(
     r" (?<!\s )(?= *[,;:.!?)\]])(?:"
     r"(?<=[^\s,;:.!?(\[{] ) *[,;.!?](?=\s|\Z)"  # a mark that stands apart
     rf"|(?<={_LETTER} ) *(?::(?=\s|\Z)|[,;](?={_LETTER}))"
-    r"|(?<=[^\s(\[:;=-] ) *(?=[)\]]))"  # a space within brackets, which :( is none of
+    r"|(?<=[^\s(\[:;=-] ) *(?=[)\]]))"  # a space inside brackets, except :(
     r"|[(\[](?<![^\s\w].) +(?=[^\s)\]])"
     rf"|[,;](?<={_LETTER}.)(?={_LETTER})"  # a comma without a space after it
 )
 _ADDRESS = re.compile(r"www(?= *\.)|[@/\\]")
 _SPACE, _SOLID = re.compile(r"\s"), re.compile(r"\S*")
-_MOST_MARKS = 30  # of one character, as Unicode's stream-safe format has it
+_MOST_MARKS = 30  # marks of one character in Unicode's stream-safe format
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,13 +150,13 @@ def _one_space(_: re.Match[str]) -> str:
 
 
 def _one_gap(found: re.Match[str]) -> str:
-    """Return what becomes of white space: a space, a line end, or a blank line."""
+    """Return the replacement of white space: a space, a line end or a blank line."""
     breaks = len(_LINE_BREAK.findall(found[0]))
     return " " if breaks == 0 else "\n" if breaks == 1 else "\n\n"
 
 
 def _addresses(text: str) -> tuple[list[int], list[int]]:
-    """Return where what stands between white space and looks like an address begins and ends."""
+    """Return the spans of tokens that look like addresses."""
     starts, ends = [], [0]
     backwards = ""
     for mark in _ADDRESS.finditer(text):
@@ -171,7 +170,7 @@ def _addresses(text: str) -> tuple[list[int], list[int]]:
 
 
 def _moved(addresses: tuple[list[int], list[int]], found: re.Match[str]) -> str:
-    """Return punctuation with the spaces that belong around it."""
+    """Return punctuation with the right spaces around it."""
     text, end = found.string, found.end()
     starts, ends = addresses
     for beside in (found.start() - 1, end) if starts else ():
@@ -184,18 +183,18 @@ def _moved(addresses: tuple[list[int], list[int]], found: re.Match[str]) -> str:
 
 
 def _ordered(text: str) -> str:
-    """Return a text whose marks are in canonical order where very many stand upon one character.
+    """Return a text with marks in canonical order where one character carries very many.
 
-    To put n of them in order takes Python n² steps, and hardly any where they are in order.
+    Python's ordering of n marks is quadratic, unless they are in order already.
     """
-    if _marks(1).search(text[::_MOST_MARKS]):  # none else has so many in a row
+    if _marks(1).search(text[::_MOST_MARKS]):  # only characters with that many in a row
         return _marks(_MOST_MARKS).sub(_in_order, text)
     return text
 
 
 @cache
 def _marks(least: int) -> re.Pattern[str]:
-    """Return what finds characters that are put in order with their neighbours."""
+    """Return the pattern of characters that are reordered with their neighbours."""
     each = "".join(filter(unicodedata.combining, map(chr, range(0x300, 0x20000))))
     return re.compile(f"[{each}\u0f73\u0f75\u0f81]{{{least},}}")
 

@@ -1,11 +1,11 @@
-"""Check the metadata prefixes that a user writes, and keep them as they were meant.
+"""Metadata prefixes: their definition, checks and stored form.
 
     dp.Prefix(0.5, [[dp.Field("source", "wiki"), dp.Field("date", ["2024-10-15", "Oct 15, 2024"])]])
     dp.Prefix.from_columns("source, date")
 
-A prefix is a line such as ``meta: date=Oct 15, 2024 | source=wiki`` in front of a text. So that a
-model learns no shortcut from it, whether there is one, which variant, which fields, which
-rendering of each value and their order are drawn anew for every sample.
+A prefix is a line such as ``meta: date=Oct 15, 2024 | source=wiki`` before a text. So that models
+learn no shortcut from it, its presence, variant, fields, renderings and their order are drawn anew
+for every sample.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from duckplets.base.checks import checked_name
 from duckplets.errors import SourceError, nearest
 
-DEFAULT_PROBABILITY = 0.5  # half of the samples then teach that a text may come without
-COLUMNS = ("source", "date", "group", "taxonomy", "trust")  # every other name is a key of meta
-_META = "meta."  # before a key of meta that has the name of another column
+DEFAULT_PROBABILITY = 0.5  # half of the samples then have none
+COLUMNS = ("source", "date", "group", "taxonomy", "trust")  # other names are keys of meta
+_META = "meta."  # prefix for a key of meta that has the name of a column
 _MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -56,7 +56,7 @@ class Field:
         *,
         column: str | None = None,
     ) -> None:
-        """Check everything, and bring the values into one form."""
+        """Check everything, and normalise the values."""
         what = f"prefix field {key!r}"
         checked_name(what, key, SourceError, slash=True)
         if "=" in key or "|" in key:
@@ -75,7 +75,7 @@ class Field:
 
     @classmethod
     def from_column(cls, name: str, presence: float = 1.0) -> Field:
-        """Return the field of a column, under the column's name."""
+        """Return a field named after a column."""
         name = name.strip() if isinstance(name, str) else name
         key = name.removeprefix(_META) if isinstance(name, str) else name
         return cls(key, presence=presence, column=name)
@@ -141,7 +141,7 @@ class Prefix:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a record that fields take their values from."""
+        """The columns of a record that fields read."""
         named = (field.column for variant in self.variants for field in variant)
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
@@ -168,7 +168,7 @@ class Prefix:
 
 
 def prefix_of(given: Any) -> Prefix | None:
-    """Return a prefix given as such, as names of columns, as plain values, or not at all."""
+    """Return a prefix from a prefix, names of columns, plain values, or None."""
     if given is None or isinstance(given, Prefix):
         return given
     if isinstance(given, Mapping):
@@ -177,12 +177,12 @@ def prefix_of(given: Any) -> Prefix | None:
 
 
 def meta_key(column: str) -> str | None:
-    """Return the key of meta that a column stands for, or None for the others."""
+    """Return the key of meta that a column stands for, or None."""
     return None if column in COLUMNS else column.removeprefix(_META)
 
 
 def date_renderings(date: datetime.date) -> list[str]:
-    """Return a date in six forms, five where the month's short name is its whole one."""
+    """Return a date in six forms, or five if the month has no short name."""
     day, month, year = date.day, _MONTHS[date.month - 1], f"{date.year:04}"
     found = [
         f"{year}-{date.month:02}-{day:02}",

@@ -1,4 +1,4 @@
-"""Name and find what cleans texts before they are cut: what is built in, and a user's functions.
+"""Preprocessors, which clean texts before they are cut: built-in ones and users' functions.
 
 Denoiser, Normaliser, function ─checked→ settings of the chunking ─REGISTRY→ texts to texts
 """
@@ -77,12 +77,12 @@ def register_preprocessor(name: str, function: Cleaner, version: int | str = 1) 
 
 
 def name_of(preprocessor: AnyPreprocessor) -> str:
-    """Return the name that reports show."""
+    """Return the name of a preprocessor in reports."""
     return str(to_json(preprocessor)["name"])
 
 
 def to_json(preprocessor: AnyPreprocessor) -> dict[str, Any]:
-    """Return a preprocessor as plain JSON values, with its name."""
+    """Return a preprocessor as JSON values with its name."""
     if isinstance(preprocessor, Preprocessor):
         return dict(to_plain(preprocessor))
     name = NAMES[type(preprocessor)]
@@ -92,7 +92,7 @@ def to_json(preprocessor: AnyPreprocessor) -> dict[str, Any]:
 
 
 def from_json(settings: Any) -> AnyPreprocessor:
-    """Return a preprocessor from what ``to_json`` gave, or a user put in a file."""
+    """Return a preprocessor from JSON values."""
     if not isinstance(settings, Mapping) or "name" not in settings:
         raise ChunkingError(
             f"preprocessors: {settings!r} has no name; expected an object such as "
@@ -107,7 +107,7 @@ def from_json(settings: Any) -> AnyPreprocessor:
 
 
 def checked(given: Any) -> tuple[AnyPreprocessor, ...]:
-    """Return the preprocessors a user gave as values that a corpus can store."""
+    """Return preprocessors as storable values."""
     if not isinstance(given, list | tuple):
         raise ChunkingError(
             f"preprocessors={given!r}: expected several, such as (dp.Denoiser(),), each a "

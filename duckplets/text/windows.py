@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 BLOCK = 1 << 20
 _SPACES = NARROW_SPACES + WIDE_SPACES
-# What wide spaces begin with in UTF-8, and which last bytes make one of it.
+# first UTF-8 bytes of wide spaces, and the last bytes that complete one
 _LAST_BYTES: dict[bytes, Flags] = {}
 for *_prefix, _last in (space.encode() for space in WIDE_SPACES):
     _LAST_BYTES.setdefault(bytes(_prefix), np.zeros(256, np.bool_))[_last] = True
@@ -109,7 +109,7 @@ def _tokens(
 ) -> Iterator[tuple[int, _Words | _Pieces]]:
     """Yield blocks of texts as tokens, each with the number of its first text.
 
-    Of texts of at most so many tokens, only the number of tokens may be asked for.
+    For texts of at most ``most`` tokens only the number of tokens is needed.
     """
     tokenizer = open_tokenizer(chunking.tokenizer) if chunking.tokenizer is not None else None
     base = 0
@@ -126,7 +126,7 @@ def _joined(blocks: Iterator[tuple[Integers, Windows]]) -> tuple[Integers32, Win
 
 
 class _TextBlock:
-    """Adjoining texts: their bytes, where each begins, which bytes are not white space."""
+    """Adjoining texts: their bytes, offsets, and flags of bytes that are not white space."""
 
     __slots__ = ("bounds", "chars", "data", "first_char", "solid", "texts")
 
@@ -134,23 +134,23 @@ class _TextBlock:
         self.texts, self.data, self.bounds = texts, data, bounds
         ascii_only = not len(data) or int(data.max()) < 0x80
         self.solid = _solid(data, ascii_only)
-        # As signed numbers, bytes that go on with a character are those below -64.
+        # as signed numbers, continuation bytes are below -64
         self.chars = None if ascii_only else Bits(data.view(np.int8) >= -64)
         self.first_char = bounds if self.chars is None else self.chars.rank(bounds)
 
     def char_of(self, text: Integers, byte: Integers) -> Integers:
-        """Return the characters at positions in the block, counted from the start of the text."""
+        """Return characters within their text for positions in the block."""
         char = byte if self.chars is None else self.chars.rank(byte)
         return char - self.first_char[text]
 
     def byte_of(self, text: Integers, char: Integers) -> Integers:
-        """Return the positions in the block of characters of texts."""
+        """Return positions in the block for characters of texts."""
         char = char + self.first_char[text]
         return char if self.chars is None else self.chars.select(char)
 
 
 class _Words:
-    """Words between white space: a byte that is solid after one that is not, or in front."""
+    """Words between white space: a solid byte after one that is not, or at the front."""
 
     def __init__(self, block: _TextBlock) -> None:
         self.block = block
@@ -163,8 +163,8 @@ class _Words:
         self.first, self.counts = ranks[:-1], np.diff(ranks)
 
     def ranges(self, text: Integers, first: Integers, count: Integers) -> tuple[Integers, Integers]:
-        """Return byte ranges of tokens, with no more than white space around them."""
-        # Up to the next word, even if that is of a later text: only white space lies between.
+        """Return byte ranges of tokens, with at most white space around them."""
+        # up to the next word, even of a later text: only white space lies between
         nth = self.first[text] + first
         return self.bits.select(nth), self.bits.select(nth + count)
 
@@ -177,10 +177,10 @@ class _Words:
 
 
 class _Pieces:
-    """Tokens of a Hugging Face tokenizer, each reaching to the start of the next.
+    """Tokens of a Hugging Face tokenizer, each extended to the start of the next.
 
-    What a tokenizer skips between two tokens thus belongs to the first. Several tokens of one
-    character (byte-level BPE) each hold all of it. Text without any token counts as one.
+    So skipped characters belong to the preceding token. Several tokens of one character (byte-level
+    BPE) each have all of it. Text without tokens counts as one.
     """
 
     def __init__(self, block: _TextBlock, tokenizer: Any, most: int) -> None:
@@ -190,19 +190,19 @@ class _Pieces:
         filled = np.diff(Bits(block.solid).rank(block.bounds)) > 0
         self.counts = np.where(filled, np.maximum(lengths, 1), 0)
         self.long = np.flatnonzero(self.counts > most)
-        # In characters of the text as it came: the Python binding turns bytes into them.
+        # in characters of the original text: the Python binding converts from bytes
         self.offsets = [_ascending(encodings[text], self.strings[text]) for text in self.long]
 
     def encoded(self, texts: list[str]) -> list[Any]:
-        """Return the encodings of texts, of each by itself."""
+        """Return the encodings of texts, each by itself."""
         return list(self.encoder.encode_batch(texts, add_special_tokens=False))
 
     def within(
         self, text: Integers, begin: Integers, solid: Integers, end: Integers
     ) -> tuple[Integers, Integers]:
         """Return the first token of byte ranges, and how many they touch; ``solid`` is text."""
-        # In characters of the block, in which the starts of all texts ascend; that behind the last
-        # token of a text is where the next text begins.
+        # In characters of the block, where starts ascend over all texts; the end of a
+        # text's last token is the start of the next text.
         first_char = self.block.first_char
         char, some, upto = (
             self.block.char_of(text, byte) + first_char[text] for byte in (begin, solid, end)
@@ -212,7 +212,7 @@ class _Pieces:
         before = np.repeat(first_char[:-1], sizes)
         starts, ends = spans[:, 0] + before, spans[:, 1] + before
         at = np.searchsorted(starts, char, side="right") - 1
-        # White space that the tokenizer skips is no part of what comes after it.
+        # skipped white space belongs to what precedes it
         at += ends[at] <= char
         at = np.minimum(at, np.searchsorted(starts, some, side="right") - 1)
         own = (np.cumsum(sizes) - sizes)[text]
@@ -221,7 +221,7 @@ class _Pieces:
 
 
 def _ascending(encoding: Any, text: str) -> Integers:
-    """Return the first and last character of every token, (tokens + 1, 2), and of the end."""
+    """Return first and last character of every token, (tokens + 1, 2), and of the end."""
     size = len(text)
     found = np.array([*(encoding.offsets or [(0, size)]), (size, size)], np.int64)
     found[0, 0] = 0
@@ -236,7 +236,7 @@ _Walk = Generator[str, Any, list[_Window]]
 
 
 def _walked(tokens: _Pieces, walks: Sequence[_Walk]) -> list[list[_Window]]:
-    """Return the windows of each walk; what all ask for at a time is encoded together."""
+    """Return the windows of each walk, encoding together what all ask for."""
     found: list[list[_Window]] = [[] for _ in walks]
     answers: dict[int, int | None] = dict.fromkeys(range(len(walks)))
     while answers:
@@ -254,18 +254,18 @@ def _walked(tokens: _Pieces, walks: Sequence[_Walk]) -> list[list[_Window]]:
 def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> _Walk:
     """Cut a text into windows of at most so many tokens when encoded alone.
 
-    Taken out of its text, a window may have more tokens than there: it loses the space in front of
-    its first word, or is given one, and begins or ends within a word. Then its end gives way, by
-    tokens or else by characters, and the next one begins there if it would have begun later. Only
-    a single character may be left that has more.
+    By itself a window may have more tokens than in its text: it loses the space before its first
+    word, or gets one, and begins or ends within a word. Then its end moves back, by tokens or else
+    characters, and the next window begins there if it would have begun later. Only a single
+    character may exceed the limit.
     """
     found: list[_Window] = []
     starts, count = offsets[:, 0].tolist(), len(offsets) - 1
     begin, last = 0, len(text.rstrip(_SPACES))
     while begin < last:
-        # Several tokens may have one character: then it is the first of them.
+        # several tokens may share a character: take the first
         first = bisect_left(starts, starts[bisect_right(starts, begin, 0, count) - 1])
-        after = bisect_right(starts, begin)  # the first token that begins later
+        after = bisect_right(starts, begin)  # first token that begins later
         end = starts[max(min(first + most, count), after)]
         while window := text[begin:end].strip(_SPACES):
             start = begin + len(text[begin:end]) - len(text[begin:end].lstrip(_SPACES))
@@ -283,7 +283,7 @@ def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> 
 
 
 def _pieces_of_texts(tokens: _Pieces, chunking: Chunking) -> tuple[Integers, ...]:
-    """Return how many chunks long texts have, as ``_cut`` counts them, and these as columns."""
+    """Return how many chunks long texts have, as ``_cut`` counts them, and their columns."""
     limits = [(chunking.max_tokens, overlap, False) for overlap in chunking.overlap]
     if chunking.summary_length:
         limits.append((chunking.summary_length, 0, True))
@@ -301,11 +301,11 @@ def _pieces_of_texts(tokens: _Pieces, chunking: Chunking) -> tuple[Integers, ...
 
 
 def _pieces_of_spans(tokens: _Pieces, spans: ChunkSpans, chunking: Chunking) -> tuple[Any, ...]:
-    """Return which spans are too long when encoded alone, and what is made of them.
+    """Return which spans are too long when encoded alone, and their pieces.
 
     Returns:
-        Whether each is too long; its chunks by overlap; its tokens; of the chunks of those that are
-        too long the beginnings and ends within the span, and their tokens.
+        Whether each is too long; its chunks by overlap; its tokens; of the chunks of those too long
+        the starts and ends within the span, and their tokens.
     """
     places = zip(spans.text, spans.start, spans.stop, strict=True)
     strings = [tokens.strings[text][start:stop] for text, start, stop in places]
@@ -358,7 +358,7 @@ def _cut(tokens: _Words | _Pieces, base: int, chunking: Chunking) -> Windows:
         first = _index_within(cell) * strides[across]
         count = np.minimum(np.where(summary, chunking.summary_length, most), count - first)
         start[cut], length[cut] = _spans(tokens, section[cut], first[cut], count[cut])
-    # A tokenizer may have tokens of white space alone, and so windows without text.
+    # a tokenizer may have white-space tokens, and so windows without text
     keep = length > 0
     return Windows(
         section=section[keep] + base,
@@ -406,7 +406,7 @@ def _cut_spans(
         ahead = _index_within(cell) * strides[across]
         first, count = first[of] + ahead, np.minimum(most, counts[of] - ahead)
         inner, length = _spans(tokens, text[of[cut]], first[cut], count[cut])
-        # The span may begin or end within a token.
+        # a span may begin or end within a token
         start[cut] = np.maximum(start[cut], inner)
         stop[cut] = np.minimum(stop[cut], inner + length)
     summary = spans.summary[of]
@@ -429,7 +429,7 @@ def _cut_spans(
 
 
 def _repeated(text: Integers, start: Integers, stop: Integers, summary: Flags) -> Flags:
-    """Return which chunks are of a text of which a window equals the summary."""
+    """Return which chunks belong to a text with a window equal to the summary."""
     wanted = np.full((2, int(text.max(initial=-1)) + 1), -1)
     wanted[:, text[summary]] = start[summary], stop[summary]
     same = ~summary & (start == wanted[0, text]) & (stop == wanted[1, text])
@@ -440,7 +440,7 @@ def _repeated(text: Integers, start: Integers, stop: Integers, summary: Flags) -
 def _refuse_gaps(
     block: _TextBlock, solid: Bits, spans: ChunkSpans, begin: Integers, end: Integers, place: Place
 ) -> None:
-    """Refuse spans of white space alone, and texts of which something else is in no window."""
+    """Refuse spans of white space, and texts not wholly covered by windows."""
     blank = np.flatnonzero(solid.rank(begin) == solid.rank(end))
     if len(blank):
         at = blank[0]
@@ -464,14 +464,14 @@ def _refuse_gaps(
 
 
 def _index_within(cell: Integers) -> Integers:
-    """Return 0, 1, … within each run of equal values, given in order."""
+    """Return 0, 1, … within each run of equal, ordered values."""
     return np.arange(len(cell)) - np.searchsorted(cell, cell)
 
 
 def _spans(
     tokens: _Words, text: Integers, first: Integers, count: Integers
 ) -> tuple[Integers, Integers]:
-    """Return start and length, in characters, of tokens without the white space around them."""
+    """Return start and length, in characters, of tokens without surrounding white space."""
     if not len(text):
         return text, text
     solid = Bits(tokens.block.solid)
@@ -483,7 +483,7 @@ def _spans(
 
 def _solid(data: Bytes, ascii_only: bool) -> Flags:
     """Return which bytes are not white space."""
-    # Unsigned bytes wrap below 0, so each test is a range: 9 to 13, and 28 to 32.
+    # unsigned bytes wrap below 0, so each test is a range: 9 to 13, and 28 to 32
     solid = ((data - np.uint8(9)) > 4) & ((data - np.uint8(28)) > 4)
     for prefix in () if ascii_only else _LAST_BYTES:
         size = len(data) - len(prefix)

@@ -1,7 +1,7 @@
-"""Hold the converters by name: the built-in ones, and the user's functions.
+"""The converters by name: built-in ones, and the user's functions.
 
-A user's function is registered under a name, or is named where it stands, as ``module:function``.
-Then its module is imported: a name in a file of data sets can run code, so that is logged first.
+A user's function is registered under a name, or named by its place, ``module:function``. Then its
+module is imported: a name in a data-set file can run code, so a warning is logged first.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def register_converter(name: str, function: Function) -> None:
 
 
 def converter_names() -> tuple[str, ...]:
-    """Return the names of all converters, built in and registered, sorted."""
+    """Return the names of all converters, sorted."""
     return tuple(sorted({*BUILT_IN, *_OWN}))
 
 
 def converter_of(name: str) -> Converter:
-    """Return the converter of that name; one named ``module:function`` is imported."""
+    """Return a converter by name; ``module:function`` is imported."""
     found = BUILT_IN.get(name) or _OWN.get(name)
     if found is not None:
         return found
@@ -69,12 +69,12 @@ def converter_of(name: str) -> Converter:
 
 # -- functions by their place ---------------------------------------------------------------------
 
-_FOLDERS: list[str] = []  # searched for modules before all others
+_FOLDERS: list[str] = []  # searched first for modules
 _WARNED: set[str] = set()
 
 
 def search_first(folder: str) -> None:
-    """Look for modules of converters in a folder first, as ``python -m`` does in its own."""
+    """Search a folder first for modules of converters, as ``python -m`` does its own."""
     if folder not in _FOLDERS:
         _FOLDERS.append(folder)
 
@@ -85,7 +85,7 @@ def imported(
     each: str = "row",
     error: type[DuckpletsError] = SourceError,
 ) -> Function:
-    """Return the function of ``module:function``, after a warning that its code runs."""
+    """Import the function of ``module:function``, after a warning that its code runs."""
     module, _, path = name.partition(":")
     parts = path.split(".")
     if not all(part.isidentifier() for part in (*module.split("."), *parts)):
@@ -122,9 +122,10 @@ def imported(
 
 @contextmanager
 def _folders_first() -> Iterator[None]:
-    """Search the folders first; afterwards last: what converters import later is found too.
+    """Search the folders first while importing, and last afterwards.
 
-    Nothing in them can then stand in for a module that this package has yet to import.
+    Then nothing in them can replace a module that this package has yet to import, and later imports
+    of converters still work.
     """
     importlib.invalidate_caches()
     sys.path[:0] = _FOLDERS

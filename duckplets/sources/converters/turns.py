@@ -1,4 +1,4 @@
-"""Convert instruction data to messages: what is said in a row, its turns, its prompt and reply.
+"""Convert instruction data to messages: the turns of a row, its prompt and its reply.
 
 fields of a row ─_SAID→ said ─_turns→ turns ─_spoken→ prompt, reply, messages
 """
@@ -17,12 +17,12 @@ Kind = Literal["text", "list", "either"]
 Function = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 _ROLES = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
-_SHOWN = 60  # characters of a wrong value in a message
+_SHOWN = 60  # characters of a wrong value shown in a message
 _SHOWN_ERROR = 200
 
 
 class Wrong(Exception):  # noqa: N818 - carries a reason to the row that it is about
-    """Why a row cannot be converted: the reason that is counted, and more of it."""
+    """Why a row cannot be converted: the counted reason, and details."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason)
@@ -30,7 +30,7 @@ class Wrong(Exception):  # noqa: N818 - carries a reason to the row that it is a
 
 
 class Said(NamedTuple):
-    """A turn as it stands in a row: its field and number there, its tag, text and all else."""
+    """A turn as it stands in a row: its field and number, tag, text and further keys."""
 
     field: str
     place: int
@@ -40,7 +40,7 @@ class Said(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A turn that was checked; ``more`` is the JSON of what it says of tools."""
+    """A checked turn; ``more`` is the JSON of its tool calls."""
 
     role: str
     texts: list[str]
@@ -50,7 +50,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """A record that was made of a row, or why there is none."""
+    """A record made of a row, or why there is none."""
 
     sections: Sequence[tuple[str, str | None, str]] = ()
     messages: str | None = None
@@ -58,7 +58,7 @@ class Converted:
     identity: str | None = None
     reason: str | None = None
     detail: str | None = None
-    number: int | None = None  # of the reply, where each makes a record
+    number: int | None = None  # number of the reply, if each makes a record
     conversation: str | None = None
 
 
@@ -66,19 +66,19 @@ class Converted:
 class Converter:
     """What a converter reads, and how."""
 
-    name: str  # what users call it
+    name: str  # its name for users
     fields: dict[str, Kind]  # its fields, each a ``text``, a ``list``, or ``either``
-    needed: tuple[str, ...] = ()  # the fields that no row may be without
-    # returns what is said on each side of a row, from the values of its fields
+    needed: tuple[str, ...] = ()  # fields that every row must have
+    # returns the turns of each side of a row, from the values of its fields
     said: Callable[[Any], list[list[Said]]] | None = None
-    main: str = "messages"  # the field named where the fault lies in the conversation as a whole
-    rejected: str | None = None  # the field of the rejected conversation, where there can be one
-    # the role of each tag that a turn may carry
+    main: str = "messages"  # field named for a fault of the whole conversation
+    rejected: str | None = None  # field of the rejected conversation, if there can be one
+    # role of each tag of a turn
     roles: dict[str, str] = field(default_factory=lambda: _ROLES)
-    tag: str = "role"  # the key of a turn's tag
-    value: str = "content"  # the key of a turn's text
+    tag: str = "role"  # key of a turn's tag
+    value: str = "content"  # key of a turn's text
     blocks: bool = True  # whether a turn's text may be a list of blocks
-    function: Function | None = None  # the user's, for one that is not built in
+    function: Function | None = None  # the user's function, if it is not built in
 
     @property
     def is_own(self) -> bool:
@@ -87,11 +87,11 @@ class Converter:
 
     @property
     def makes_one(self) -> bool:
-        """Whether it can make but one record of a row."""
+        """Whether it makes at most one record of a row."""
         return self.said is None or self.rejected is not None
 
     def converted(self, row: dict[str, Any], *, each: bool = False) -> Iterator[Converted]:
-        """Yield the record of a row; of a conversation, ``each`` of its replies."""
+        """Yield the record of a row; with ``each``, one for every reply."""
         try:
             if self.said is None and not self.is_own:
                 yield _alpaca(self._checked(row))
@@ -104,7 +104,7 @@ class Converter:
             yield Converted(reason=wrong.reason, detail=wrong.detail, number=number)
 
     def _checked(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return the values of the fields, after a look at what each is."""
+        """Return the checked values of the fields."""
         found: dict[str, Any] = {}
         for name, kind in self.fields.items():
             value = plain(row.get(name))
@@ -130,7 +130,7 @@ class Converter:
         return found
 
     def _called(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return what a user's function makes of a row."""
+        """Return the result of a user's function for a row."""
         given = {key: _json_value(value) for key, value in row.items() if value is not None}
         assert self.function is not None  # noqa: S101 - it is what this is for
         try:
@@ -183,7 +183,7 @@ class Converter:
         yield Converted(sections, written, rejected_written, identity)
 
     def _replies(self, turns: list[Turn], main: str) -> Iterator[Converted]:
-        """Yield a record for each reply: a turn of the assistant with text, after the user's."""
+        """Yield a record for each reply: an assistant's turn with text after a user's."""
         whole = [
             {"role": t.role, "texts": t.texts, "more": t.more, "weight": t.weight} for t in turns
         ]
@@ -216,7 +216,7 @@ class Converter:
         return [turn for turn in turns if turn.role != "system" or "".join(turn.texts) != ""]
 
     def _turn(self, said: Said) -> Turn:
-        """Return a turn: its role for its tag, texts, weight, what tools are called."""
+        """Return a checked turn: role, texts, weight and tool calls."""
         tag, content = plain(said.tag), plain(said.content)
         if tag is None:
             what = f"'{self.tag}'"
@@ -304,8 +304,8 @@ def _spoken(
 ) -> tuple[str, str, str]:
     """Return prompt, reply and messages of turns.
 
-    The prompt is all that users, assistants and tools said before the reply, apart by blank lines;
-    with ``each``, what users said since the reply before, and the messages end with the reply.
+    The prompt is everything said before the reply, joined by blank lines; with ``each``, what users
+    said since the previous reply, and the messages end with the reply.
     """
     if not turns:
         raise Wrong(f"{main} is empty", f"field '{main}': the conversation is empty")
@@ -342,7 +342,7 @@ def _identity(written: str) -> str:
 
 
 def _listed(text: str, kind: Kind) -> list[Any] | None:
-    """Return the list that a text is the JSON of; of ``either`` one that begins with an object."""
+    """Return the list that a text encodes as JSON; for ``either`` one of objects."""
     if not text.lstrip().startswith("["):
         return None
     try:
@@ -356,7 +356,7 @@ def _listed(text: str, kind: Kind) -> list[Any] | None:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON would give it back."""
+    """Return a value after a round trip through JSON."""
     if value is None or type(value) in (str, int, bool):
         return value
     return json.loads(json_text(value))
@@ -425,7 +425,7 @@ def _of_function(values: dict[str, Any]) -> list[list[Said]]:
 
 
 def _asked_in(values: dict[str, Any]) -> str | None:
-    """Return the field that the prompt of a preference pair is in."""
+    """Return the field with the prompt of a preference pair."""
     prompt = values["prompt"]
     if isinstance(prompt, list) or (prompt is not None and is_filled(prompt)):
         return "prompt"
@@ -446,7 +446,7 @@ def _begins_with_reply(values: dict[str, Any]) -> bool:
 
 
 def _pair(values: dict[str, Any]) -> list[list[Said]]:
-    """Return both sides: the prompt, then the turns; a list may have a prompt of its own."""
+    """Return both sides: the prompt, then the turns; a list may contain its own prompt."""
     where = _asked_in(values)
     opening = []
     if where == "prompt" and isinstance(values["prompt"], list):
@@ -522,7 +522,7 @@ BUILT_IN = {
 
 
 def of_function(name: str, function: Function) -> Converter:
-    """Return the converter that a user's function is."""
+    """Return the converter of a user's function."""
     fields: dict[str, Kind] = {"messages": "list", "chosen_messages": "list"}
     return Converter(
         name=name,

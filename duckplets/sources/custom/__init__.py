@@ -1,1 +1,1 @@
-"""Read sources that users write themselves, over any kind of storage, into rows and marks."""
+"""Sources that users write themselves, over any kind of storage."""

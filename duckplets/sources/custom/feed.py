@@ -1,10 +1,10 @@
-"""Read what a user's source yields, in a thread of its own, a bounded amount ahead.
+"""Read a user's source in a thread of its own, a bounded amount ahead.
 
-    batches() ─RecordFeed→ blocks of rows, places ─Lookahead→ rows and marks
-    (source's thread)                                (ingest's thread)
+batches() ─RecordFeed→ blocks of rows, places ─Lookahead→ rows and marks
+(source's thread)                                (ingest's thread)
 
-What is opened there (a connection to SQLite, say) may be used there, and reading goes on while
-ingest stores.
+All of the user's code runs in one thread, so a SQLite connection opened there can be used there,
+and reading continues while ingest stores.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ Batches = Callable[[Any], Iterable[Any]]
 
 _BLOCK_ROWS = 1_024
 _BLOCK_BYTES = 4 << 20
-_LOOKED_AT = 64  # blocks that are waited for to know which recipes suit their rows
-_MOST_WAITING = 32  # blocks between the two threads
+_LOOKED_AT = 64  # blocks read to find out which recipes suit the rows
+_MOST_WAITING = 32  # blocks queued between the two threads
 _BYTES_WAITING = 16 << 20
-_PATIENCE = 5.0  # seconds for the user's code to come to an end
+_PATIENCE = 5.0  # seconds that the user's code has to end
 _END = object()
 _KIND = "CustomSource"
 _SURE = 100
@@ -47,7 +47,7 @@ _REQUIRED = ("id", "anchor", "positive", "context", "text", "sections", "label")
 
 
 class RefusedError(Exception):
-    """A record that breaks the rules; its text says which, and the reader says where."""
+    """A record breaks the rules; the reader adds where."""
 
 
 def read_batches(
@@ -81,7 +81,7 @@ def read_batches(
                         return
                     if isinstance(item, SourceError):
                         raise item
-                    if item is None:  # it was not made any more
+                    if item is None:  # it was not started any more
                         break
                     yield item
             raise SourceError(f"{where}: reading was stopped")
@@ -106,7 +106,7 @@ def read_batches(
 
 
 def _weight(item: Any) -> int:
-    """Return how many bytes an item counts for that waits; a row counts for one KiB at least."""
+    """Return the bytes that a queued item counts for, at least 1 KiB a row."""
     if not isinstance(item, RowBlock):
         return 64
     values = (value for row in item.rows if isinstance(row, dict) for value in row.values())
@@ -119,7 +119,7 @@ _HOW = ("text_of", "on_error", "on_bad_date", "date_format", "null_values")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnKeys(Mapped):
-    """Says that every part has the key of its own name, where a record has it."""
+    """The mapping of records that name their parts by key."""
 
     are_own_keys = True
 
@@ -127,16 +127,16 @@ class OwnKeys(Mapped):
         """Accept parts that exclude each other in a mapping: no record has them all."""
 
     def part(self, part: str) -> tuple[str, ...]:
-        """Return the one key of a part."""
+        """Return the key of a part."""
         return super(OwnKeys, self).part(part) if part == "date_format" else (part,)
 
     def names(self) -> tuple[str, ...]:
-        """Return none: which keys there are differs from record to record."""
+        """Return nothing: keys differ from record to record."""
         return ()
 
 
 class RecordFeed:
-    """Calls the user's code, and names source and row where it fails."""
+    """Call the user's code, and name source and row on failure."""
 
     def __init__(
         self, where: str, mapping: Mapped, row: int, of: dict[str, Any], *, are_own: bool
@@ -145,7 +145,7 @@ class RecordFeed:
         self._of = of
 
     def blocks(self, batches: Batches, cursor: Any) -> Generator[Any, None, None]:
-        """Yield the records that a call of ``batches`` gives; last ``_END``, or what ended it."""
+        """Yield blocks of records from ``batches``; last ``_END``, or the error."""
         given = None
         try:
             given = self._tried(lambda: iter(batches(cursor)))
@@ -180,7 +180,7 @@ class RecordFeed:
         return records, json.loads(json.dumps(cursor))
 
     def _records(self, records: Any) -> Iterator[RowBlock]:
-        """Yield the records of a batch, some at a time."""
+        """Yield the records of a batch in pieces."""
         if isinstance(records, (pa.RecordBatch, pa.Table, pa.RecordBatchReader)):
             left = self._tried(self._of_table, records)
             while (block := self._tried(next, left, None)) is not None:
@@ -219,7 +219,7 @@ class RecordFeed:
         return (b._replace(rows=[self._own(row) for row in b.rows], columns=None) for b in blocks)
 
     def _own(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Return a record that names its parts, checked, and learn which recipes suit it."""
+        """Return a checked record that names its parts, and learn which recipes suit it."""
         given = _required(row)
         if self._of["suited"] is None and any(part not in ("id", "label") for part in given):
             sections = row.get("sections")
@@ -249,7 +249,7 @@ _KEYS = tuple(part for part in (*TEXTS, *(p for p in PARTS if p not in TEXTS)))
 
 
 def _required(record: Mapping[Any, Any]) -> list[str]:
-    """Return the parts that must not be blank, after a check that they go together."""
+    """Return the parts that must not be blank, after checking that they fit together."""
     for key in record:
         if key not in _KEYS:
             raise RefusedError(
@@ -273,7 +273,7 @@ def _required(record: Mapping[Any, Any]) -> list[str]:
 
 
 def _definition(prefix: Any) -> str | None:
-    """Return the definition of a record's own prefix as JSON, checked."""
+    """Return the checked JSON definition of a record's own prefix."""
     try:
         if isinstance(prefix, str) and prefix.lstrip().startswith("{"):
             prefix_of(from_json(prefix))
@@ -289,7 +289,7 @@ def _definition(prefix: Any) -> str | None:
 
 
 def not_plain(value: Any) -> str | None:
-    """Return what in a value JSON would not give back as it is, or None."""
+    """Return the part of a value that JSON would change, or None."""
     if isinstance(value, str):
         try:
             value.encode()
@@ -308,7 +308,7 @@ def not_plain(value: Any) -> str | None:
 
 
 def _shown(value: Any) -> str:
-    """Return a value and its type, short."""
+    """Return a short text of a value and its type."""
     try:
         text = repr(value)
     except Exception:

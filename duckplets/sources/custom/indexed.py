@@ -1,4 +1,4 @@
-"""Fetch records one by one, by number, in a shuffled order and by several threads, for ingest.
+"""Fetch records by number, in a shuffled order and with several threads.
 
 ranks(seed) ─→ numbers in order ─Lookahead→ get(i), get(j), … ─in order→ as any custom source
 """
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _MOST_THREADS = 256
 _PLACE = {"done": range(1 << 63), "size": range(1 << 63)}
-_BLOCK = 4_096  # numbers that are put in order at once
-# A thread is given several numbers at a time, as many as take about so long and so much memory.
+_BLOCK = 4_096  # numbers ordered at a time
+# Each call fetches several numbers, as many as take about this time and memory.
 _MOST_NUMBERS = 256
 _SECONDS = 0.01
 _BYTES = 256 << 10
@@ -80,7 +80,7 @@ class IndexedSource(Mapped):
             raise self._error("size= goes with get=; of rows it is their length")
         if self.rows is not None and not hasattr(type(self.rows), "__len__"):
             raise self._error(f"{type(self.rows).__name__} has no length; give get= and size=")
-        if hasattr(self.rows, "iloc"):  # its get() would look for a column of that name
+        if hasattr(self.rows, "iloc"):  # its get() would look up a column
             raise self._error("of a data frame give get=lambda i: frame.iloc[i].to_dict(), size=…")
         if self.rows is not None and self._getter() is None:
             raise self._error(f"{type(self.rows).__name__} has neither get(i) nor [i]")
@@ -116,14 +116,14 @@ class IndexedSource(Mapped):
         return self.name
 
     def settings(self) -> dict[str, Any]:
-        """Return what must agree for a cursor to mean the same place; the size is in the cursor."""
+        """Return the settings a cursor depends on; the size is in the cursor."""
         return settings_of(self, self.name) | {"seed": self.seed, "shuffle": self.shuffle}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Start reading at a place.
+        """Start reading at a cursor.
 
         Raises:
-            SourceError: There are more or fewer records than when the ingest began.
+            SourceError: The number of records has changed since the ingest began.
         """
         size = self._size()
         place = cursor_of(cursor, f"source {self.name!r}", _PLACE)["at"]
@@ -155,7 +155,7 @@ class IndexedSource(Mapped):
 
 
 def _numbers(stream: int | None, start: int, size: int) -> Iterator[int]:
-    """Yield the numbers of the records from a place in the order on; each comes once."""
+    """Yield the numbers of records from a position of the order on, each once."""
     if stream is None:
         yield from range(start, size)
         return
@@ -165,7 +165,7 @@ def _numbers(stream: int | None, start: int, size: int) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """What a thread has fetched: records, until an error, and what that took."""
+    """Result of one call: records, an error, and the time it took."""
 
     records: list[Any]
     error: Exception | None
@@ -173,7 +173,7 @@ class _Fetched:
 
 
 class _Portions:
-    """Calls that fetch records by their numbers, several at a time; iterate once."""
+    """Calls that fetch several records by number; iterate once."""
 
     def __init__(self, get: Any, numbers: Iterator[int]) -> None:
         self._get = get
@@ -185,7 +185,7 @@ class _Portions:
             yield partial(_fetch, self._get, some)
 
     def learn(self, found: _Fetched) -> None:
-        """Let portions grow, as far as time and memory of the last one allow."""
+        """Grow the next calls as far as time and memory of the last one allow."""
         count = max(len(found.records), 1)
         by_time = count * _SECONDS / max(found.seconds, 1e-6)
         by_size = count * _BYTES / max(sum(map(_size_of, found.records)), 1)
@@ -206,7 +206,7 @@ def _fetch(get: Callable[[int], Any], numbers: Sequence[int]) -> _Fetched:
 
 
 def _size_of(value: Any) -> int:
-    """Return about how many bytes a record takes."""
+    """Estimate the bytes of a record."""
     if isinstance(value, (str, bytes)):
         return len(value)
     if isinstance(value, dict):

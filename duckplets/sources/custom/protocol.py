@@ -1,4 +1,4 @@
-"""Make a source for ingest of a user's own: any object with a name and ``batches(cursor)``."""
+"""The protocol of users' sources: any object with a name and ``batches(cursor)``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class PagedSource(Protocol):
 class CustomSource(Mapped):
     """A user's source whose records have other keys than those of ``PagedSource``.
 
-    With no mapping at all each record is mapped by the keys it has.
+    Without a mapping each record is mapped by its own keys.
     """
 
     source: Any
@@ -84,12 +84,12 @@ class CustomSource(Mapped):
 
     @property
     def kind(self) -> str:
-        """What the source says it is, or ``custom``."""
+        """Kind given by the source, or ``custom``."""
         return str(getattr(self.source, "kind", None) or "custom")
 
     @property
     def uri(self) -> str | None:
-        """Where the source says it reads from."""
+        """Address given by the source."""
         uri = getattr(self.source, "uri", None)
         return None if uri is None else str(uri)
 
@@ -98,7 +98,7 @@ class CustomSource(Mapped):
         return self.name
 
     def settings(self) -> dict[str, Any]:
-        """Return what must agree for a cursor to mean the same place."""
+        """Return the settings a cursor depends on."""
         given = getattr(self.source, "settings", None)
         try:
             user = given() if callable(given) else given
@@ -111,12 +111,12 @@ class CustomSource(Mapped):
         return settings_of(self, self.name) | {"settings": user}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Start reading at a place, and look at the first records."""
+        """Start reading at a cursor, and look at the first records."""
         return read_batches(reader, self, self.name, self.source.batches, cursor)
 
 
 def adapted(source: Any) -> Any:
-    """Return a source that can be ingested: this package's as they are, a user's wrapped."""
+    """Return a source that can be ingested, wrapping a user's own."""
     if callable(getattr(source, "open", None)) and hasattr(source, "default_name"):
         return source
     if isinstance(source, (str, PurePath)):
@@ -157,6 +157,6 @@ def _check_source(source: Any) -> None:
 
 
 def settings_of(source: Any, name: str) -> dict[str, Any]:
-    """Return what every source of this kind has in its settings."""
+    """Return the settings common to all sources of this kind."""
     described = {"name": name, "kind": source.kind, "uri": source.uri}
     return described | {"columns": source.read_settings()}

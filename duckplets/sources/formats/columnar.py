@@ -1,8 +1,8 @@
-"""Read Parquet and Arrow files into rows, a bounded part of their columns at a time.
+"""Read Parquet and Arrow files, a bounded part of their columns at a time.
 
-A page of Parquet and a batch of Arrow are decompressed as a whole, and nothing bounds what PyArrow
-takes for it. So a file that announces more than the memory limit, or does not say what it takes, is
-read by a process of its own whose address space is limited: what it asks beyond is an error.
+PyArrow decompresses a page of Parquet and a batch of Arrow as a whole, without a limit. So a file
+that announces more than the memory limit, or does not announce its size, is read by a separate
+process with a limited address space: exceeding it is an error.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from duckplets.sources.typed import BLOCK_BYTES, blocks_of, classes_of_schema, n
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_ROWS = 16_384  # of a batch, where rows are short
-_MOST_BYTES = 64 << 20  # of a batch, whatever its values stand for
-_OWN = 1 << 30  # bytes of addresses that a process with PyArrow has anyway
-_OUT_OF_MEMORY = 3  # the exit status of the process
-_COMPRESSION = 3  # number of the field of a RecordBatch
-_MOST_OF_CODEC = {-1: 0, 0: 255}  # times its bytes that a file takes: uncompressed, LZ4
+_ROWS = 16_384  # rows of a batch
+_MOST_BYTES = 64 << 20  # bytes of a batch, whatever its values stand for
+_OWN = 1 << 30  # address space of a process with PyArrow
+_OUT_OF_MEMORY = 3  # exit status of the process
+_COMPRESSION = 3  # number of the field in RecordBatch
+_MOST_OF_CODEC = {-1: 0, 0: 255}  # memory of a file in multiples of its bytes: uncompressed, LZ4
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ParquetSource(Files):
     kind: ClassVar[str] = "parquet"
 
     def look(self, file: Path, reader: Database) -> Look:
-        """Return the columns that a file's footer has."""
+        """Return the columns in a file's footer."""
         with opened(file) as parquet:
             schema = parquet.schema_arrow
             rows = parquet.metadata.num_rows
@@ -63,7 +63,7 @@ class ParquetSource(Files):
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
-        """Yield the rows of a file, or of some of its row groups, of the columns that are used."""
+        """Yield the rows of a file, or of some row groups, with the columns used."""
         part, limits = part_of(reader), limits_of(reader)
         with opened(file) as parquet:
             groups = range(parquet.num_row_groups)
@@ -86,7 +86,7 @@ class ArrowSource(Files):
     kind: ClassVar[str] = "arrow"
 
     def look(self, file: Path, reader: Database) -> Look:
-        """Return the columns that a file's schema has."""
+        """Return the columns in a file's schema."""
         with closing(_schema_and_batches(file)) as found:
             schema = next(found)
         return Look(names_of(schema, str(file)), None, classes_of_schema(schema))
@@ -94,7 +94,7 @@ class ArrowSource(Files):
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
-        """Yield the rows of a file, of the columns that are used."""
+        """Yield the rows of a file with the columns used."""
         batches, limits = _arrow_batches(file, used), limits_of(reader)
         if _may_take(file) > limits.size("memory"):
             batches = _apart("arrow", file, used, limits)
@@ -114,12 +114,12 @@ def opened(file: Path, encoded: Sequence[str] = ()) -> pq.ParquetFile:
 def _announced(
     reader: Database, file: Path, groups: Sequence[int], used: Sequence[str]
 ) -> tuple[int, bool]:
-    """Return how many bytes the columns of a row group take at most, as the footer has it.
+    """Return the bytes a row group's columns announce, and whether texts are delta-encoded.
 
-    And whether values may share their beginnings, so that they take more. PyArrow (26.0) ends the
-    process when asked for a column of a damaged footer; DuckDB does not.
+    Delta-encoded texts take more than announced. PyArrow (26.0) crashes on columns of a damaged
+    footer; DuckDB does not.
     """
-    starts = tuple(f"{name}." for name in used)  # a nested column has several parts
+    starts = tuple(f"{name}." for name in used)  # nested columns have several parts
     place = {"path": re.sub(r"([*?\[])", r"[\1]", str(file))}
     try:
         found = reader.rows(query("sources/parquet"), place)
@@ -146,9 +146,9 @@ def _parquet_batches(
 
 
 def _longest(file: Path, names: list[str], group: int) -> int:
-    """Return the length of the longest value of the dictionaries of a row group's texts.
+    """Return the length of the longest text in the dictionaries of a row group.
 
-    Any number of rows may stand for it; of other values each is in the file.
+    Any number of rows may refer to it; other values are in the file once per row.
     """
     with opened(file) as parquet:
         kinds = {field.name: field.type for field in parquet.schema_arrow}
@@ -193,7 +193,7 @@ def _schema_and_batches(file: Path) -> Generator[Any, None, None]:
 
 
 def _may_take(file: Path) -> float:
-    """Return how many bytes the batches of a file may take: none where it is mapped."""
+    """Return the memory a file's batches may take: none if it is mapped."""
     with paths.reading(file), pa.memory_map(str(file)) as source:
         source.seek(8 if source.read(6) == b"ARROW1" else 0)
         try:
@@ -203,13 +203,13 @@ def _may_take(file: Path) -> float:
                     codec = _codec(message.metadata.to_pybytes(), message.type)
                     return float(_MOST_OF_CODEC.get(codec, math.inf) * source.size())
         except (EOFError, pa.ArrowException):
-            return 0  # there is none; what is wrong is said when it is read
+            return 0  # none; reading will say what is wrong
         except struct.error:
             return math.inf
 
 
 def _codec(data: bytes, kind: str) -> int:
-    """Return the codec that the header of a message names, a table of FlatBuffers; -1 for none."""
+    """Return the compression codec in a FlatBuffers message header; -1 for none."""
 
     def field(table: int, number: int) -> int:
         places = table - struct.unpack_from("<i", data, table)[0]
@@ -237,7 +237,7 @@ def _codec(data: bytes, kind: str) -> int:
 def _apart(
     form: str, file: Path, used: Sequence[str], limits: Limits, groups: Sequence[int] = ()
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yield the batches of a file that a process with limited addresses reads."""
+    """Yield the batches of a file read by a process with a limited address space."""
     asked: dict[str, Any] = {
         "form": form,
         "file": str(file),
@@ -275,7 +275,7 @@ def _failure(process: subprocess.Popen[bytes], file: Path, limits: Limits) -> So
 
 
 def _main() -> None:
-    """Write the batches of a file to standard output, within limited memory."""
+    """Write the batches of a file to stdout within limited memory."""
     import resource
 
     asked = json.loads(sys.argv[1])

@@ -1,7 +1,7 @@
-"""Read CSV and TSV files with Python's ``csv`` module, a C reader, in blocks of rows.
+"""Read CSV and TSV files with Python's ``csv`` module, in blocks of rows.
 
-DuckDB's reader (1.5.5) keeps a row with an open quote and all behind it as one; here every row is
-read or counted, with the line it begins at.
+DuckDB's reader (1.5.5) swallows everything after an unclosed quote into one row; here every row is
+read or counted, with its line.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 _DELIMITERS = (",", "\t", ";", "|")
-_ROWS, _CHARACTERS = 2_048, 4 << 20  # of a block
-_MANY = 8 << 20  # characters of a line whose fields are counted before they are made
+_ROWS, _CHARACTERS = 2_048, 4 << 20  # rows of a block
+_MANY = 8 << 20  # characters of a line above which fields are counted first
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class CsvSource(Files):
                 raise SourceError(f"{name}={value!r}: give one character")
 
     def look(self, file: Path, reader: Database) -> Look:
-        """Return the names of a file's columns.
+        """Return the column names of a file.
 
         Raises:
-            SourceError: It has no header row, or one that is no row of names.
+            SourceError: It has no valid header row.
         """
         limits = limits_of(reader)
         with paths.open_text(file, self.encoding) as text:
@@ -101,7 +101,7 @@ class CsvSource(Files):
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
-        """Yield the rows of a file, of the columns that are used."""
+        """Yield the rows of a file with the columns used."""
         names = look.columns or []
         places = [(name, names.index(name)) for name in used]
         part = part_of(reader)
@@ -127,7 +127,7 @@ def _row(row: list[str] | Fault, places: list[tuple[str, int]], width: int) -> A
 
 
 class _CsvRows:
-    """The rows of a CSV file, made of its lines, which are bounded."""
+    """The rows of a CSV file, from bounded lines."""
 
     def __init__(
         self,
@@ -143,16 +143,16 @@ class _CsvRows:
         self._dialect: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote}
         if quote is None:
             self._dialect = {"delimiter": delimiter, "quoting": csv.QUOTE_NONE}
-        self._under_way: list[str] = []  # lines of the row under way
-        self._size = 0  # their characters
+        self._under_way: list[str] = []  # lines of the current row
+        self._size = 0  # characters of these lines
         self._number = 0  # rows so far
         self._first = 0  # lines before those that are read
-        self._ended = 0  # lines up to the end of the last whole row
-        self.starts: list[int] = []  # lines at which the rows of the last block begin
+        self._ended = 0  # lines up to the end of the last complete row
+        self.starts: list[int] = []  # first lines of the rows of the last block
         self._rows = csv.reader(self._lines(), **self._dialect, strict=strict)
 
     def header(self) -> list[str]:
-        """Return the first row that is not blank, whose bad quoting is an error."""
+        """Return the first row that is not blank; bad quoting is an error."""
         csv.field_size_limit(self._limits.size("field"))
         try:
             found = next((row for row in self._rows if row), [])
@@ -160,7 +160,7 @@ class _CsvRows:
             message = f"{self._file}: the header row cannot be read: {error}"
             raise SourceError(message) from error
         self._end()
-        self._number = 0  # rows are counted after it
+        self._number = 0  # rows are counted from the one after it
         return found
 
     def go_on(self, line: int, row: int) -> None:
@@ -169,10 +169,10 @@ class _CsvRows:
         self._number = row
 
     def block(self) -> list[list[str] | Fault]:
-        """Return the next rows; blank lines are left out."""
+        """Return the next rows, without blank lines."""
         found: list[list[str] | Fault] = []
         self.starts, size = [], 0
-        # The limit is one of the process: that of another ingest may hold for a moment.
+        # csv's field limit is global: another ingest may have set it.
         csv.field_size_limit(self._limits.size("field"))
         while len(found) < _ROWS and size < _CHARACTERS:
             try:
@@ -201,7 +201,7 @@ class _CsvRows:
         self._under_way, self._size = [], 0
 
     def _bad(self, error: csv.Error) -> Fault:
-        """Return the fault of a row."""
+        """Return a faulty row."""
         if "unexpected end of data" in str(error):
             raise SourceError(
                 f"{self._row()}: a quote is opened and never closed: close it in line "
@@ -220,7 +220,7 @@ class _CsvRows:
             raise self._limits.exceeded(self._row(), "the row has more fields", "columns")
 
     def _lines(self) -> Iterator[str]:
-        r"""Yield the lines of the file, which end with ``\n``, ``\r`` or both."""
+        r"""Yield the lines of the file, ending with ``\n``, ``\r`` or both."""
         most, read = self._limits.size("row"), self._text.readline
         while line := read(most + 1):
             if len(line) > most:
@@ -231,6 +231,6 @@ class _CsvRows:
                 stray = "the row is longer (is a quote opened there and never closed?)"
                 raise self._limits.exceeded(self._row(), stray, "row")
             if len(line) > _MANY:
-                start = line[: _MANY // 8]  # a short field takes 60 bytes
+                start = line[: _MANY // 8]  # a short field takes 60 bytes of memory
                 self._check_width(next(csv.reader([start], **self._dialect), []))
             yield line

@@ -1,12 +1,12 @@
-"""Find the headings of Markdown, reStructuredText and plain text, and the words without markup.
+"""Find headings in Markdown, reStructuredText and plain text, and their words.
 
-    text ─front_matter→ title, text ─opening→ the heading that it begins with
-                                    ─headings→ all of them, each with its level
+text ─front_matter→ title, text ─opening→ the heading that it begins with
+                                ─headings→ all of them, each with its level
 
-Markdown is parsed by markdown-it-py, blocks only and then its titles, for 20 MB of READMEs take 6 s
-so. Titles of reStructuredText are found by their lines, and in other text ``# Heading`` as well.
-``opening`` looks at the first lines only, of any text, by rules: a parser takes longer than to read
-the file does. Nothing depends on what is installed, so a folder is the same records everywhere.
+Markdown is parsed by markdown-it-py, first blocks only and then the titles: 20 MB of READMEs take
+6 s. reStructuredText titles are found by their underlines, ``# Heading`` in any text. ``opening``
+looks at the first lines only, by rules: parsing would take longer than reading. Results do not
+depend on installed packages, so a folder gives the same records everywhere.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ MOST_PARSED = 2 << 20
 """Characters of a text whose headings are looked for: of some a parser makes 500 times as much."""
 
 _SUFFIXES: dict[str, Markup] = {".md": "markdown", ".markdown": "markdown", ".rst": "rst"}
-_LINES = 200  # lines in which front matter and a first heading are looked for
+_LINES = 200  # lines searched for front matter and a first heading
 _START = _LINES * 400  # characters
-_FEW = 2_048  # characters that are as a rule enough
-_LONGEST = 300  # characters of a heading
+_FEW = 2_048  # characters that usually suffice
+_LONGEST = 300  # longest heading, in characters
 
 _END = re.compile(r"\r\n|\r|\n")
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 _RULE = re.compile(r"([!-/:-@\[-`{-~])\1+[ \t]*")
-_USUAL = frozenset("=-`:.'\"~^_*+#")  # signs of such lines, where reStructuredText takes any
+_USUAL = frozenset("=-`:.'\"~^_*+#")  # of underlines
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_BEFORE = re.compile(r"\s*(?:<[^>]*>|\[?!\[|\[//\]:)")  # of Markdown: HTML, badges, comments
-_FIELD = re.compile(r":[\w -]+:(?:\s|$)|\([^)]+\)=\s*$|% ")  # of reStructuredText and MyST
+_BEFORE = re.compile(r"\s*(?:<[^>]*>|\[?!\[|\[//\]:)")  # Markdown: HTML, badges, comments
+_FIELD = re.compile(r":[\w -]+:(?:\s|$)|\([^)]+\)=\s*$|% ")  # reStructuredText and MyST
 
 
 class Heading(NamedTuple):
     """A heading of a text."""
 
-    start: int  # the character that it begins at
-    stop: int  # that what follows begins at
+    start: int  # offset of its beginning
+    stop: int  # offset of what follows
     level: int  # from 1, the highest
-    title: str  # its words, without markup
+    title: str  # its text without markup
 
 
 class _TextLines:
-    """The lines of a text, and the character that each begins at."""
+    """The lines of a text with their offsets."""
 
     def __init__(self, text: str, most: int | None = None) -> None:
         ends = [found.span() for found in _END.finditer(text[:most])]
@@ -65,17 +65,17 @@ class _TextLines:
         self._size = len(text)
 
     def heading(self, first: int, end: int, level: int, raw: str, markup: Markup) -> Heading | None:
-        """Return the heading of some lines; None where it is no title."""
+        """Return the heading of some lines; None if they are no title."""
         title = _title(raw, markup)
         return None if title is None else Heading(self.at(first), self.at(end), level, title)
 
     def at(self, line: int) -> int:
-        """Return the character that a line begins at; the end of the text for the one after."""
+        """Return the offset of a line; the text's end for the one after the last."""
         return self.starts[line] if line < len(self.starts) else self._size
 
 
 def markup_of(path: PurePosixPath) -> Markup:
-    """Return the markup that a file name tells, as ``a.rst`` or ``a.rst.txt`` do."""
+    """Return the markup that a file name indicates, as ``a.rst`` or ``a.rst.txt`` do."""
     inner = path.with_suffix("") if path.suffix.lower() == ".txt" else path
     return _SUFFIXES.get(inner.suffix.lower())
 
@@ -84,10 +84,10 @@ def markup_of(path: PurePosixPath) -> Markup:
 
 
 def front_matter(text: str) -> tuple[str | None, int]:
-    """Return the title that a text's front matter gives, and the character that the text begins at.
+    """Return the title in a text's front matter, and the offset of the text after it.
 
-    That is YAML between two lines ``---`` or TOML between two ``+++``, of 200 lines at most. Of it
-    one entry is parsed, so aliases and tags of others cost nothing.
+    Front matter is YAML between two lines ``---`` or TOML between two ``+++``, up to 200 lines.
+    Only one entry of it is parsed, so aliases and tags elsewhere cost nothing.
     """
     if not text.startswith(("---", "+++")):
         return None, 0
@@ -99,7 +99,7 @@ def front_matter(text: str) -> tuple[str | None, int]:
     size = rest.index(mark)
     lines = rest[:size]
     if not any(_ENTRY.match(line) for line in lines):
-        return None, 0  # text between two rules
+        return None, 0  # text between two horizontal rules
     entry, form = _YAML_TITLE if mark == "---" else _TOML_TITLE, "YAML" if mark == "---" else "TOML"
     title = entry.search("\n".join(lines))
     return title and _value(title[0], form), found.at(size + 2)
@@ -109,7 +109,7 @@ _CLOSED = re.compile(r"[\r\n](?:---|\+\+\+)[ \t]*[\r\n]")
 _ENTRY = re.compile(r"[\"']?[\w.-]+[\"']?\s*[:=](?:\s|$)")
 _YAML_TITLE = re.compile(r"^title:(?:[ \t].*)?(?:\n[ \t]+.*)*$", re.MULTILINE)
 _TOML_TITLE = re.compile(r"^title[ \t]*=.*$", re.MULTILINE)
-_SIMPLE = re.compile(  # the same in YAML and, quoted, in TOML
+_SIMPLE = re.compile(  # valid YAML, and TOML if quoted
     r"title[ \t]*(?:=|:[ \t])[ \t]*(?:\"([^\"\\\n]+)\"|'([^'\n]+)')[ \t]*"
     r"|title:[ \t]+((?!(?:true|false|yes|no|on|off|null|y|n)\s*$)[A-Za-z][\w .()/-]*)",
     re.IGNORECASE,
@@ -117,7 +117,7 @@ _SIMPLE = re.compile(  # the same in YAML and, quoted, in TOML
 
 
 def _value(entry: str, form: Any) -> str | None:
-    simple = _SIMPLE.fullmatch(entry)  # most are, and a parser takes as long as reading the file
+    simple = _SIMPLE.fullmatch(entry)  # the common case; parsing takes as long as reading the file
     if simple is not None:
         return _clean(next(filter(None, simple.groups())))
     try:
@@ -132,10 +132,10 @@ def _value(entry: str, form: Any) -> str | None:
 
 
 def opening(text: str, markup: Markup = None) -> Heading | None:
-    r"""Return the heading that a text begins with, of Markdown or reStructuredText, if it has one.
+    r"""Return the heading at the beginning of a text, or None.
 
-    That is ``# Heading``, or a line that is underlined with at least its length of one sign,
-    perhaps overlined too. Comments, directives, labels, badges and HTML may come before it.
+    A heading is ``# Heading``, or a line underlined with at least its length of one character,
+    possibly overlined. Comments, directives, labels, badges and HTML may precede it.
     """
     for most in (_FEW, _START):
         found = _TextLines(text, most)
@@ -144,7 +144,7 @@ def opening(text: str, markup: Markup = None) -> Heading | None:
         if len(text) <= most or (place is not None and place + 3 < len(found.lines)):
             break
     if place is None or (len(text) > most and place + 1 >= len(found.lines)):
-        return None  # the line goes on beyond what was looked at
+        return None  # the line continues beyond what was read
     if atx := _marked(lines[place]):
         return found.heading(place, place + 1, *atx, markup)
     if markup != "rst" and _FENCE.match(lines[place]):
@@ -156,13 +156,13 @@ def opening(text: str, markup: Markup = None) -> Heading | None:
 
 
 def _first(lines: Sequence[str]) -> int | None:
-    """Return the first line that may be a heading, after what may stand before it."""
+    """Return the first line that may be a heading."""
     place = 0
     while place < len(lines):
         line = lines[place]
         if not line.strip():
             place += 1
-        elif line.startswith(".. ") or line.rstrip() == "..":  # and what is indented below
+        elif line.startswith(".. ") or line.rstrip() == "..":  # with what is indented below
             place += 1
             while place < len(lines) and (not lines[place].strip() or lines[place][0].isspace()):
                 place += 1
@@ -181,7 +181,7 @@ def _first(lines: Sequence[str]) -> int | None:
 
 
 def headings(text: str, markup: Markup) -> list[Heading]:
-    """Return the headings of a text, in its order."""
+    """Return the headings of a text, in order."""
     found = _TextLines(text)
     is_markdown = markup == "markdown"
     made = _of_markdown(text, found) if is_markdown else _of_lines(found, markup)
@@ -191,9 +191,9 @@ def headings(text: str, markup: Markup) -> list[Heading]:
 def sections(
     text: str, markup: Markup, title: str | None, name: str
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the parts of a text between its headings, each with the titles that lead to it.
+    """Yield the parts of a text between headings, each with the titles leading to it.
 
-    What stands before a heading that the text begins with, such as badges, goes with the first.
+    Text before an opening heading, such as badges, belongs to the first part.
     """
     found, first = headings(text, markup), opening(text, markup)
     begins = bool(found) and first is not None and found[0].start == first.start
@@ -223,7 +223,7 @@ def _of_markdown(text: str, found: _TextLines) -> Iterator[Heading | None]:
 
 @cache
 def _blocks() -> MarkdownIt:
-    """Return a parser of blocks alone, without what no heading is in."""
+    """Return a Markdown parser of blocks that may contain headings."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark")
@@ -232,7 +232,7 @@ def _blocks() -> MarkdownIt:
 
 
 class _Under(NamedTuple):
-    """A title with a line below, and perhaps the same one above: its lines, and how it is lined."""
+    """An underlined title: its lines and its style."""
 
     first: int
     end: int
@@ -241,12 +241,12 @@ class _Under(NamedTuple):
 
 
 def _underlined(lines: Sequence[str], markup: Markup) -> Iterator[_Under]:
-    """Yield the titles of reStructuredText, where a line of four signs may be too short.
+    """Yield the underlined titles of reStructuredText.
 
-    Of 8,269 files all have the headings that docutils finds, which takes 25 times as long, and the
-    square of the length of hostile text: the tests compare with it.
+    In 8,269 files they are the headings that docutils finds, which takes 25 times as long, and
+    quadratic time on hostile text; the tests compare both.
     """
-    place, is_after = 0, True  # whether what comes before ends a paragraph
+    place, is_after = 0, True  # whether the preceding line ends a paragraph
     while place < len(lines):
         line, made = lines[place].rstrip(), None
         if is_after and line:
@@ -287,7 +287,7 @@ def _is_lined(raw: str, line: str, markup: Markup) -> bool:
 
 
 def _of_lines(found: _TextLines, markup: Markup) -> Iterator[Heading | None]:
-    """Yield the titles of reStructuredText, of other text also ``# Heading`` outside of fences."""
+    """Yield titles found by lines: underlined ones, and ``# Heading`` outside of fences."""
     lines, styles = list(found.lines), list[str]()
     atx = dict(_atx(lines)) if markup is None else {}
     under = {each.first: each for each in _underlined(lines, markup)}
@@ -296,14 +296,14 @@ def _of_lines(found: _TextLines, markup: Markup) -> Iterator[Heading | None]:
             yield found.heading(i, i + 1, *atx[i], markup)
             continue
         title = under[i]
-        if title.style not in styles:  # a new one is below those that came before
+        if title.style not in styles:  # a new style is below all earlier ones
             styles.append(title.style)
         if (level := styles.index(title.style) + 1) <= DEEPEST:
             yield found.heading(i, title.end, level, title.raw, markup)
 
 
 def _atx(lines: list[str]) -> Iterator[tuple[int, tuple[int, str]]]:
-    """Yield the lines ``# Heading`` with their numbers; these and fenced ones are blanked."""
+    """Yield lines ``# Heading`` with their numbers, blanking these and fenced lines."""
     fence = ""
     for i, line in enumerate(lines):
         mark = _FENCE.match(line)
@@ -311,7 +311,7 @@ def _atx(lines: list[str]) -> Iterator[tuple[int, tuple[int, str]]]:
             lines[i] = ""
             if mark and mark[1].startswith(fence) and not line.strip(" \t`~"):
                 fence = ""
-        elif mark and not (i and lines[i - 1].strip()):  # below a line it underlines that
+        elif mark and not (i and lines[i - 1].strip()):  # else an underline
             fence, lines[i] = mark[1], ""
         elif found := _marked(line):
             lines[i] = ""
@@ -319,7 +319,7 @@ def _atx(lines: list[str]) -> Iterator[tuple[int, tuple[int, str]]]:
 
 
 def _marked(line: str) -> tuple[int, str] | None:
-    """Return level and words of a line ``## Heading ##``; in a time that grows with it alone."""
+    """Return level and text of a line ``## Heading ##``, in linear time."""
     found = _ATX.fullmatch(line)
     if found is None:
         return None
@@ -334,7 +334,7 @@ def _marked(line: str) -> tuple[int, str] | None:
 
 
 def _title(raw: str, markup: Markup) -> str | None:
-    """Return the words of a heading; None where it has none, or too many."""
+    """Return the text of a heading; None if it is empty or too long."""
     if len(raw) > 4 * _LONGEST:
         return None
     if _MARKS.search(raw):
@@ -349,7 +349,7 @@ def _clean(heading: str) -> str | None:
 
 _MARKS = re.compile(r"[`*_\[\]<>&|\\{:~]|--")
 _ATTRIBUTES = re.compile(r"\s*\{:?\s*[#.][^{}]*\}\s*$")  # {#id .class}
-_UNRESOLVED = re.compile(r"\[([^\[\]]+)\](?:\[[^\[\]]*\])?")  # links that are defined elsewhere
+_UNRESOLVED = re.compile(r"\[([^\[\]]+)\](?:\[[^\[\]]*\])?")  # reference links
 
 
 def _words_of_markdown(raw: str) -> str:
@@ -374,7 +374,7 @@ def _inlines() -> MarkdownIt:
     return MarkdownIt("commonmark")
 
 
-_RST = (  # in this order
+_RST = (  # applied in this order
     (re.compile(r":[\w.+:-]+:`([^`]+)`|`([^`]+)`:[\w.+:-]+:"), lambda m: _of_role(m[1] or m[2])),
     (re.compile(r"``(.+?)``"), lambda m: m[1]),
     (re.compile(r"`([^`<]+?)\s*(?:<[^`>]*>)?`(?:__?)?"), lambda m: m[1]),
@@ -394,6 +394,6 @@ def _words_of_rst(raw: str) -> str:
 
 
 def _of_role(text: str) -> str:
-    """Return what a role shows: of ``~a.b`` the last name, of ``words <target>`` the words."""
+    """Return what a role shows: the last name of ``~a.b``, the words of ``words <target>``."""
     words = re.sub(r"\s+<[^<>]*>$", "", text)
     return words.rpartition(".")[2] if words.startswith("~") else words.removeprefix("!")

@@ -1,4 +1,4 @@
-"""Read JSON files into rows: an array or objects (.json), or one object a line (.jsonl, stdin)."""
+"""Read JSON files: an array or objects (.json), or one object a line (.jsonl, stdin)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from duckplets.sources.values import Fault
 if TYPE_CHECKING:
     from duckplets.db.database import Database
 
-_ROWS, _CHARACTERS = 2_048, 4 << 20  # of a block
+_ROWS, _CHARACTERS = 2_048, 4 << 20  # objects of a block
 _CHUNK = 1 << 20
 _SPACE = " \t\r\n"
 
@@ -47,7 +47,7 @@ class JsonSource(Files):
 
     @property
     def is_stdin(self) -> bool:
-        """Whether lines come from standard input."""
+        """Return whether lines come from standard input."""
         return str(self.path) == "-"
 
     def default_name(self) -> str:
@@ -77,7 +77,7 @@ class JsonSource(Files):
     def blocks(
         self, file: Path, look: Look, used: list[str], reader: Database
     ) -> Iterator[RowBlock]:
-        """Yield a file's objects."""
+        """Yield the objects of a file."""
         limits, span = limits_of(reader), span_of(reader)
         form = "lines" if span is not None else self._form(file)
         with paths.open_text(file, self.encoding, "\n", span) as text:
@@ -88,11 +88,11 @@ class JsonSource(Files):
 
 
 def _form(start: str) -> str:
-    """Return what a .json file holds: ``lines``, an ``array``, or objects on several lines."""
+    """Return what a .json file contains: ``lines``, an ``array``, or objects over several lines."""
     start = start.lstrip(_SPACE)
     if start.startswith("["):
         return "array"
-    try:  # many .json files are JSON lines by another name
+    try:  # many .json files contain JSON lines
         return "lines" if isinstance(json.loads(start.split("\n", 1)[0]), dict) else "objects"
     except (ValueError, RecursionError):
         return "objects"
@@ -101,7 +101,7 @@ def _form(start: str) -> str:
 def line_blocks(
     text: TextIO, where: str, limits: Limits, span: paths.Span | None = None
 ) -> Iterator[tuple[list[str], int]]:
-    r"""Yield lines, which end with ``\n`` alone, in blocks, with the number of the first."""
+    r"""Yield blocks of lines, ending with ``\n`` only, with the number of the first."""
     most, read = limits.size("row"), text.readline
     lines: list[str] = []
     size, first = 0, 1 if span is None else span.line + 1
@@ -120,7 +120,7 @@ def line_blocks(
 def _lines_of(
     text: TextIO, where: str, limits: Limits, span: paths.Span | None = None
 ) -> Iterator[RowBlock]:
-    """Yield lines of JSON, each an object; blank ones are None."""
+    """Yield objects from lines of JSON; blank lines are None."""
     for lines, first in line_blocks(text, where, limits, span):
         yield RowBlock([_object(line) for line in lines], where, first, raw=lines)
 
@@ -136,7 +136,7 @@ def _object(line: str) -> dict[str, Any] | Fault | None:
         return Fault.of("invalid JSON, nested too deep", line[:_CHUNK])
     if not line.isascii() and not _is_utf8(line):
         return Fault.of("invalid UTF-8", line)
-    if "\\ud" in line or "\\uD" in line:  # half of a pair is no text
+    if "\\ud" in line or "\\uD" in line:  # a lone surrogate is no text
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:
@@ -153,7 +153,7 @@ def _is_utf8(line: str) -> bool:
 
 
 def _values_of(text: TextIO, where: str, limits: Limits, *, is_array: bool) -> Iterator[RowBlock]:
-    """Yield the elements of an array, or objects one after another, a bounded part at a time."""
+    """Yield the elements of an array, or consecutive objects, in bounded pieces."""
     values = _Values(text, where, limits)
     if is_array:
         values.pass_by("[")
@@ -175,7 +175,7 @@ def _values_of(text: TextIO, where: str, limits: Limits, *, is_array: bool) -> I
 
 
 class _Values:
-    """The JSON values in a text, of which a window is held."""
+    """The JSON values of a text, read through a window."""
 
     def __init__(self, text: TextIO, where: str, limits: Limits) -> None:
         self._text, self._data, self._at = text, "", 0
@@ -186,7 +186,7 @@ class _Values:
         self.count = 0
 
     def sign(self) -> str:
-        """Return the next character that is no space; none at the end."""
+        """Return the next character that is not white space; empty at the end."""
         while True:
             while self._at < len(self._data) and self._data[self._at] in _SPACE:
                 self._at += 1
@@ -195,13 +195,13 @@ class _Values:
             self._read_on()
 
     def pass_by(self, sign: str) -> None:
-        """Go on behind a sign."""
+        """Skip a character."""
         if self.sign() != sign:
             raise self.broken(f"no {sign}")
         self._at += 1
 
     def next(self) -> tuple[Any, str]:
-        """Return the next value, and how it is written."""
+        """Return the next value and its text."""
         self.sign()
         while True:
             try:
@@ -228,7 +228,7 @@ class _Values:
         return value, whole
 
     def broken(self, reason: str) -> SourceError:
-        """Return the error for what is no JSON."""
+        """Return the error for malformed JSON."""
         return SourceError(f"{self._where} is broken JSON at value {self.count + 1}: {reason}")
 
     def _longer(self) -> SourceError:

@@ -1,4 +1,4 @@
-"""Read text files into rows, a record in each line, or a record in each file of a folder."""
+"""Read text files: a record per line, or per file of a folder."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ SEPARATOR = " > "
 """Between the headings of a path."""
 
 Titles = Literal["heading", "name"]
-_START = 8_192  # bytes by which a file that is no text is known
+_START = 8_192  # bytes checked to recognise binary files
 _MAPPING = Mapped(
     anchor="title",
     context="body",
@@ -174,7 +174,7 @@ class TextFileSource:
         return paths.default_name(self.folder)
 
     def described(self) -> dict[str, Any]:
-        """Return what decides about anchors and dates, as plain JSON values."""
+        """Return the settings that decide anchors and dates, as JSON values."""
         found: dict[str, Any] = {"titles": self.titles}
         found |= {"by_heading": True} if self.by_heading else {}
         return found | ({"date": "path"} if self.date else {})
@@ -222,7 +222,7 @@ class _FolderReading:
         self._folder = folder
         self._most = min(limits.size("row"), limits.size("field"))
         self._trust = {name.casefold(): value for name, value in source.trust_by_folder.items()}
-        # Of files: what their titles are, and suffixes; sections; headings without text.
+        # Counts: files by kind of title and by suffix; sections; headings without text.
         self._counts = counts
 
     def blocks(self, files: list[PurePosixPath]) -> Iterator[RowBlock]:
@@ -230,7 +230,7 @@ class _FolderReading:
         for path in files:
             file = self._folder / path
             body, modified, fault = _read(file, self._most, self._source.encoding)
-            # A name that is not UTF-8 is written with its bytes escaped.
+            # Bytes of a name that is not UTF-8 are escaped.
             path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
             folders = list(path.parts[:-1])
             trusted = [self._trust[n.casefold()] for n in folders if n.casefold() in self._trust]
@@ -252,7 +252,7 @@ class _FolderReading:
             yield RowBlock(rows, str(file), columns=_COLUMNS)
 
     def notes(self, found: Listed) -> list[str]:
-        """Return what was taken for anchors, and what was not read."""
+        """Return where anchors came from, and what was not read."""
         others = f"not read: {found.told()}; pattern= says what is" if found.others else ""
         tagged = ", ".join(
             f"{n:,} {what}" for what, n in sorted(self._counts.items()) if what in _TAGGED
@@ -281,7 +281,7 @@ class _FolderReading:
     def _records(
         self, bare: PurePosixPath, key: str, body: str | None, fault: str | None
     ) -> Iterator[tuple[str, str | None, str, str | None]]:
-        """Yield the title, text, key and fault of a file, or of its sections."""
+        """Yield title, text, key and fault of a file, or of its sections."""
         name = bare.stem.replace("_", " ")
         if self._source.by_heading and len(body or "") > MOST_PARSED:
             fault = "text too long for by_heading"
@@ -307,7 +307,7 @@ class _FolderReading:
     def _sections(
         self, text: str, markup: Markup, title: str | None, name: str, key: str
     ) -> Iterator[tuple[str, str | None, str, str | None]]:
-        """Yield the same of the sections that have text."""
+        """Yield the same for the sections that have text."""
         keys, numbers = set[str](), Counter[str]()
         for titles, body in sections(text, markup, title, name):
             if not (body := _trimmed(body)):
@@ -315,7 +315,7 @@ class _FolderReading:
                 continue
             path = SEPARATOR.join(titles)
             own = f"{key}#{path}"
-            while own in keys:  # sections of one name are numbered
+            while own in keys:  # equal names of sections are numbered
                 numbers[path] += 1
                 own = f"{key}#{path}#{numbers[path] + 1}"
             keys.add(own)
@@ -326,7 +326,7 @@ class _FolderReading:
 
 
 def _trimmed(text: str) -> str:
-    """Return a text without blank lines around it, where something was cut away."""
+    """Return a text without surrounding blank lines, if something was cut off."""
     return _BLANK_LINES.sub("", text.rstrip())
 
 
@@ -338,7 +338,7 @@ _TAGGED = {".htm", ".html", ".xhtml", ".xml"}
 def _read(
     file: Path, most: int, encoding: str | None
 ) -> tuple[str | None, datetime | None, str | None]:
-    """Return a file's text and time of change, and why it is no text."""
+    """Return a file's text and time of change, or why it is not text."""
     try:
         if file.is_dir():
             return None, None, "unreadable folder"
@@ -361,7 +361,7 @@ def _read(
 
 
 def _time_of(seconds: float) -> datetime | None:
-    """Return a moment in UTC; None for one that has no date."""
+    """Return a UTC time; None if out of range."""
     try:
         return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
     except (ValueError, OverflowError, OSError):
@@ -372,37 +372,36 @@ def _time_of(seconds: float) -> datetime | None:
 
 
 def is_binary(start: bytes) -> bool:
-    """Return whether a file that begins so is no text at all.
+    """Return whether a file is binary, by its beginning.
 
-    What is text in another encoding than UTF-8 has hardly a control character; random bytes have
-    one in ten.
+    Text in other encodings has hardly any control characters; random bytes have one in ten.
     """
     controls = len(_CONTROL.findall(start))
     try:
         start[: len(start) - 3 if len(start) > 4 else None].decode()
         return len(start) >= 512 and 10 * controls > len(start)
     except UnicodeDecodeError as error:
-        if error.start >= len(start) - 6:  # cut within a character
+        if error.start >= len(start) - 6:  # cut inside a character
             return len(start) >= 512 and 10 * controls > len(start)
         return b"\0" in start or 100 * controls > len(start)
 
 
 # -- files ----------------------------------------------------------------------------------------
 
-_NAMED = 3  # files that are named of those that are not read
+_NAMED = 3  # unread files named in a note
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What lies in a folder, by paths in it."""
+    """Contents of a folder, as relative paths."""
 
-    folder: Path  # the folder, or that of a single file
-    files: list[PurePosixPath]  # that are read, sorted
-    unread: list[PurePosixPath]  # subfolders that cannot be read
-    others: list[PurePosixPath]  # files that are not read, sorted
+    folder: Path  # the folder, or a single file's folder
+    files: list[PurePosixPath]  # files to read, sorted
+    unread: list[PurePosixPath]  # unreadable subfolders
+    others: list[PurePosixPath]  # other files, sorted
 
     def told(self) -> str:
-        """Return how many other files there are, by suffix, and the first of each."""
+        """Return the other files by suffix: how many, and the first of each."""
         by_suffix: dict[str, list[str]] = {}
         for file in self.others:
             by_suffix.setdefault(file.suffix.lower(), []).append(str(file))
@@ -417,7 +416,7 @@ class Listed:
 
 
 def patterns(given: object) -> tuple[str, ...]:
-    """Return one pattern of file names or several as a tuple."""
+    """Return one or several file name patterns as a tuple."""
     found = (given,) if isinstance(given, str) else given
     if not isinstance(found, (list, tuple)) or not found or not all(map(_is_pattern, found)):
         raise SourceError(f"pattern={given!r}: give a pattern of names such as '*.md', or several")
@@ -430,9 +429,9 @@ def _is_pattern(given: object) -> bool:
 
 
 def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
-    """Return what lies in a folder, or just the files that are named.
+    """Return what a folder contains, or just the named files.
 
-    Pipes, devices and sockets are no files: reading one would wait for ever.
+    Pipes, devices and sockets are skipped: reading one could block for ever.
     """
     folder = Path(place).expanduser() if isinstance(place, str | os.PathLike) else Path()
     if not isinstance(place, str | os.PathLike) or not folder.is_dir():
@@ -459,7 +458,7 @@ def _within(file: Path, folder: Path) -> PurePosixPath:
 
 
 def _is_other(file: Path) -> bool:
-    """Return whether something is there that is no file; a broken link is one, to be counted."""
+    """Return whether a path is no file; a broken link is one, and is counted."""
     try:
         return not stat.S_ISREG(file.stat().st_mode)
     except OSError:
@@ -467,7 +466,7 @@ def _is_other(file: Path) -> bool:
 
 
 def inner_name(file: PurePosixPath) -> PurePosixPath:
-    """Return a path without a suffix of compression."""
+    """Return a path without a compression suffix."""
     return file.with_suffix("") if file.suffix.lower() in paths.COMPRESSED else file
 
 
@@ -479,10 +478,10 @@ _IN_YEAR = re.compile(r"(?P<year>\d{4})/(?P<month>\d\d)-(?P<day>\d\d)")
 
 
 def path_date(path: PurePath) -> date | None:
-    """Return the date that the innermost dated part of a path spells.
+    """Return the date in the innermost dated part of a path.
 
-    A part is dated when the whole of it, up to ``--``, is YYYY-MM-DD or MM-DD-YYYY, or MM-DD
-    under a folder YYYY; ``_`` counts as ``-``. The last part is taken without its suffix.
+    A part is dated if all of it, up to ``--``, is YYYY-MM-DD or MM-DD-YYYY, or MM-DD under a
+    folder YYYY; ``_`` counts as ``-``. The last part is taken without its suffix.
     """
     parts = [_undecorated(part) for part in (*path.parts[:-1], path.stem)]
     for place in reversed(range(len(parts))):
@@ -495,7 +494,7 @@ def path_date(path: PurePath) -> date | None:
             try:
                 return date(int(found["year"]), int(found["month"]), int(found["day"]))
             except ValueError:
-                continue  # a thirteenth month: a number of another kind
+                continue  # month 13: another kind of number
     return None
 
 

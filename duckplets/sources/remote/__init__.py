@@ -1,1 +1,1 @@
-"""Read what lies elsewhere: objects of stores, and data sets on the Hugging Face Hub."""
+"""Remote sources: objects of stores, and data sets on the Hugging Face Hub."""

@@ -1,12 +1,12 @@
-"""Ask a hub what a repository holds, and bring its files to disk, whole and checked.
+"""List the files of a Hub repository and download them, complete and checked.
 
-The session, the headers and the errors are those of ``huggingface_hub``. Its ``hf_hub_download``
-(2.4.0, tried on a file of 5 MB) deletes what has arrived when it fails, checks sizes and never
-content, and sleeps as long as a hub asks for, where nothing can wake it. Its ``list_repo_tree``
-sleeps likewise, and sends the token to whatever host the next page is on.
+Session, headers and errors are those of ``huggingface_hub``. Its ``hf_hub_download`` (2.4.0, tried
+on a file of 5 MB) deletes partial files on failure, checks sizes but not content, and sleeps for as
+long as a hub asks without a way to stop it. Its ``list_repo_tree`` sleeps likewise, and sends the
+token to any host the next page is on.
 
-A request is tried several times, waiting twice as long each time, or as long as the hub asks for.
-Nothing of the client's own errors is passed on: they hold requests, and those hold the token.
+Requests are retried with doubling waits, or as long as the hub asks. Errors of the client are never
+passed on: they hold requests, and those hold the token.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Sleep = Callable[[float], Any]
 
 TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 0.5, 8.0, 300.0  # seconds
-_TIMEOUT = 60.0  # seconds without a byte
+_TIMEOUT = 60.0  # seconds without data
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 _LARGEST_ANSWER = 16 << 20  # bytes; a page of a listing has a thousand files
 _MOST_ENTRIES = 2_000_000
-_TOLD = ("x-error-code", "x-error-message", "retry-after")  # headers that say what failed
+_TOLD = ("x-error-code", "x-error-message", "retry-after")  # headers with the reason of a failure
 _ENTRY = {"type": str, "path": str}
 _FILE = _ENTRY | {"size": range(1 << 63), "oid": str, "lfs?": (None, {"oid?": (str, None)})}
 _COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
@@ -56,33 +56,33 @@ _TOKEN = f"give another as token= or HF_TOKEN, or {_LOGIN}"
 class HubFile:
     """A file of a repository at a revision."""
 
-    path: str  # within the repository
+    path: str  # path in the repository
     size: int  # in bytes
-    oid: str  # git's SHA-1 of it, or of what stands for it where the content is kept elsewhere
-    sha256: str | None = None  # of its content, where the hub says so
+    oid: str  # git's SHA-1 of the file, or of its pointer
+    sha256: str | None = None  # SHA-256 of the content, if the hub says so
 
     @property
     def checksum(self) -> str:
-        """What ``digest`` comes to once it was fed the content."""
+        """The expected value of ``digest`` after the content."""
         return self.sha256 or self.oid
 
     def digest(self) -> Any:
-        """Return a hash to be fed the content."""
+        """Return a hash object for the content."""
         if self.sha256:
             return hashlib.sha256()
         return hashlib.sha1(b"blob %d\0" % self.size, usedforsecurity=False)
 
 
 class Stopped(Exception):  # noqa: N818 - it is no error: nobody wants the file any more
-    """A download was broken off because what it is for has been closed."""
+    """A download was stopped because its consumer was closed."""
 
 
 class _Odd(Exception):  # noqa: N818 - it becomes an error that names the address
-    """An answer that no hub gives."""
+    """An answer that no hub should give."""
 
 
 class _Broken(Exception):  # noqa: N818 - it becomes an error, or is got over
-    """What arrived is not the file."""
+    """The downloaded bytes are not the file."""
 
 
 class Hub:
@@ -91,7 +91,7 @@ class Hub:
     def __init__(self, repo: str, token: str | None, sleep: Sleep | None = None) -> None:
         self._client = imported("huggingface_hub")
         self._utils = imported("huggingface_hub.utils")
-        # Read now, not when the package was imported: a notebook sets it afterwards.
+        # Read now, not on import: notebooks set it afterwards.
         default = imported("huggingface_hub.constants").ENDPOINT
         self.endpoint = (os.environ.get("HF_ENDPOINT") or default).rstrip("/")
         self.repo = repo
@@ -100,18 +100,18 @@ class Hub:
         self._sleep = sleep or self.stop.wait
 
     def revision(self) -> str:
-        """Return the commit that the main branch stands at."""
+        """Return the commit of the main branch."""
         found, _ = self._asked_for(self._api, {"sha": str})
         if not _COMMIT.fullmatch(found["sha"]):
             raise self._odd(self._api, f"sha is {found['sha']!r}, no commit")
         return str(found["sha"])
 
     def files(self, revision: str) -> list[HubFile]:
-        """Return the files of a revision, by path."""
+        """Return the files of a revision by path."""
         listing = f"{self._api}/tree/{revision}"
         found: list[HubFile] = []
         page, seen, entries = "recursive=true", {""}, 0
-        while page not in seen:  # asked for here, wherever the link to the next one leads
+        while page not in seen:  # of this host
             seen.add(page)
             address = f"{listing}?{page}"
             listed, page = self._asked_for(address, [_ENTRY])
@@ -127,7 +127,7 @@ class Hub:
         return sorted(found, key=lambda file: file.path)
 
     def text(self, file: HubFile, revision: str, most: int) -> str:
-        """Return the beginning of a text file, ``most`` bytes or all that it is listed with."""
+        """Return the beginning of a text file, up to ``most`` bytes or its listed size."""
         size = min(file.size, most)
 
         def read() -> str:
@@ -140,7 +140,7 @@ class Hub:
         return self._tried(read, file.path)
 
     def fetch(self, file: HubFile, revision: str, part: Path) -> None:
-        """Bring a file whole to ``part``, going on with what is there of it already."""
+        """Download a file to ``part``, continuing what is there."""
         self._tried(lambda: self._fetch(file, revision, part), file.path)
 
     @property
@@ -148,7 +148,7 @@ class Hub:
         return f"{self.endpoint}/api/datasets/{self.repo}"
 
     def _asked_for(self, address: str, shape: Any) -> tuple[Any, str]:
-        """Return what is answered at an address, and the query for the next page of it."""
+        """Return the answer of an address, and the query for its next page."""
 
         def ask() -> tuple[bytes, str]:
             with self._stream(address, {}) as response:
@@ -169,7 +169,7 @@ class Hub:
         return found, query
 
     def _odd(self, address: str, why: str) -> SourceError:
-        """Return the error for an answer that no hub gives."""
+        """Return the error for an unexpected answer."""
         return SourceError(
             f"what answers at {self.endpoint} is no hub: its answer about {self.repo} makes no "
             f"sense: {shown(why)} ({shown(address)})"
@@ -177,9 +177,9 @@ class Hub:
 
     @contextmanager
     def _stream(self, url: str, more: dict[str, str]) -> Iterator[Any]:
-        """Give the streamed answer to a request, as it comes, if it is one of success.
+        """Open the streamed body of a successful answer.
 
-        Of a failure the status and headers say all: its body, of any length, is never read.
+        A failure is explained by status and headers: its body, of any length, is never read.
         """
         headers = self._headers() | {"Accept-Encoding": "identity"} | more
         session = self._utils.get_session()
@@ -199,7 +199,7 @@ class Hub:
             if start < file.size:
                 with self._opened(file, revision, start) as response:
                     given = response.headers.get("Content-Range", "")
-                    if start and not given.startswith(f"bytes {start}-"):  # all of it comes anew
+                    if start and not given.startswith(f"bytes {start}-"):  # from 0 again
                         digest = file.digest()
                         out.seek(out.truncate(0))
                     for block in response.iter_raw():
@@ -218,11 +218,11 @@ class Hub:
 
     @contextmanager
     def _opened(self, file: HubFile, revision: str, start: int = 0) -> Iterator[Any]:
-        """Give the streamed answer to a request for a file's bytes from ``start`` on."""
+        """Open the streamed body of a file from byte ``start`` on."""
         url = self._client.hf_hub_url(
             self.repo, file.path, repo_type="dataset", revision=revision, endpoint=self.endpoint
         )
-        # Lengths and ranges are of the file itself, since it comes uncompressed.
+        # Lengths and ranges are those of the file, since it comes uncompressed.
         with self._stream(url, {"Range": f"bytes={start}-"} if start else {}) as response:
             yield response
 
@@ -230,7 +230,7 @@ class Hub:
         return dict(self._utils.build_hf_headers(token=self._token))
 
     def _tried(self, act: Callable[[], T], path: str = "") -> T:
-        """Return what ``act`` does, trying again where that may help."""
+        """Return the result of ``act``, retried where that may help."""
         if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
             raise SourceError(
                 f"{self.repo} is on the Hub and HF_HUB_OFFLINE is set; unset it to read data sets"
@@ -253,14 +253,14 @@ class Hub:
             tries, wait = tries + 1, min(2 * wait, _LONGEST_WAIT)
 
     def _errors(self) -> tuple[type[Exception], ...]:
-        """Return what a request can raise; what a disk raises is not among it."""
-        # httpx, or the name it goes by in the installed version of the client.
+        """Return the errors of requests; those of the disk are not among them."""
+        # httpx, under the name that the installed client uses
         http = imported(type(self._utils.get_session()).__module__.partition(".")[0])
         own = (_Broken, ConnectionError, TimeoutError)
         return (http.HTTPError, http.InvalidURL, http.StreamError, *own)
 
     def _refusal(self, error: Exception, what: str) -> str:
-        """Return why it is no use to try again; nothing where it may be of use."""
+        """Return why retrying is pointless; empty if it may help."""
         repo, hub, has_token = self.repo, self.endpoint, "authorization" in self._headers()
         kind, status = type(error).__name__, _status(error)
         if kind == "OfflineModeIsEnabled":
@@ -287,7 +287,7 @@ class Hub:
         return self._failure(error, what) if status and status not in _PASSING else ""
 
     def _failure(self, error: Exception, what: str) -> str:
-        """Return what went wrong."""
+        """Return the error in words."""
         kind, status = type(error).__name__, _status(error)
         if kind in ("ConnectError", "ConnectTimeout", "ProxyError"):
             why = f"{_reason(error)}; check the network and HF_ENDPOINT"
@@ -301,7 +301,7 @@ class Hub:
 
 
 def imported(name: str) -> Any:
-    """Return a module that an extra installs."""
+    """Import a module that an extra installs."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -319,7 +319,7 @@ def _checked(token: str | None) -> str | None:
 
 
 def _beginning(response: Any, most: int) -> bytes:
-    """Return the first bytes of an answer; what comes after them is not waited for."""
+    """Return the first bytes of an answer without waiting for the rest."""
     content = bytearray()
     for block in response.iter_raw():
         content += block
@@ -329,7 +329,7 @@ def _beginning(response: Any, most: int) -> bytes:
 
 
 def _file(entry: dict[str, Any]) -> HubFile:
-    """Return the file of an entry of a listing."""
+    """Return the file of a listing entry."""
     if wrong := misfit(entry, _FILE):
         raise _Odd(wrong)
     lfs = entry.get("lfs") or {}
@@ -342,12 +342,12 @@ def _file(entry: dict[str, Any]) -> HubFile:
 
 
 def _status(error: Any) -> int:
-    """Return the status of the answer that is an error; 0 where there was no answer."""
+    """Return the HTTP status of an error; 0 without an answer."""
     return int(getattr(getattr(error, "response", None), "status_code", 0))
 
 
 def _asked(error: Any) -> float:
-    """Return how many seconds an answer asks to wait, 0 where it does not say."""
+    """Return the seconds an answer asks to wait, or 0."""
     given = error.response.headers.get("Retry-After", "").strip() if _status(error) else ""
     if re.fullmatch("[0-9]{1,9}", given):
         return float(given)
@@ -358,6 +358,6 @@ def _asked(error: Any) -> float:
 
 
 def _reason(error: Exception) -> str:
-    """Return what the system says of a connection, in small letters and without its number."""
+    """Return the system's reason of a connection error, in lower case without its number."""
     text = re.sub(r"\[(Errno|WinError) -?\d+\]\s*", "", str(error)).strip().rstrip(".")
     return text[:1].lower() + text[1:200] if text else "no connection"

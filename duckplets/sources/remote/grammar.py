@@ -1,10 +1,9 @@
-"""Parse the lines of a list into the data sets and options that they name.
+"""Parse lines of a list into data sets and options.
 
     hf://org/name/config/split anchor=question positive=answer trust=0.9   # a comment
 
-A line is cut at white space. ``#`` opens a comment at the start of a line or after white space, so
-a column may have one in its name. Nothing unknown is passed over: a slip of the pen is an error
-that says the file, the line and the nearest key.
+Lines are split at white space. ``#`` opens a comment at the start of a line or after white space,
+so a column name may contain one. Unknown keys are errors that name file, line and nearest key.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ KEYS = (
     *("on_bad_date", "weight", "sections", "text_of", "created_at", "updated_at"),
     *("label", "labels"),
 )
-_SAME = {"text_columns": "text"}  # as lists for the crate have it
+_SAME = {"text_columns": "text"}  # as in lists for the triplets crate
 TEXTS = ("anchor", "positive", "context", "text", "converter", "sections")
 
 EXAMPLE = "hf://org/name/config/split anchor=question positive=answer"
@@ -42,12 +41,12 @@ Value = str | float | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class HubUri:
-    """A data set, or a part of one."""
+    """A data set on the Hub, or a part of one."""
 
     org: str  # user or organisation
-    name: str  # of the data set
+    name: str  # name of the data set
     config: str = "default"  # one of its configurations
-    split: str | None = None  # one of its splits or tables; None for all
+    split: str | None = None  # a split or table; None for all
 
     @property
     def repo(self) -> str:
@@ -58,7 +57,7 @@ class HubUri:
         return "hf://" + "/".join(self._given())
 
     def slug(self) -> str:
-        """Return a name for the source; no repository's name may hold ``--``."""
+        """Return a name for the source; repository names cannot contain ``--``."""
         return "--".join(re.sub(r"[^\w.-]", "_", part) for part in self._given())[:200]
 
     def _given(self) -> Iterator[str]:
@@ -70,7 +69,7 @@ class HubUri:
 
 
 def parse_uri(text: str) -> HubUri:
-    """Return what a URI names."""
+    """Parse a URI."""
     form = "write hf://org/name, hf://org/name/config or hf://org/name/config/split"
     if not text.startswith("hf://"):
         raise SourceError(f"{text!r} is not a data set on the Hub; {form}")
@@ -92,7 +91,7 @@ def parse_uri(text: str) -> HubUri:
 
 
 def parse_line(line: str, *, complete: bool = False) -> tuple[HubUri, dict[str, Value]] | None:
-    """Return the data set and the options of a line; None where it is blank or a comment."""
+    """Return data set and options of a line; None if blank or a comment."""
     tokens = _COMMENT.sub("", line).split()
     if not tokens:
         return None
@@ -158,7 +157,7 @@ def _option(token: str) -> tuple[str, Value]:
 
 
 def check_name(name: object) -> None:
-    """Refuse a name that a source cannot have."""
+    """Refuse an invalid source name."""
     checked_name(f"source_id={name!r}", name, SourceError)
 
 
@@ -167,13 +166,13 @@ def _trust(value: str) -> float:
         number = float(value)
     except ValueError:
         number = -1.0
-    if not 0 <= number <= 1:  # also for nan
+    if not 0 <= number <= 1:  # also refuses NaN
         raise SourceError(f"trust={value}: give a number from 0 to 1")
     return number
 
 
 def check_weight(weight: object) -> None:
-    """Refuse a weight that is no finite number of at least 0."""
+    """Refuse a weight that is not finite and at least 0."""
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if weight is not None and not (is_number and 0 <= float(str(weight)) < math.inf):
         raise SourceError(f"weight={weight!r}: give a number of at least 0")
@@ -183,7 +182,7 @@ def _weight(value: str) -> float:
     try:
         number = float(value)
         check_weight(number)
-    except ValueError:  # a SourceError too
+    except ValueError:  # also catches SourceError
         raise SourceError(f"weight={value}: give a number of at least 0") from None
     return number
 

@@ -1,10 +1,9 @@
-"""Turn a line that names a data set on a hub into a source of its rows, from any row on.
+"""A data set on a hub as a source, resumable at any row.
 
-    line ─grammar→ URI ─layout→ files ─cache→ shards on disk ─reading→ rows and marks
+line ─grammar→ URI ─layout→ files ─cache→ shards on disk ─reading→ rows and marks
 
-Order is that of the files' paths and of the rows in them; nothing is shuffled. A mark names the
-revision, so an ingest that goes on reads what it began with, even where the data set has changed
-meanwhile.
+Rows come in the order of file paths; nothing is shuffled. Marks name the revision, so a resumed
+ingest reads what it began with even if the data set has changed.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class HubSource(Mapped):
     """Whether records are stored in pieces as they come, so that an ingest goes on; see above."""
 
     _uri: grammar.HubUri = field(init=False)
-    _sleep: Sleep | None = field(init=False, default=None)  # None: in real time
+    _sleep: Sleep | None = field(init=False, default=None)  # None for real time
 
     kind: ClassVar[str] = "hub"
 
@@ -82,15 +81,15 @@ class HubSource(Mapped):
 
     @property
     def uri(self) -> str:
-        """Which data set."""
+        """URI of the data set."""
         return str(self._uri)
 
     def default_name(self) -> str:
-        """Return ``source_id``, else a name made of the URI."""
+        """Return ``source_id``, else a name made from the URI."""
         return self.source_id or self._uri.slug()
 
     def settings(self) -> dict[str, Any]:
-        """Return which data set is read and how; neither the hub's address nor a token."""
+        """Return what is read and how, without the hub's address or token."""
         return {"uri": self.uri, "mapping": self.read_settings()}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
@@ -127,7 +126,7 @@ class HubSource(Mapped):
                         if last is not None:
                             yield last
                         last = block
-                    if last is not None:  # behind it begins the next
+                    if last is not None:  # the next file begins after it
                         more = number + 1 < len(left)
                         at = {"file": left[number + 1].path, "row": 0} if more else last.at
                         yield last._replace(at=at)
@@ -148,7 +147,7 @@ class HubSource(Mapped):
     def _left(
         self, files: Sequence[HubFile], place: dict[str, Any] | None
     ) -> tuple[Sequence[HubFile], int]:
-        """Return the files from the one that reading stopped in, and how many rows are done."""
+        """Return the remaining files, and how many rows of the first are done."""
         if place is None:
             return files, 0
         there = [file.path for file in files]
@@ -160,7 +159,7 @@ class HubSource(Mapped):
         return files[there.index(place["file"]) :], place["row"]
 
     def _options(self) -> dict[str, Any]:
-        """Return the values of the keys that a line may have, without those that were not given."""
+        """Return the options a line may have, as far as given."""
         usual: dict[str, Any] = {"source_id": None, "weight": None}
         usual |= {part.name: part.default for part in fields(Mapped)}
         given = {name: getattr(self, name) for name in usual}
@@ -195,9 +194,9 @@ def read_hub_lines(
     *,
     token: str | None = None,
 ) -> tuple[list[tuple[int, HubSource]], list[str]]:
-    """Return the sources that a list names with their lines, and what is wrong with other lines.
+    """Return sources with their lines, and what is wrong with other lines.
 
-    The arguments are those of ``read_hub_list``.
+    Arguments are those of ``read_hub_list``.
     """
     found: list[tuple[int, HubSource]] = []
     lines: dict[str, int] = {}
@@ -221,7 +220,7 @@ def read_hub_lines(
 
 
 def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:
-    """Return what a line and arguments say together."""
+    """Return the options of a line combined with arguments."""
     if not isinstance(line, str):
         raise SourceError(
             f"{line!r} is no data set on the Hub; give a text such as {grammar.EXAMPLE}"

@@ -1,13 +1,13 @@
-"""Choose the files of a repository that make up a configuration and a split of a data set.
+"""Choose the files of a repository that form a configuration and a split.
 
-Where the card, the YAML at the top of the README, lists ``configs`` with their ``data_files``, it
-says so. Otherwise names do:
+If the card, the YAML at the top of the README, lists ``configs`` with ``data_files``, it decides.
+Otherwise names do:
 
     data/train-00000-of-00003.parquet   train/shard-00001.parquet   train.jsonl
     config/train-00000-of-00003.parquet   config/train/shard-00001.parquet
 
-A table that is one file is asked for by the file's exact stem. What matches nothing is an error
-that lists what there is; nothing is ever read in place of what was asked for.
+A single-file table is requested by its exact stem. What matches nothing is an error that lists what
+there is; nothing else is ever read instead.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 
 @dataclass(frozen=True, slots=True)
 class HubFiles:
-    """The files of a data set."""
+    """The files of a data set, in reading order."""
 
-    config: str  # the configuration's name
-    files: tuple[HubFile, ...]  # data files in the order they are read
+    config: str  # name of the configuration
+    files: tuple[HubFile, ...]  # data files in reading order
 
 
 def suffix_of(path: str) -> str:
-    """Return the end of a file's name that says what it is, such as ``.jsonl.gz``."""
+    """Return the suffix of a file name, such as ``.jsonl.gz``."""
     parts = path.rsplit("/", 1)[-1].lower().split(".")
     count = 2 if len(parts) > 2 and f".{parts[-1]}" in _COMPRESSED else 1
     found = "." + ".".join(parts[-count:]) if len(parts) > count else ""
-    return found if _SUFFIX.fullmatch(found) else ""  # it comes from outside, and becomes a name
+    return found if _SUFFIX.fullmatch(found) else ""  # from outside, and part of a local name
 
 
 def form_of(path: str) -> str | None:
-    """Return the format of a file; None for one that has no columns, or is not read here."""
+    """Return the format of a file; None if it has no columns or is not read here."""
     suffix = suffix_of(path)
     inner = suffix.removesuffix(".gz").removesuffix(".zst")
     form = OF_SUFFIX.get(inner)
@@ -65,13 +65,13 @@ def form_of(path: str) -> str | None:
 
 
 def stem_of(path: str) -> str:
-    """Return a file's name without that end."""
+    """Return a file name without its suffix."""
     name = path.rsplit("/", 1)[-1]
     return name[: len(name) - len(suffix_of(path))]
 
 
 def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> HubFiles:
-    """Return the files that a URI means."""
+    """Return the files that a URI refers to."""
     data = [file for file in files if _is_data(file.path)]
     if not data:
         raise SourceError(_no_data(uri, files))
@@ -91,7 +91,7 @@ def choose(uri: HubUri, files: Sequence[HubFile], card: Card) -> HubFiles:
 
 
 def _card_config(uri: HubUri, card: Card, data: list[HubFile]) -> CardConfig | None:
-    """Return the configuration a card has under the name; None where names of files decide."""
+    """Return the card's configuration of that name; None if file names decide."""
     if not card.configs:
         return None
     named = {config.name: config for config in card.configs}
@@ -131,7 +131,7 @@ def _of_patterns(uri: HubUri, config: CardConfig, files: list[HubFile]) -> tuple
 
 
 def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
-    """Return the files in a folder of the configuration's name."""
+    """Return the files in a folder named after the configuration."""
     within = [file for file in files if uri.config in file.path.split("/")[:-1]]
     if within or uri.config == "default":
         return within or files
@@ -143,7 +143,7 @@ def _of_folder(uri: HubUri, files: list[HubFile]) -> list[HubFile]:
 
 
 def _of_split(uri: HubUri, files: list[HubFile], config: str) -> list[HubFile]:
-    """Return the files whose whole stem is the split's name, else those whose path holds it."""
+    """Return files whose stem is the split, else those with it in their path."""
     if uri.split is None:
         return files
     named = [file for file in files if stem_of(file.path) == uri.split]
@@ -154,7 +154,7 @@ def _of_split(uri: HubUri, files: list[HubFile], config: str) -> list[HubFile]:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the folders of a path, and what its stem holds between hyphens."""
+    """Return the folders of a path, and the parts of its stem between hyphens."""
     return [*path.split("/")[:-1], *stem_of(path).split("-")]
 
 
@@ -165,7 +165,7 @@ def _unknown_split(uri: HubUri, splits: list[str]) -> SourceError:
 
 
 def _split_name(path: str, config: str) -> str:
-    """Return the split or table that a file's name speaks of, to be shown."""
+    """Return the split or table a file name refers to, for messages."""
     stem = stem_of(path)
     folders = [part for part in path.split("/")[:-1] if part not in ("data", config)]
     if _GENERIC.fullmatch(stem.split("-of-")[0]) and folders:
@@ -174,9 +174,9 @@ def _split_name(path: str, config: str) -> str:
 
 
 def _ordered(files: Sequence[HubFile]) -> tuple[HubFile, ...]:
-    """Return the files of the best form among them, by path.
+    """Return the files of the preferred format, by path.
 
-    Where none is of a form that is read here, those of the most frequent suffix.
+    Without any readable format, those of the most frequent suffix.
     """
     kinds = [form_of(file.path) or suffix_of(file.path) for file in files]
     known = [form for form in READERS if form in kinds]
@@ -202,7 +202,7 @@ def _no_data(uri: HubUri, files: Sequence[HubFile]) -> str:
 
 
 def _matching(uri: HubUri, glob: str, files: list[HubFile]) -> list[HubFile]:
-    """Return the files that a pattern means, or that lie in the folder it names."""
+    """Return the files that match a pattern, or lie in the folder it names."""
     folder = glob.rstrip("/") + "/"
     try:
         fits = matching(glob, [file.path for file in files])
@@ -220,32 +220,32 @@ _FRONT = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)"
 
 @dataclass(frozen=True, slots=True)
 class CardConfig:
-    """A configuration that a card describes."""
+    """A configuration described by a card."""
 
-    name: str  # of the configuration
-    is_default: bool  # whether it is the one meant where none is named
-    # the patterns of each split's files; nothing where the card leaves that to names
+    name: str  # name
+    is_default: bool  # whether it is the default
+    # patterns of each split's files; empty if file names decide
     splits: dict[str, tuple[str, ...]]
-    folder: str  # where its files lie, ending with ``/``; nothing for anywhere
+    folder: str  # its folder, ending with ``/``; empty for anywhere
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """What a card says about files and columns."""
 
-    configs: tuple[CardConfig, ...] = ()  # its configurations, none where it names none
-    where: str = ""  # what is begun with in errors
+    configs: tuple[CardConfig, ...] = ()  # its configurations, if it names any
+    where: str = ""  # prefix of error messages
     _facts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def labels(self, config: str) -> dict[str, tuple[str, ...]]:
-        """Return the names of the classes of a configuration's columns."""
+        """Return the class names of a configuration's columns."""
         try:
             return of_card(self._of(config).get("features"))
         except ValueError as error:
             raise SourceError(f"{self.where}: the card in its README.md: {error}") from error
 
     def rows(self, config: str, split: str | None) -> int | None:
-        """Return how many rows a split, or all, should have."""
+        """Return the expected rows of a split, or of all."""
         splits = _listed(self._of(config).get("splits"))
         counts = [one.get("num_examples") for one in splits if split in (None, one.get("name"))]
         known = [count for count in counts if isinstance(count, int) and 0 <= count < 1 << 63]
@@ -259,7 +259,7 @@ class Card:
 def parse_card(
     readme: str, where: str, limits: DocumentLimits = DEFAULT, *, whole: bool = True
 ) -> Card:
-    """Return what the card in a README says; one without a card says nothing."""
+    """Parse the card of a README; empty without one."""
     front = _FRONT.match(readme)
     if not front and not whole and _OPEN.match(readme):
         raise SourceError(
@@ -285,7 +285,7 @@ def parse_card(
 
 
 def _listed(value: Any) -> list[Mapping[str, Any]]:
-    """Return the mappings in a list that may be anything, or be one mapping without a list."""
+    """Return the mappings of a list, or of a single mapping."""
     values = [value] if isinstance(value, Mapping) else value
     return [one for one in values if isinstance(one, Mapping)] if isinstance(values, list) else []
 
@@ -311,7 +311,7 @@ def _config(one: Mapping[str, Any]) -> CardConfig:
 
 
 def _several(value: Any, config: Mapping[str, Any]) -> list[Any]:
-    """Return the values of a list, of which one may stand alone."""
+    """Return the values of a list, or a single value as a list."""
     if value is None or isinstance(value, str):
         return [] if value is None else [value]
     if isinstance(value, list):
@@ -333,7 +333,7 @@ def _odd(value: Any, config: Mapping[str, Any]) -> ValueError:
 
 
 def of_card(features: Any) -> dict[str, tuple[str, ...]]:
-    """Return the names of the classes of the columns a card lists."""
+    """Return the class names of the columns a card lists."""
     found: dict[str, tuple[str, ...]] = {}
     for feature in features if isinstance(features, Sequence) else ():
         if not isinstance(feature, Mapping):

@@ -1,4 +1,4 @@
-"""Read the shards of a data set, in order, as blocks of rows with places to go on from."""
+"""Read the shards of a data set in order, as blocks of rows with cursors."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from duckplets.db.database import Database
 
 _SLICE = 1_024  # rows of a block; marks fall between blocks
-_ROWS = 1_000  # of what datasets reads, at a time
+_ROWS = 1_000  # rows of a batch of datasets
 
 
 def shard_blocks(
     reader: Database, file: str, here: Path, uri: str, mapping: Mapped, classes: Classes, skip: int
 ) -> Iterator[RowBlock]:
-    """Yield the rows of a shard that has arrived, but for the first, each block with its place."""
+    """Yield the rows of a downloaded shard after the first ``skip``, each block with its cursor."""
     form, shown, row = form_of(file), f"{uri}: {file}", 0
     with called(here, shown):
         shard = _ByDatasets(here) if form is None else reader_of(form)(here, text="x")
@@ -49,9 +49,9 @@ def shard_blocks(
 
 
 class _ByDatasets:
-    """A shard of another form, read by the loader that ``datasets`` has for it, streaming.
+    """A shard of another format, streamed by the loader of ``datasets``.
 
-    The loader is given the shard that has arrived, not the repository. Scripts are never run.
+    The loader gets the downloaded shard, not the repository. Scripts are never run.
     """
 
     def __init__(self, here: Path) -> None:
@@ -80,7 +80,7 @@ class _ByDatasets:
 
 @contextmanager
 def _told(here: Path) -> Iterator[None]:
-    """Turn whatever a loader raises into one sentence."""
+    """Turn any error of a loader into one sentence."""
     try:
         yield
     except SourceError:

@@ -1,11 +1,11 @@
-"""Reach the objects of any store by their addresses: list them, and bring one to a file.
+"""List and download objects of any store by address.
 
-    s3://bucket/key               boto3, each range asked for with the ETag of the listing
-    gs://bucket/key  az://box/key  gcsfs and adlfs, filesystems of fsspec
+s3://bucket/key               boto3, each range asked for with the ETag of the listing
+gs://bucket/key  az://box/key  gcsfs and adlfs, filesystems of fsspec
 
-An object is brought as its listing had it. Google's store is asked for the generation that was
-listed; the others are compared with their listing again when the bytes are here, and one that is
-another is refused. Credentials are those that the tools of each store use.
+Objects are downloaded as listed. Google's store is asked for the listed generation; others are
+compared with their listing again after the download, and refused if they changed. Credentials are
+those that each store's own tools use.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from duckplets.errors import DuckpletsError, ExtensionError, PassingError, Sourc
 
 _RANGE = 64 << 20  # bytes of one request
 _DENIED = (401, 403)
-_OF_NETWORKS = {"AzureError", "ClientError", "TransportError"}  # of packages imported when asked
+_OF_NETWORKS = {"AzureError", "ClientError", "TransportError"}  # by name
 _GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|\{[^}]+\}")
 _WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 _HIDDEN = re.compile(r"/[._]")
 
 
 class ObjectStore(Protocol):
-    """One bucket: what ``Store`` is for S3."""
+    """One bucket; ``Store`` is the one for S3."""
 
     stop: threading.Event
 
     def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
-        """Return the objects whose keys begin so, by key; with ``most`` that of the key alone."""
+        """Return objects whose keys begin with a prefix; with ``most``, of that key only."""
 
     def fetch(self, found: StoredObject, file: Path) -> None:
-        """Bring an object whole to a file, as it was listed."""
+        """Download an object as it was listed."""
 
 
 class _Kind(NamedTuple):
     """How fsspec reaches a kind of store.
 
-    ``tag`` names what ``info`` has of an object that another content does not have, ``pin`` the
-    argument that asks for it, ``ways`` what gives credentials.
+    ``tag`` is the key in ``info`` that identifies the content, ``pin`` the argument that requests
+    it, ``ways`` where credentials come from.
     """
 
     package: str
@@ -90,10 +90,9 @@ def store_of(scheme: str, bucket: str) -> ObjectStore:
 
 
 def objects_at(address: str) -> list[StoredObject]:
-    """Return the objects at an address: one, those that a glob matches, or all of a folder.
+    """Return the objects of an address: one, those of a glob, or all of a folder.
 
-    Of a folder those are left out that no reader takes for data: whose names, or the names of
-    folders in it, begin with a point or an underscore.
+    In a folder, names or subfolders that begin with a dot or an underscore are left out.
     """
     scheme, bucket, key = address_of(address, SourceError)
     first = _GLOB.search(key)
@@ -117,9 +116,9 @@ def objects_at(address: str) -> list[StoredObject]:
 
 
 def matching(glob: str, paths: Sequence[str]) -> list[bool]:
-    """Return which paths a glob means: ``**`` any folders, ``*`` and ``?`` within a name.
+    """Return the paths a glob matches: ``**`` any folders, ``*`` and ``?`` within a name.
 
-    By RE2, whose time is that of the length of a path: whoever writes a card may write any glob.
+    Uses RE2, which takes linear time: globs may come from a card.
     """
     made, end = "", 0
     for found in _GLOB.finditer(glob):
@@ -142,7 +141,7 @@ def matching(glob: str, paths: Sequence[str]) -> list[bool]:
 
 @cache
 def _filesystem(process: int, scheme: str, said: tuple[tuple[str, str], ...]) -> Any:
-    """Return what asks stores of a kind, of this process, as the environment has it."""
+    """Return this process's filesystem of a kind, configured by the environment."""
     kind = _KINDS[scheme]
     try:
         made = getattr(import_module(kind.module), kind.name)
@@ -154,7 +153,7 @@ def _filesystem(process: int, scheme: str, said: tuple[tuple[str, str], ...]) ->
 
 
 class _FsspecStore:
-    """One bucket of a store that fsspec reaches."""
+    """One bucket of a store reached by fsspec."""
 
     def __init__(self, scheme: str, bucket: str) -> None:
         self._scheme, self._bucket, self._kind = scheme, bucket, _KINDS[scheme]
@@ -164,7 +163,7 @@ class _FsspecStore:
             self._files = _filesystem(os.getpid(), scheme, tuple(sorted(said)))
 
     def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
-        """Return the objects whose keys begin so, by key; with ``most`` that of the key alone."""
+        """Return objects whose keys begin with a prefix; with ``most``, of that key only."""
         with self._asking(prefix):
             if most is not None:
                 try:
@@ -179,7 +178,7 @@ class _FsspecStore:
         return sorted((o for o in made if o.path.startswith(prefix)), key=lambda o: o.path)
 
     def fetch(self, found: StoredObject, file: Path) -> None:
-        """Bring an object whole to a file, as it was listed; ``stop`` ends it."""
+        """Download an object as it was listed; ``stop`` ends it."""
         name, pin = f"{self._bucket}/{found.path}", self._kind.pin
         asked = {} if pin is None else {pin: found.checksum}
         try:
@@ -191,7 +190,7 @@ class _FsspecStore:
                     out.write(part)
                     if self.stop.is_set():
                         raise PassingError(f"{found}: reading it was broken off")
-        except OSError as error:  # of this machine: what a store raises is an error of ours
+        except OSError as error:  # a local error; those of a store are translated
             raise SourceError(
                 f"{found}: it cannot be kept here: {error.strerror}; give a folder with room as "
                 f"DUCKPLETS_CACHE"
@@ -213,7 +212,7 @@ class _FsspecStore:
 
     @contextmanager
     def _asking(self, key: str) -> Iterator[None]:
-        """Turn what a filesystem raises into an error of ours; its own may hold requests."""
+        """Translate errors of a filesystem, which may hold requests."""
         try:
             yield
         except DuckpletsError:
@@ -224,7 +223,7 @@ class _FsspecStore:
             raise (PassingError if passes else SourceError)(told) from None
 
     def _refusal(self, error: Exception) -> tuple[str, bool]:
-        """Return why there is no answer, and whether another time there may be one."""
+        """Return why there is no answer, and whether retrying may help."""
         names = [kind.__name__ for kind in type(error).__mro__]
         code = str(getattr(error, "status_code", None) or getattr(error, "code", None))
         status = int(code) if code.isdigit() else 0
@@ -246,11 +245,11 @@ class _FsspecStore:
 
 
 class Remote(Protocol):
-    """A file that lies elsewhere: its path there, whose suffixes say what it holds."""
+    """A remote file; the suffix of its path says what it contains."""
 
     @property
     def path(self) -> str:
-        """Within what it is of."""
+        """Path within its repository or bucket."""
 
 
 F = TypeVar("F", bound=Remote)
@@ -260,11 +259,11 @@ _SUFFIXES = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 def arrivals(
     files: Sequence[F], fetch: Callable[[F, Path], None], stop: threading.Event
 ) -> Generator[tuple[F, Path], None, None]:
-    """Yield files from elsewhere, each kept until the next is asked for.
+    """Yield downloaded files, each kept until the next is requested.
 
-    The next is brought while one is read. They lie in a folder of the moment, in
-    ``DUCKPLETS_CACHE`` or where the system keeps such folders. At the end ``stop`` is set: then
-    ``fetch`` is to return or to raise.
+    The next is downloaded while one is read. They lie in a temporary folder, in
+    ``DUCKPLETS_CACHE`` or the system's. At the end ``stop`` is set: ``fetch`` must then return or
+    raise.
     """
     folder = _folder()
     try:
@@ -272,7 +271,7 @@ def arrivals(
 
             def bring(number: int) -> Path:
                 suffixes = "".join(PurePosixPath(files[number].path).suffixes[-2:]).lower()
-                known = _SUFFIXES.fullmatch(suffixes)  # it comes from outside, and becomes a name
+                known = _SUFFIXES.fullmatch(suffixes)  # from outside, and part of a local name
                 here = folder / f"{number}{suffixes if known else ''}"
                 fetch(files[number], here)
                 return here
