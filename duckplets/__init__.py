@@ -124,6 +124,8 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.tokens.verify import VerifyReport as VerifyReport
     from duckplets.tokens.verify import verify as verify
     from duckplets.vectors.add import AddedVectors as AddedVectors
+    from duckplets.vectors.dense import Dense as Dense
+    from duckplets.vectors.dense import dense as dense
     from duckplets.vectors.embed import EmbedReport as EmbedReport
 
 __version__ = "0.2.0"
@@ -195,6 +197,7 @@ _HOMES = {
     "tokens.train": "TokenizerReport train_tokenizer",
     "tokens.verify": "VerifyReport verify",
     "vectors.add": "AddedVectors",
+    "vectors.dense": "Dense dense",
     "vectors.embed": "EmbedReport",
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

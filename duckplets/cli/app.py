@@ -62,7 +62,7 @@ _HEADINGS = {
     ),
     "Ranks and machine": ("rank", "world_size", "remainder", "memory_mb", "snapshot"),
     "How candidates are looked for": (
-        *("scorer", "depth", "query_tokens", "scope", "shard_documents"),
+        *("vectors", "depth", "query_tokens", "scope", "shard_documents"),
     ),
 }
 _HEADING_OF = {name: heading for heading, names in _HEADINGS.items() for name in names}

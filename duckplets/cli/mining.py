@@ -94,9 +94,12 @@ def search(
         say("no section has a vector")
 
 
-@of_verb("mining.mine:mine", places={"recipe": "RECIPE"})
+@of_verb("mining.mine:mine", places={"recipe": "RECIPE"}, without={"scorer"})
 def mine(
     corpus: CORPUS,
+    vectors: Annotated[
+        str | None, option("By the cosine of a set of vectors, in the place of BM25.", "NAME")
+    ] = None,
     stemmer: STEMMER = None,
     stop_words: STOP_WORDS = None,
     json: JSON = False,
@@ -113,6 +116,8 @@ def mine(
         duckplets mine faq.duckdb anchor_context --depth 200
         duckplets mine faq.duckdb --stemmer english --stop-words english
     """
+    from duckplets.vectors.dense import Dense
+
     changes_terms = stemmer is not None or stop_words is not None
     try:
         opened = corpus_at(corpus)
@@ -122,6 +127,8 @@ def mine(
         opened = corpus_at(corpus, read_only=True)
     with opened:
         set_terms(opened, given.get("source"), stemmer, stop_words)
+        if vectors is not None:
+            given["scorer"] = Dense(vectors)
         report = opened.mine(**given)
     if json:
         output.print_document([asdict(pair) for pair in report.pairs])

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from duckplets.base.arrays import IntegerLists
 from duckplets.base.atomic import aside_of, remove
 from duckplets.base.progress import Progress
 from duckplets.base.sanitize import counted, listed
-from duckplets.base.settings import Bounds, check
+from duckplets.base.settings import Bounds, Name, check
 from duckplets.base.stages import stage
 from duckplets.db import external_files
 from duckplets.db.database import Database
@@ -42,7 +42,7 @@ from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import content_of
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import policy, store
-from duckplets.mining.bm25 import Queries
+from duckplets.mining.bm25 import Queries, TopDocuments
 from duckplets.mining.guards import BLOCK_ANCHORS, REASONS, Guards
 from duckplets.mining.report import MiningReport, PairReport
 from duckplets.mining.shards import PreparedShards, prepare, scored
@@ -69,11 +69,30 @@ _MANY_MEGABYTES = 1000  # that are said before they are written
 _WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
 
 
+class Scorer(Protocol):
+    """What ranks candidates in the place of BM25."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    def settings(self, database: Database) -> dict[str, Any]:
+        """Return what its candidates follow from."""
+        ...
+
+    def search(
+        self, database: Database, guards: Guards, start: int, depth: int
+    ) -> Iterator[tuple[slice, TopDocuments]]:
+        """Yield the best documents of every block of anchors, from one on."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
     """How candidates are looked for; the arguments of ``mine``."""
 
-    scorer: Literal["bm25"] = "bm25"
+    scorer: Annotated[str, Name(64)] = "bm25"
     depth: Annotated[int, Bounds(1, MOST)] = 100
     query_tokens: Annotated[int, Bounds(1, _MOST_TOKENS)] = 64
     scope: Scope = "pool"
@@ -89,7 +108,7 @@ def mine(
     /,
     recipe: str | TripletRecipe | Sequence[str | TripletRecipe] | None = None,
     *,
-    scorer: Literal["bm25"] = "bm25",
+    scorer: Literal["bm25"] | Scorer = "bm25",
     depth: int = 100,
     source: str | None = None,
     split: str | None = None,
@@ -111,7 +130,7 @@ def mine(
         recipe: A recipe or several, or names of them; by default every triplet recipe that a
             sampler would draw, but for those that say ``by="random"`` or cannot be mined, as
             those of strategy ``same_record``.
-        scorer: What ranks candidates.
+        scorer: What ranks candidates: ``bm25``, or ``dp.dense(…)``, the cosine of vectors.
         depth: How many candidates an anchor keeps, 1 to 2,048. What was mined deeper stays.
         source: For this source only; by default for all.
         split: For this split only; by default for all that have anchors.
@@ -131,8 +150,11 @@ def mine(
         EngineError: The engine is none, cannot be reached, or fails.
         QueryError: The folder of candidates cannot be written.
     """
+    ranker = None if isinstance(scorer, str) else scorer
+    if scorer != BM25 and not hasattr(ranker, "search"):
+        raise RecipeError(f"scorer={scorer!r}: give 'bm25', or dp.dense('a set of vectors')")
     wanted_search = Search(
-        scorer=scorer,
+        scorer=ranker.name if ranker else BM25,
         depth=depth,
         query_tokens=query_tokens,
         scope=scope,
@@ -148,12 +170,15 @@ def mine(
         folder = stack.enter_context(store.writing(database))
         work = stack.enter_context(working(engine, progress, "anchors"))
         minings = Minings(database)
-        jobs = [_Job(database=database, search=wanted_search, **each) for each in wanted]
+        made: dict[str, Any] = {"database": database, "search": wanted_search, "ranker": ranker}
+        jobs = [_Job(**made, **each) for each in wanted]
         due = [job for job in jobs if job.is_due(minings)]
         if due and not database.read_only:
             with database.transaction():
                 database.run("mining/mine/hash_texts")
-        elif any(index.stale(database, source=j.source, split=j.split) for j in due):
+        elif not ranker and any(
+            index.stale(database, source=job.source, split=job.split) for job in due
+        ):
             database.run("mining/mine/own_index")
             stack.callback(database.run, "mining/mine/drop_own_index")
         done = [(job, job.run(work, folder)) for job in due]
@@ -269,6 +294,7 @@ class _Job:
 
     database: Database
     search: Search
+    ranker: Scorer | None
     recipe: TripletRecipe
     source: str
     split: str
@@ -294,6 +320,8 @@ class _Job:
         return had.pop("depth") < wanted.pop("depth") or had != wanted
 
     def _settings(self) -> dict[str, Any]:
+        if self.ranker is not None:
+            return {"depth": self.search.depth, **self.ranker.settings(self.database)}
         terms = index.terms_of(self.database, self.source).to_dict()
         settings = asdict(self.search) | {"terms": terms}
         del settings["scorer"]
@@ -304,12 +332,14 @@ class _Job:
 
         Without an anchor nothing is stored and why comes back, unless the recipe asks for a mining.
         """
-        in_shards = self.search.scope == "shard"
+        in_shards = self.search.scope == "shard" and self.ranker is None
         of = self._index(work.engine) if in_shards else None
         guards = self._guards(of)
         if not (len(guards.anchors) or self.recipe.mined):
             return self._why_empty()
-        of = of if in_shards else self._index(work.engine)
+        if self.ranker is None and not in_shards:
+            of = self._index(work.engine)
+        is_there = of is not None or self.ranker is not None
         target = Mining(
             recipe=self.recipe.name,
             source=self.source,
@@ -319,12 +349,12 @@ class _Job:
             settings=self._settings(),
             content=content_of(self.database, self.source, self.split, self.version),
             corpus_version=self.version,
-            anchors=len(guards.anchors) if of is not None else 0,
+            anchors=len(guards.anchors) if is_there else 0,
             searched=len(guards.documents),
         )
         opened = OpenMining(folder, target)
         resumed = opened.mining.done
-        if of is not None and resumed < target.anchors:
+        if is_there and resumed < target.anchors:
             megabytes = target.anchors * self.search.depth * _CANDIDATE_BYTES / 1e6
             log.log(
                 logging.WARNING if megabytes > _MANY_MEGABYTES else logging.INFO,
@@ -333,8 +363,14 @@ class _Job:
                 *(self.recipe.name, self.source, self.split, counted(target.anchors, "anchor")),
                 *(self.search.depth, megabytes, folder.path),
             )
-            with _folder(self.database) as aside:
-                self._search(opened, guards, of, aside, work)
+            if self.ranker is not None:
+                for block, found in self.ranker.search(
+                    self.database, guards, resumed, self.search.depth
+                ):
+                    self._keep(opened, guards, block, found, work)
+            elif of is not None:
+                with _folder(self.database) as aside:
+                    self._search(opened, guards, of, aside, work)
         return report_of(self.database, opened.finish(), self.policy, resumed)
 
     def _index(self, engine: Engine = INLINE) -> Index | None:
@@ -384,11 +420,15 @@ class _Job:
             for found in scored(
                 prepared.files, blocks, depth=self.search.depth, guards=len(REASONS), engine=by
             ):
-                block = asked.pop(0)
-                anchors = keys[guards.anchors[block]]
-                rows = store.rows_of(keys, anchors, found)
-                opened.append(rows, len(anchors), store.counts_of(found))
-                work.tell(block.stop, len(guards.anchors))
+                self._keep(opened, guards, asked.pop(0), found, work)
+
+    def _keep(
+        self, opened: OpenMining, guards: Guards, block: slice, found: TopDocuments, work: Work
+    ) -> None:
+        anchors = guards.sections.keys[guards.anchors[block]]
+        rows = store.rows_of(guards.sections.keys, anchors, found)
+        opened.append(rows, len(anchors), store.counts_of(found))
+        work.tell(block.stop, len(guards.anchors))
 
     def _blocks(
         self,

@@ -16,7 +16,8 @@ from duckplets.errors import RecipeError, nearest
 
 __all__ = ["Mined", "bm25", "mined"]
 
-BM25 = "bm25"
+BM25, DENSE = "bm25", "dense"
+_MARGIN = 0.05  # of dense scorers
 Scorer = Annotated[str, Name(64)]
 Weight = Literal["score"]
 WhenShort = Literal["drop", "random"]
@@ -31,7 +32,8 @@ class Mined:
 
     Attributes:
         scorer: What ranked them: ``bm25``, or the name that ``add_negatives`` was given.
-        relative_margin: Leave out if s > s_pos - abs(s_pos) * margin.
+        relative_margin: Leave out if s > s_pos - abs(s_pos) * margin. By default .05 for ``dense``,
+            and none for others; a negative one lets in what scores higher than the positive.
         absolute_margin: Leave out if s + margin > s_pos.
         min_score: Leave out if s is lower.
         max_score: Leave out if s is higher.
@@ -58,6 +60,8 @@ class Mined:
     when_short: WhenShort = "random"
 
     def __post_init__(self) -> None:
+        if self.scorer == DENSE and self.relative_margin is None:
+            object.__setattr__(self, "relative_margin", _MARGIN)
         check(self, RecipeError, "mined")
         if self.scorer == "random":
             raise RecipeError("mined: scorer='random': draw at random with by='random'")

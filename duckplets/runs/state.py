@@ -182,7 +182,13 @@ def cursors(
 
 
 def reset(path: Path, run: str, *, after: int | None = None) -> int:
-    """Forget a run, or its saves beyond a step; return the number of saves."""
+    """Forget a run, or what it saved beyond a step; returns how many saves those were.
+
+    Args:
+        path: The state file.
+        run: Name of the run.
+        after: Keep what was saved up to this step.
+    """
     step = -1 if after is None else integer("after", after, 0, MAX_POSITION, say_high=False)
     known = cursors(path)
     if all(one["run"] != run for one in known):

@@ -871,7 +871,10 @@ drawn AS (
     SELECT
         minings.generation,
         (policies.cut ->> '$.absolute_margin')::DOUBLE AS absolute_margin,
-        (policies.cut ->> '$.relative_margin')::DOUBLE AS relative_margin,
+        coalesce(
+            (policies.cut ->> '$.relative_margin')::DOUBLE,
+            CASE minings.scorer WHEN 'dense' THEN 0.05 END
+        ) AS relative_margin,
         (policies.cut ->> '$.min_score')::DOUBLE AS min_score,
         (policies.cut ->> '$.max_score')::DOUBLE AS max_score,
         coalesce((policies.cut ->> '$.range_min')::INTEGER, 0) AS range_min,

@@ -1,0 +1,293 @@
+"""Rank candidates by the cosine of vectors: exactly, by blocks of matrix products.
+
+    windows of anchors, of documents ─vectors of length 1→ products ─running bound→ near the best
+    pairs near the best, or the positive ─in double precision→ scores, in steps of 2^-20
+
+The score of two sections is that of their closest windows. Single precision only says which pairs
+are worth a second look: all within 2e-5 of the last that is kept, or of the positive, are scored
+again in double precision, rounded, and ties fall to the smaller record id. So blocks, threads and
+workers change nothing. Guards are masks over the few documents that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from duckplets.base.arrays import IntegerLists, Integers
+from duckplets.base.settings import Name, check
+from duckplets.db.database import Database
+from duckplets.errors import RecipeError, VectorError
+from duckplets.mining.bm25 import SCALE, TopDocuments
+from duckplets.mining.guards import REASONS, Excluded, Guards
+from duckplets.vectors.opened import OpenedVectors, opened
+from duckplets.vectors.store import VectorStore
+
+Singles = npt.NDArray[np.float32]
+Query = Literal["anchor", "positive", "both"]
+
+_ANCHORS = 1024  # of a block
+_WINDOWS = 8192  # of documents that are compared at once
+_HELD = 256 << 20  # bytes of vectors that stay in memory from one block of anchors to the next
+_NEAR = np.float32(2e-5)  # farther than single precision errs for vectors of length 1
+_LOWEST = np.float32(-4)  # below any cosine
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """Rank candidates by the cosine of their vectors, as in ``mine(scorer=dp.dense("default"))``.
+
+    Attributes:
+        vectors: Name of a set of vectors, which all texts of the recipe must have.
+        query: What is compared with documents: the ``anchor``, its ``positive``, or ``both``,
+            whichever is closer.
+        name: What the scorer is called, as in ``dp.mined("dense")``.
+
+    Raises:
+        RecipeError: A value is wrong.
+    """
+
+    vectors: Annotated[str, Name(200)] = "default"
+    query: Query = "anchor"
+    name: Annotated[str, Name(64)] = "dense"
+
+    def __post_init__(self) -> None:
+        check(self, RecipeError, "dense")
+
+    def settings(self, database: Database) -> dict[str, Any]:
+        """Return what its candidates follow from.
+
+        Raises:
+            VectorError: There are no such vectors.
+        """
+        of = VectorStore(Path(str(database.path))).need(self.vectors)
+        return {"vectors": self.vectors, "digest": of.digest, "query": self.query}
+
+    def search(
+        self, database: Database, guards: Guards, start: int, depth: int
+    ) -> Iterator[tuple[slice, TopDocuments]]:
+        """Yield the best documents of every block of anchors, from one on.
+
+        Raises:
+            VectorError: Texts lack a vector.
+        """
+        windows = _Windows(database, opened(Path(str(database.path)), self.vectors), guards)
+        for block in guards.blocks(start, most=_ANCHORS):
+            anchors = guards.anchors[block]
+            own = IntegerLists(np.arange(len(anchors) + 1), anchors)
+            positives = guards.positives.take(guards.sections.records[anchors])
+            asked = {"anchor": [own], "positive": [positives], "both": [own, positives]}[self.query]
+            queries = _joined([sections.then(windows.of_section) for sections in asked])
+            yield block, _found(windows, queries, positives, guards.exclude(block), depth)
+
+
+dense = Dense
+
+
+class _Windows:
+    """The windows of all sections that are looked at, with their vectors, by number of section."""
+
+    def __init__(self, database: Database, vectors: OpenedVectors, guards: Guards) -> None:
+        keys = guards.sections.keys
+        asked = pa.table({"section": np.arange(len(keys)), "section_key": keys})
+        with database.registered(wanted=asked):
+            found = database.table("vectors/dense/windows")
+        self._vectors = vectors
+        self._rows = vectors.rows(found["text_hash"].to_numpy())
+        if lacking := int(np.count_nonzero(self._rows < 0)):
+            raise VectorError(
+                f"{lacking:,} of {len(self._rows):,} windows have no vector in "
+                f"{vectors.of.name!r}; make them: duckplets embed {database.path} … --name "
+                f"{vectors.of.name}"
+            )
+        sections = found["section"].to_numpy()
+        starts = np.searchsorted(sections, np.arange(len(keys) + 1))
+        self.of_section = IntegerLists(starts, np.arange(len(sections)))
+        self.documents = guards.documents
+        self._lengths = np.ones(len(self._rows))
+        for low in range(0, len(self._rows), _WINDOWS):
+            own = vectors.take(self._rows[low : low + _WINDOWS]).astype(np.float64)
+            self._lengths[low : low + _WINDOWS] = np.sqrt((own * own).sum(axis=1))
+        self._lengths[self._lengths == 0] = 1
+        self._held: list[tuple[slice, Singles, Integers]] = []
+
+    def take(self, windows: Integers) -> Singles:
+        """Return the vectors of some windows, of length 1, in single precision."""
+        found = self._vectors.take(self._rows[windows]).astype(np.float32, copy=False)
+        return found / self._lengths[windows].astype(np.float32)[:, None]
+
+    def blocks(self) -> Iterator[tuple[slice, Singles, Integers]]:
+        """Yield stretches of documents with the vectors of their windows, and where each begins."""
+        yield from self._held
+        low = self._held[-1][0].stop if self._held else 0
+        sizes = self.of_section.lengths[self.documents]
+        ends = np.cumsum(sizes)
+        while low < len(self.documents):
+            before = ends[low - 1] if low else 0
+            high = max(low + 1, int(np.searchsorted(ends, before + _WINDOWS, side="right")))
+            windows = self.of_section.take(self.documents[low:high])
+            vectors = self.take(windows.values)
+            found = slice(low, high), vectors, windows.starts[:-1]
+            adjoins = low == (self._held[-1][0].stop if self._held else 0)
+            if adjoins and (len(self._held) + 1) * vectors.nbytes <= _HELD:
+                self._held.append(found)
+            yield found
+            low = high
+
+    def scores(self, queries: IntegerLists, owners: Integers, documents: Integers) -> Integers:
+        """Return the scores of pairs of a query and a document, in steps of 2^-20."""
+        theirs, own = self.of_section.lengths[documents], queries.lengths[owners]
+        scores = np.full(len(owners), -2 * SCALE, np.int64)
+        step = 1 << 16
+        for low in range(0, len(owners), step):
+            part = slice(low, low + step)
+            mine = queries.take(owners[part])
+            counts = own[part] * theirs[part]
+            pair = np.repeat(np.arange(len(counts)), counts)
+            place = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
+            left = mine.values[mine.starts[pair] + place // theirs[part][pair]]
+            of = documents[part][pair]
+            right = self.of_section.starts[of] + place % theirs[part][pair]
+            one, other = (self._vectors.take(self._rows[at]) for at in (left, right))
+            products = np.multiply(one, other, dtype=np.float64).sum(axis=1)
+            products /= self._lengths[left] * self._lengths[right]
+            np.maximum.at(scores[part], pair, np.rint(products * SCALE).astype(np.int64))
+        return scores
+
+
+def _joined(lists: list[IntegerLists]) -> IntegerLists:
+    """Return several lists of the same owners as one."""
+    owners = np.concatenate([of.owners() for of in lists])
+    return IntegerLists.of(owners, np.concatenate([of.values for of in lists]), len(lists[0]))
+
+
+def _found(
+    windows: _Windows,
+    queries: IntegerLists,
+    positives: IntegerLists,
+    excluded: Excluded,
+    depth: int,
+) -> TopDocuments:
+    """Return the best documents of a block of anchors."""
+    count = len(queries)
+    scored = windows.scores(queries, positives.owners(), positives.values)
+    lowest = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(lowest, positives.owners(), scored)
+    known = positives.lengths > 0
+    positive = np.where(known, lowest, 0) / SCALE
+    vectors = windows.take(queries.values)
+    near = _Near(count, depth)
+    higher, doubtful = np.zeros(count, np.int64), [(np.zeros(0, np.int64),) * 2]
+    edge = np.where(known, positive, 8).astype(np.float32)[:, None]
+    for part, others, starts in windows.blocks():
+        products = vectors @ others.T
+        if len(starts) < len(others):
+            products = np.maximum.reduceat(products, starts, axis=1)
+        if len(vectors) > count:
+            products = np.maximum.reduceat(products, queries.starts[:-1], axis=0)
+        _mask(products, windows.documents[part], excluded)
+        above, perhaps = products > edge + _NEAR, products >= edge - _NEAR
+        sure = np.count_nonzero(above, axis=1)
+        higher += sure
+        if np.count_nonzero(perhaps) > sure.sum():
+            rows, columns = np.nonzero(perhaps & ~above)
+            doubtful.append((rows, windows.documents[part][columns]))
+        near.add(products, windows.documents[part])
+    rows, documents = (np.concatenate(each) for each in zip(*doubtful, strict=True))
+    again = windows.scores(queries, rows, documents)
+    higher += np.bincount(rows[again > lowest[rows]], minlength=count)
+    owners, documents = near.found()
+    scores = windows.scores(queries, owners, documents)
+    order = np.lexsort((documents, -scores, owners))
+    owners, documents, scores = owners[order], documents[order], scores[order]
+    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
+    kept = place < depth
+    best, best_scores = np.full((count, depth), -1, np.int64), np.zeros((count, depth))
+    best[owners[kept], place[kept]] = documents[kept]
+    best_scores[owners[kept], place[kept]] = scores[kept] / SCALE
+    return TopDocuments(
+        documents=best,
+        scores=best_scores,
+        matched=np.full(count, len(windows.documents)),
+        guarded=_guarded(excluded, len(windows.documents), count),
+        positive_scores=np.where(known, positive, np.nan),
+        positive_ranks=np.where(known, higher + 1, 0),
+    )
+
+
+def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
+    """Put documents that an anchor must not find below all others."""
+    for lists, forbids in ((excluded.documents, True), (excluded.allowed, False)):
+        if lists is None:
+            continue
+        at = np.searchsorted(documents, lists.values)
+        at = np.minimum(at, len(documents) - 1)
+        here = documents[at] == lists.values
+        owners = lists.owners()[here]
+        if forbids:
+            products[owners, at[here]] = _LOWEST
+        else:
+            legal = products[owners, at[here]]
+            products.fill(_LOWEST)
+            products[owners, at[here]] = legal
+
+
+def _guarded(excluded: Excluded, documents: int, count: int) -> Integers:
+    """Return how many documents each guard excluded, the last one those that are not allowed."""
+    guarded = np.zeros((len(REASONS) + 1, count), np.int64)
+    owners = excluded.documents.owners()
+    np.add.at(guarded, (excluded.reasons.astype(np.int64), owners), 1)
+    if excluded.allowed is not None:
+        width = documents and int(max(excluded.allowed.values.max(initial=0), 0)) + 1
+        width = max(width, int(excluded.documents.values.max(initial=0)) + 1)
+        own = excluded.allowed.owners() * width + excluded.allowed.values
+        refused = np.isin(own, owners * width + excluded.documents.values)
+        legal = np.bincount(excluded.allowed.owners()[~refused], minlength=count)
+        guarded[-1] = documents - excluded.documents.lengths - legal
+    return guarded
+
+
+class _Near:
+    """Documents that may be among the best of each anchor, as stretches of documents go by."""
+
+    def __init__(self, count: int, depth: int) -> None:
+        self._depth = depth
+        self._bound = np.full(count, _LOWEST, np.float32)
+        self._owners = np.zeros(0, np.int64)
+        self._documents = np.zeros(0, np.int64)
+        self._scores = np.zeros(0, np.float32)
+
+    def add(self, products: Singles, documents: Integers) -> None:
+        """Look at the scores of some more documents."""
+        width = products.shape[1]
+        if width > self._depth and self._bound.min() <= _LOWEST:
+            own = np.partition(products, width - self._depth, axis=1)[:, width - self._depth]
+            np.maximum(self._bound, own, out=self._bound)
+        floor = np.maximum(self._bound - _NEAR, _LOWEST / 2)[:, None]
+        rows, columns = np.nonzero(products >= floor)
+        self._owners = np.concatenate([self._owners, rows])
+        self._documents = np.concatenate([self._documents, documents[columns]])
+        self._scores = np.concatenate([self._scores, products[rows, columns]])
+        if len(self._owners) > 2 * self._depth * len(self._bound):
+            self._prune()
+
+    def found(self) -> tuple[Integers, Integers]:
+        """Return owners and documents of all that are worth a second look."""
+        self._prune()
+        return self._owners, self._documents
+
+    def _prune(self) -> None:
+        order = np.lexsort((-self._scores, self._owners))
+        owners, scores = self._owners[order], self._scores[order]
+        place = np.arange(len(owners)) - np.searchsorted(owners, owners)
+        last = np.flatnonzero(place == self._depth - 1)
+        self._bound[owners[last]] = np.maximum(self._bound[owners[last]], scores[last])
+        kept = scores >= self._bound[owners] - _NEAR
+        self._owners, self._scores = owners[kept], scores[kept]
+        self._documents = self._documents[order][kept]

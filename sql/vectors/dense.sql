@@ -1,0 +1,7 @@
+-- name: windows
+-- The windows of sections that are looked at (Arrow wanted: section, section_key): their texts.
+-- Rows: by section and chunk_key.
+SELECT wanted.section, chunks.text_hash
+FROM wanted
+JOIN chunks ON chunks.section_key = wanted.section_key
+ORDER BY wanted.section, chunks.chunk_key
