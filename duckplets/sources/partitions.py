@@ -144,7 +144,8 @@ def _of_text(
     source: Any, file: Path, size: int, reader: FileReader, notes: list[str]
 ) -> Iterator[Cut]:
     """Yield the parts of a file of text, which end where a row does, whatever stands in it."""
-    is_plain = file.suffix.lower() not in COMPRESSED and codec_of(source.encoding) is None
+    is_plain = hasattr(source, "encoding") and file.suffix.lower() not in COMPRESSED
+    is_plain = is_plain and codec_of(source.encoding) is None
     signs = source.signs(file, reader) if is_plain else None
     if signs is None:
         yield Cut((file,), size)

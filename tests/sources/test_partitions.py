@@ -121,3 +121,11 @@ def test_it_is_cut_where_it_can_be() -> None:
         assert assert_cut(name, lines, 300, lambda at: dp.JsonSource(at, text="text")) > 4
     assert assert_cut("a.json", b"[" + lines[:-1].replace(b"\n", b",") + b"]", 300,
                       lambda at: dp.JsonSource(at, text="text")) == 1  # fmt: skip
+
+
+def test_a_large_file_that_is_no_text_is_one_part(tmp_path: Path) -> None:
+    table = pa.table({"text": [f"text {i}" for i in range(200)]})
+    with pa.ipc.new_file(tmp_path / "f.arrow", table.schema) as writer:
+        writer.write_table(table)
+    rows, count, error = read(dp.ArrowSource(tmp_path / "f.arrow", text="text"), size=64)
+    assert (len(rows), count, error) == (200, 1, None)
