@@ -1,1 +1,1 @@
-"""From pools and indexes to hard negatives: guarded, scored, cut, stored and reported."""
+"""Hard negatives: candidates are guarded, ranked and stored; policies choose among them."""

@@ -28,8 +28,8 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import IntegerLists, Integers, places
 
-SCALE = 1 << 20  # units of an impact in a score of 1
-RUN = 64  # documents whose largest score is taken at once
+SCALE = 1 << 20  # impact of a score of 1
+RUN = 64  # documents per run of which the largest score is taken
 PADDING = (1 << 32) - 1
 
 Impacts = npt.NDArray[np.int32]
@@ -68,13 +68,13 @@ class DocumentShard:
 
     @classmethod
     def load(cls, folder: Path, name: str) -> DocumentShard:
-        """Return the document shard that ``save`` wrote, its arrays mapped from the files."""
+        """Memory-map the document shard that ``save`` wrote."""
         arrays: dict[str, Any] = {
             field.name: np.load(folder / f"{name}.{field.name}.npy", mmap_mode="r")
             for field in fields(cls)
         }
         arrays["eligible"] = int(arrays["eligible"])
-        # As wide as an address, else every scatter would widen its part again.
+        # as wide as an address: else every scatter would widen its part again
         arrays["documents"] = arrays["documents"].astype(np.intp)
         return cls(**arrays)
 
@@ -147,7 +147,7 @@ def search(
 
 
 class _Search:
-    """One block of queries on its way through the document shards."""
+    """A block of queries being searched in the document shards."""
 
     def __init__(
         self, queries: Queries, depth: int, positives: npt.NDArray[np.float64], guards: int
@@ -194,7 +194,7 @@ class _Search:
     def _take(
         self, query: int, shard: DocumentShard, scores: Impacts, places: Integers | None
     ) -> None:
-        """Rank the positive among a shard's legal scores, and keep the best of these."""
+        """Rank the positive among a shard's legal scores, and keep the best documents."""
         if self.ranks[query]:
             self.ranks[query] += np.count_nonzero(scores > self.positive[query])
         at = _top(scores, self.depth)
@@ -205,7 +205,7 @@ class _Search:
         self.best[query] = keys[-self.depth :]
 
     def found(self) -> TopDocuments:
-        """Return everything, once all shards were gone through."""
+        """Return the results after all shards."""
         count = len(self.queries)
         keys = np.zeros((count, self.depth), np.int64)
         for query, best in enumerate(self.best):
@@ -222,7 +222,7 @@ class _Search:
 
 
 def _score(shard: DocumentShard, terms: Integers, scores: Impacts) -> None:
-    """Write the score of every document of a document shard into ``scores``."""
+    """Write the score of every document of a shard into ``scores``."""
     rows = shard.rows[terms]
     dense = rows[rows >= 0].tolist()
     if dense:
@@ -239,7 +239,7 @@ def _score(shard: DocumentShard, terms: Integers, scores: Impacts) -> None:
 
 
 def _top(scores: Impacts, depth: int) -> Integers:
-    """Return the places of the best scores, in any order: ``depth`` of them, ties included."""
+    """Return the indices of the ``depth`` best scores in any order, ties included."""
     runs = len(scores) // RUN
     bound = 1
     if runs > 2 * depth:
@@ -251,7 +251,7 @@ def _top(scores: Impacts, depth: int) -> Integers:
 def _within(
     shard: DocumentShard, lists: IntegerLists
 ) -> tuple[IntegerLists, npt.NDArray[np.bool_]]:
-    """Return lists of the documents that may be negatives here, by local number, and which."""
+    """Return lists restricted to this shard's eligible documents, by local number, and which."""
     local = places(shard.numbers[: shard.eligible], lists.values)
     kept = local >= 0
     counts = np.concatenate([[0], np.cumsum(kept)])

@@ -49,13 +49,13 @@ from duckplets.recipes.recipes import TripletRecipe
 ANCHORS = ("anchor_id", "anchor_section_key")
 NEGATIVES = ("negative_id", "negative_section_key")
 SCORE = "score"
-LISTS = ("query_id", "document_ids", "scores")  # the same, an anchor a row
+LISTS = ("query_id", "document_ids", "scores")  # the same with an anchor a row
 
 _TYPES = {ANCHORS[0]: pa.string(), ANCHORS[1]: pa.int64(), NEGATIVES[0]: pa.string()}
 _TYPES |= {NEGATIVES[1]: pa.int64(), SCORE: pa.float64()}
 _SCHEMA = pa.schema(_TYPES.items())
 _MEANING = {pa.string(): "text", pa.int64(): "integers", pa.float64(): "numbers"}
-_ROWS = 1 << 20  # rows a batch: looking up its ids reads the ids of all records once
+_ROWS = 1 << 20  # rows per batch: looking up ids reads the ids of all records once
 _MOST = 1e300
 _DICTS = 1 << 16
 
@@ -104,7 +104,7 @@ def _read(table: Any) -> Iterator[pa.Table]:
 
 
 def _expanded(table: pa.Table) -> pa.Table:
-    """Return a row for each document where a row has an anchor with lists of these."""
+    """Return a row per document where rows have an anchor with lists."""
     if not {*LISTS} <= {*table.column_names}:
         return table
     query, documents, scores = (table[name].combine_chunks() for name in LISTS)
@@ -142,7 +142,7 @@ def _of_dicts(rows: list[Any]) -> pa.Table:
 
 
 def _chosen(names: Sequence[str]) -> tuple[str, str, str]:
-    """Return which of the columns to read."""
+    """Return the columns to read."""
     anchor, negative = _one_of(ANCHORS, names), _one_of(NEGATIVES, names)
     return anchor, negative, _one_of((SCORE,), names)
 
@@ -163,7 +163,7 @@ def _one_of(choices: tuple[str, ...], names: Sequence[str]) -> str:
 
 
 def _checked(batch: pa.Table, names: Sequence[str], first: int) -> pa.Table:
-    """Return the chosen columns of a batch that begins at row ``first``, with all five names."""
+    """Return the chosen columns of a batch beginning at row ``first``, under all five names."""
     columns = {name: _typed(name, batch[name], first) for name in names}
     missing = pa.nulls(batch.num_rows)
     arrays = [columns.get(name, missing.cast(kind)) for name, kind in _TYPES.items()]
@@ -235,10 +235,9 @@ class GivenReport(MiningReport):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What became of every row.
+        """Outcome of every row.
 
-        Where a row names records of which the recipe knows several sections, it counts once for
-        each pair of these.
+        A row that names records with several sections of the recipe counts once per pair of these.
         """
         counts = Counter(self.refused)
         for pair in self.pairs:
@@ -311,7 +310,7 @@ def add_negatives(
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """The external scores of one recipe, on their way from a table to its minings."""
+    """External scores of one recipe, on their way from a table to minings."""
 
     database: Database
     folder: ArtifactFolder
@@ -320,10 +319,10 @@ class _Scores:
     version: int
     work: Work
     refused: Counter[str] = field(default_factory=Counter)
-    by_section: list[bool] = field(default_factory=list)  # of anchors, of negatives
+    by_section: list[bool] = field(default_factory=list)  # of anchors, and of negatives
 
     def stage(self, table: Any) -> int:
-        """Read the table and look up what its rows name; return how many rows there are."""
+        """Read the table and look up what its rows name; return the number of rows."""
         self.database.run("mining/external/create")
         rows = 0
         for batch in batches(table):
@@ -356,7 +355,7 @@ class _Scores:
         return [mining.finish() for mining in done]
 
     def _store(self, source: str, split: str) -> Iterator[OpenMining]:
-        """Yield a mining yet to be finished, where there is any candidate."""
+        """Yield a mining to be finished, if there is any candidate."""
         database = self.database
         where: dict[str, Any] = {"source": source, "split": split, "version": self.version}
         labels = labels_of(database, self.version).get(source)
@@ -427,7 +426,7 @@ class _Scores:
 def _found(
     scores: pa.Table, depth: int, block: slice, excluded: Excluded, positives: Floats
 ) -> TopDocuments:
-    """Return the candidates of a block of anchors as a search would have found them."""
+    """Return the candidates of a block of anchors in the form of a search result."""
     owners = scores["anchor"].to_numpy() - block.start
     documents, values = scores["document"].to_numpy(), scores["score"].to_numpy()
     matched = np.bincount(owners, minlength=len(positives))
@@ -448,7 +447,7 @@ def _found(
 
 
 def _reasons(excluded: Excluded, owners: Integers, documents: Integers) -> Integers:
-    """Return which guard refuses each pair of an anchor and a document, or -1."""
+    """Return the guard that refuses each pair of an anchor and a document, or -1."""
     listed = [lists for lists in (excluded.documents, excluded.allowed) if lists is not None]
     width = 1 + max(int(of.max(initial=0)) for of in (documents, *(each.values for each in listed)))
 

@@ -1,12 +1,12 @@
-"""Work out which documents must not be an anchor's negatives, whatever they score.
+"""Determine which documents must not be an anchor's negatives, whatever their score.
 
-    anchors, positives, documents of a recipe ─codes→ Guards ─a block of anchors→ excluded, allowed
+anchors, positives, documents of a recipe ─codes→ Guards ─a block of anchors→ excluded, allowed
 
-A negative is of another record and another group; its text is, but for case, accents, composition
-and white space, none of the anchor's record and no positive of any record with the same anchor
-text; and the recipe's strategy allows it. Documents that a guard excludes are named one by one
-for each anchor, through lookups in flat lists: the pairs of a block are made when it is due, so
-that a text found ten thousand times costs its square for one block only.
+A negative is of another record and another group; its text, ignoring case, accents, composition and
+white space, is none of the anchor's record and no positive of any record with the same anchor text;
+and the recipe's strategy allows it. Excluded documents are named one by one for each anchor, by
+lookups in flat lists: pairs are made block by block, so that a text that occurs ten thousand times
+costs its square for one block only.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SectionTable:
         return cls(_integers(rows, "section_key"), records, codes[0], codes[1], record_keys)
 
     def numbers(self, keys: Integers) -> Integers:
-        """Return the number of each section key; all of them must be there."""
+        """Return the number of each section key; all must exist."""
         order = np.argsort(self.keys, kind="stable")
         return order[np.searchsorted(self.keys[order], keys)]
 
@@ -117,7 +117,7 @@ class Guards:
         self.documents = np.unique(document)
         count = len(self.sections.record_keys)
         owners = np.searchsorted(self.sections.record_keys, _integers(positives, "record_key"))
-        # A record whose only sections here are other records' positives has no code, nor anchors.
+        # records that only provide positives of others have no code, nor anchors
         known = np.isin(_integers(positives, "record_key"), self.sections.record_keys)
         self.positives = IntegerLists.of(owners[known], positive[known], count)
         self._find_texts(asker, count)
@@ -129,7 +129,7 @@ class Guards:
         )
 
     def blocks(self, start: int = 0, most: int | None = None) -> Iterator[slice]:
-        """Yield which anchors to go through together, from one on: bounded by their pairs."""
+        """Yield ranges of anchors to process together, bounded by their pairs."""
         costs, most = np.cumsum(self._costs), most or BLOCK_ANCHORS
         while start < len(self.anchors):
             base = costs[start - 1] if start else 0
@@ -156,7 +156,7 @@ class Guards:
         return Excluded(documents, reasons.astype(np.uint8), self._allowed(strategy, block))
 
     def _find_texts(self, askers: Integers, count: int) -> None:
-        """Index documents by record, family and text, and texts by those they go with."""
+        """Index documents by record, family and text, and texts by their owners."""
         sections, documents = self.sections, self.documents
         self._of_record = IntegerLists.of(sections.records[documents], documents, count)
         families, texts = _size(sections.families), _size(sections.texts)
@@ -165,7 +165,7 @@ class Guards:
         self._anchor_texts = IntegerLists.of(
             sections.records[askers], sections.texts[askers], count
         )
-        # Of every text that an anchor has: the texts of all positives of all records that ask it.
+        # for every anchor text: the texts of all positives of records that have it
         asked = self._anchor_texts
         answers = IntegerLists(self.positives.starts, sections.texts[self.positives.values])
         pairs = answers.take(asked.owners())
@@ -182,7 +182,7 @@ class Guards:
         documents: tuple[Integers, np.ndarray],
         pairs: pa.Table,
     ) -> None:
-        """List the classes of every anchor, and the documents that pair with a class."""
+        """List the classes of every anchor, and the documents that pair with each class."""
         self._forbids = forbids
         classes, class_of = np.unique(anchors[1], return_inverse=True)
         bins, bin_of = np.unique(documents[1], return_inverse=True)
@@ -204,7 +204,7 @@ class Guards:
         np.add.at(self._costs, self._classes.owners(), sizes[self._classes.values])
 
     def _allowed(self, found: IntegerLists, block: slice) -> IntegerLists:
-        """Keep the documents whose every window may go with every window of the anchor."""
+        """Keep the documents all of whose windows may go with all windows of the anchor."""
         owners, documents = found.owners(), found.values
         cells, counts = np.unique(owners * len(self.sections.keys) + documents, return_counts=True)
         owners, documents = np.divmod(cells, max(len(self.sections.keys), 1))
@@ -214,7 +214,7 @@ class Guards:
 
 
 def _ranks(order: Integers, keys: Integers) -> Integers:
-    """Return where in ``keys`` to find them in the order given, others last."""
+    """Return the indices of ``order`` in ``keys``, followed by all others."""
     by_key = np.argsort(order, kind="stable")
     at = np.minimum(np.searchsorted(order[by_key], keys), max(len(order) - 1, 0))
     place = by_key[at] if len(order) else np.zeros(len(keys), np.int64)

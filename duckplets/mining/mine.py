@@ -60,25 +60,25 @@ log = logging.getLogger("duckplets")
 
 Scope = Literal["pool", "shard"]
 
-MOST = 2048  # candidates of an anchor
-_MOST_TOKENS = 100  # impacts of so many terms add up in 32 bits, whatever the corpus
-_CHARACTERS = 1000  # of an anchor for each token that is looked for
+MOST = 2048  # default candidates of an anchor
+_MOST_TOKENS = 100  # so many impacts add up within 32 bits, whatever the corpus
+_CHARACTERS = 1000  # documents looked at for each query token
 _CELLS = 1 << 20  # candidates of a block
-_CANDIDATE_BYTES = 5  # on the disk, about
-_MANY_MEGABYTES = 1000  # that are said before they are written
-_WORTH_PROCESSES = 20_000_000  # pairs of anchors and documents that take as long as their start
+_CANDIDATE_BYTES = 5  # bytes on disk per candidate, about
+_MANY_MEGABYTES = 1000  # bytes from which a warning comes first
+_WORTH_PROCESSES = 20_000_000  # pairs scored while processes would start
 
 
 class Scorer(Protocol):
-    """What ranks candidates in the place of BM25."""
+    """A ranking of candidates other than BM25."""
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         ...
 
     def settings(self, database: Database) -> dict[str, Any]:
-        """Return what its candidates follow from."""
+        """Return the settings that its candidates follow from."""
         ...
 
     def search(
@@ -90,7 +90,7 @@ class Scorer(Protocol):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Search:
-    """How candidates are looked for; the arguments of ``mine``."""
+    """Settings of a search for candidates; arguments of ``mine``."""
 
     scorer: Annotated[str, Name(64)] = "bm25"
     depth: Annotated[int, Bounds(1, MOST)] = 100
@@ -199,16 +199,16 @@ def _wanted(
     split: str | None,
     preset: Preset | None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return recipe, source, split and version of all that is to be mined, and notes on others.
+    """Return recipe, source, split and version of all that is to be mined, and notes on the rest.
 
-    Of recipes that nobody names, those are left out that a sampler draws at random or cannot mine.
+    Unless named, recipes that a sampler draws at random or that cannot be mined are left out.
     """
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
     chosen = [recipes] if isinstance(recipes, str | TripletRecipe) else recipes
     wanted: list[dict[str, Any]] = []
-    others: dict[str, str] = {}  # by name, why no sampler takes mined negatives for it
+    others: dict[str, str] = {}  # by name, why no sampler uses mined negatives for it
     for of_split in splits.SPLITS if split is None else [splits.checked_split(split)]:
         for found in recipe_store.resolve(
             database,
@@ -244,7 +244,7 @@ _RANDOM = "by='random'"
 
 
 def _why_not(recipe: TripletRecipe) -> str:
-    """Return why a sampler takes no mined negatives for a recipe; nothing where it does."""
+    """Return why no sampler uses mined negatives for a recipe; empty if one does."""
     if recipe.by == "random":
         return _RANDOM
     if not recipe.weight:
@@ -255,7 +255,7 @@ def _why_not(recipe: TripletRecipe) -> str:
 
 
 def _without_anchors(done: Sequence[tuple[_Job, PairReport | str]]) -> Iterator[str]:
-    """Yield why nothing was mined for a recipe and source that have no anchor in any split."""
+    """Yield why nothing was mined for recipes and sources without anchors in any split."""
     told: dict[tuple[str, str], list[str | None]] = {}
     for job, found in done:
         why = found if isinstance(found, str) else None
@@ -267,7 +267,7 @@ def _without_anchors(done: Sequence[tuple[_Job, PairReport | str]]) -> Iterator[
 
 
 def _told(mined: Sequence[tuple[_Job, PairReport]]) -> Iterator[str]:
-    """Yield what users may not expect of what policies of recipes leave."""
+    """Yield what may be unexpected about what policies leave."""
     by_recipe: dict[str, list[tuple[_Job, PairReport]]] = {}
     for job, pair in mined:
         by_recipe.setdefault(pair.recipe, []).append((job, pair))
@@ -302,12 +302,12 @@ class _Job:
 
     @property
     def policy(self) -> Mined:
-        """What the recipe leaves of its candidates."""
+        """The policy of the recipe."""
         found = policy_of(self.recipe.by)
         return found if found and found.scorer == self.search.scorer else Mined(self.search.scorer)
 
     def is_due(self, minings: Minings) -> bool:
-        """Whether nothing was mined yet, or what was mined is not what would be mined now."""
+        """Return whether nothing was mined yet, or something else than would be mined now."""
         where = {"source": self.source, "split": self.split, "scorer": self.search.scorer}
         found = minings.found(self.recipe.name, **where)
         if not found or store.stale(self.database, found[-1], self.recipe, version=self.version):
@@ -328,9 +328,9 @@ class _Job:
         return settings
 
     def run(self, work: Work, folder: ArtifactFolder) -> PairReport | str:
-        """Mine all anchors, or those that an interrupted mining left, and return the report.
+        """Mine all anchors, or those an interrupted mining left.
 
-        Without an anchor nothing is stored and why comes back, unless the recipe asks for a mining.
+        Without anchors store nothing and return why, unless the recipe asks for mining.
         """
         in_shards = self.search.scope == "shard" and self.ranker is None
         of = self._index(work.engine) if in_shards else None
@@ -374,14 +374,14 @@ class _Job:
         return report_of(self.database, opened.finish(), self.policy, resumed)
 
     def _index(self, engine: Engine = INLINE) -> Index | None:
-        """Return the index of the source and split, brought up to date; None without a record."""
+        """Return the up-to-date index of the source and split; None without records."""
         index.refresh(self.database, source=self.source, split=self.split, work=Work(engine))
         return index.current(self.database, self.source, self.split)
 
     def _guards(self, of: Index | None) -> Guards:
         order = None
         if of is not None:
-            # Neighbours share a document shard, so that a block reads one or two of them.
+            # neighbours share a document shard, so a block reads one or two
             order = index.documents(self.database, of)["section_key"].to_numpy()
         compiled = self._compiled()
         with PoolReader(self.database, [compiled]) as reader:
@@ -438,7 +438,7 @@ class _Job:
         vocabulary: Vocabulary,
         asked: list[slice],
     ) -> Iterator[Queries]:
-        """Yield the queries of every block, noting in ``asked`` what they are."""
+        """Yield the queries of every block, recording them in ``asked``."""
         for block in guards.blocks(done, most=min(BLOCK_ANCHORS, _CELLS // self.search.depth)):
             anchors = guards.anchors[block]
             excluded = guards.exclude(block)
@@ -464,7 +464,7 @@ class _Job:
 
 @contextmanager
 def _searching(database: Database, engine: Engine, pairs: int) -> Iterator[Engine]:
-    """Yield what searches: processes, where nobody else does and they are worth it."""
+    """Yield the engine that searches: processes, if none was given and they pay."""
     threads = int(database.run("mining/mine/threads")[0][0])
     if engine is not INLINE or threads == 1 or pairs <= _WORTH_PROCESSES:
         yield engine
@@ -474,7 +474,7 @@ def _searching(database: Database, engine: Engine, pairs: int) -> Iterator[Engin
 
 
 def report_of(database: Database, mining: Mining, of_recipe: Mined, resumed: int = 0) -> PairReport:
-    """Return what to tell of a mining, by the policy of its recipe."""
+    """Return the report of a mining, by the policy of its recipe."""
     left = policy.outcomes(database, mining, of_recipe)
     quantiles, unranked = policy.quantiles(database, mining)
     counts = {name: count for name, count in mining.counts.items() if name != "candidates"}
@@ -499,7 +499,7 @@ def report_of(database: Database, mining: Mining, of_recipe: Mined, resumed: int
 
 @contextmanager
 def _folder(database: Database) -> Iterator[Path]:
-    """Make a folder beside the corpus for the time being."""
+    """Create a temporary folder beside the corpus."""
     folder = aside_of(real_path(Path(str(database.path))))
     try:
         folder.mkdir()

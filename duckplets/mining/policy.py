@@ -1,10 +1,10 @@
 """Apply a policy to mined candidates: which are left to an anchor, and what cut the others.
 
-    parts of a mining ─cut_by, in SQL→ what margins and scores leave ─range→ by anchor and rank
+parts of a mining ─cut_by, in SQL→ what margins and scores leave ─range→ by anchor and rank
 
-``cut_by``, a macro of the corpus file, is the one law: the view ``negatives``, samplers, exports
-and reports go by it. What scores too high comes first of an anchor, what scores too low last, so
-the range counts along a run of rows, which stream by in the order they are stored in.
+``cut_by``, a macro of the corpus file, is the only definition: the view ``negatives``, samplers,
+exports and reports use it. Too high scores come first of an anchor and too low ones last, so the
+range is a run of rows, which stream in the order they are stored in.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from duckplets.recipes.mined import Mined, policy_of
 QUANTILES = ("0 %", "5 %", "25 %", "50 %", "75 %", "95 %", "100 %")
 _CUTS = ("absolute_margin", "relative_margin", "min_score", "max_score")
 _BATCH = 1 << 20
-_SAMPLED = 4_000_000  # candidates that quantiles are taken of
+_SAMPLED = 4_000_000  # candidates sampled for quantiles
 
 
 def left(
@@ -45,9 +45,9 @@ def left(
     if not settings["files"]:
         return
     tops = settings["absolute_margin"], settings["relative_margin"], settings["max_score"]
-    # Without a cut at the top the range counts ranks, and nobody need look further.
+    # without a cut at the top the range counts ranks, and no further rows are needed
     settings["most"] = policy.range_max if tops == (None, None, None) else None
-    last, before = -1, 0  # the anchor of the last row, and how many of its rows there were
+    last, before = -1, 0  # anchor of the last row, and number of its rows so far
     for batch in database.stream(query("mining/store/left"), settings, rows=_BATCH):
         anchors, ranks, negatives, scores = (column.to_numpy() for column in batch.columns)
         if not len(anchors):

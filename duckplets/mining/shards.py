@@ -43,9 +43,9 @@ from duckplets.mining.bm25 import (
 from duckplets.search import index
 from duckplets.search.index import Index
 
-_AT_ONCE = 1 << 20  # postings weighted
+_AT_ONCE = 1 << 20  # postings weighted at a time
 _K1, _B = 1.2, 0.75
-_FREQUENT = 0.06  # of the documents of a document shard: then a dense row is faster than a scatter
+_FREQUENT = 0.06  # share of a shard's documents from which a dense row is faster than a scatter
 _DENSE_BYTES = 64 << 20
 
 
@@ -110,11 +110,11 @@ def prepare(
     ends = np.flatnonzero(may)[shard_documents - 1 :: shard_documents] + 1
     edges = np.unique([0, *ends.tolist(), len(numbers)])
     if len(edges) > 2 and not may[edges[-2] :].any():
-        edges = np.delete(edges, -2)  # only positives are left: they make no document shard
+        edges = np.delete(edges, -2)  # only positives are left, which make no shard
     for shard, (low, high) in enumerate(pairwise(edges.tolist())):
         local = np.flatnonzero(there[low:high])
         part = numbers[low:high][local]
-        # Those that may be negatives first, each part in the order of record ids.
+        # possible negatives first, each part in the order of record ids
         order = np.lexsort((part, ~may[low:high][local]))
         place = np.full(high - low, -1, np.int64)
         place[local[order]] = np.arange(len(local))
@@ -162,7 +162,7 @@ def _postings(
     rows = index.postings(database, of, low, high)
     columns = [rows[name].to_numpy() for name in ("term_key", "document", "frequency")]
     parts = []
-    for start in range(0, rows.num_rows, _AT_ONCE):  # what lies between is in floats
+    for start in range(0, rows.num_rows, _AT_ONCE):  # intermediate values are floats
         term, document, frequency = (column[start : start + _AT_ONCE] for column in columns)
         kept = place[document - low] >= 0
         term, document = term[kept], document[kept] - low
@@ -271,9 +271,9 @@ class DocumentShards:
 
 
 class MiningJob(NamedTuple):
-    """What all blocks of a mining have in common."""
+    """What all blocks of a mining share."""
 
-    name: str  # no other has it: one after the other has its postings in the same folder
+    name: str  # unique: later minings use the same folder for other postings
     shards: DocumentShards
     depth: int
     guards: int
@@ -306,7 +306,7 @@ def scored(
         with closing(engine.map(search_part, job, parts)) as results:
             yield from results
     finally:
-        _opened.cache_clear()  # where this process has searched
+        _opened.cache_clear()  # if this process searched
 
 
 def search_part(job: MiningJob, queries: Queries) -> TopDocuments:
@@ -320,7 +320,7 @@ def search_part(job: MiningJob, queries: Queries) -> TopDocuments:
 
 @lru_cache(maxsize=1)
 def _opened(job: MiningJob) -> Iterable[DocumentShard]:
-    """Return the document shards; a single one need not be mapped anew for every block."""
+    """Return the document shards; a single one is not mapped again for every block."""
     if not job.shards.folder.is_dir():
         raise EngineError(
             f"mining: a worker does not see {job.shards.folder}, where the postings lie: the "

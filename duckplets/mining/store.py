@@ -71,12 +71,12 @@ _ENCODED = {
     **dict.fromkeys(SCHEMA.names[:3], "DELTA_BINARY_PACKED"),
     "score": "BYTE_STREAM_SPLIT",
 }
-_REPEATED = SCHEMA.names[4:]  # the same for all rows of an anchor
+_REPEATED = SCHEMA.names[4:]  # equal for all rows of an anchor
 _FORMAT = 1
 _OF_CANDIDATES = "All that was mined, before any cut, best first"
 _NAME = "mining-{:06}.json"
-_PART_ROWS, _PART_SECONDS = 1 << 20, 20.0  # of a part, about: so much is lost where one is killed
-_DRAWING = {  # what of a recipe does not decide who may be a negative of whom
+_PART_ROWS, _PART_SECONDS = 1 << 20, 20.0  # rows of a part, about: the loss of a kill
+_DRAWING = {  # fields of a recipe that do not affect legality
     *("kind", "name", "by", "negatives_from", "when_short", "weight", "share", "instruction"),
     *("per", "sources"),
 }
@@ -421,7 +421,7 @@ class OpenMining:
             self._write()
 
     def _write(self) -> None:
-        import pyarrow.parquet as pq  # which samplers need not load
+        import pyarrow.parquet as pq  # not loaded by samplers
 
         rows = pa.concat_tables(self._waiting).cast(SCHEMA).combine_chunks()
         path = new_path(self._folder.path, "part", ".parquet")
@@ -489,7 +489,7 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
 def counts_of(found: TopDocuments) -> dict[str, int]:
     """Return what became of the documents that were looked at; the values add up to them."""
     guarded, kept = found.guarded.sum(axis=1), int(np.count_nonzero(found.documents >= 0))
-    guarded = np.append(guarded[:-2], guarded[-2] + guarded[-1])  # both are the strategy's
+    guarded = np.append(guarded[:-2], guarded[-2] + guarded[-1])  # both come from the strategy
     counts = dict(zip(REASONS, guarded.tolist(), strict=True))
     beyond = int(found.matched.sum()) - int(guarded.sum()) - kept
     return counts | {"beyond depth": beyond, "candidates": kept}
@@ -514,7 +514,7 @@ def keep_only(database: Database, pinned: Collection[int]) -> int:
 
 
 def _sum(rows: pa.Table) -> int:
-    """Return what identifies the candidates of some rows, whatever their order: a sum of hashes."""
+    """Return an order-independent digest of rows: a sum of hashes."""
     anchors, ranks, negatives = (rows[n].to_numpy().astype(np.uint64) for n in SCHEMA.names[:3])
     words = mix(mix(mix(anchors) ^ ranks) ^ negatives) ^ rows["score"].to_numpy().view(np.uint64)
     return int(mix(words[ranks > 0]).sum(dtype=np.uint64))
@@ -563,7 +563,7 @@ def show(database: Database) -> None:
 
 
 def _filled(name: str, **values: str) -> str:
-    """Return a statement that takes no parameters with values in their place."""
+    """Return a statement with its values filled in."""
     text = query(name)
     for parameter, value in values.items():
         text = text.replace(f"${parameter}", literal(value))

@@ -1,1 +1,1 @@
-"""Full-text indexes: from sections to terms and counts, and from a text to what fits it best."""
+"""Full-text indexes: from sections to terms and counts, and from a query to the best sections."""

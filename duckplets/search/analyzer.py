@@ -1,9 +1,9 @@
-"""Split texts into words and turn words into the keys of terms, by a DuckDB that can stem.
+"""Split texts into words, and words into term keys, by a DuckDB that can stem.
 
-    texts ─split→ lists of words ─resolve→ keys of terms, one a word
+texts ─split→ lists of words ─resolve→ keys of terms, one a word
 
-Every different word is stemmed once. Words and terms are rows of tables there, and keys are NumPy
-arrays: however large a vocabulary is, no Python object is made of a word.
+Every distinct word is stemmed once. Words and terms are rows of tables and keys NumPy arrays: no
+Python object is made per word, however large the vocabulary.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from duckplets.db.database import Database
 from duckplets.errors import QueryError, RecipeError
 from duckplets.search.analyzer_settings import ENGLISH, LETTERS_AND_DIGITS, Terms
 
-DROPPED = -1  # key of a stop word, or of a word whose term is unknown
-EMPTY = -2  # of what stands between two blanks
+DROPPED = -1  # key of stop words and of words with unknown terms
+EMPTY = -2  # key of the empty word between two blanks
 
-# DuckDB scans the slices of an Arrow table in parallel: at most so many texts a slice, and at
-# least so many slices, where texts are few because they are long.
+# DuckDB scans slices of an Arrow table in parallel: at most so many texts per slice, and at least
+# so many slices if texts are few and long.
 _STEP = 2048
 _SLICES = 16
 
 _NONE = np.zeros(0, dtype=np.int64)
-_TEXTS = 4096  # analysed at once
-_BYTES = 8 << 20  # of those, or one text
+_TEXTS = 4096  # texts analysed at a time
+_BYTES = 8 << 20  # characters of these, or one text
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class AnalysedTexts:
         """Return the first words of every text, at most so many, and none that is empty."""
         text, key = self.text[self.key != EMPTY], self.key[self.key != EMPTY]
         counts = np.bincount(text)
-        first = np.repeat(np.cumsum(counts) - counts, counts)  # place of a text's first word
+        first = np.repeat(np.cumsum(counts) - counts, counts)  # index of a text's first word
         kept = np.arange(len(text)) - first < limit
         return AnalysedTexts(text[kept], key[kept])
 
@@ -196,7 +196,7 @@ class Vocabulary:
         return AnalysedTexts(text, keys[encoded.indices.to_numpy()])
 
     def _keys(self, words: pa.Array) -> NDArray[np.int32]:
-        """Return the key of each of different words, after a look at those that are new."""
+        """Return the key of each distinct word, adding new ones."""
         keys = np.full(len(words), np.iinfo(np.int32).min, dtype=np.int32)
         places = np.arange(len(words), dtype=np.int64)
         with self._database.registered(found=pa.table({"place": places, "word": words})):
@@ -231,7 +231,7 @@ class Vocabulary:
 
 @cache
 def _instance(process: int, *, stems: bool) -> Database:
-    """Return what vocabularies of a process are kept in: to open it takes longer than a search."""
+    """Return this process's instance for vocabularies: opening one takes longer than a search."""
     opened = extension.stemming() if stems else Database.scratch()
     try:
         opened.run("search/analyzer/shared")
@@ -244,12 +244,12 @@ def _instance(process: int, *, stems: bool) -> Database:
 
 
 def stretches(sizes: NDArray[np.integer[Any]], *, rows: int, total: int) -> Iterator[slice]:
-    """Yield slices that cover n rows in order, as long as bounds on rows and sizes allow.
+    """Yield slices that cover n rows in order, as long as rows and sizes allow.
 
     Args:
         sizes: Of every row, int[n].
-        rows: Rows of a slice, at most.
-        total: Sum of the sizes of a slice, at most; a larger row stands alone.
+        rows: Most rows of a slice.
+        total: Most total size of a slice; a larger row stands alone.
     """
     ends = np.cumsum(sizes, dtype=np.int64)
     low = 0

@@ -42,9 +42,9 @@ from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.search.analyzer import AnalysedTexts, Vocabulary, stretches
 from duckplets.search.analyzer_settings import Terms
 
-_SECTIONS = 16_384  # of a slice, at most
-_CHARACTERS = 16 << 20  # of a slice, or one section
-_ROWS = 1 << 18  # of an Arrow table of documents or terms
+_SECTIONS = 16_384  # most sections of a slice
+_CHARACTERS = 16 << 20  # most characters of a slice, or one section
+_ROWS = 1 << 18  # rows of an Arrow table of documents or terms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -123,7 +123,7 @@ def build(
 
 @dataclass(frozen=True, slots=True)
 class _Slice:
-    """Some sections, in the order of their keys."""
+    """Some sections, in order of keys."""
 
     sections: NDArray[np.int64]
     documents: NDArray[np.int64]
@@ -133,7 +133,7 @@ _Piece = tuple[_Slice, pa.Array]
 
 
 def _slices(covered: pa.Table) -> list[_Slice]:
-    """Cut the sections that an index covers, which come in the order of documents."""
+    """Cut the sections of an index, given in order of documents, into slices."""
     keys = covered["section_key"].to_numpy()
     documents = np.argsort(keys)
     sizes = covered["characters"].to_numpy()[documents]
@@ -144,7 +144,7 @@ def _slices(covered: pa.Table) -> list[_Slice]:
 
 
 def _texts(reader: Database, slices: list[_Slice]) -> Iterator[_Piece]:
-    """Yield each slice with the texts of its sections."""
+    """Yield each slice with its texts."""
     for part in slices:
         ends = {"low": int(part.sections[0]), "high": int(part.sections[-1])}
         with reader.registered(wanted=pa.table({"section_key": part.sections})):
@@ -161,13 +161,13 @@ def split_part(terms: Terms, texts: pa.Array) -> pa.ListArray:
 
 
 class _Counted:
-    """Counts of all slices; the postings of a slice are stored at once, the rest at the end."""
+    """Counts over all slices; postings are stored slice by slice, the rest at the end."""
 
     def __init__(self, database: Database, index: int, documents: int) -> None:
         self._database = database
         self._index = {"index": index}
         self._lengths = np.zeros(documents, dtype=np.int32)
-        self._document_counts = np.zeros(0, dtype=np.int64)  # of each term
+        self._document_counts = np.zeros(0, dtype=np.int64)  # document count of each term
 
     def add(self, documents: NDArray[np.int64], words: AnalysedTexts) -> None:
         """Count the words of a slice: frequencies by document and term."""
@@ -234,7 +234,7 @@ _DELETE = (
     *("search/index/delete", "search/index/delete_terms"),
     *("search/index/delete_documents", "search/index/delete_postings"),
 )
-_ALL = ""  # among the settings by source: of those that have none of their own
+_ALL = ""  # key of the settings of sources without their own
 _NOTHING = Built(documents=0, tokens=0, terms=0)
 
 
@@ -360,7 +360,7 @@ def refresh(
     check_scope(database, source, split)
     external_files.check(database)
     if terms is not None:
-        Vocabulary(terms).close()  # refuses what does not work, before it is kept
+        Vocabulary(terms).close()  # refuses invalid settings before they are stored
         set_terms(database, terms, source)
     unfit = stale(database, source=source, split=split)
     total = _sizes(database, unfit) if work.progress else 0
@@ -531,7 +531,7 @@ def vocabulary_size(database: Database, index: Index) -> int:
 
 
 def _sizes(database: Database, pairs: list[tuple[str, str, str]]) -> int:
-    """Return how many documents some pairs have together."""
+    """Return the total number of documents of some pairs."""
     sizes = {(name, split): int(size) for name, split, size in database.run("search/index/sizes")}
     return sum(sizes.get((name, split), 0) for name, split, _ in pairs)
 
@@ -540,7 +540,7 @@ def _sizes(database: Database, pairs: list[tuple[str, str, str]]) -> int:
 
 
 def _reason(database: Database, index: Index, content: str) -> str | None:
-    """Return why an index does not fit the records as they are, or None."""
+    """Return why an index does not fit the records, or None."""
     if index.content != content:
         return CHANGED
     return OTHER_TERMS if index.terms != terms_of(database, index.source) else None
@@ -553,7 +553,7 @@ def _replace(
     told: Callable[[int], None],
     engine: Engine,
 ) -> Built:
-    """Build an index in the place of the one that is there, or delete that if no record is left."""
+    """Rebuild an index, or delete it if no record is left."""
     version = current_version(database)
     scope = {"source": source, "split": split}
     with database.transaction():

@@ -23,9 +23,9 @@ from duckplets.search.analyzer import Vocabulary
 from duckplets.search.analyzer_settings import Terms
 from duckplets.search.index import Index
 
-_SNIPPET = 200  # characters, about
-_BEFORE = 60  # of those, at most, before what was found
-_FIRST_LOOK = 256  # words of each text to look for it among; then more
+_SNIPPET = 200  # approximate characters of a snippet
+_BEFORE = 60  # most characters before the match
+_FIRST_LOOK = 256  # words searched for a match at first; then more
 _GROWTH = 8
 
 SCHEMA = pa.schema(
@@ -103,7 +103,7 @@ def search(
 
 
 def _indexes(database: Database, source: str | None, split: str | None) -> list[Index]:
-    """Return the indexes of a scope, after those that do not fit were built."""
+    """Return the indexes of a scope, rebuilding those that do not fit."""
     index.check_scope(database, source, split)
     unfit = index.stale(database, source=source, split=split)
     if unfit and not database.read_only:
@@ -119,7 +119,7 @@ def _indexes(database: Database, source: str | None, split: str | None) -> list[
 
 
 def _asked(terms: Terms, text: str) -> Vocabulary:
-    """Return a vocabulary of the terms of a text, and no others."""
+    """Return a vocabulary of the terms of a query, and no others."""
     vocabulary = Vocabulary(terms)
     vocabulary.read(pa.array([text]))
     vocabulary.fix()
@@ -135,7 +135,7 @@ def _terms(vocabulary: Vocabulary) -> list[str]:
 
 
 class _Text:
-    """A text whose words are taken apart as far as anybody has looked."""
+    """A text whose words are split on demand."""
 
     def __init__(self, text: str) -> None:
         self.words: list[str] = []
@@ -150,7 +150,7 @@ class _Text:
 
 
 def _snippets(hits: pa.Table, asked: dict[int, Vocabulary]) -> pa.Array:
-    """Return a snippet of every hit, around the first of its words that was asked for."""
+    """Return a snippet of every hit, around its first matching word."""
     texts = [_Text(text) for text in hits["text"].to_pylist()]
     keys = hits["index_key"].to_pylist()
     places = np.zeros(len(texts), dtype=np.int64)
@@ -161,7 +161,7 @@ def _snippets(hits: pa.Table, asked: dict[int, Vocabulary]) -> pa.Array:
 
 
 def _first_places(texts: list[_Text], vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """Return the place of the first word of each text that was asked for, else 0.
+    """Return the index of the first matching word of each text, else 0.
 
     A word here is what stands between white space, and may hold several of the index's.
     """
@@ -182,7 +182,7 @@ def _first_places(texts: list[_Text], vocabulary: Vocabulary) -> NDArray[np.int6
 
 
 def _around(text: _Text, place: int) -> str:
-    """Return the words around a place, with an ellipsis where some are left out."""
+    """Return the words around an index, with ellipses where some are left out."""
     text.look(_SNIPPET)
     words = text.words
     if not words:

@@ -1,1 +1,1 @@
-"""Vectors of texts: sets of them in a file beside the corpus, by the hash of the text."""
+"""Vectors of texts: sets in a file beside the corpus, keyed by the hash of the text."""

@@ -39,7 +39,7 @@ from duckplets.vectors.store import (
     contains,
 )
 
-_ROWS = 32_768  # of a block
+_ROWS = 32_768  # rows of a block
 _MADE_BY = {"by": "add_vectors"}
 _KEYS = ("chunk_key", "record_id", "text")
 
@@ -162,7 +162,7 @@ def vectors(corpus: CorpusFile, /, name: str = "default") -> pa.Table:
 
 
 class _Taking:
-    """Takes blocks into a commit; ``compares``: a text that comes again has the same vector."""
+    """Add blocks to a commit; ``compares``: repeated texts must have the same vector."""
 
     def __init__(self, of: VectorSet, named: _Named, *, compares: bool) -> None:
         self._set, self._named, self._compares = of, named, compares
@@ -183,7 +183,7 @@ class _Taking:
         self.read += len(hashes)
 
     def compare(self, commit: VectorCommit) -> None:
-        """Refuse texts that came with another vector than the one they have."""
+        """Refuse texts that came with another vector than the stored one."""
         if not self._again:
             return
         hashes, digests, rows = map(np.concatenate, zip(*self._again, strict=True))
@@ -202,14 +202,14 @@ class _Taking:
             )
 
     def _digests(self, matrix: Matrix) -> Words:
-        """Return a number for each vector, the same for the same bytes."""
+        """Return a number per vector; equal bytes give equal numbers."""
         size = self._set.numpy_type.itemsize
         bits = np.ascontiguousarray(matrix).view(np.uint32 if size == 4 else np.uint16)
         return cast(Words, bits.astype(np.uint64) @ self._weights)
 
 
 class _Named:
-    """Finds the texts that rows with columns of some names are of."""
+    """Find the texts that rows name, by the names of their columns."""
 
     def __init__(self, database: Database, names: list[str]) -> None:
         self._database = database
@@ -320,7 +320,7 @@ def _cast(block: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
 
 
 def _blocks(table: Any) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of what was given, in blocks."""
+    """Yield the rows of a table in blocks."""
     if isinstance(table, str | Path):
         yield from _of_parquet(Path(table))
         return
@@ -360,7 +360,7 @@ def _of_parquet(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _column_of(values: Any) -> Any:
-    """Return a column of a mapping: a matrix as fixed-size lists, without a copy."""
+    """Return a column of a mapping; a matrix becomes fixed-size lists without a copy."""
     if isinstance(values, np.ndarray) and values.ndim == 2:
         if values.dtype.kind not in "fiu":
             raise VectorError(f"add_vectors: an array of {values.dtype}; numbers are needed")
@@ -387,7 +387,7 @@ def _width(block: pa.RecordBatch) -> int:
 
 
 def _numbers(vectors: pa.Array, of: VectorSet, first: int) -> Any:
-    """Return a column of lists as a matrix, if each is there and of the dimension of a set."""
+    """Return a column of lists as a matrix, checked against the dimension of a set."""
     if vectors.null_count:
         row = int(np.argmin(vectors.is_valid().to_numpy(zero_copy_only=False)))
         raise VectorError(f"vectors {of.name!r}: row {first + row} has no vector, but null")

@@ -1,10 +1,10 @@
-"""Serve vectors beside texts: pin a run to sets as they are, count what is missing, gather rows.
+"""Serve vectors beside texts: pin sets to a run, count missing vectors, gather rows.
 
-    "anchor_vector" ─pinned→ set, commit, digest ─opened→ rows of a block's texts ─take→ (n, d)
+"anchor_vector" ─pinned→ set, commit, digest ─opened→ rows of a block's texts ─take→ (n, d)
 
-A vector is that of the bare text of the chunk in its slot, found by the chunk's own hash: that of
-another window, of the section, or of a text with a prefix is another. A run sees its sets as of
-the commit that was the last when it was opened, so vectors that come later change nothing.
+A vector belongs to the bare text of the chunk in a slot, by the chunk's own hash: another window,
+the section, or the text with a prefix has another. A run sees its sets as of their last commit when
+it was opened, so later vectors change nothing.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def pinned(
 
 
 def _set_of(store: VectorStore, sets: Mapping[str, VectorSet], asked: str) -> str:
-    """Return the set that a column is of: the one it names, else the only one."""
+    """Return the set of a column: the one it names, or the only one."""
     _, _, name = asked.partition(":")
     if name or not sets:
         return store.need(name or "default").name
@@ -108,10 +108,10 @@ def _set_of(store: VectorStore, sets: Mapping[str, VectorSet], asked: str) -> st
 
 @dataclass(frozen=True, eq=False, slots=True)
 class VectorRows:
-    """The vectors of a column of a block, to be gathered when they are asked for."""
+    """The vectors of a column of a block, gathered on demand."""
 
     opened: OpenedVectors  # the set
-    rows: Integers  # of every sample, -1 where its text has no vector
+    rows: Integers  # row of every sample, -1 if its text has no vector
 
     @property
     def row_bytes(self) -> int:
@@ -119,7 +119,7 @@ class VectorRows:
         return self.opened.of.dimension * self.opened.of.numpy_type.itemsize
 
     def take(self, low: int, high: int) -> pa.Array:
-        """Return the vectors of some samples as fixed-size lists, null and NaN where one lacks."""
+        """Return vectors as fixed-size lists; missing ones are null and NaN."""
         rows, of, valid = self.rows[low:high], self.opened.of, None
         there = np.flatnonzero(rows >= 0)
         if len(there) == len(rows):
@@ -143,20 +143,20 @@ class RunVectors:
     def __init__(
         self,
         corpus_path: Path,
-        pins: Mapping[str, Any],  # what ``pinned`` returned
-        columns: Sequence[str],  # all of the run
+        pins: Mapping[str, Any],  # result of ``pinned``
+        columns: Sequence[str],  # columns of the run
         folder: Path | None,
     ) -> None:
         self._path, self._folder = corpus_path, folder
         self._pins, self._columns, self._sets = pins, columns, self._opened(pins)
         self._missing: Missing = pins["missing"]
         self._earlier: list[tuple[int, dict[str, OpenedVectors]]] = []
-        # The texts of a run with ``drop``, with a vector in each set, ascending.
+        # Texts of a run with ``drop``: those with a vector in each set, ascending.
         self.texts: Words | None = None
         if self._missing == "drop":
             hashes = [of.hashes for of in self._sets.values()]
             self.texts = reduce(partial(np.intersect1d, assume_unique=True), hashes)
-        # What a user should know of how they are opened.
+        # notes on how they are opened
         self.notes = [note for of in self._sets.values() for note in of.notes]
 
     def _opened(self, pins: Mapping[str, Any]) -> dict[str, OpenedVectors]:
@@ -164,7 +164,7 @@ class RunVectors:
         return {name: opened(self._path, name, pin[0], self._folder) for name, pin in sets}
 
     def as_of(self, pins: Mapping[str, Any]) -> RunVectors:
-        """Return those of another version of the run: these, where it has the same commits."""
+        """Return the vectors of another version of the run; this object if no commit differs."""
         if pins == self._pins:
             return self
         return RunVectors(self._path, pins, self._columns, self._folder)
@@ -180,7 +180,7 @@ class RunVectors:
                 self._earlier.append((position, self._opened(pins)))
 
     def _asked(self) -> Iterator[tuple[str, str, str]]:
-        """Yield every column of the run that has vectors, its slot and its set."""
+        """Yield every vector column of the run, with slot and set."""
         for asked in self._columns:
             for slot in vector_slots([asked]):
                 yield asked, slot, self._pins["columns"][asked]
@@ -191,7 +191,7 @@ class RunVectors:
         for asked, slot, name in self._asked():
             hashes, low = texts[slot], 0
             rows = self._sets[name].rows(hashes)
-            for position, sets in self._earlier:  # texts that had no vector then have none
+            for position, sets in self._earlier:  # texts without a vector then have none
                 high = int(np.searchsorted(positions, position))
                 if low < high:
                     rows[low:high][sets[name].rows(hashes[low:high]) < 0] = -1
@@ -233,7 +233,7 @@ class RunVectors:
     def _left_out(
         self, database: Database, texts: Words, where: Mapping[str, Any]
     ) -> Iterator[str]:
-        """Yield in words how many chunks a run with ``drop`` is without, by source."""
+        """Yield in words how many chunks a run with ``drop`` leaves out, by source."""
         kept = pa.table({"text_hash": column(texts)})
         with closing(database.cursor()) as reading, reading.registered(kept_texts=kept):
             for source, chunks, many in reading.run("vectors/columns/left_out", where):
@@ -252,7 +252,7 @@ class RunVectors:
         for (name, part), (source, pool) in product(sorted(needed), pools):
             for hashes in _hashes_of(pool, part):
                 among = name, id(hashes)
-                if among not in seen:  # several recipes share their lists
+                if among not in seen:  # recipes may share lists
                     seen[among] = hashes[self._sets[name].rows(hashes) < 0]
                 by_part[name, source, part].append(seen[among])
         for (name, source, part), found in by_part.items():
@@ -265,7 +265,7 @@ class RunVectors:
 
 
 def _hashes_of(pool: Pool, part: str) -> list[Words]:
-    """Return the texts that some part of samples is drawn from."""
+    """Return the text hashes that a part of samples is drawn from."""
     if part == "negatives":
         return [of.hashes for of in (pool.negatives, pool.beyond) if of is not None]
     if part == "anchors":

@@ -32,10 +32,10 @@ from duckplets.vectors.store import VectorStore
 Singles = npt.NDArray[np.float32]
 Query = Literal["anchor", "positive", "both"]
 
-_ANCHORS = 1024  # of a block
-_WINDOWS = 8192  # of documents that are compared at once
-_HELD = 256 << 20  # bytes of vectors that stay in memory from one block of anchors to the next
-_NEAR = np.float32(2e-5)  # farther than single precision errs for vectors of length 1
+_ANCHORS = 1024  # anchors of a block
+_WINDOWS = 8192  # documents compared at a time
+_HELD = 256 << 20  # bytes of vectors kept in memory between blocks of anchors
+_NEAR = np.float32(2e-5)  # beyond the error of single precision for unit vectors
 _LOWEST = np.float32(-4)  # below any cosine
 
 
@@ -91,7 +91,7 @@ dense = Dense
 
 
 class _Windows:
-    """The windows of all sections that are looked at, with their vectors, by number of section."""
+    """The windows of all sections involved, with their vectors, by number of section."""
 
     def __init__(self, database: Database, vectors: OpenedVectors, guards: Guards) -> None:
         keys = guards.sections.keys
@@ -118,12 +118,12 @@ class _Windows:
         self._held: list[tuple[slice, Singles, Integers]] = []
 
     def take(self, windows: Integers) -> Singles:
-        """Return the vectors of some windows, of length 1, in single precision."""
+        """Return unit vectors of windows in single precision."""
         found = self._vectors.take(self._rows[windows]).astype(np.float32, copy=False)
         return found / self._lengths[windows].astype(np.float32)[:, None]
 
     def blocks(self) -> Iterator[tuple[slice, Singles, Integers]]:
-        """Yield stretches of documents with the vectors of their windows, and where each begins."""
+        """Yield ranges of documents with the vectors of their windows, and where each begins."""
         yield from self._held
         low = self._held[-1][0].stop if self._held else 0
         sizes = self.of_section.lengths[self.documents]
@@ -162,7 +162,7 @@ class _Windows:
 
 
 def _joined(lists: list[IntegerLists]) -> IntegerLists:
-    """Return several lists of the same owners as one."""
+    """Concatenate the lists of the same owners."""
     owners = np.concatenate([of.owners() for of in lists])
     return IntegerLists.of(owners, np.concatenate([of.values for of in lists]), len(lists[0]))
 
@@ -222,7 +222,7 @@ def _found(
 
 
 def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
-    """Put documents that an anchor must not find below all others."""
+    """Set excluded documents below all others."""
     for lists, forbids in ((excluded.documents, True), (excluded.allowed, False)):
         if lists is None:
             continue
@@ -239,7 +239,7 @@ def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
 
 
 def _guarded(excluded: Excluded, documents: int, count: int) -> Integers:
-    """Return how many documents each guard excluded, the last one those that are not allowed."""
+    """Return how many documents each guard excluded; the last one counts those not allowed."""
     guarded = np.zeros((len(REASONS) + 1, count), np.int64)
     owners = excluded.documents.owners()
     np.add.at(guarded, (excluded.reasons.astype(np.int64), owners), 1)
@@ -254,7 +254,7 @@ def _guarded(excluded: Excluded, documents: int, count: int) -> Integers:
 
 
 class _Near:
-    """Documents that may be among the best of each anchor, as stretches of documents go by."""
+    """Documents that may be among the best of each anchor, updated range by range."""
 
     def __init__(self, count: int, depth: int) -> None:
         self._depth = depth
@@ -264,7 +264,7 @@ class _Near:
         self._scores = np.zeros(0, np.float32)
 
     def add(self, products: Singles, documents: Integers) -> None:
-        """Look at the scores of some more documents."""
+        """Look at the scores of further documents."""
         width = products.shape[1]
         if width > self._depth and self._bound.min() <= _LOWEST:
             own = np.partition(products, width - self._depth, axis=1)[:, width - self._depth]
@@ -278,7 +278,7 @@ class _Near:
             self._prune()
 
     def found(self) -> tuple[Integers, Integers]:
-        """Return owners and documents of all that are worth a second look."""
+        """Return owners and documents of all pairs to be scored again."""
         self._prune()
         return self._owners, self._documents
 
