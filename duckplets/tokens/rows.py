@@ -313,7 +313,8 @@ class TokenStream:
 
     negatives = fallback_anchors = 0
     is_given = graded = has_fallbacks = False
-    negatives_from = candidates = version = None
+    negatives_from = version = None
+    candidates = ()
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -464,7 +464,7 @@ def test_explain_shows_a_plan(toy: str) -> None:
 def test_status_for_people_and_for_programs(toy: str) -> None:
     ok("sample", toy, "--save")
     text = ok("status", toy)
-    assert re.search(r"^size      \d\.\d MB \(indexes 0, negatives 0\)$", text, re.MULTILINE)
+    assert re.search(r"^size      \d\.\d MB \(indexes 0, candidates 0\)$", text, re.MULTILINE)
     for part in ("version 2", "sources", "records by split", "pools", "saved runs", "default"):
         assert part in text
     found = json.loads(ok("status", toy, "--json"))
