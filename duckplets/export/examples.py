@@ -137,7 +137,7 @@ class SubjectReader:
                 self.database.run("export/add_anchors", key | {"files": files})
             with closing(self.database.cursor()) as reading:
                 for rows in policies.left(reading, mining, self.subject.policy):
-                    left = pa.table(dict(zip(_LEFT, rows, strict=True)))
+                    left = pa.table(dict(zip(_LEFT, rows[: len(_LEFT)], strict=True)))
                     with self.database.registered(left_rows=left):
                         self.database.run("export/add_negatives", key)
 

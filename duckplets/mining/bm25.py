@@ -117,6 +117,7 @@ class TopDocuments:
         positive_scores: Score of the lowest-scoring positive; NaN if none is known. float64[n].
         positive_ranks: 1 + how many of the rest score higher than that; 0 where none is known, or
             it shares no term.
+        failed: Documents without a score, since what scores them failed.
     """
 
     documents: Integers
@@ -125,6 +126,7 @@ class TopDocuments:
     guarded: Integers
     positive_scores: npt.NDArray[np.float64]
     positive_ranks: Integers
+    failed: int = 0
 
 
 def search(

@@ -77,12 +77,12 @@ class Scorer(Protocol):
         """Its name."""
         ...
 
-    def settings(self, database: Database) -> dict[str, Any]:
+    def settings(self, job: Job) -> dict[str, Any]:
         """Return the settings that its candidates follow from."""
         ...
 
     def search(
-        self, database: Database, guards: Guards, start: int, depth: int
+        self, job: Job, guards: Guards, start: int, depth: int
     ) -> Iterator[tuple[slice, TopDocuments]]:
         """Yield the best documents of every block of anchors, from one on."""
         ...
@@ -171,7 +171,7 @@ def mine(
         work = stack.enter_context(working(engine, progress, "anchors"))
         minings = Minings(database)
         made: dict[str, Any] = {"database": database, "search": wanted_search, "ranker": ranker}
-        jobs = [_Job(**made, **each) for each in wanted]
+        jobs = [Job(**made, **each) for each in wanted]
         due = [job for job in jobs if job.is_due(minings)]
         if due and not database.read_only:
             with database.transaction():
@@ -254,7 +254,7 @@ def _why_not(recipe: TripletRecipe) -> str:
     return ""
 
 
-def _without_anchors(done: Sequence[tuple[_Job, PairReport | str]]) -> Iterator[str]:
+def _without_anchors(done: Sequence[tuple[Job, PairReport | str]]) -> Iterator[str]:
     """Yield why nothing was mined for recipes and sources without anchors in any split."""
     told: dict[tuple[str, str], list[str | None]] = {}
     for job, found in done:
@@ -266,11 +266,17 @@ def _without_anchors(done: Sequence[tuple[_Job, PairReport | str]]) -> Iterator[
             yield next((why for why in whys if not why.endswith(NO_RECORDS)), whys[0])
 
 
-def _told(mined: Sequence[tuple[_Job, PairReport]]) -> Iterator[str]:
+def _told(mined: Sequence[tuple[Job, PairReport]]) -> Iterator[str]:
     """Yield what may be unexpected about what policies leave."""
-    by_recipe: dict[str, list[tuple[_Job, PairReport]]] = {}
+    by_recipe: dict[str, list[tuple[Job, PairReport]]] = {}
     for job, pair in mined:
         by_recipe.setdefault(pair.recipe, []).append((job, pair))
+        if wanting := pair.left:
+            yield (
+                f"recipe {pair.recipe!r}, source {pair.source!r}, split {pair.split!r}: "
+                f"{wanting:,} of {counted(pair.anchors + wanting, 'anchor')} are not done yet; the "
+                f"same call goes on, and nothing draws from these candidates before its end"
+            )
     for name, found in by_recipe.items():
         report = MiningReport(pairs=tuple(pair for _, pair in found), seconds=0.0)
         settings, what = found[0][0].policy, f"recipe {name!r}"
@@ -289,7 +295,7 @@ def _told(mined: Sequence[tuple[_Job, PairReport]]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Job:
+class Job:
     """One recipe, source and split to mine."""
 
     database: Database
@@ -321,7 +327,7 @@ class _Job:
 
     def _settings(self) -> dict[str, Any]:
         if self.ranker is not None:
-            return {"depth": self.search.depth, **self.ranker.settings(self.database)}
+            return {"depth": self.search.depth, **self.ranker.settings(self)}
         terms = index.terms_of(self.database, self.source).to_dict()
         settings = asdict(self.search) | {"terms": terms}
         del settings["scorer"]
@@ -363,15 +369,19 @@ class _Job:
                 *(self.recipe.name, self.source, self.split, counted(target.anchors, "anchor")),
                 *(self.search.depth, megabytes, folder.path),
             )
-            if self.ranker is not None:
-                for block, found in self.ranker.search(
-                    self.database, guards, resumed, self.search.depth
-                ):
-                    self._keep(opened, guards, block, found, work)
-            elif of is not None:
-                with _folder(self.database) as aside:
-                    self._search(opened, guards, of, aside, work)
-        return report_of(self.database, opened.finish(), self.policy, resumed)
+            try:
+                if self.ranker is not None:
+                    depth = self.search.depth
+                    for block, found in self.ranker.search(self, guards, resumed, depth):
+                        self._keep(opened, guards, block, found, work)
+                elif of is not None:
+                    with _folder(self.database) as aside:
+                        self._search(opened, guards, of, aside, work)
+            finally:
+                opened.keep()
+        is_whole = opened.mining.done == target.anchors
+        mining = opened.finish() if is_whole else opened.mining
+        return report_of(self.database, mining, self.policy, resumed)
 
     def _index(self, engine: Engine = INLINE) -> Index | None:
         """Return the up-to-date index of the source and split; None without records."""
@@ -485,7 +495,8 @@ def report_of(database: Database, mining: Mining, of_recipe: Mined, resumed: int
         split=mining.split,
         scorer=mining.scorer,
         mining=mining.key,
-        anchors=mining.anchors,
+        anchors=mining.done if not mining.finished_at else mining.anchors,
+        left=0 if mining.finished_at else mining.anchors - mining.done,
         candidates=mining.candidates,
         outcomes={name: count for name, count in outcomes.items() if count},
         counts=counts | left,

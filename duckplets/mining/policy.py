@@ -35,8 +35,10 @@ _SAMPLED = 4_000_000  # candidates sampled for quantiles
 
 def left(
     database: Database, mining: Mining, policy: Mined
-) -> Iterator[tuple[Integers, Integers, Integers, Floats]]:
-    """Yield anchors, ranks, negatives and scores of what a policy leaves, by anchor and rank.
+) -> Iterator[tuple[Integers, Integers, Integers, Floats, Floats]]:
+    """Yield what a policy leaves, by anchor and rank.
+
+    Anchors, ranks, negatives, their scores and the scores of the anchors' positives.
 
     Raises:
         DamagedFileError: A file is not there, or not as it was written.
@@ -49,7 +51,8 @@ def left(
     settings["most"] = policy.range_max if tops == (None, None, None) else None
     last, before = -1, 0  # anchor of the last row, and number of its rows so far
     for batch in database.stream(query("mining/store/left"), settings, rows=_BATCH):
-        anchors, ranks, negatives, scores = (column.to_numpy() for column in batch.columns)
+        columns = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+        anchors, ranks, negatives, *scores = columns
         if not len(anchors):
             continue
         first = np.flatnonzero(np.diff(anchors, prepend=anchors[0] - 1))
@@ -59,7 +62,7 @@ def left(
             place[: first[1] if len(first) > 1 else len(place)] += before
         last, before = anchors[-1], place[-1] + 1
         kept = np.flatnonzero((place >= policy.range_min) & (place < policy.range_max))
-        yield anchors[kept], ranks[kept], negatives[kept], scores[kept]
+        yield anchors[kept], ranks[kept], negatives[kept], scores[0][kept], scores[1][kept]
 
 
 def outcomes(database: Database, mining: Mining, policy: Mined) -> dict[str, int]:

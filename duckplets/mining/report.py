@@ -27,11 +27,13 @@ class PairReport(Reported):
         scorer: What ranked candidates.
         mining: Number of the mining, as in the view ``minings``.
         anchors: Sections that negatives were looked for.
+        left: Those that still have to be, of a mining that is not whole.
         candidates: Documents that were kept for them, before any cut.
         outcomes: Anchors by what the policy of the recipe leaves: a ``full`` range, a ``short``
             one, or ``none``.
         counts: Documents that share a term with an anchor (or rows that were given), by what
-            became of them: excluded by a guard, beyond the depth; and of candidates, by the
+            became of them: excluded by a guard, beyond the depth, without a score as the function
+            ``failed``; and of candidates, by the
             policy of the recipe: cut by a margin or a score, out of the ``range``, ``kept``.
         quantiles: Of ``negative_score``, ``positive_score`` and ``positive_rank``.
         unranked: Anchors whose positive has a score and no rank, so that margins do not act: by
@@ -47,6 +49,7 @@ class PairReport(Reported):
     scorer: str
     mining: int
     anchors: int
+    left: int = 0
     candidates: int
     outcomes: dict[str, int]
     counts: dict[str, int]

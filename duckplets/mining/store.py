@@ -385,8 +385,7 @@ class OpenMining:
     """
 
     def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
-        self._folder, self._waiting = folder, list[pa.Table]()
-        self._anchors, self._counts = 0, Counter[str]()
+        self._folder, self._waiting = folder, list[tuple[pa.Table, int, Mapping[str, int]]]()
         self._begun = self._written = time.monotonic()
         last, self.mining = 0, target
         for name in list(folder.manifests()):
@@ -413,17 +412,20 @@ class OpenMining:
             anchors: Whose rows they are.
             counts: What became of the documents that were looked at for these.
         """
-        self._waiting.append(rows)
-        self._anchors += anchors
-        self._counts.update(counts)
+        self._waiting.append((rows, anchors, counts))
         late = time.monotonic() - self._written > _PART_SECONDS
-        if late or sum(table.num_rows for table in self._waiting) >= _PART_ROWS:
-            self._write()
+        if late or sum(table.num_rows for table, *_ in self._waiting) >= _PART_ROWS:
+            self.keep()
 
-    def _write(self) -> None:
+    def keep(self) -> None:
+        """Write what is waiting, so that a later call goes on after it."""
+        if not self._waiting:
+            return
         import pyarrow.parquet as pq  # not loaded by samplers
 
-        rows = pa.concat_tables(self._waiting).cast(SCHEMA).combine_chunks()
+        waiting, self._waiting = self._waiting, []  # what fails now is not written by a second call
+        tables, anchors, counts = zip(*waiting, strict=True)
+        rows = pa.concat_tables(tables).cast(SCHEMA).combine_chunks()
         path = new_path(self._folder.path, "part", ".parquet")
         with path.open("wb") as file:
             options: dict[str, Any] = {"use_dictionary": _REPEATED, "column_encoding": _ENCODED}
@@ -432,26 +434,26 @@ class OpenMining:
             os.fsync(file.fileno())
         part = {
             "file": asdict(FileEntry.of(path)),
-            "anchors": self._anchors,
+            "anchors": sum(anchors),
             "candidates": int(np.count_nonzero(rows["rank"].to_numpy())),
             "sum": _sum(rows),
         }
         seconds = self.mining.seconds + time.monotonic() - self._begun
-        self._counts.update(self.mining.counts)
+        total = Counter(self.mining.counts)
+        for each in counts:
+            total.update(each)
         self.mining = replace(
             self.mining,
             parts=[*self.mining.parts, part],
-            counts=dict(self._counts),
+            counts=dict(total),
             seconds=round(seconds, 3),
         )
         self._tell()
-        self._waiting, self._anchors, self._counts = [], 0, Counter()
         self._begun = self._written = time.monotonic()
 
     def finish(self) -> Mining:
         """Keep what is left; from now on new runs draw from it."""
-        if self._waiting:
-            self._write()
+        self.keep()
         seconds = self.mining.seconds + time.monotonic() - self._begun
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
         self.mining = replace(self.mining, finished_at=now, seconds=round(seconds, 3))
@@ -491,8 +493,9 @@ def counts_of(found: TopDocuments) -> dict[str, int]:
     guarded, kept = found.guarded.sum(axis=1), int(np.count_nonzero(found.documents >= 0))
     guarded = np.append(guarded[:-2], guarded[-2] + guarded[-1])  # both come from the strategy
     counts = dict(zip(REASONS, guarded.tolist(), strict=True))
-    beyond = int(found.matched.sum()) - int(guarded.sum()) - kept
-    return counts | {"beyond depth": beyond, "candidates": kept}
+    beyond = int(found.matched.sum()) - int(guarded.sum()) - found.failed - kept
+    failed = {"failed": found.failed} if found.failed else {}
+    return counts | failed | {"beyond depth": beyond, "candidates": kept}
 
 
 def keep_only(database: Database, pinned: Collection[int]) -> int:

@@ -48,6 +48,7 @@ class Candidates:
     documents: Documents
     ranks: Integers32 | None  # rank of every candidate; None if 1, 2, … in each row
     scores: Floats | None  # score of every candidate; None if not needed
+    positives: Floats | None  # score of every row's positive, likewise
     weights: Integers | None = None  # cumulative weights, if drawn by score
     first: int = 0  # offset of its candidates among those of several scorers
 
@@ -65,6 +66,12 @@ class Candidates:
             return self.ranks[candidates].astype(np.int64)
         row = np.searchsorted(self.starts, candidates, side="right") - 1
         return candidates - self.starts[row] + 1
+
+    def positive(self, candidates: Integers) -> Floats:
+        """Return the scores of the positives of the rows of candidates; NaN where unknown."""
+        if self.positives is None:
+            return np.full(len(candidates), np.nan)
+        return self.positives[np.searchsorted(self.starts, candidates, side="right") - 1]
 
     def short(self, wanted: int) -> Integers:
         """Return the sections with fewer candidates than wanted."""
@@ -89,8 +96,9 @@ def read(
     most = min(mining.candidates, mining.anchors * policy.wanted)
     rows, numbers, ranks = (np.empty(most, dtype=np.int32) for _ in range(3))
     values = np.empty(most if scores or policy.weight else 0, dtype=np.float64)
+    of_positives = np.full(len(sections) if scores else 0, np.nan)
     size = 0
-    for anchors, rank, negatives, score in policies.left(database, mining, policy):
+    for anchors, rank, negatives, score, positive in policies.left(database, mining, policy):
         row, number = row_of(anchors), number_of(negatives)
         there = (row >= 0) & (number >= 0)  # the others are removed, or no negatives any more
         kept = slice(None) if there.all() else np.flatnonzero(there)
@@ -98,6 +106,8 @@ def read(
         rows[low:size], numbers[low:size], ranks[low:size] = row[kept], number[kept], rank[kept]
         if len(values):
             values[low:size] = score[kept]
+        if scores:
+            of_positives[row[kept]] = positive[kept]
     rows, numbers, ranks, values = rows[:size], numbers[:size], ranks[:size], values[:size]
     if np.any(rows[1:] < rows[:-1]):  # anchors were mined in another order
         order = np.argsort(rows, kind="stable")
@@ -121,6 +131,7 @@ def read(
         documents=documents,
         ranks=None if counting else ranks,
         scores=values if scores else None,
+        positives=of_positives if scores else None,
         weights=weights,
     )
 

@@ -245,7 +245,7 @@ def parts_of(slot: str, kind: str, negatives: int, *, swap: bool) -> set[str]:
 
 def needs_scores(columns: Collection[str]) -> bool:
     """Return whether a column is a score."""
-    return any(name.startswith("negative_") and name.endswith("_score") for name in columns)
+    return any(name.startswith(_SCORED) and name.endswith("_score") for name in columns)
 
 
 def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
@@ -253,7 +253,7 @@ def negative_columns(kind: str, negatives: int) -> dict[str, Make]:
     if kind in SINGLE:
         return {}
     slots = slot_names("triplets", 1 if kind == "pairs" else negatives)[2:]
-    found: dict[str, Make] = {"negative_by": _worst}
+    found: dict[str, Make] = {"negative_by": _worst, "positive_score": _positive_score}
     for number, slot in enumerate(slots):
         for name, make in _OF_NEGATIVES.items():
             found.setdefault(f"{slot}_{name}", partial(make, number))
@@ -277,6 +277,15 @@ def _score(slot: int, of: Samples) -> pa.Array:
     return pa.array(scores, pa.float64(), from_pandas=True)
 
 
+def _positive_score(of: Samples) -> pa.Array:
+    """Return the positive's score by what ranked the first mined negative."""
+    scores = np.full(len(of.plan), np.nan)
+    for slot in range(0 if of.plan.candidates is None else len(of.plan.candidates) - 1, -1, -1):
+        for rows, candidates, drawn in _mined(slot, of):
+            scores[rows] = candidates.positive(drawn)
+    return pa.array(scores, pa.float64(), from_pandas=True)
+
+
 def _rank(slot: int, of: Samples) -> pa.Array:
     ranks = np.zeros(len(of.plan), dtype=np.int64)
     for rows, candidates, drawn in _mined(slot, of):
@@ -284,6 +293,7 @@ def _rank(slot: int, of: Samples) -> pa.Array:
     return pa.array(ranks, pa.int64(), mask=ranks == 0)
 
 
+_SCORED = ("negative_", "positive_")
 _OF_NEGATIVES = {"by": _by, "score": _score, "rank": _rank}
 
 

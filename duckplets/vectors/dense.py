@@ -20,12 +20,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import IntegerLists, Integers
+from duckplets.base.arrays import Floats, IntegerLists, Integers
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
 from duckplets.mining.bm25 import SCALE, TopDocuments
 from duckplets.mining.guards import REASONS, Excluded, Guards
+from duckplets.mining.mine import Job
 from duckplets.vectors.opened import OpenedVectors, opened
 from duckplets.vectors.store import VectorStore
 
@@ -60,24 +61,25 @@ class Dense:
     def __post_init__(self) -> None:
         check(self, RecipeError, "dense")
 
-    def settings(self, database: Database) -> dict[str, Any]:
+    def settings(self, job: Job) -> dict[str, Any]:
         """Return what its candidates follow from.
 
         Raises:
             VectorError: There are no such vectors.
         """
-        of = VectorStore(Path(str(database.path))).need(self.vectors)
+        of = VectorStore(Path(str(job.database.path))).need(self.vectors)
         return {"vectors": self.vectors, "digest": of.digest, "query": self.query}
 
     def search(
-        self, database: Database, guards: Guards, start: int, depth: int
+        self, job: Job, guards: Guards, start: int, depth: int
     ) -> Iterator[tuple[slice, TopDocuments]]:
         """Yield the best documents of every block of anchors, from one on.
 
         Raises:
             VectorError: Texts lack a vector.
         """
-        windows = _Windows(database, opened(Path(str(database.path)), self.vectors), guards)
+        database, path = job.database, Path(str(job.database.path))
+        windows = _Windows(database, opened(path, self.vectors), guards)
         for block in guards.blocks(start, most=_ANCHORS):
             anchors = guards.anchors[block]
             own = IntegerLists(np.arange(len(anchors) + 1), anchors)
@@ -204,13 +206,7 @@ def _found(
     higher += np.bincount(rows[again > lowest[rows]], minlength=count)
     owners, documents = near.found()
     scores = windows.scores(queries, owners, documents)
-    order = np.lexsort((documents, -scores, owners))
-    owners, documents, scores = owners[order], documents[order], scores[order]
-    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
-    kept = place < depth
-    best, best_scores = np.full((count, depth), -1, np.int64), np.zeros((count, depth))
-    best[owners[kept], place[kept]] = documents[kept]
-    best_scores[owners[kept], place[kept]] = scores[kept] / SCALE
+    best, best_scores = best_of(owners, documents, scores / SCALE, (count, depth))
     return TopDocuments(
         documents=best,
         scores=best_scores,
@@ -219,6 +215,20 @@ def _found(
         positive_scores=np.where(known, positive, np.nan),
         positive_ranks=np.where(known, higher + 1, 0),
     )
+
+
+def best_of(
+    owners: Integers, documents: Integers, scores: Floats, shape: tuple[int, int]
+) -> tuple[Integers, Floats]:
+    """Return the best documents of each owner, and their scores; of equal ones the lower number."""
+    order = np.lexsort((documents, -scores, owners))
+    owners, documents, scores = owners[order], documents[order], scores[order]
+    place = np.arange(len(owners)) - np.searchsorted(owners, owners)
+    kept = place < shape[1]
+    best, best_scores = np.full(shape, -1, np.int64), np.zeros(shape)
+    best[owners[kept], place[kept]] = documents[kept]
+    best_scores[owners[kept], place[kept]] = scores[kept]
+    return best, best_scores
 
 
 def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from duckplets.base.arrays import Flags, Integers
 from duckplets.base.sanitize import shown
-from duckplets.errors import ExtensionError, VectorError
+from duckplets.errors import DuckpletsError, ExtensionError, VectorError
 from duckplets.sources.converters.registry import imported
 
 ROLES = ("anchor", "context", "rejected")
@@ -82,9 +82,9 @@ def encoder_of(
     if library is not None and isinstance(model, library.SentenceTransformer):
         found = _of_sentence_transformers(model, prompts)
     elif callable(encode := getattr(model, "encode", None)):
-        found = _of_function(encode, _name_of(type(model)))
+        found = _of_function(encode, name_of(type(model)))
     elif callable(model):
-        found = _of_function(model, None if made_by is not None else _name_of(model))
+        found = _of_function(model, None if made_by is not None else name_of(model))
     else:
         raise VectorError(
             f"model={shown(repr(model), 80)}: give a function of a list of texts, an object with "
@@ -132,12 +132,10 @@ def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Enco
     return Encoder(call=call, made_by={"function": name})
 
 
-def _name_of(function: Any) -> str:
+def name_of(function: Any, error: type[DuckpletsError] = VectorError) -> str:
     """Return the qualified name of a function or class."""
     if isinstance(function, partial):
-        raise VectorError(
-            "a partial function has no name to tie its vectors to; give made_by='NAME'"
-        )
+        raise error("a partial function has no name to tie its results to; give made_by='NAME'")
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 
@@ -181,7 +179,7 @@ def _of_sentence_transformers(model: Any, prompts: Prompts) -> Encoder:
 def _model_name(model: Any) -> str:
     """Return the name that a model was loaded by; of a folder its whole path."""
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
-    name = str(getattr(config, "_name_or_path", "") or _name_of(type(model)))
+    name = str(getattr(config, "_name_or_path", "") or name_of(type(model)))
     return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
@@ -199,11 +197,11 @@ def _digest(model: Any, parts: list[str]) -> str:
 # -- calls --------------------------------------------------------------------------------------
 
 
-class _UnfitError(Exception):
+class UnfitError(Exception):
     """What was returned is not what it should be."""
 
 
-class _OneForAllError(_UnfitError):
+class OneForAllError(UnfitError):
     """What was returned is one vector for several texts."""
 
 
@@ -239,6 +237,9 @@ class Calls:
         max_failures: As given.
         reasons: How many texts have failed, by reason.
     """
+
+    made, of, wanted = "vector", "text", "an array (texts, dimension)"  # words of its messages
+    error: type[DuckpletsError] = VectorError
 
     def __init__(
         self,
@@ -309,14 +310,14 @@ class Calls:
 
     def _tried(self, texts: list[str], prompt: str | None, tries: int) -> tuple[Array, Flags, str]:
         """Return vectors, which of them are good, and why the others are not."""
-        reason, not_finite = "", f"its vector has numbers that are not finite in {self._dtype}"
+        reason, not_finite = "", f"its {self.made} is not finite in {self._dtype}"
         for _ in range(tries):
             try:
                 found = self._checked(self._encoder.call(texts, prompt), len(texts))
             except Exception as error:
-                if isinstance(error, _OneForAllError) and not self._tells_apart:
+                if isinstance(error, OneForAllError) and not self._tells_apart:
                     self._refuse_one_for_all(texts, prompt)
-                said = "" if isinstance(error, _UnfitError) else f"{type(error).__name__}: "
+                said = "" if isinstance(error, UnfitError) else f"{type(error).__name__}: "
                 reason = shown(f"{said}{error}", _REASON)
                 continue
             fits: Flags = np.asarray(np.isfinite(found).all(axis=1))
@@ -334,27 +335,31 @@ class Calls:
         """
         for some in (texts[:2], texts[:1], texts[1:2]):
             try:
-                if len(_array(self._encoder.call(some, prompt))) != 1:
+                if len(self._array(self._encoder.call(some, prompt))) != 1:
                     return
             except Exception:  # it fails on a text, and tells it apart by that
                 return
-        raise VectorError(
-            f"it returned one vector for {len(texts):,} texts: give an array (texts, dimension), "
-            f"a vector for each text in their order"
+        raise self.error(
+            f"it returned one {self.made} for {len(texts):,} {self.of}s: give {self.wanted}, a "
+            f"{self.made} for each {self.of} in their order"
         )
+
+    def _array(self, returned: Any) -> Array:
+        return array_of(returned, self.wanted)
 
     def _checked(self, returned: Any, count: int) -> Array:
         """Return what a call has returned as (count, dimension) of the type that is kept."""
-        found = _array(returned)
+        found = self._array(returned)
         if found.ndim != 2:
-            raise _UnfitError(f"it returned an array of shape {found.shape}, not ({count}, d)")
+            raise UnfitError(f"it returned an array of shape {found.shape}, not ({count}, d)")
         if found.shape[0] != count:
-            unfit = _OneForAllError if found.shape[0] == 1 else _UnfitError
-            raise unfit(f"it returned {found.shape[0]:,} vectors for {count:,} texts")
+            unfit = OneForAllError if found.shape[0] == 1 else UnfitError
+            raise unfit(f"it returned {found.shape[0]:,} {self.made}s for {count:,} {self.of}s")
         self._tells_apart = self._tells_apart or count > 1
         if found.shape[1] != (self.dimension or found.shape[1] or 1):
-            raise _UnfitError(
-                f"it returned vectors of {found.shape[1]:,} numbers, not of {self.dimension or 1:,}"
+            raise UnfitError(
+                f"it returned {self.made}s of {found.shape[1]:,} numbers, not of "
+                f"{self.dimension or 1:,}"
             )
         with np.errstate(all="ignore"):
             if self._normalise:  # those of zeros stay
@@ -364,7 +369,7 @@ class Calls:
             return found.astype(self._dtype, copy=False)
 
 
-def _array(returned: Any) -> Array:
+def array_of(returned: Any, wanted: str) -> Array:
     """Return numbers of NumPy, of a tensor or of lists of either as an array."""
     if isinstance(returned, list | tuple):
         returned = [_untensored(each) for each in returned]
@@ -372,10 +377,10 @@ def _array(returned: Any) -> Array:
     try:
         found = np.asarray(_untensored(returned))
     except (ValueError, TypeError):
-        raise _UnfitError(f"it returned a {kind} of vectors that differ in length") from None
+        raise UnfitError(f"it returned a {kind} of vectors that differ in length") from None
     if found.dtype.kind not in "fiu":
         of = f" of {found.dtype}" if found.ndim else ""
-        raise _UnfitError(f"it returned a {kind}{of}, no numbers: give an array (texts, dimension)")
+        raise UnfitError(f"it returned a {kind}{of}, no numbers: give {wanted}")
     return found
 
 

@@ -120,7 +120,7 @@ COMMENT ON COLUMN candidates.positive_rank IS 'Rank of that positive among the c
 -- Parameters: $files, $absolute_margin, $relative_margin, $min_score, $max_score (NULL: no cut),
 -- $most (ranks that are looked at; NULL for all).
 -- Rows: by anchor and rank, as they were stored.
-SELECT anchor_section_key, rank, negative_section_key, score
+SELECT anchor_section_key, rank, negative_section_key, score, positive_score
 FROM read_parquet($files)
 WHERE
     rank BETWEEN 1 AND coalesce($most, rank)

@@ -154,7 +154,7 @@ FAILING: dict[Callable[[list[str]], Any], str] = {
     raising: "RuntimeError: out of \\x1b memory",
     too_few: "it returned 0 vectors for 1 texts",
     other_dimension: f"it returned vectors of 3 numbers, not of {DIMENSION}",
-    not_finite: "its vector has numbers that are not finite in float32",
+    not_finite: "its vector is not finite in float32",
     words: "it returned a list of <U1, no numbers: give an array (texts, dimension)",
     nothing: "it returned a NoneType, no numbers: give an array (texts, dimension)",
     ragged: "it returned a list of vectors that differ in length",

@@ -1,0 +1,222 @@
+"""Candidates that a function over pairs has scored again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from effort import often
+from mining_oracle import BOTH, Oracle, odd_corpus, sections
+
+import duckplets as dp
+from duckplets.vectors import rescore as rescoring
+
+Pairs = list[tuple[str, str]]
+
+
+def score(anchor: str, document: str) -> float:
+    """A score that many pairs share."""
+    word = hashlib.sha256(f"{anchor[:20]}\n{document[:20]}".encode()).digest()
+    return word[0] % 16 / 8 - 1
+
+
+def scores(pairs: Pairs) -> list[float]:
+    return [score(*pair) for pair in pairs]
+
+
+RECIPE = dp.TripletRecipe("mined", *BOTH)
+
+
+def added() -> dp.MemorySource:
+    """A record more."""
+    row = {"id": "new", "title": "fox", "body": ["a bank"], "group": None, "day": None}
+    names = {"id": "id", "anchor": "title", "positive": "body", "group": "group", "date": "day"}
+    return dp.MemorySource([row | {"topic": "law"}], meta=["topic"], **names)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Any:
+    with odd_corpus(tmp_path / "c.duckdb", often(150, less=60), 4) as made:
+        made.mine(RECIPE, depth=9, progress=False)
+        yield made
+
+
+def rows(corpus: dp.Corpus, scorer: str) -> dict[int, list[dict[str, Any]]]:
+    found = defaultdict(list)
+    order = "ORDER BY anchor_section_key, rank"
+    table = corpus.sql(f"FROM candidates WHERE scorer = $of {order}", {"of": scorer})
+    for row in table.to_pylist():
+        found[row["anchor_section_key"]].append(row)
+    return found
+
+
+@pytest.mark.parametrize("depth", [1, 5, 50])
+def test_candidates_are_ordered_by_the_new_scores(corpus: dp.Corpus, depth: int) -> None:
+    report = corpus.rescore(scores, "again", recipe=RECIPE, depth=depth, batch_size=7)
+    every = sections(corpus)
+    by_key = {section.key: section for section in every}
+    before, after = rows(corpus, "bm25"), rows(corpus, "again")
+    assert before.keys() == after.keys()
+    for split in ("train", "validation", "test"):
+        oracle = Oracle(every, "odd0", split)
+        for anchor in oracle.anchors:
+            found = after[anchor.key]
+            scored = [
+                (-score(anchor.text, other.text), other.record_id, other.position, other.key)
+                for other in (by_key[r["negative_section_key"]] for r in before[anchor.key][:depth])
+            ]
+            told = [(-row["score"], row["negative_section_key"]) for row in found]
+            assert told == [(each[0], each[-1]) for each in sorted(scored)]
+            lowest = min(score(anchor.text, p.text) for p in oracle.positives[anchor.record])
+            higher = sum(-each[0] > lowest for each in scored)
+            assert {(r["positive_score"], r["positive_rank"]) for r in found} <= {
+                (lowest, higher + 1)
+            }
+    assert report.candidates == sum(map(len, after.values()))
+
+
+def test_what_is_done_stays_and_the_rest_follows(corpus: dp.Corpus, tmp_path: Path) -> None:
+    asked: list[Pairs] = []
+
+    def counting(pairs: Pairs) -> list[float]:
+        asked.append(pairs)
+        return scores(pairs)
+
+    corpus.rescore(scores, "whole", recipe=RECIPE)
+    calls = 0
+    while True:
+        report = corpus.rescore(counting, "parts", recipe=RECIPE, limit=11, split="train")
+        calls += 1
+        if not report.notes or not any("not done yet" in note for note in report.notes):
+            break
+        assert report.anchors == 11 * calls
+        with pytest.raises(dp.StateMismatchError, match="no recipe of this run has"):
+            corpus.sampler(recipes=[RECIPE], by="parts", batch_size=2)
+    assert calls > 1
+    of_train = corpus.sql("SELECT anchors FROM minings WHERE scorer = 'parts'")["anchors"][0]
+    assert report.anchors == of_train.as_py()
+    whole, parts = rows(corpus, "whole"), rows(corpus, "parts")
+    assert {key: [row["score"] for row in parts[key]] for key in parts} == {
+        key: [row["score"] for row in whole[key]] for key in parts
+    }
+    known = {pair for batch in asked for pair in batch}
+    again = corpus.rescore(counting, "parts", recipe=RECIPE, split="train")
+    assert not again.pairs
+    assert known == {pair for batch in asked for pair in batch}
+
+
+def test_pairs_that_fail_are_left_out_and_counted(corpus: dp.Corpus) -> None:
+    def fails(pairs: Pairs) -> list[float]:
+        found = scores(pairs)
+        if any(value == -1 for value in found):
+            raise RuntimeError("no such pair")
+        return [np.nan if value == 0.5 else value for value in found]
+
+    report = corpus.rescore(fails, "some", recipe=RECIPE, max_failures=1, retries=0)
+    before, after = rows(corpus, "bm25"), rows(corpus, "some")
+    assert sum(map(len, before.values())) == report.counts["failed"] + report.candidates
+    assert report.counts["failed"]
+    assert not {row["score"] for found in after.values() for row in found} & {-1, 0.5}
+    with pytest.raises(dp.RecipeError, match="pairs failed"):
+        corpus.rescore(fails, "none", recipe=RECIPE, max_failures=0, retries=0)
+
+
+def test_anchors_done_before_a_failure_are_not_scored_again(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rescoring, "_GROWTH", 1)
+    asked: list[str] = []
+
+    def breaks(pairs: Pairs) -> list[float]:
+        if len(asked) > 60:
+            raise RuntimeError("out of order")
+        asked.extend(anchor for anchor, _ in pairs)
+        return scores(pairs)
+
+    options: dict[str, Any] = {"recipe": RECIPE, "split": "train", "batch_size": 20}
+    with pytest.raises(dp.RecipeError, match="out of order"):
+        corpus.rescore(breaks, "late", max_failures=0, retries=0, **options)
+    done = len(asked)
+    made_by = f"{__name__}.{breaks.__qualname__}"
+    report = corpus.rescore(scores, "late", made_by=made_by, **options)
+    assert done
+    assert 0 < report.pairs[0].resumed < report.anchors
+    corpus.rescore(scores, "whole", recipe=RECIPE, split="train")
+    late, whole = rows(corpus, "late"), rows(corpus, "whole")
+    assert {k: [row["score"] for row in found] for k, found in late.items()} == {
+        k: [row["score"] for row in found] for k, found in whole.items()
+    }
+
+
+class Predicts:
+    """A model over pairs."""
+
+    def predict(self, pairs: Pairs) -> np.ndarray:
+        return np.array(scores(pairs), np.float32)
+
+
+def test_models_draw_as_functions_do(corpus: dp.Corpus) -> None:
+    corpus.rescore(Predicts(), "model", recipe=RECIPE)
+    by = dp.mined("model", relative_margin=0.05, range_max=3)
+    columns = ["negative_by", "negative_score", "positive_score", "anchor", "negative", "positive"]
+    with corpus.sampler(recipes=[RECIPE], by=by, batch_size=8, columns=columns) as sampler:
+        batch = next(iter(sampler)).to_pylist()
+    assert {row["negative_by"] for row in batch} <= {"model", "model_fallback"}
+    drawn = [row for row in batch if row["negative_by"] == "model"]
+    assert drawn
+    for row in drawn:
+        assert row["negative_score"] == score(row["anchor"], row["negative"])
+        assert row["positive_score"] <= score(row["anchor"], row["positive"])
+        assert row["negative_score"] <= row["positive_score"] - abs(row["positive_score"]) * 0.05
+    assert {row["positive_score"] for row in batch if row["negative_by"] != "model"} <= {None}
+
+
+def one(pairs: Pairs) -> list[float]:
+    return [1.0]
+
+
+def wide(pairs: Pairs) -> np.ndarray:
+    return np.zeros((len(pairs), 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (one, "one score for .* pairs: give an array"),
+        (wide, "scores of 2 numbers"),
+        (lambda pairs: None, "no numbers: give an array .pairs"),
+        (lambda pairs: [np.inf] * len(pairs), "its score is not finite"),
+        (3, "a list of pairs"),
+        ("nowhere:at_all", "cannot import"),
+        ("nothing", "module:function"),
+    ],
+)
+def test_what_is_no_scorer_is_refused(corpus: dp.Corpus, function: Any, told: str) -> None:
+    with pytest.raises(dp.RecipeError, match=told):
+        corpus.rescore(function, "wrong", recipe=RECIPE, retries=0)
+
+
+def test_names_and_candidates_are_checked(corpus: dp.Corpus) -> None:
+    for name in ("bm25", "", 3):
+        with pytest.raises(dp.RecipeError, match="name="):
+            corpus.rescore(scores, name, recipe=RECIPE)
+    with pytest.raises(dp.RecipeError, match="limit=0"):
+        corpus.rescore(scores, "again", recipe=RECIPE, limit=0)
+    with pytest.raises(dp.StateMismatchError, match="dense"):
+        corpus.rescore(scores, "again", recipe=RECIPE, scorer="dense")
+    corpus.ingest(added(), name="odd0", progress=False)
+    with pytest.raises(dp.StateMismatchError, match="stale"):
+        corpus.rescore(scores, "again", recipe=RECIPE)
+
+
+def test_a_new_function_or_new_candidates_are_scored_anew(corpus: dp.Corpus) -> None:
+    corpus.rescore(scores, "again", recipe=RECIPE)
+    assert not corpus.rescore(scores, "again", recipe=RECIPE).pairs
+    assert not corpus.rescore(scores, "again", recipe=RECIPE, depth=4).pairs
+    assert corpus.rescore(scores, "again", recipe=RECIPE, made_by="step 100").pairs
+    corpus.mine(RECIPE, depth=20, progress=False)
+    assert corpus.rescore(scores, "again", recipe=RECIPE, made_by="step 100").pairs
