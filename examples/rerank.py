@@ -99,7 +99,7 @@ def show(corpus: dp.Corpus, before: dict[str, list[str]], after: dict[str, list[
     """Print the triplet of an anchor whose hardest negative is another one now."""
     rows = corpus.sql("SELECT record_id, role, text FROM section_texts").to_pylist()
     texts = {(row["record_id"], row["role"]): row["text"].split("\n")[0] for row in rows}
-    anchor = next(name for name in sorted(after) if before[name][0] not in after[name])
+    anchor = next(name for name in sorted(after) if before[name][0] != after[name][0])
     print(f"signature:       {texts[anchor, 'anchor']}")
     print(f"its docstring:   {texts[anchor, 'context']}")
     print(f"negative before: {texts[before[anchor][0], 'context']}")
