@@ -205,7 +205,7 @@ def evaluator(
     /,
     split: str = "test",
     *,
-    corpus: Documents = "split",
+    corpus: Documents = "all",
     recipe: TripletRecipe | str | None = None,
     source: str | None = None,
     **options: Any,
@@ -213,11 +213,12 @@ def evaluator(
     """Return an ``InformationRetrievalEvaluator`` of sentence-transformers over a split.
 
     Its queries are the anchors of a split, equal texts once; relevant are the positives of all
-    anchors of a query's text. It is what the export ``beir`` writes, held in memory.
+    anchors of a query's text. It is what the export ``beir`` writes, held in memory, with equal
+    documents once: a model cannot tell them apart.
 
     Args:
         split: Whose anchors.
-        corpus: The documents: those of the ``split``, or those of ``all`` splits.
+        corpus: The documents: those of ``all`` splits, as in use, or those of the ``split``.
         recipe: Whose anchors, positives and negatives; by default sections of the role
             ``anchor`` and those of the role ``context``.
         source: Of this source only.
@@ -236,14 +237,16 @@ def evaluator(
         place = Path(folder) / "beir"
         wanted: dict[str, Any] = {"split": split, "corpus": corpus, "recipe": recipe}
         corpus_of.export_negatives(place, format="beir", source=source, progress=False, **wanted)
-        documents, queries = (
-            {row["_id"]: row["text"] for row in _json_lines(place / name)}
-            for name in ("corpus.jsonl", "queries.jsonl")
-        )
+        queries = {row["_id"]: row["text"] for row in _json_lines(place / "queries.jsonl")}
+        first: dict[str, str] = {}  # document of each text
+        same: dict[str, str] = {}  # of each document the first one with its text
+        for row in _json_lines(place / "corpus.jsonl"):
+            same[row["_id"]] = first.setdefault(row["text"], row["_id"])
+        documents = {document: text for text, document in first.items()}
         relevant: dict[str, set[str]] = {}
         with (place / "qrels" / f"{split}.tsv").open(encoding="utf-8", newline="") as stream:
             for query, document, _ in islice(csv.reader(stream, delimiter="\t"), 1, None):
-                relevant.setdefault(query, set()).add(document)
+                relevant.setdefault(query, set()).add(same[document])
     options = {"name": split, **options}
     return evaluation.InformationRetrievalEvaluator(queries, documents, relevant, **options)
 

@@ -242,6 +242,21 @@ def test_an_evaluator_has_the_anchors_of_a_split(
     assert 0 <= found["test_cosine_mrr@10"] <= 1
 
 
+def test_equal_texts_are_one_document(tmp_path: Path) -> None:
+    rows = [{"a": f"question {i}", "b": f"answer {i // 3}"} for i in range(30)]
+    with dp.Corpus(tmp_path / "e.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, anchor="a", positive="b"), progress=False)
+        corpus.split(0.5, 0.2, 0.3)
+        evaluator = corpus.evaluator("test")
+    assert sorted(evaluator.corpus) == sorted({row["b"] for row in rows})
+    answers = dict(zip(evaluator.corpus_ids, evaluator.corpus, strict=True))
+    found = dict(zip(evaluator.queries, evaluator.relevant_docs.values(), strict=True))
+    assert found
+    for row in rows:
+        if row["a"] in found:
+            assert {answers[document] for document in found[row["a"]]} == {row["b"]}
+
+
 # ---- the batch sampler by itself
 
 
