@@ -13,7 +13,7 @@ and Python's own documentation (a name, and its docstring; {python_train}, {pyth
 models are fine-tuned from the stream with random and with BM25 negatives, everything else equal:
 word vectors ({words_steps} steps, {words_seeds} seeds) and MiniLM ({minilm_steps} steps,
 {minilm_seeds} seeds). They learn either by all texts of a batch of {batch} (*in batch*) or by a
-triplet's own negative alone (*own negative*). Of four settings of BM25 the validation split chooses
+triplet's own negative alone (*own negative*). Of three settings of BM25 the validation split chooses
 one; the test split judges it and the default.
 
 BM25's negatives are closer to their anchors than random ones are, by word overlap (Jaccard)
@@ -49,8 +49,7 @@ SETTINGS = {
     "random": "random",
     "default": "BM25, default",
     "relative_margin": "BM25, `relative_margin=0.05`",
-    "relative_margin_random": 'BM25, `relative_margin=0.05, when_short="random"`',
-    "range_min": "BM25, `range_min=10`",
+    "range_min": "BM25, `range_min=10, range_max=42`",
 }
 TITLES = {"wordnet": "WordNet", "python": "Python"}
 

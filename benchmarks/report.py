@@ -134,8 +134,8 @@ def mining_section(results: dict[str, Any]) -> str:
 
 def page() -> str:
     """Return the page."""
-    results, mining, text_in, quality = (
-        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, MINING, TEXT_IN, QUALITY)
+    results, mining, text_in = (
+        json.loads(path.read_text(encoding="utf-8")) for path in (RESULTS, MINING, TEXT_IN)
     )
     return (
         main_section(results)
@@ -145,7 +145,7 @@ def page() -> str:
         + tokens_report.shards_section(json.loads(TOKENS.read_text(encoding="utf-8")))
         + tokens_report.batches_section(json.loads(TOKEN_BATCHES.read_text(encoding="utf-8")))
         + mining_section(mining)
-        + quality_report.section(quality)
+        + quality_section()
         + quality_report.gates_section(json.loads(GATES.read_text(encoding="utf-8")))
     )
 
@@ -158,6 +158,13 @@ def serving_section() -> str:
         if path.exists()
     ]
     return serving_report.section(*found) if found else ""
+
+
+def quality_section() -> str:
+    """Return the part for the output of ``quality.py``, if it was run since it last changed."""
+    if not QUALITY.exists():
+        return ""
+    return quality_report.section(json.loads(QUALITY.read_text(encoding="utf-8")))
 
 
 def main_section(results: dict[str, Any]) -> str:

