@@ -128,8 +128,10 @@ def test_what_no_kill_explains_is_damaged(commit: Commit, tmp_path: Path, left: 
             file.seek(PAGE)
             file.write(page)
     found = path.read_bytes()
+    # DuckDB finds a wrong checksum, or a chain of metadata that ends too early: by its version.
+    why = r"c\.duckdb is damaged: .*(checksum|MetadataReader).* copy"
     for read_only in (True, False):
-        with pytest.raises(dp.DamagedFileError, match=r"c\.duckdb is damaged: .*checksum.* copy"):
+        with pytest.raises(dp.DamagedFileError, match=why):
             dp.Corpus(path, read_only=read_only)
     [check] = [check for check in doctor.corpus(path) if not check.ok]
     assert "is damaged" in check.what
