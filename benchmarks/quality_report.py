@@ -33,7 +33,7 @@ random negatives with its standard error over the queries:
 So at this scale (some thousand anchors, seconds of training) BM25 negatives are **no clear gain on
 WordNet**: with the default settings the difference is between {wordnet_low:+.3f} and
 {wordnet_high:+.3f}, with the chosen ones between {wordnet_chosen_low:+.3f} and
-{wordnet_chosen_high:+.3f}. On Python's documentation the chosen settings are better by
+{wordnet_chosen_high:+.3f}. On Python's documentation the chosen settings differ by
 {python_chosen_low:+.3f} to {python_chosen_high:+.3f}. Two reasons show in the figures. An example
 sentence shares words with many definitions that would fit it nearly as well, and the default keeps
 them: {wordnet_above:.0f} % of its negatives are above the positive, {wordnet_above_random:.0f} % of
