@@ -69,19 +69,34 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list
     """Return rows as lines under column names, numbers aligned to the right."""
     values = [list(row) for row in rows]
     cells = [list(columns), *([_cell(value) for value in row] for row in values)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     right = [
         bool(values) and all(row[i] is None or _is_number(row[i]) for row in values)
         for i in range(len(columns))
     ]
-    lines = []
-    for row in cells:
-        aligned = (
-            cell.rjust(width) if number else cell.ljust(width)
-            for cell, width, number in zip(row, widths, right, strict=True)
-        )
-        lines.append("  ".join(aligned).rstrip())
-    return lines
+    return aligned(cells, right)
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool] | None = None) -> list[str]:
+    """Return rows of cells as lines; right: columns aligned there, by default those of digits."""
+    columns = list(zip(*rows, strict=True))
+    if right is None:
+        right = [all(cell[:1].isdigit() for cell in of[1:] or of) for of in columns]
+    widths = [max(map(len, of)) for of in columns]
+    padded = (
+        [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]
+        for row in rows
+    )
+    return ["  ".join(cells).rstrip() for cells in padded]
+
+
+def percent(part: float) -> str:
+    """Return a share in percent."""
+    return f"{100 * part:.3g} %"
+
+
+def figure(number: float) -> str:
+    """Return a number with three digits, or whole."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:

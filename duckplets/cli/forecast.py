@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+from duckplets.base.sanitize import percent
 from duckplets.cli import output
 from duckplets.cli.app import CORPUS, JSON, corpus_at, say, tell
 from duckplets.cli.options import mixture_of, names_run, opening
@@ -147,7 +148,5 @@ def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _shares(ends: list[float]) -> str:
     """Return the first and last share of a row, or one if they are equal."""
-    from duckplets.runs.forecast import percent
-
     one, other = map(percent, ends)
     return one if one == other else f"{one} to {other}"

@@ -15,7 +15,7 @@ from itertools import pairwise
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any
 
-from duckplets.base.sanitize import shown
+from duckplets.base.sanitize import percent, shown
 from duckplets.report.rendering import read, rendered, words
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def stacked_bars(title: str, labels: Sequence[str], series: Mapping[str, Sequenc
             left, ends[i] = wide.along(ends[i]), min(ends[i] + value, 1.0)
             top, right = _TOP + (i + 0.15) * room, wide.along(ends[i])
             path = f"M{left} {top:.1f}H{right}v{0.7 * room:.1f}H{left}Z"
-            shapes.append(Shape(number, f"{name}, {label}: {100 * value:.3g} %", path))
+            shapes.append(Shape(number, f"{name}, {label}: {percent(value)}", path))
     return Plot(
         title=title,
         x="share",

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION
-from duckplets.base.sanitize import counted, html_table, listed, shown
+from duckplets.base.sanitize import aligned, counted, figure, html_table, listed, percent, shown
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -403,24 +403,3 @@ def phase_words(schedule: RunSchedule, step: int) -> str:
     mixture, shares = schedule.mixture, schedule.shares(step)
     parts = listed(f"{name} {percent(share)}" for name, share in shares.items() if share)
     return f"phase={mixture.phase(step)}, lr_scale={mixture.lr_scale(step):g}, shares: {parts}"
-
-
-def percent(part: float) -> str:
-    """Return a share in percent."""
-    return f"{100 * part:.3g} %"
-
-
-def figure(number: float) -> str:
-    """Return a number with three digits, or whole."""
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield rows as lines with aligned columns, numbers to the right."""
-    if not rows:
-        return
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    right = [all(row[i][:1].isdigit() for row in rows[1:] or rows) for i in range(len(rows[0]))]
-    for row in rows:
-        cells = zip(row, widths, right, strict=True)
-        yield "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in cells).rstrip()

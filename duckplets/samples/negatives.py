@@ -401,11 +401,7 @@ class OwnNegatives(_InTurn):
         )
 
     def _rotation(self, requests: NegativeRequests) -> Rotation:
-        """Return the rotations of records.
-
-        After each common cycle of visits one moves on by one more; otherwise some negatives would
-        never meet some chunks and positives of their anchor.
-        """
+        # One more after each common cycle, else some negatives never meet some texts of an anchor.
         records, classes = requests.records, requests.classes
         first, count = (of[classes] for of in self._lists)
         some = np.maximum(count, 1)

@@ -269,10 +269,7 @@ def _filled(
     further: Iterator[Drawn],
     spare: Callable[[int], Drawn],
 ) -> tuple[Drawn, Integers]:
-    """Fill every hole with the next sample of another batch that fits, least served first.
-
-    Returns what is served at every place, and which of ``own`` are still at theirs.
-    """
+    """Fill every hole with the next sample of another batch that fits, least served first."""
     pool, order, own = drawn, own.copy(), own.copy()
     served = (own >= 0).astype(np.int8)  # times the sample of a place is served; 0: a hole
     beyond: list[int] = []
