@@ -71,7 +71,7 @@ def make(folder: Path, records: int) -> None:
         )
         corpus.ingest(source, name="s0", progress=False)
         roles = (dp.role("anchor"), dp.role("context"), dp.role("context"))
-        recipe = dp.TripletRecipe("mined", *roles, by="bm25")
+        recipe = dp.TripletRecipe("mined", *roles)  # which draws what was given last
         corpus.add_recipe(recipe)
         ids = [f"s0/{name}" for name in table["id"].to_pylist()]
         draw = np.random.default_rng(1)
