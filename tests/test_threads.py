@@ -143,6 +143,16 @@ class Reading:
             yield [{"id": str(number), "text": f"{number}: {self.look()}"}], str(number)
 
 
+def test_an_ingest_leaves_statements_of_other_threads_their_memory(corpus: dp.Corpus) -> None:
+    """It gives back what DuckDB holds at each commit, by a limit that holds for all connections."""
+    with ThreadPoolExecutor(1) as pool, closing(corpus.database.cursor()) as other:
+        much = "SELECT count(DISTINCT i) AS n FROM range($n) AS t(i)"
+        found = pool.submit(lambda: [other.arrow(much, {"n": 300_000 + i}) for i in range(40)])
+        while not found.done():
+            corpus.database.shed()
+        assert [t["n"].to_pylist() for t in found.result()] == [[300_000 + i] for i in range(40)]
+
+
 def test_a_source_reads_its_own_corpus(corpus: dp.Corpus) -> None:
     before = corpus.count()
     reading = ("count", "sql", "search", "read", "resume")

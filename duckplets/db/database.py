@@ -342,10 +342,16 @@ class Database:
             self._connection.execute("SET memory_limit = $1", [self._memory_limit or limit])
 
     def shed(self) -> None:
-        """Give back memory of what was read or written and is not in use."""
-        with suppress(duckdb.Error):  # it is still as little as there can be
-            self._connection.execute("SET memory_limit = '1MB'")
-        self._limit(self._frugal)
+        """Give back memory of what was read or written and is not in use.
+
+        Not while others in this process have the file open, whose statements would run out of it.
+        """
+        with sessions.alone(self._session) as alone:
+            if not alone:
+                return
+            with suppress(duckdb.Error):  # it is still as little as there can be
+                self._connection.execute("SET memory_limit = '1MB'")
+            self._limit(self._frugal)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -84,13 +84,14 @@ class Session:
 
     def another(self) -> Session:
         """Return a second connection to the same instance."""
-        return Session(
-            self.connection.cursor(),
-            self.file,
-            read_only=self.read_only,
-            is_attached=self._is_attached,
-            folder=self._folder,
-        )
+        with _GATE:
+            return Session(
+                self.connection.cursor(),
+                self.file,
+                read_only=self.read_only,
+                is_attached=self._is_attached,
+                folder=self._folder,
+            )
 
     @contextmanager
     def registered(self, tables: Mapping[str, pa.Table]) -> Iterator[None]:
@@ -282,6 +283,13 @@ def refuse_shared(session: Session, own: Collection[Session], name: str) -> None
             f"{name} is open {len(others)} more times in this process, by samplers, readers or "
             f"other Corpus objects; close them first"
         )
+
+
+@contextmanager
+def alone(session: Session) -> Iterator[bool]:
+    """Tell whether nobody else in this process has the file open, and keep it so."""
+    with _GATE:
+        yield not any(s.file == session.file and s is not session for s in _SESSIONS)
 
 
 @contextmanager
