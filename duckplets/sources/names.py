@@ -195,7 +195,7 @@ class Names:
 
     def learn(self, rows: Iterable[Any]) -> bool:
         """Match further names with the keys of rows; return whether any was found."""
-        if self.are_met:
+        if self.are_met and all(name in self.found for name in self._own):
             return False
         rows = [row for row in rows if isinstance(row, dict)]
         keys = dict.fromkeys(self.seen)

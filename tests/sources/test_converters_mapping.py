@@ -73,12 +73,15 @@ def test_fields_match_whatever_their_case_and_files_may_differ(tmp_path, reader)
     assert len(read(MemorySource(lines, converter="alpaca"), reader)) == 2
 
 
-def test_a_field_that_comes_late_is_read(reader, monkeypatch):
+def test_a_field_that_comes_late_is_read(tmp_path, reader, monkeypatch):
     monkeypatch.setattr(row_batches, "MAX_ROWS", often(row_batches.MAX_ROWS, less=500))
-    rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * often(70_000, less=700)
+    rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * often(70_000, less=1_500)
     rows.append({"system": "Be", "instruction": "q", "output": "r"})
-    found = read(MemorySource(rows, converter="alpaca"), reader)
-    assert len(json.loads(found[-1]["messages"])) == 3
+    lines = tmp_path / "f.jsonl"
+    lines.write_text("\n".join(map(json.dumps, rows)))
+    for source in (MemorySource(rows, converter="alpaca"), JsonSource(lines, converter="alpaca")):
+        found = read(source, reader)
+        assert [len(json.loads(row["messages"])) for row in found] == [2] * (len(rows) - 1) + [3]
 
 
 def test_unreadable_rows_stay_what_they_were(tmp_path, reader):
