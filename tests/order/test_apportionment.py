@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -14,7 +14,6 @@ from golden_numbers import listed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duckplets.base.arrays import Integers
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import hashed, key
 
@@ -51,11 +50,13 @@ SPECIAL: dict[str, list[float]] = {
     "steep": [1e-300, 1e-9, 1.0, 1e9],
     "powers": [2.0**-i for i in range(30)],
 }
-MAGNITUDES = {f"magnitudes {leaves}": of_many_magnitudes(leaves) for leaves in range(2, 51)}
-OTHERS: dict[str, list[float]] = {}
+WEIGHTS = SPECIAL.copy()
 for leaves in (*range(2, 18), 31, 32, 33, 49, 50):
-    OTHERS |= {f"equal {leaves}": [1.0] * leaves, f"mixed {leaves}": of_many(leaves)}
-WEIGHTS = SPECIAL | MAGNITUDES | OTHERS
+    WEIGHTS |= {
+        f"magnitudes {leaves}": of_many_magnitudes(leaves),
+        f"equal {leaves}": [1.0] * leaves,
+        f"mixed {leaves}": of_many(leaves),
+    }
 CASES = pytest.mark.parametrize(
     "weights", some(WEIGHTS.values(), less=16), ids=some(WEIGHTS, less=16)
 )
@@ -83,17 +84,6 @@ def check_stretch(exact: tuple[int, ...], purpose: str, start: int, stop: int) -
     assert ((index + 1) * total - (position + 1) * weights < bound(exact) * total).all()
 
 
-FAR = SPECIAL | dict(list(MAGNITUDES.items())[:: often(1, less=6)])
-
-
-@pytest.mark.parametrize("name", some(FAR, less=6))
-def test_every_prefix_to_a_million_is_fair(name: str) -> None:
-    weights = FAR[name]
-    exact = exact_weights(weights)
-    for start in range(0, 10**6, 250_000):
-        check_stretch(exact, "million", start, start + 250_000)
-
-
 @CASES
 @pytest.mark.parametrize("around", [10**9, 10**12, 2**50 + 1])
 def test_every_prefix_around_a_far_position_is_fair(weights: list[float], around: int) -> None:
@@ -102,42 +92,32 @@ def test_every_prefix_around_a_far_position_is_fair(weights: list[float], around
 
 @CASES
 def test_every_prefix_is_fair(weights: list[float]) -> None:
-    check_stretch(exact_weights(weights), "fair", 0, 20_000)
+    check_stretch(exact_weights(weights), "fair", 0, often(1_000_000, less=20_000))
 
 
 @settings(max_examples=often(100, less=8), deadline=None)
 @given(
     weights=st.lists(st.floats(0, 1e6), min_size=2, max_size=50).filter(any),
-    purpose=st.integers(0, 2**64 - 1),
+    purpose=st.text(max_size=9),
     positions=st.integers(0, 10**12),
 )
-def test_counts_are_fair_for_all_weights(
-    weights: list[float], purpose: int, positions: int
+def test_prefixes_are_fair_for_all_weights(
+    weights: list[float], purpose: str, positions: int
 ) -> None:
-    exact = exact_weights(weights)
-    deal, total = Apportionment(exact, purpose), sum(exact)
-    counts = deal.counts(positions)
-    assert sum(counts) == positions
-    for count, weight in zip(counts, exact, strict=True):
-        assert abs(count * total - positions * weight) < bound(exact) * total
+    check_stretch(exact_weights(weights), purpose, positions, positions + 9)
 
 
 @pytest.mark.parametrize(
     ("weights", "integers"),
     [
         ([1, 1.009], (1000, 1009)),
-        ([1.0, 1.009], (1000, 1009)),
         ([0.1, 0.2, 0.3], (1, 2, 3)),
         ([0.30, 0.10, 0.35, 0.25], (6, 2, 7, 5)),
-        ([1e-6, 1], (1, 1_000_000)),
         ([1e-6, 0, 1], (1, 0, 1_000_000)),
         ([2, 4, 6], (1, 2, 3)),
-        ([5], (1,)),
         ([0.5], (1,)),
-        ([0, 3], (0, 1)),
         ([0, 0.0], (0, 0)),
         ([1, 2**43], (1, 2**43)),
-        ([1.5, 1e12], (3, 2 * 10**12)),
         ([1.000000000001, 1], (10**12 + 1, 10**12)),
         ([np.float64(1), np.float64(1.009)], (1000, 1009)),
     ],
@@ -150,23 +130,17 @@ def test_weights_keep_the_ratios_they_were_written_in(
     assert all(type(w) is int for w in found)
 
 
-def apportioned(weights: list[float], start: int = 0, seed: int = 7) -> Callable[[], Integers]:
-    def leaves() -> Integers:
-        deal = Apportionment(exact_weights(weights), key(seed, "sources"))
-        return stretch(deal, start, start + 1000)[0]
-
-    return leaves
-
-
-DEALT: dict[str, Callable[[], Integers]] = {
-    "shares_1_1.009": apportioned([1, 1.009]),
-    "shares_defaults": apportioned([0.30, 0.10, 0.35, 0.25]),
-    "shares_zero_among": apportioned([1, 0, 2, 0.0, 3]),
-    "shares_17": apportioned(of_many(17)),
-    "shares_17_from_1000000000000": apportioned(of_many(17), 10**12),
+DEALT: dict[str, tuple[list[float], int]] = {
+    "shares_1_1.009": ([1, 1.009], 0),
+    "shares_defaults": ([0.30, 0.10, 0.35, 0.25], 0),
+    "shares_zero_among": ([1, 0, 2, 0.0, 3], 0),
+    "shares_17": (of_many(17), 0),
+    "shares_17_from_1000000000000": (of_many(17), 10**12),
 }
 
 
 @pytest.mark.parametrize("name", DEALT)
 def test_the_first_thousand_positions_never_change(name: str, golden: Golden) -> None:
-    golden(f"order/{name}.txt", listed(DEALT[name]()))
+    weights, start = DEALT[name]
+    deal = Apportionment(exact_weights(weights), key(7, "sources"))
+    golden(f"order/{name}.txt", listed(stretch(deal, start, start + 1000)[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -22,11 +23,8 @@ WRONG_WEIGHTS: list[tuple[Any, str]] = [
     (["web"], r"=\['web'\]: give .*a weight for each name, as in \{'web': 0.7\}"),
     (None, "=None: give .*a weight for each name"),
     ("web", "='web': give .*a weight for each name"),
-    (0.7, "=0.7: give .*a weight for each name"),
     ({3: 1}, r"\[3\]=3: give text"),
-    ({None: 1}, r"\[None\]=None: give text"),
-    ({"web": -1}, r"\['web'\]=-1: give a finite number from 0"),
-    ({"code": 1, "web": -1e-300}, r"\['web'\]=-1e-300: give"),
+    ({"code": 1, "web": -1e-300}, r"\['web'\]=-1e-300: give a finite number from 0"),
     ({"web": NAN}, r"\['web'\]=nan: give"),
     ({"web": True}, r"\['web'\]=True: give"),
     ({"web": "0.7"}, r"\['web'\]='0.7': give"),
@@ -48,118 +46,72 @@ def test_wrong_weights_fail_where_they_are_written(
         made(weights)
 
 
-@pytest.mark.parametrize("value", [0, -1, NAN, INF, True, "1", None])
+FACTORS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda v: Mixture({}, v), "mixture: temperature="),
+    (lambda v: Phase(3, {}, v), "phase at step 3: lr_scale="),
+    (lambda v: Anneal(3, {}, None, v), "anneal: lr_scale="),
+]
+STEPS: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda v: Phase(v, {}), "phase: start_step="),
+    (lambda v: Anneal(v, {}), "anneal: start_step="),
+    (lambda v: Anneal(0, {}, v), "anneal: end_step="),
+]
+
+
 @pytest.mark.parametrize(
-    ("made", "what"),
+    ("settings_of", "values", "why"),
     [
-        (lambda v: Mixture({}, v), "mixture: temperature="),
-        (lambda v: Phase(3, {}, v), "phase at step 3: lr_scale="),
-        (lambda v: Anneal(3, {}, None, v), "anneal: lr_scale="),
+        (FACTORS, [0, -1, NAN, INF, True, "1", None], "a finite number above 0$"),
+        (STEPS, [-1, 0.0, True, "1"], "an integer from 0 to "),
     ],
 )
-def test_factors_are_above_zero_and_finite(
-    made: Callable[[Any], Any], what: str, value: Any
+def test_factors_and_steps_have_bounds(settings_of: Any, values: list[Any], why: str) -> None:
+    for (made, what), value in product(settings_of, values):
+        with pytest.raises(MixtureError, match=f"^{what}.*: give {why}") as caught:
+            made(value)
+        assert repr(value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (lambda: Anneal(5, {}, 5), "^anneal: end_step=5 must be more than start_step=5; leave"),
+        (lambda: Anneal(5, {}, 0), "^anneal: end_step=0 must be more than start_step=5; leave"),
+        (lambda: _phased(Phase(5, {}), Phase(5, {})), "a phase at step 5 after one at step 5"),
+        (lambda: _phased(Phase(7, {}), Phase(6, {})), "step 6 after one at step 7"),
+        (lambda: _phased({"start_step": 5}), r"phases\[0\]=\{'start_step'.*: give Phase"),
+        (lambda: Mixture({}, phases="now"), "phases='now': give a list of Phase"),
+        (lambda: Mixture({}, phases=None), "phases=None: give a list of Phase"),
+        (lambda: Mixture({}, anneal=Phase(5, {})), r"anneal=Phase\(.*: give Anneal\(…\) or None"),
+        (lambda: Mixture({}, phases=[Phase(5, {})], anneal=Anneal(9, {})), "phases and anneal tog"),
+        (lambda: Mixture(omitted=-1), "omitted"),
+        (lambda: Mixture(omitted="1"), "omitted"),
+        (lambda: Mixture({"weeb": 1}).check(SOURCES), r"^mixture: no source 'weeb' \(did you mean"),
+        (lambda: Mixture({"x": 0}).check(SOURCES), "'x'; there are: code, web, wiki$"),
+        (lambda: _checked(Phase(4, {}), Phase(9, {"coed": 1})), "^phase at step 9: no source"),
+        (lambda: _checked(Phase(4, {}), Phase(9, {"code": 0})), "^phase at step 9: every source"),
+        (lambda: Mixture(anneal=Anneal(4, {"wik": 1})).check(SOURCES), "^anneal: no source 'wik'"),
+        (lambda: _annealed().check(SOURCES), "^anneal: every source has weight 0"),
+        (lambda: Mixture({}).check(SOURCES), "source has weight 0.*left out, unless omitted="),
+    ],
+)  # fmt: skip
+def test_names_and_sums_are_checked_against_the_sources(
+    made: Callable[[], Any], message: str
 ) -> None:
-    with pytest.raises(MixtureError, match=f"^{what}.*: give a finite number above 0$") as caught:
-        made(value)
-    assert repr(value) in str(caught.value)
-
-
-@pytest.mark.parametrize("value", [-1, 0.0, True, "1"])
-@pytest.mark.parametrize(
-    ("made", "what"),
-    [
-        (lambda v: Phase(v, {}), "phase: start_step="),
-        (lambda v: Anneal(v, {}), "anneal: start_step="),
-        (lambda v: Anneal(0, {}, v), "anneal: end_step="),
-    ],
-)
-def test_steps_are_integers_from_0(made: Callable[[Any], Any], what: str, value: Any) -> None:
-    with pytest.raises(MixtureError, match=f"^{what}.*: give an integer from 0 to ") as caught:
-        made(value)
-    assert repr(value) in str(caught.value)
-
-
-@pytest.mark.parametrize(("start", "end"), [(0, 0), (5, 5), (5, 4), (5, 0)])
-def test_an_anneal_ends_after_it_starts(start: int, end: int) -> None:
-    message = f"^anneal: end_step={end} must be more than start_step={start}; leave it out"
     with pytest.raises(MixtureError, match=message):
-        Anneal(start, {}, end)
+        made()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"phases": [Phase(5, {}), Phase(5, {})]}, "a phase at step 5 after one at step 5"),
-        ({"phases": [Phase(5, {}), Phase(7, {}), Phase(6, {})]}, "step 6 after one at step 7"),
-        ({"phases": Phase(5, {})}, r"phases=Phase\(.*: give a list of Phase"),
-        ({"phases": [{"start_step": 5}]}, r"phases\[0\]=\{'start_step'.*: give Phase"),
-        ({"phases": [Anneal(5, {})]}, "give Phase"),
-        ({"phases": "now"}, "phases='now': give a list of Phase"),
-        ({"phases": None}, "phases=None: give a list of Phase"),
-        ({"anneal": Phase(5, {})}, r"anneal=Phase\(.*: give Anneal\(…\) or None"),
-        ({"anneal": {"start_step": 5}}, "give Anneal"),
-        ({"anneal": 5}, "anneal=5: give Anneal"),
-        ({"phases": [Phase(5, {})], "anneal": Anneal(9, {})}, "phases and anneal together; give"),
-    ],
-)
-def test_phases_that_make_no_sense_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(MixtureError, match="^mixture: .*" + message):
-        Mixture({}, **arguments)
+def _phased(*phases: Any) -> Mixture:
+    return Mixture({"code": 1}, phases=phases)
 
 
-@pytest.mark.parametrize(
-    ("mixture", "message"),
-    [
-        (Mixture({"weeb": 1}), r"mixture: no source 'weeb' \(did you mean 'web'\?\); there are: "),
-        (Mixture({"x": 0}), "mixture: no source 'x'; there are: code, web, wiki$"),
-        (Mixture({"Web": 1}), r"mixture: no source 'Web' \(did you mean 'web'\?\)"),
-        (
-            Mixture(phases=[Phase(4, {}), Phase(9, {"coed": 1})]),
-            r"phase at step 9: no source 'coed' \(did you mean 'code'\?\); there are: code, web",
-        ),
-        (Mixture(anneal=Anneal(4, {"wik": 1})), r"anneal: no source 'wik' \(did you mean 'wiki'"),
-        (Mixture(dict.fromkeys(SOURCES, 0)), "mixture: every source has weight 0; give at least"),
-        (Mixture({}), "mixture: every source has weight 0.*left out, unless omitted="),
-        (
-            Mixture({"code": 1}, phases=[Phase(4, {}), Phase(9, {"code": 0})]),
-            "phase at step 9: every source has weight 0",
-        ),
-        (
-            Mixture({"code": 1}, anneal=Anneal(4, {"code": 0}, 9)),
-            "anneal: every source has weight 0",
-        ),
-    ],
-)
-def test_names_and_sums_are_checked_against_the_sources(mixture: Mixture, message: str) -> None:
-    with pytest.raises(MixtureError, match="^" + message):
-        mixture.check(SOURCES)
+def _checked(*phases: Any) -> None:
+    _phased(*phases).check(SOURCES)
 
 
-def test_an_omitted_source_weighs_nothing_unless_it_is_said() -> None:
-    assert Mixture({"web": 0.7}).declared(SOURCES) == {"code": 0, "web": 0.7, "wiki": 0}
-    assert Mixture({"web": 0.7}, omitted=2).declared(SOURCES) == {"code": 2, "web": 0.7, "wiki": 2}
-    assert list(Mixture({"wiki": 2}).declared(SOURCES)) == SOURCES
-    for wrong in (-1, float("nan"), "1"):
-        with pytest.raises(MixtureError, match="omitted"):
-            Mixture(omitted=wrong)  # type: ignore[arg-type]
-    with pytest.raises(MixtureError, match=r"every source has weight 0.*omitted="):
-        Mixture({"web": 0}).check(SOURCES)
-
-
-def test_a_phase_overrides_the_declared_weights_not_those_of_the_phase_before() -> None:
-    first, second = Phase(5, {"web": 0.1, "wiki": 0}), Phase(9, {"code": 4})
-    mixture = Mixture({"web": 0.7, "code": 0.3}, phases=[first, second])
-    assert mixture.changed(SOURCES, first.weights) == {"code": 0.3, "web": 0.1, "wiki": 0}
-    assert mixture.changed(SOURCES, second.weights) == {"code": 4, "web": 0.7, "wiki": 0}
-    assert mixture.changed(SOURCES, {}) == mixture.declared(SOURCES)
-
-
-def test_phase_and_lr_scale_at_every_step() -> None:
-    mixture = Mixture(phases=[Phase(3, {}, 0.5), Phase(4, {}), Phase(9, {}, 2)])
-    expected = [(0, 1.0)] * 3 + [(1, 0.5)] + [(2, 1.0)] * 5 + [(3, 2.0)] * 3
-    assert [(mixture.phase(s), mixture.lr_scale(s)) for s in range(12)] == expected
-    assert mixture.phase(10**15) == 3
+def _annealed() -> Mixture:
+    return Mixture({"code": 1}, anneal=Anneal(4, {"code": 0}, 9))
 
 
 positive = st.floats(1e-300, 1e300)
@@ -198,21 +150,12 @@ def test_plain_values_make_an_equal_mixture(mixture: Mixture) -> None:
 @pytest.mark.parametrize(
     ("d", "message"),
     [
-        (
-            ["web"],
-            r"mixture: give a table of weights, temperature, phases, anneal, omitted, lengths, not",
-        ),
+        (["web"], "mixture: give a table of weights, temperature, phases, anneal, omitted, leng"),
         ({"weigths": {}}, r"unknown key 'weigths' \(did you mean 'weights'\?\); keys: weights, t"),
         ({3: 4}, "unknown key 3; keys"),
         ({"phases": {}}, r"phases=\{\}: give a list"),
-        ({"phases": [3]}, r"phases\[0\]=3: give Phase"),
         ({"phases": [{"start_step": 1}]}, r"mixture: phases\[0\]: weights is missing"),
         ({"anneal": {"weights": {}}}, "mixture: anneal: start_step is missing"),
-        (
-            {"phases": [{"start_step": 1, "weights": {}, "end_step": 3}]},
-            r"phases\[0\]: unknown key 'end_step'",
-        ),
-        ({"anneal": {"start_step": 1, "weights": {}, "endstep": 3}}, "did you mean 'end_step'"),
         ({"temperature": 0}, "temperature=0: give a finite number above 0"),
         ({"lengths": 5}, "mixture: lengths=5: give a table, with an integer for each name"),
         ({"lengths": {"a": "x"}}, r"mixture: lengths\['a'\]='x': give an integer"),

@@ -61,9 +61,9 @@ def chi_square(counts: Integers) -> float:
 
 
 @pytest.mark.parametrize("bound", [2, 3, 10, 97, 1000, 4096])
-@pytest.mark.parametrize("attempt", [0, 1, 23])
-def test_draws_below_a_bound_are_uniform(bound: int, attempt: int) -> None:
-    draws = below(hashed(key("uniform", bound), np.arange(100 * bound), attempt), bound)
-    counts = np.bincount(draws, minlength=bound)
-    assert len(counts) == bound
-    assert abs(chi_square(counts) - (bound - 1)) < 4 * math.sqrt(2 * bound)
+def test_draws_below_a_bound_are_uniform(bound: int) -> None:
+    for attempt in (0, 1, 23):
+        draws = below(hashed(key("uniform", bound), np.arange(100 * bound), attempt), bound)
+        counts = np.bincount(draws, minlength=bound)
+        assert len(counts) == bound
+        assert abs(chi_square(counts) - (bound - 1)) < 4 * math.sqrt(2 * bound)

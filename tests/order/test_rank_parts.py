@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
-from effort import often, some
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from effort import some
 
 import duckplets as dp
 from duckplets.order.permute import key, mix
-from duckplets.order.ranks import RankPart, batch_size_of
+from duckplets.order.ranks import RankPart
 from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import CompiledPool
@@ -28,78 +25,6 @@ from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.samples.stream import Stream
 
 WORLDS = range(1, 10)
-
-
-def parts_of(batch_size: int, world_size: int, workers: int = 1) -> list[RankPart]:
-    return [RankPart(batch_size, rank, world_size, workers) for rank in range(world_size)]
-
-
-@settings(max_examples=often(200, less=12), deadline=None)
-@given(
-    batch_size=st.integers(1, 12),
-    world_size=st.integers(1, 12),
-    start=st.integers(0, 10**12),
-    short=st.floats(0, 1),
-)
-def test_slices_laid_end_to_end_are_the_batch(
-    batch_size: int, world_size: int, start: int, short: float
-) -> None:
-    ranks = parts_of(batch_size, world_size)
-    for size in (ranks[0].batch, int(short * ranks[0].batch)):
-        slices = [part.slice(start, start + size) for part in ranks]
-        assert slices[0][0] == start
-        assert slices[-1][1] == start + size
-        assert all(one[1] == other[0] for one, other in pairwise(slices))
-        sizes = [high - low for low, high in slices]
-        assert max(sizes) - min(sizes) <= 1
-    assert all(p.slice(start, start + p.batch)[0] == start + p.rank * batch_size for p in ranks)
-
-
-@settings(max_examples=often(200, less=12), deadline=None)
-@given(
-    batch_size=st.integers(1, 9),
-    world_size=st.integers(1, 9),
-    workers=st.integers(1, 4),
-    start=st.integers(0, 10**12),
-    batches=st.integers(1, 6),
-    cut=st.integers(0, 80),
-)
-def test_ranks_and_workers_share_out_a_block(
-    batch_size: int, world_size: int, workers: int, start: int, batches: int, cut: int
-) -> None:
-    """Each takes whole slices of every batch that is its turn, in order; the last may be short."""
-    ranks = parts_of(batch_size, world_size, workers)
-    batch = ranks[0].batch
-    stop = start + batches * ranks[0].stride
-    end = max(start + 1, stop - cut)
-    taken: list[int] = []
-    for worker in range(workers):
-        at = start + worker * batch
-        # As a reader does: a worker's block begins with its own batch.
-        high = min(at + batches * ranks[0].stride, end)
-        if at >= end:
-            continue
-        begins = ranks[0].batches(at, high).tolist()
-        whole = [p for b in begins for p in range(b, min(b + batch, end))]
-        owns = [part.own(at, high).tolist() for part in ranks]
-        for part, own in zip(ranks, owns, strict=True):
-            slices = [part.slice(b, min(b + batch, end)) for b in begins]
-            assert own == [p for low, high in slices for p in range(low, high)]
-        assert sorted(p for own in owns for p in own) == whole
-        taken += whole
-    assert sorted(taken) == list(range(start, end))
-
-
-def test_batches_are_divided_among_those_that_divide_them() -> None:
-    for total in range(1, 100):
-        divisors = [w for w in range(1, total + 1) if total % w == 0]
-        for world_size in range(1, 110):
-            if world_size in divisors:
-                assert batch_size_of(total, world_size) * world_size == total
-                continue
-            with pytest.raises(dp.SamplerError, match=f"world_size={world_size}: ") as error:
-                batch_size_of(total, world_size)
-            assert str(error.value).endswith(f"do: {', '.join(map(str, divisors))}")
 
 
 def stream(source: str, rows: int, seed: int, weight: float = 1) -> Stream:

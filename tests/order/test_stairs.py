@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
-from typing import Any
+from itertools import accumulate
 
 import numpy as np
 import pytest
@@ -17,21 +17,13 @@ from duckplets.order.permute import key
 from duckplets.order.schedule import Schedule
 
 
-def some_stairs(draw: random.Random, leaves: int, count: int, longest: int) -> tuple[Any, Any]:
-    """Return shares of all sizes and edges of stairs, some of them empty."""
-    shares = [[draw.choice([1, 1009, 10 ** draw.randint(0, 9)]) for _ in range(leaves)]]
-    shares += [[max(1, w + draw.randint(-w, w)) for w in shares[0]] for _ in range(count - 1)]
-    edges = [0]
-    for _ in range(count):
-        edges.append(edges[-1] + draw.randint(0, longest))
-    return shares, edges
-
-
 @pytest.mark.parametrize("leaves", range(1, 10))
 def test_every_prefix_is_as_near_to_the_sum_of_shares_as_constant_ones(leaves: int) -> None:
     draw = random.Random(leaves)
-    for count, longest in ((1, 500), (3, 7), (40, 90), (300, 2)):
-        shares, edges = some_stairs(draw, leaves, count, longest)
+    for count, longest in ((1, 500), (3, 7), (40, 90), (300, 2)):  # some stairs are empty
+        shares = [[draw.choice([1, 1009, 10 ** draw.randint(0, 9)]) for _ in range(leaves)]]
+        shares += [[max(1, w + draw.randint(-w, w)) for w in shares[0]] for _ in range(count - 1)]
+        edges = [0, *accumulate(draw.randint(0, longest) for _ in range(count))]
         leaf, index = stretch(Stairs(shares, edges, key("near", count)), 0, edges[-1])
         stair = np.searchsorted(edges, np.arange(edges[-1]), side="right") - 1
         parts = (np.array(shares) / np.sum(shares, axis=1, keepdims=True))[stair]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from corpora import counts_of
-from effort import some, thorough
+from effort import some
 from prebuilt import toy_corpus
 
 import duckplets as dp
@@ -28,38 +28,27 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 
 
 CONFIGURATIONS: list[dict[str, Any]] = [
-    {},
     {"kind": "pairs", "negatives": 2, "batch_size": 9},
     {"kind": "texts", "mixture": {"a": 0, "b": 1, "c": 3}},
     {"no_duplicates": True, "negatives": 2, "batch_size": 8},
-    {"prefetch": 0, "epochs": 1, "batch_size": 100},
 ]
 
 
-@thorough
 @pytest.mark.parametrize("made", [list, np.array], ids=["list", "array"])
-@pytest.mark.parametrize("columns", [None, ["anchor"]], ids=str)
-def test_losses_are_averaged_by_source(corpus: dp.Corpus, made: Any, columns: Any) -> None:
+def test_losses_are_averaged_by_source(corpus: dp.Corpus, made: Any) -> None:
     draw = random.Random(1)
-    sampler = corpus.sampler(batch_size=20, columns=columns)
-    sources = corpus.sampler(batch_size=20)
-    for _ in range(5):
-        batch, names = next(sampler), next(sources)["source"]
-        losses = [draw.random() for _ in batch.to_pylist()]
-        found = sampler.loss_by_source(batch, made(losses))
-        expected = {
-            f"loss/{name}": math.fsum(x for x, s in zip(losses, names, strict=True) if s == name)
-            / names.count(name)
-            for name in set(names)
-        }
-        assert found == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("losses", [[], [1.0] * 7, [[1.0]] * 8, np.ones((8, 2))], ids=repr)
-def test_losses_of_another_shape_are_refused(corpus: dp.Corpus, losses: Any) -> None:
-    sampler = corpus.sampler(batch_size=8)
-    with pytest.raises(dp.SamplerError, match="one number a sample"):
-        sampler.loss_by_source(next(sampler), losses)
+    sampler = corpus.sampler(batch_size=20, columns=["anchor"])
+    batch, names = next(sampler), next(corpus.sampler(batch_size=20))["source"]
+    losses = [draw.random() for _ in names]
+    expected = {
+        f"loss/{name}": math.fsum(x for x, s in zip(losses, names, strict=True) if s == name)
+        / names.count(name)
+        for name in set(names)
+    }
+    assert sampler.loss_by_source(batch, made(losses)) == pytest.approx(expected)
+    for wrong in ([], [1.0] * 7, [[1.0]] * 20, np.ones((20, 2))):
+        with pytest.raises(dp.SamplerError, match="one number a sample"):
+            sampler.loss_by_source(batch, wrong)
 
 
 def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
@@ -67,13 +56,11 @@ def test_skew_says_how_uneven_a_batch_is(corpus: dp.Corpus) -> None:
     counts = Counter(batch["source"])
     for given in (batch, batch["source"], batch.to_pydict()):
         found = dp.source_skew(given)
-        assert found["total"] == 100
-        assert found["sources"] == 3
+        assert (found["total"], found["sources"]) == (100, 3)
         assert (found["min"], found["max"]) == (min(counts.values()), max(counts.values()))
         assert found["mean"] == pytest.approx(100 / 3)
         assert found["ratio"] == max(counts.values()) / min(counts.values())
         assert list(found["shares"]) == ["a", "b", "c"]
-        assert sum(found["shares"].values()) == pytest.approx(1)
     assert dp.source_skew([]) == {
         **dict.fromkeys(("total", "sources", "min", "max", "mean", "ratio"), 0),
         "shares": {},
@@ -85,25 +72,15 @@ def test_skew_counts_sources_that_a_batch_has_nothing_of(corpus: dp.Corpus) -> N
     mixture = dp.Mixture({"a": 998, "b": 1, "c": 1}, phases=[dp.Phase(1, {"b": 0})])
     sampler = corpus.sampler(mixture=mixture, batch_size=5)
     first, second = dp.source_skew(next(sampler)), dp.source_skew(next(sampler))
-    assert first == {
-        "total": 5,
-        "sources": 3,
-        "min": 0,
-        "max": 5,
-        "mean": 5 / 3,
-        "ratio": math.inf,
-        "shares": {"a": 1, "b": 0, "c": 0},
-    }
+    assert (first["min"], first["max"], first["ratio"]) == (0, 5, math.inf)
+    assert first["shares"] == {"a": 1, "b": 0, "c": 0}
     assert second["shares"] == {"a": 1, "c": 0}
-    assert sampler.batch_at(1).sources == ("a", "c")
-    assert dp.source_skew(["a"])["sources"] == 1
     given = dp.source_skew(["a", "b", "b", "b"], sources=["a", "z"])
     assert given["shares"] == {"b": 0.75, "a": 0.25, "z": 0}
     assert (given["min"], given["mean"]) == (0, 4 / 3)
-    assert dp.source_skew([], sources=["a"])["shares"] == {}
 
 
-@pytest.mark.parametrize("configuration", some(CONFIGURATIONS[:4], less=2), ids=str)
+@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=1), ids=str)
 def test_counters_are_of_all_before_the_position(
     corpus: dp.Corpus, configuration: dict[str, Any]
 ) -> None:
@@ -176,15 +153,9 @@ def test_proximity_is_that_of_the_windows(tmp_path: Path) -> None:
         corpus.chunk(dp.Chunking(max_tokens=10, overlap=(2,), summary_tokens=0))
         corpus.split(1, 0, 0)
         corpus.ingest(dp.MemorySource(words, text="t"), name="long")
-        columns = ["anchor", "anchor_window", "positive_window", "recipe", "weight"]
-        sampler = corpus.sampler(batch_size=64, columns=columns)
-        seen = set()
-        for _ in range(5):
-            batch = next(sampler)
-            for row, near in zip(
-                batch.to_pylist(), sampler.diagnostics(batch)["proximity"], strict=True
-            ):
-                apart = abs(row["anchor_window"] - row["positive_window"])
-                assert near == 1 / max(1, apart)
-                seen.add(apart)
-        assert len(seen) > 2
+        columns = ["anchor", "anchor_window", "positive_window"]
+        sampler = corpus.sampler(batch_size=300, columns=columns)
+        batch = next(sampler)
+        apart = [abs(r["anchor_window"] - r["positive_window"]) for r in batch.to_pylist()]
+        assert sampler.diagnostics(batch)["proximity"] == [1 / max(1, of) for of in apart]
+        assert len({*apart}) > 2
