@@ -84,11 +84,12 @@ TEMPERATURE = Annotated[
         "Temperature of the weights of --mixture: above 1 flattens, below 1 sharpens. [default: 1]"
     ),
 ]
-NO_DUPLICATE_NEGATIVES = Annotated[
-    bool,
-    typer.Option(
-        "--no-duplicate-negatives",
-        help="Negatives of a batch differ, also from its anchors and positives.",
+NO_DUPLICATES_OF = Annotated[
+    str | None,
+    option(
+        "What no batch has twice: negatives of other texts only, or besides texts families "
+        "(group), or a value of records.",
+        "negatives|group|meta['KEY']|…",
     ),
 ]
 RUN = Annotated[str, option("Name of the run. [default: default]", autocompletion=completion.runs)]
@@ -178,7 +179,7 @@ def opening(
     version: VERSION = None,
     allow_drift: ALLOW_DRIFT = None,
     temperature: TEMPERATURE = None,
-    no_duplicate_negatives: NO_DUPLICATE_NEGATIVES = False,
+    no_duplicates_of: NO_DUPLICATES_OF = None,
     **given: Any,
 ) -> RunOptions:
     """Return how to open the run that options describe; ``given`` are those of ``Corpus.sampler``.
@@ -196,10 +197,8 @@ def opening(
         raise typer.BadParameter(f"--{written} is about a new run: leave it out with --resume")
     if given.get("remainder") and not (resume or given.get("epochs") is not None):
         raise typer.BadParameter("--remainder is about the end of a run: give --epochs with it")
-    if no_duplicate_negatives and given.get("no_duplicates"):
-        raise typer.BadParameter(
-            "--no-duplicates asks for more: leave --no-duplicate-negatives out"
-        )
+    if no_duplicates_of and given.get("no_duplicates"):
+        raise typer.BadParameter("give --no-duplicates or --no-duplicates-of, not both")
     read: dict[str, Any] = {
         "recipes": _recipes(given.pop("recipes", None)),
         "mixture": mixture_of(given.pop("mixture", None), temperature),
@@ -207,8 +206,8 @@ def opening(
         "version": int(version) if version is not None and version.isdecimal() else version,
         "allow_drift": names(allow_drift),
     }
-    if no_duplicate_negatives:
-        read["no_duplicates"] = "negatives"
+    if no_duplicates_of:
+        read["no_duplicates"] = no_duplicates_of
     arguments = given | {name: value for name, value in read.items() if value is not None}
     return RunOptions(run=run, resume=resume, tag=tag, state=state, arguments=arguments)
 

@@ -94,7 +94,10 @@ def sampler(
             for that, and samples change places within blocks of 64 batches; one that fits in
             none of them gives its position to another, which ``metrics()``, ``served`` and the
             forecast count (``displaced``). ``negatives``: only negatives are drawn again, until
-            they differ from all texts of the batch, and anchors keep their order.
+            they differ from all texts of the batch, and anchors keep their order. ``group``:
+            as True, and no two samples of one family in a batch, which are records of a
+            ``group_key``, else with one normalised anchor text; or of one value of records, as in
+            ``"meta['entity']"``, where records without a value are kept from none.
         negatives: Distinct negatives a triplet.
         by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
             what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.

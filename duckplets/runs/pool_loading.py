@@ -19,8 +19,9 @@ from duckplets.base.arrays import Integers, Words
 from duckplets.errors import EmptyPoolError
 from duckplets.mining.store import Minings
 from duckplets.order.copies import listing
+from duckplets.order.permute import mix
 from duckplets.pools.arrays import Pool
-from duckplets.pools.compile import CompiledPool, compile_pool
+from duckplets.pools.compile import CompiledPool, compile_pool, families_statement
 from duckplets.pools.read import NoAnchorError, PoolReader, labels_of
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
@@ -111,6 +112,7 @@ def open_streams(
                 of_records=loading.records[source] if by_anchors else None,
                 shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
+                families=loading.families_of(found.pool.anchors.records),
             )
         )
     seen = {*map(attrgetter("source"), [*streams, *empty])}
@@ -156,6 +158,26 @@ class _Loading:
         found = counted(self._database, **self._where)
         listed = {name: len(keys) for name, keys in self._listed.items()}
         return {name: count for name, (count, _) in found.items()} | listed
+
+    def families_of(self, records: Integers) -> Words | None:
+        """Return the families of records, if no two samples of one may share a batch."""
+        if self._families is None:
+            return None
+        keys, words = self._families
+        at = np.minimum(np.searchsorted(keys, records), max(len(keys) - 1, 0))
+        own = mix(records.astype(np.uint64))  # of a record without a value: its own
+        return np.where(keys[at] == records, words[at], own) if len(keys) else own
+
+    @cached_property
+    def _families(self) -> tuple[Integers, Words] | None:
+        """Keys of records, ascending, and the hash of the family of each."""
+        apart = self._settings.no_duplicates
+        if isinstance(apart, bool) or apart == "negatives":
+            return None
+        statement = families_statement(apart)
+        with self._database.deadline(f"no_duplicates={apart!r}"):
+            rows = self._database.arrow(statement, self._where)
+        return rows["record_key"].to_numpy(), rows["family"].to_numpy()
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
         """Return the compiled pool of a recipe, and the minings it draws from."""

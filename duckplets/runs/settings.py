@@ -18,6 +18,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
+from duckplets.pools.compile import families_statement
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Mined, Scorer
 from duckplets.recipes.recipes import Preset, Recipe, checked_preset
@@ -240,6 +241,14 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
             f"batch_size={plain['batch_size']} of each of world_size={plain['world_size']} ranks: "
             f"a batch of all ranks has at most {_MOST_SAMPLES:,} samples; give less of one of them"
         )
+    if isinstance(apart := plain["no_duplicates"], str) and apart not in ("negatives", "group"):
+        try:
+            families_statement(apart)
+        except RecipeError as error:
+            raise SamplerError(
+                f"no_duplicates={apart!r}: give True, False, 'negatives', 'group', or a value of "
+                f"records such as \"meta['entity']\"; {error}"
+            ) from error
     plain["by"], pairs = checked_by(given.get("by")), given.get("pairs")
     if kind in SINGLE:
         if plain["by"] is not None:

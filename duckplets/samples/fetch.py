@@ -102,7 +102,7 @@ class Fetcher:
         for number, slot in enumerate(self.slots):
             columns[slot] = SlotTexts(texts, order[number * size : (number + 1) * size])
         if self._vectors is not None:
-            hashes = dict(zip(self.slots, plan.hashes, strict=True))
+            hashes = dict(zip(self.slots, plan.hashes, strict=False))
             columns |= (vectors := self._vectors.rows_of(plan.positions, hashes))
             for of in vectors.values():
                 of.opened.read_ahead(of.rows, self.reads, is_stopped)

@@ -3,7 +3,8 @@
 block ─redraw→ negatives that differ ─_Block→ samples that fit in other batches ─_filled→ plan
 
 Negatives that repeat a text of their batch are drawn again; ``no_duplicates="negatives"`` does no
-more. A sample that still repeats a text moves to the first batch without its texts: into a place
+more; ``"group"`` treats the family of a sample's record as one more of its texts. A sample that
+still repeats a text moves to the first batch without its texts: into a place
 another such sample left, or into that of one which can move there instead. A sample that fits
 nowhere is displaced: its place goes to the next sample of the block that fits, and none is served a
 third time before all that fit were served twice. If no sample of the block fits, samples after the
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,8 @@ from duckplets.samples.plan import Dealt, PartPlanner, Plan, joined
 from duckplets.samples.redraw import Drawn, OneBatch, one_batch, redraw
 from duckplets.samples.stream import Draw, Stream
 
-NoDuplicates: TypeAlias = bool | Literal["negatives"]
+NoDuplicates: TypeAlias = bool | str
+"""``negatives``, ``group`` or a value of records (``meta['entity']``), if not True or False."""
 
 BLOCK_BATCHES = 64  # at most 64: the batches with a text are the bits of one word
 
@@ -174,9 +176,11 @@ class NoDuplicatesPlanner(_Redrawing):
         if len(found) >= room:
             return found
         names = listed(shown(repr(name)) for name in schedule.names_at(step))
+        grouped = any(self.streams[number].families is not None for number in reached)
+        what = "texts and families" if grouped else "texts"
         raise RecipeError(
-            f"no_duplicates=True cannot be kept: at step {step:,} a batch of all ranks has "
-            f"{room:,} samples, and what is drawn there ({names}) has different texts for "
+            f"no_duplicates cannot be kept: at step {step:,} a batch of all ranks has "
+            f"{room:,} samples, and what is drawn there ({names}) has different {what} for "
             f"{len(found):,}; lower batch_size so that a batch of all ranks has at most "
             f"{len(found):,}"
         )
@@ -234,11 +238,11 @@ class NoDuplicatesPlanner(_Redrawing):
                 self._spare(schedule, step, room)
 
 
-PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
-    False: PartPlanner,
-    True: NoDuplicatesPlanner,
-    "negatives": NegativesApartPlanner,
-}
+def planner_of(no_duplicates: NoDuplicates) -> type[PartPlanner]:
+    """Return the planner that keeps batches as asked."""
+    if not no_duplicates:
+        return PartPlanner
+    return NegativesApartPlanner if no_duplicates == "negatives" else NoDuplicatesPlanner
 
 
 def arranged(

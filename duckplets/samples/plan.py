@@ -46,7 +46,7 @@ class Plan:
     positions: Integers
     streams: Integers  # stream number of each
     chunks: Integers  # as in ``Draw``: shape (slots, samples)
-    hashes: Words  # shape (slots, samples)
+    hashes: Words  # shape (slots, samples), and a row of families where these are kept apart
     swapped: Flags  # whether anchor and positive are swapped
     # Labels of pairs: 1 for anchor and positive, 0 for anchor and negative, or as given.
     labels: _Array | None = None
@@ -114,7 +114,8 @@ def spread(draws: Plan, per_draw: int) -> Plan:
     """Return every draw as its pairs: anchor and positive, then anchor and each negative."""
     within = np.tile(np.arange(per_draw), len(draws))
     pairs = draws.each(lambda column: np.repeat(column, per_draw, axis=-1))
-    candidates = draws.candidates
+    candidates, slots = draws.candidates, len(draws.chunks)
+    others = draws.hashes[1:slots]
     if candidates is not None:
         of_positives = np.full((1, len(draws)), AT_RANDOM)
         candidates = np.concatenate([of_positives, candidates]).T.reshape(1, -1)
@@ -122,7 +123,7 @@ def spread(draws: Plan, per_draw: int) -> Plan:
         pairs,
         positions=pairs.positions * per_draw + within,
         chunks=np.stack([pairs.chunks[0], draws.chunks[1:].T.reshape(-1)]),
-        hashes=np.stack([pairs.hashes[0], draws.hashes[1:].T.reshape(-1)]),
+        hashes=np.stack([pairs.hashes[0], others.T.reshape(-1), *pairs.hashes[slots:]]),
         labels=(within == 0).astype(np.int64),
         candidates=candidates,
     )

@@ -63,7 +63,7 @@ class Drawn:
         """Return which texts may be drawn again: shape (slots, samples)."""
         found = np.zeros(self.plan.hashes.shape, dtype=bool)
         if self.plan.labels is None:
-            found[2:] = True
+            found[2 : len(self.plan.chunks)] = True
         else:
             found[1] = ~without_negative(self.plan)
         return found

@@ -43,7 +43,8 @@ class Draw:
     """Some samples of one stream, a row per slot: anchor, positive, negatives; or the text."""
 
     chunks: Sequence[Integers]  # chunk keys; for messages record keys; for tokens row and epoch
-    hashes: Sequence[Words]  # hashes of their texts; none for tokens
+    # Hashes of their texts; none for tokens. Where families are kept apart, theirs come last.
+    hashes: Sequence[Words]
     # origin of each negative: the number of a candidate, or a code of ``negatives``
     candidates: Sequence[Integers] | None = None
     requests: NegativeRequests | None = None  # requests that its negatives answer
@@ -63,6 +64,7 @@ class Stream:
     shares: Mapping[str, float] | None = None  # shares of the ways to choose negatives, if mixed
     # Whether its source has labels other than 0 and 1, and its pairs come with them.
     graded: bool = False
+    families: Words | None = None  # of each anchor, where samples of one are kept apart
 
     bucket = None  # length bucket: batches are of all lengths
 
@@ -117,9 +119,10 @@ class Stream:
                 of, at = pool.positives, self._positive_at(pool.positives, units, at, visits)
             chunks.append(of.chunks[at])
             hashes.append(of.hashes[at])
+        families = [] if self.families is None else [self.families[units]]
         if pool.negatives is None:
             labels = None if pool.labels is None else [pool.labels[units]]
-            return Draw(chunks, hashes, labels=labels)
+            return Draw(chunks, hashes + families, labels=labels)
         requests = self._requests(index, units, visits, anchor_at, hashes)
         if self.shares is None and pool.short is None:
             negatives = self._samplers[0].draw_all(requests)
@@ -132,7 +135,7 @@ class Stream:
                     of_slot.put(rows, found)
         return Draw(
             chunks + [found.chunks for found in negatives],
-            hashes + [found.hashes for found in negatives],
+            hashes + [found.hashes for found in negatives] + families,
             [found.origins for found in negatives],
             requests,
         )

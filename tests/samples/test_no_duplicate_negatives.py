@@ -144,7 +144,7 @@ def test_the_argument_is_checked_and_part_of_the_run(
 ) -> None:
     corpus = corpora["odd"]
     for wrong in ("negative", 1, None):
-        with pytest.raises(dp.SamplerError, match="give True or False or 'negatives'"):
+        with pytest.raises(dp.SamplerError, match="no_duplicates="):
             corpus.sampler(no_duplicates=wrong)  # type: ignore[arg-type]
     with pytest.raises(dp.SamplerError, match="no_duplicates='negatives': texts have none"):
         corpus.sampler("texts", no_duplicates="negatives")

@@ -1,0 +1,42 @@
+-- name: groups
+-- The families of the records of a split as of a version: the group, else the normalised text of
+-- the anchor, or of the first section where a record has none.
+-- Parameters: $split, $version.
+-- Rows: one a record, by record_key.
+SELECT
+    records.record_key,
+    coalesce(
+        md5_number_lower('group' || chr(31) || any_value(records.group_key)),
+        min(coalesce(text_hashes.text_hash, normalised_hash(sections.text)))
+    ) AS family
+FROM records
+JOIN splits ON splits.record_key = records.record_key
+JOIN leading_sections ON leading_sections.record_key = records.record_key
+JOIN sections ON sections.section_key = leading_sections.section_key
+LEFT JOIN text_hashes ON text_hashes.section_key = leading_sections.section_key
+WHERE
+    splits.split = $split
+    AND is_live(records.added_version, records.removed_version, $version)
+GROUP BY records.record_key
+ORDER BY records.record_key
+
+-- name: given
+-- The families of the records of a split as of a version, by a value of theirs (family_value);
+-- records without one are in none.
+-- Parameters: $split, $version.
+-- Rows: one a record with a value, by record_key.
+SELECT slot.record_key, md5_number_lower(json_array(family_value)) AS family
+FROM (
+    SELECT
+        records.record_key, records.record_id, records.date, records.group_key, records.taxonomy,
+        records.meta, records.trust, records.created_at, records.updated_at, records.label,
+        sources.name AS source
+    FROM records
+    JOIN splits ON splits.record_key = records.record_key
+    JOIN sources ON sources.source_id = records.source_id
+    WHERE
+        splits.split = $split
+        AND is_live(records.added_version, records.removed_version, $version)
+) AS slot
+WHERE (family_value) IS NOT NULL
+ORDER BY slot.record_key
