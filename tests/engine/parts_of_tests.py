@@ -9,19 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.errors import SourceError
-from duckplets.ingest import parts
 
 
 def waited(job: dict[str, Any], number: int) -> int:
     """Return twice a number, after a moment that differs from number to number."""
     time.sleep(number % job.get("modulus", 1) / 1000)
     return 2 * number
-
-
-def pid(job: dict[str, Any], number: int) -> int:
-    """Return what process this is, after a while."""
-    time.sleep(0.05)
-    return os.getpid()
 
 
 def refusing(job: dict[str, Any], number: int) -> int:
@@ -53,20 +46,9 @@ def lasting(job: Any, folder: str) -> None:
         time.sleep(0.01)
 
 
-def environment(job: Any, name: str) -> str | None:
-    """Return what a variable is."""
-    return os.environ.get(name)
-
-
 def called(function: Any, number: int) -> Any:
     """Call what was sent."""
     return function(number)
-
-
-def broken(job: str, number: int) -> int:
-    """Put what has a name in the place of what keeps rows."""
-    parts._kept, parts.kept = getattr(parts, job), parts._kept  # type: ignore[attr-defined]
-    return number
 
 
 def _call(folder: Path) -> int:

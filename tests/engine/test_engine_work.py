@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import random
+import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import error
 from corpora import WORDS
 from effort import THOROUGH, often, some, thorough
 from gated_rows import contents
@@ -69,13 +72,10 @@ SAME: dict[str, Work] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("count", "seed", "by"),
-    some(
-        [(40, 1, "processes"), (3, 2, "processes"), (2000, 3, "processes"), (40, 4, "cluster")],
-        less=1,
-    ),
-)
+TABLES = [(40, 1, "processes"), (3, 2, "processes"), (2000, 3, "processes"), (40, 4, "cluster")]
+
+
+@pytest.mark.parametrize(("count", "seed", "by"), some(TABLES, less=1))
 def test_tables_are_the_same(
     count: int, seed: int, by: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -138,35 +138,26 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "t"
 
 
-@pytest.mark.skipif(not THOROUGH, reason="takes a minute: DUCKPLETS_THOROUGH=1")
+@thorough
 @pytest.mark.parametrize("workers", [1, 3])
 def test_workers_killed_all_the_time_change_nothing(
     workers: int, tmp_path: Path, tokenizer: Path
 ) -> None:
     found = []
-    count = 5_000
-    for engine in (None, workers):
-        folder = tmp_path / ("alone" if engine is None else "engine")
-        folder.mkdir()
-        with corpus_of(folder / "c.duckdb", count, 7) as corpus:
-            if engine is None:
-                everything(corpus, None, folder / "shards", tokenizer)
-            else:
-                with local(workers) as own, killed() as gone:
-                    everything(corpus, own, folder / "shards", tokenizer)
-                    assert gone
-            found.append(told(corpus))
+    for name in ("alone", "engine"):
+        with (
+            corpus_of(tmp_path / f"{name}.duckdb", 5_000, 7) as corpus,
+            local(workers) if name == "engine" else nullcontext() as engine,
+            killed() if name == "engine" else nullcontext(["none"]) as gone,
+        ):
+            for work in SAME.values():
+                work(corpus, engine)
+            out = tmp_path / name
+            corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
+            assert gone
+            # A manifest has when the versions of its corpus were made.
+            found.append((told(corpus), shard_digests(out)))
     assert found[0] == found[1]
-    # A manifest has when the versions of its corpus were made.
-    alone, by_engine = (shard_digests(tmp_path / n / "shards") for n in ("alone", "engine"))
-    assert alone == by_engine
-    assert alone
-
-
-def everything(corpus: dp.Corpus, engine: Any, out: Path, tokenizer: Path) -> None:
-    for work in SAME.values():
-        work(corpus, engine)
-    corpus.shard(out, tokenizer=tokenizer, shard_mb=0.05, engine=engine, progress=False)
 
 
 @thorough
@@ -180,3 +171,12 @@ def test_snapshots_are_the_same(processes: Any, tmp_path: Path) -> None:
         found.append(sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))
     assert found[0] == found[1]
     assert len(found[0]) >= 3
+
+
+def test_the_command_line_takes_an_engine(tmp_path: Path) -> None:
+    corpus_of(tmp_path / "c.duckdb", 40, 1).close()
+    path = str(tmp_path / "c.duckdb")
+    for command in (["mine", path], ["quality", path, "--apply", "c4"], ["deduplicate", path]):
+        assert re.search("engine[ =]'ray://x': give", error(*command, "--engine", "ray://x"))
+    refused = error("deduplicate", path, "--equal", "--engine", "local:1")
+    assert "compares digests in this process" in refused

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +73,11 @@ def test_what_an_engine_is(cluster: Any) -> None:
         assert found.workers == 2
 
 
-@pytest.mark.parametrize(
-    "engine", ["local", "local:0", "local:x", "dask", "tcp://127.0.0.1:1", 4, Doubled, True]
-)
-def test_what_is_no_engine(engine: Any) -> None:
-    with pytest.raises(dp.EngineError, match="give None, 'local:4' for four"), opened(engine):
-        pass
-
-
-def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = ("local", "local:0", "local:x", "dask", "tcp://127.0.0.1:1", 4, Doubled, True)
+    for engine in wrong:
+        with pytest.raises(dp.EngineError, match="give None, 'local:4' for four"), opened(engine):
+            pass
     monkeypatch.setattr(dask, "_CONNECTING", 1)
     wanted = r"engine='dask://127.0.0.1:9': no scheduler of Dask answers there"
     with pytest.raises(dp.EngineError, match=wanted), opened("dask://127.0.0.1:9"):
@@ -189,9 +184,6 @@ def test_a_worker_of_another_version_is_refused(
             list(engine.map(parts_of_tests.waited, {}, parts(3)))
 
 
-# -- processes of this machine --------------------------------------------------------------------
-
-
 def _listening() -> set[str]:
     """Return the sockets of the machine that somebody can connect to."""
     rows = [
@@ -230,29 +222,25 @@ def test_nothing_listens() -> None:
         found.close()
 
 
-def test_no_package_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_package_is_needed_but_for_functions_of_a_script(
+    processes: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script: dict[str, Any] = {"__name__": "__main__"}
+    exec("def gate(number):\n    return 3 * number", script)
+    refused = {
+        (lambda n: 3 * n): r"cannot be sent .*lambda.* install cloudpickle",
+        script["gate"]: "gate is defined in the script itself",
+    }
+    for function in refused:
+        found = processes.map(parts_of_tests.called, function, parts(3))
+        assert list(found) == [0, 3, 6]
     for name in ("cloudpickle", "dask", "distributed"):
         monkeypatch.setitem(sys.modules, name, None)
     with opened("local:1") as engine:
-        assert engine is not None
         assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
-        with pytest.raises(dp.EngineError, match=r"cannot be sent .*lambda.* install cloudpickle"):
-            list(engine.map(parts_of_tests.called, lambda n: 3 * n, parts(3)))
-        gate = _of_a_script()
-        with pytest.raises(dp.EngineError, match=r"gate is defined in the script itself"):
-            list(engine.map(parts_of_tests.called, gate, parts(3)))
-
-
-def _of_a_script() -> Any:
-    """Return a function as one that a script defines."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    exec("def gate(number):\n    return 3 * number", names)
-    return names["gate"]
-
-
-def test_functions_of_a_script_go_with_the_work(processes: LocalEngine) -> None:
-    for function in (_of_a_script(), lambda n: 3 * n):
-        assert list(processes.map(parts_of_tests.called, function, parts(3))) == [0, 3, 6]
+        for function, message in refused.items():
+            with pytest.raises(dp.EngineError, match=message):
+                list(engine.map(parts_of_tests.called, function, parts(3)))
 
 
 def test_work_too_small_for_processes_is_said(
@@ -270,21 +258,16 @@ def test_work_too_small_for_processes_is_said(
     assert not caplog.messages
 
 
-NOTHING_TO_DO: dict[str, tuple[str, Any]] = {
-    "index": ("no splits yet", lambda corpus: corpus.index(engine="local:2")),
-    "mine": ("no splits yet", lambda corpus: corpus.mine(engine="local:2")),
-    "shard": ("tokenizer='t'", lambda corpus: corpus.shard("o", tokenizer="t", engine="local:2")),
-    "deduplicate": ("near=7", lambda corpus: corpus.deduplicate(7, engine="local:2")),
-    "judge": ("none such", lambda corpus: corpus.judge("none such", engine="local:2")),
-    "ingest": (
-        "gone", lambda corpus: corpus.ingest(dp.CsvSource("a.csv", text="gone"), engine="local:2")
-    ),
-    "acquire": (
-        "gone",
-        lambda corpus: corpus.acquire({"x": dp.CsvSource("a.csv", text="gone")}, engine="local:2"),
-    ),
-    "prepare again": ("", lambda corpus: corpus.prepare(engine="local:2")),
-}  # fmt: skip
+GONE = dp.CsvSource("a.csv", text="gone")
+NOTHING_TO_DO: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
+    "index": ("no splits yet", (), {}),
+    "mine": ("no splits yet", (), {}),
+    "shard": ("tokenizer='t'", ("o",), {"tokenizer": "t"}),
+    "deduplicate": ("near=7", (7,), {}),
+    "judge": ("none such", ("none such",), {}),
+    "ingest": ("gone", (GONE,), {}),
+    "acquire": ("gone", ({"x": GONE},), {}),
+}
 
 
 @prebuilt
@@ -301,16 +284,12 @@ def test_what_is_refused_starts_no_process(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("body\na text\n")
-    wanted, call = NOTHING_TO_DO[verb]
+    wanted, arguments, options = NOTHING_TO_DO[verb]
     with unsplit(tmp_path / "c.duckdb") as corpus:
-        if not wanted:
-            corpus.prepare(progress=False)
         monkeypatch.setattr(subprocess, "Popen", None)  # which nobody can call
-        with nullcontext() if not wanted else pytest.raises(dp.DuckpletsError, match=wanted):
-            call(corpus)
+        with pytest.raises(dp.DuckpletsError, match=wanted):
+            getattr(corpus, verb)(*arguments, **options, engine="local:2")
 
-
-# -- the end of whoever started them --------------------------------------------------------------
 
 SCRIPT = """
 import sys

@@ -42,24 +42,14 @@ TEVATRON = {
     "negative_document_ids": "[str]",
 }
 TEVATRON_CORPUS = {"docid": "str", "text": "str"}
-TEVATRON_PASSAGES = {
-    "query_id": "str",
-    "query": "str",
-    "positive_passages": "[{docid, title, text}]",
-    "negative_passages": "[{docid, title, text}]",
-}
 BEIR_CORPUS = {"_id": "str", "title": "str", "text": "str"}
 BEIR_QUERIES = {"_id": "str", "text": "str"}
+_SEVERAL = {f"negative_{n}": "str" for n in (1, 2, 3)}
 MINE_HARD_NEGATIVES = {  # what it adds to the first two columns, of strings
     ("triplet", False): {"negative": "str"},
     ("triplet", True): {"negative": "str", "scores": "[float]"},
-    ("n-tuple", False): {"negative_1": "str", "negative_2": "str", "negative_3": "str"},
-    ("n-tuple", True): {
-        "negative_1": "str",
-        "negative_2": "str",
-        "negative_3": "str",
-        "scores": "[float]",
-    },
+    ("n-tuple", False): _SEVERAL,
+    ("n-tuple", True): {**_SEVERAL, "scores": "[float]"},
     ("labeled-pair", False): {"label": "int"},
     ("labeled-pair", True): {"score": "float"},
     ("labeled-list", False): {"labels": "[int]"},
@@ -106,9 +96,6 @@ def json_rows(path: Path) -> list[dict[str, Any]]:
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return pq.read_table(path).to_pylist() if path.suffix == ".parquet" else json_rows(path)
-
-
-# ---- sentence-transformers
 
 
 def st_rows(anchors: list[Anchor], shape: str, *, scores: bool) -> Iterator[list[Any]]:
@@ -165,24 +152,6 @@ def test_sentence_transformers_rows_are_those_of_the_tables(
 
 
 @pytest.mark.parametrize(
-    ("shape", "options"),
-    some(product(SHAPES, [{}, {"negatives": 1}, {"scores": True}, {"source": "two"}]), less=3),
-)
-def test_every_mined_anchor_is_written_or_counted(
-    corpus: dp.Corpus, tmp_path: Path, shape: Any, options: dict[str, Any]
-) -> None:
-    report = written(corpus, tmp_path / "out.jsonl", format=ST, shape=shape, **options)
-    sources = (options["source"],) if "source" in options else ("one", "two")
-    lost = dict(report.left_out)
-    lost.pop("negatives without a score", 0)
-    assert report.anchors + sum(lost.values()) == len(expected(corpus, sources=sources))
-    assert report.sources == list(sources)
-
-
-# ---- FlagEmbedding
-
-
-@pytest.mark.parametrize(
     ("scores", "instruction"),
     some(product([False, True], [None, "Find the body – «von» diesem Titel"]), less=2),
 )
@@ -207,41 +176,26 @@ def test_flagembedding_rows_are_those_of_the_tables(
     assert (report.rows, report.left_out) == (len(rows), left_out)
 
 
-# ---- Tevatron
-
-
 def test_tevatron_ids_lead_to_the_texts_of_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
-    report = written(corpus, tmp_path / "out", format="tevatron", negatives=4)
+    out = tmp_path / "out"
+    report = written(corpus, out, format="tevatron", negatives=4)
     assert report.files == ["corpus.jsonl", "train.jsonl"]
     anchors, left_out = kept(expected(corpus, negatives=4))
     assert report.left_out == left_out
-    rows, documents = (
-        json_rows(tmp_path / "out/train.jsonl"),
-        json_rows(tmp_path / "out/corpus.jsonl"),
-    )
+    rows, documents = (json_rows(out / f"{name}.jsonl") for name in ("train", "corpus"))
     assert_schema(rows, TEVATRON)
     assert_schema(documents, TEVATRON_CORPUS)
-    texts = {document["docid"]: document["text"] for document in documents}
-    assert len(texts) == len(documents)
+    every: list[dict[str, str]] = []
+    for source in ("one", "two"):
+        found = [s for s in sections(corpus, source, "train") if s["role"] == "context"]
+        ids = document_ids(found)
+        every += [{"docid": ids[d["section_key"]], "text": d["text"]} for d in found]
+    assert documents == every
     for row, a in zip(rows, anchors, strict=True):
         assert (row["query_id"], row["query_text"]) == (a.id, a.text)
         assert row["positive_document_ids"] == [id_ for id_, _ in a.positives]
         assert row["negative_document_ids"] == [id_ for id_, _ in a.negatives]
-        ids = row["positive_document_ids"] + row["negative_document_ids"]
-        assert [texts[id_] for id_ in ids] == [text for _, text in a.positives + a.negatives]
     assert len({row["query_id"] for row in rows}) == len(rows)
-
-
-def test_the_corpus_of_tevatron_is_all_documents_of_the_recipe(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
-    written(corpus, tmp_path / "out", format="tevatron")
-    every: list[dict[str, str]] = []
-    for source in ("one", "two"):
-        documents = [s for s in sections(corpus, source, "train") if s["role"] == "context"]
-        ids = document_ids(documents)
-        every += [{"docid": ids[d["section_key"]], "text": d["text"]} for d in documents]
-    assert json_rows(tmp_path / "out/corpus.jsonl") == every
 
 
 @pytest.mark.parametrize("scores", some([True, False], less=1))
@@ -250,23 +204,19 @@ def test_passages_carry_their_texts(corpus: dp.Corpus, tmp_path: Path, scores: b
     written(corpus, path, format="tevatron", shape="passages", scores=scores)
     anchors, _ = kept(expected(corpus), scores=scores)
     rows = json_rows(path)
-    passage = "[{docid, title, text, score}]" if scores else "[{docid, title, text}]"
-    assert_schema(
-        rows,
-        TEVATRON_PASSAGES | {f"{which}_passages": passage for which in ("positive", "negative")},
-    )
+    passages = "[{docid, title, text, score}]" if scores else "[{docid, title, text}]"
+    schema = {"query_id": "str", "query": "str"}
+    assert_schema(rows, schema | {"positive_passages": passages, "negative_passages": passages})
     for row, a in zip(rows, anchors, strict=True):
         assert (row["query_id"], row["query"]) == (a.id, a.text)
         for which, found in (("positive", a.positives), ("negative", a.negatives)):
             passages = row[f"{which}_passages"]
-            assert [(p["docid"], p["text"]) for p in passages] == found
-            assert {p["title"] for p in passages} == {""}
+            assert [(p["docid"], p["title"], p["text"]) for p in passages] == [
+                (id_, "", text) for id_, text in found
+            ]
         if scores:
             assert [p["score"] for p in row["negative_passages"]] == a.scores
             assert {p["score"] for p in row["positive_passages"]} == {a.positive_score}
-
-
-# ---- BEIR
 
 
 def judgements(path: Path) -> list[tuple[str, str]]:
@@ -317,12 +267,6 @@ def test_a_question_asked_twice_is_one_query_with_all_answers(tmp_path: Path) ->
     assert report.rows == 60
 
 
-# ---- where positives come from
-
-
-# ---- the same bytes, whatever happens to be the case
-
-
 def digests(folder: Path) -> dict[str, str]:
     files = sorted(file for file in folder.rglob("*") if file.is_file())
     return {
@@ -361,80 +305,65 @@ def test_bytes_do_not_depend_on_threads_blocks_or_the_process(
             assert everything(corpus, tmp_path / f"{threads}") == first
 
 
-# -- anchors with too few negatives, and documents of other splits --------------------------------
-
-
-def by_id(corpus: dp.Corpus) -> dict[str, Anchor]:
-    return {anchor.id: anchor for anchor in expected(corpus)}
-
-
-@pytest.mark.parametrize("negatives", some([7, 2], less=1))
 def test_short_anchors_are_filled_up_at_random_and_marked(
-    corpus: dp.Corpus, tmp_path: Path, negatives: int
+    corpus: dp.Corpus, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    report = written(corpus, out, format="tevatron", negatives=negatives, when_short="random")
-    rows, mined = json_rows(out / "train.jsonl"), by_id(corpus)
+    how: dict[str, Any] = {"format": "tevatron", "negatives": 7}
+    report = written(corpus, out, when_short="random", **how)
+    rows, mined = json_rows(out / "train.jsonl"), {a.id: a for a in expected(corpus)}
     texts = {row["docid"]: row["text"] for row in json_rows(out / "corpus.jsonl")}
     filled = 0
     for row in rows:
-        anchor = mined[row["query_id"]]
-        had = [id_ for id_, _ in anchor.negatives][:negatives]
+        had = [id_ for id_, _ in mined[row["query_id"]].negatives][:7]
         ids, ways = row["negative_document_ids"], row["negative_by"]
-        assert ids[: len(had)] == had
-        assert len(set(ids)) == len(ids) == len(ways) == negatives
-        assert set(ways[len(had) :]) <= {"random"}
         added = ids[len(had) :]
+        assert ids[: len(had)] == had
+        assert len(set(ids)) == len(ids) == len(ways) == 7
+        assert set(ways[len(had) :]) <= {"random"}
         filled += len(added)
         record = row["query_id"].split("#")[0]
         assert record not in {id_.split("#")[0] for id_ in added}
         own = {texts[id_] for id_ in row["positive_document_ids"]} | {row["query_text"]}
         assert not own & {texts[id_] for id_ in added}
     assert report.filled == filled > 0
-    kept = written(corpus, tmp_path / "kept", format="tevatron", negatives=negatives)
+    kept = written(corpus, tmp_path / "kept", **how)
     assert len(rows) > kept.anchors, "anchors without any negative are filled up too"
-    assert kept.filled == 0
-    again = written(
-        corpus, out, format="tevatron", negatives=negatives, when_short="random", overwrite=True
-    )
+    again = written(corpus, out, when_short="random", overwrite=True, **how)
     assert (again, json_rows(out / "train.jsonl")) == (report, rows)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ({"format": ST, "when_short": "backfill"}, "give keep, drop or random"),
-        ({"format": ST, "shape": "n-tuple", "when_short": "keep"}, "give drop or random"),
-        ({"format": ST, "when_short": "random", "scores": True}, "has no score"),
-        ({"format": "beir", "when_short": "drop"}, "format='beir' has no negatives"),
-        ({"format": "beir", "corpus": "every"}, "give split or all"),
-        ({"format": ST, "corpus": "all"}, "no documents of its own choice"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(
-    corpus: dp.Corpus, tmp_path: Path, arguments: dict[str, Any], why: str
-) -> None:
-    with pytest.raises(dp.SamplerError, match=why):
-        written(corpus, tmp_path / "out.parquet", **arguments)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"format": ST, "when_short": "backfill"}, "give keep, drop or random"),
+    ({"format": ST, "shape": "n-tuple", "when_short": "keep"}, "give drop or random"),
+    ({"format": ST, "when_short": "random", "scores": True}, "has no score"),
+    ({"format": "beir", "when_short": "drop"}, "format='beir' has no negatives"),
+    ({"format": "beir", "corpus": "every"}, "give split or all"),
+    ({"format": ST, "corpus": "all"}, "no documents of its own choice"),
+]
+
+
+def test_what_does_not_go_together_is_refused(corpus: dp.Corpus, tmp_path: Path) -> None:
+    for arguments, why in REFUSED:
+        with pytest.raises(dp.SamplerError, match=why):
+            written(corpus, tmp_path / "out.parquet", **arguments)
 
 
 def test_an_evaluation_set_may_have_the_documents_of_all_splits(tmp_path: Path) -> None:
     with odd_text_corpus(tmp_path / "c.duckdb", 60) as corpus:
-        alone = written(corpus, tmp_path / "alone", format="beir", corpus="split")
-        whole = written(corpus, tmp_path / "whole", format="beir", corpus="all")
+        for name in ("split", "all"):
+            written(corpus, tmp_path / name, format="beir", corpus=name)
         every = {
             section["text"]
-            for name in ("one", "two")
-            for split in ("train", "validation", "test")
-            for section in sections(corpus, name, split)
+            for source, split in product(("one", "two"), ("train", "validation", "test"))
+            for section in sections(corpus, source, split)
             if section["role"] == "context"
         }
-    documents = {
-        name: {row["text"] for row in json_rows(tmp_path / name / "corpus.jsonl")}
-        for name in ("alone", "whole")
-    }
-    assert documents["alone"] < documents["whole"] == every
+    alone, whole = (
+        {row["text"] for row in json_rows(tmp_path / name / "corpus.jsonl")}
+        for name in ("split", "all")
+    )
+    assert alone < whole == every
     for file in ("queries.jsonl", "qrels/test.tsv"):
-        ids = [(tmp_path / name / file).read_text() for name in ("alone", "whole")]
-        assert len(ids[0].splitlines()) == len(ids[1].splitlines())
-    assert (alone.rows, alone.anchors) == (whole.rows, whole.anchors)
+        counts = {(tmp_path / name / file).read_text().count("\n") for name in ("split", "all")}
+        assert len(counts) == 1

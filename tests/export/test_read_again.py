@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -60,36 +59,33 @@ def filled(texts: Any) -> tuple[str, ...]:
     return tuple(text for text in texts if text is not None and text.strip())
 
 
-def test_a_flagembedding_file_is_read_again(mined, tmp_path):
-    mined.export_negatives(tmp_path / "f.jsonl", format="flagembedding", recipe=RECIPE)
-    rows = [json.loads(line) for line in (tmp_path / "f.jsonl").read_bytes().splitlines()]
-    source = dp.JsonSource(tmp_path / "f.jsonl", anchor="query", positive="pos", negative="neg")
-    wanted = {(r["query"], filled(r["pos"]), filled(r["neg"])) for r in rows}
-    assert set(ingested(tmp_path, source)) == wanted
-    assert any(len(negatives) > 1 for *_, negatives in wanted)
+FILES = [("flagembedding", None, "jsonl")]
+FILES += [
+    ("sentence-transformers", shape, ending)
+    for shape in ("triplet", "n-tuple", "labeled-list")
+    for ending in ("parquet", "jsonl")
+]
 
 
-@pytest.mark.parametrize(
-    ("shape", "ending"),
-    some(product(["triplet", "n-tuple", "labeled-list"], ["parquet", "jsonl"]), less=3),
-)
-def test_what_sentence_transformers_takes_is_read_again(mined, tmp_path, shape, ending):
+@pytest.mark.parametrize(("format", "shape", "ending"), some(FILES, less=4))
+def test_what_exports_write_is_read_again(mined, tmp_path, format, shape, ending):  # noqa: A002
     path = tmp_path / f"s.{ending}"
     options: dict[str, Any] = {"negatives": 2} if shape == "n-tuple" else {}
-    options |= {"format": "sentence-transformers", "shape": shape}
-    mined.export_negatives(path, recipe=RECIPE, **options)
+    mined.export_negatives(path, recipe=RECIPE, format=format, shape=shape, **options)
     if ending == "parquet":
-        rows = pq.read_table(path).to_pylist()
+        rows, kind = pq.read_table(path).to_pylist(), dp.ParquetSource
     else:
         rows = [json.loads(line) for line in path.read_bytes().splitlines()]
-    kind = dp.ParquetSource if ending == "parquet" else dp.JsonSource
-    if shape == "labeled-list":
+        kind = dp.JsonSource
+    if format == "flagembedding":
+        source = kind(path, anchor="query", positive="pos", negative="neg")
+        wanted = {(r["query"], filled(r["pos"]), filled(r["neg"])) for r in rows}
+    elif shape == "labeled-list":
         most = max(len(row["documents"]) for row in rows)
         negatives = [f"documents[{i}]" for i in range(1, most)]
         source = kind(path, anchor="anchor", positive="documents[0]", negative=negatives)
-        wanted = {
-            (r["anchor"], filled(r["documents"][:1]), filled(r["documents"][1:])) for r in rows
-        }
+        lists = [(r["anchor"], r["documents"]) for r in rows]
+        wanted = {(anchor, filled(texts[:1]), filled(texts[1:])) for anchor, texts in lists}
     else:
         names = [name for name in rows[0] if name.startswith("negative")]
         source = kind(path, anchor="anchor", positive="positive", negative=names)
@@ -152,15 +148,6 @@ def test_a_ready_negative_is_never_a_positive(tmp_path, seed):
             for batch in whole:
                 for slot in ("anchor", "positive", "negative"):
                     assert not any(text.startswith("negative") for text in batch[slot])
-
-
-def test_texts_of_ready_negatives_are_served_under_the_recipes_that_name_them(tmp_path):
-    with ready_corpus(tmp_path / "c.duckdb", 0) as corpus:
-        drawn = corpus.sampler("texts", batch_size=64, steps=12)
-        for batch in drawn:
-            for text, recipe in zip(batch["text"], batch["recipe"], strict=True):
-                is_negative = text.startswith("negative")
-                assert not is_negative or recipe.startswith("ready_negative")
 
 
 def test_ready_negatives_come_from_every_way_to_say_it(tmp_path):

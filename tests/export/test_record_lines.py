@@ -14,7 +14,7 @@ import pytest
 import test_kills
 from effort import THOROUGH, often, some, thorough
 from gated_rows import GOOD, LONG, QUALITY, agrees, lines_of, take, texts, written
-from gated_sources import Pages, assert_nothing_is_left, sources_of
+from gated_sources import Pages
 from killed_intakes import assert_kills_change_nothing, dying, nursery, running
 from prebuilt import empty_corpus
 
@@ -45,9 +45,6 @@ def in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_lines, "_BLOCK", {"bytes": 500, "records": 3})
     monkeypatch.setattr(row_batches, "MAX_ROWS", 10)
     monkeypatch.setattr(retry, "FIRST_WAIT", 0.001)
-
-
-# ---- what a line has
 
 
 def test_lines_have_the_text_that_gates_saw_and_why_it_was_kept(
@@ -100,35 +97,6 @@ def test_every_record_is_in_it_and_none_that_was_removed(corpus: dp.Corpus, tmp_
     assert path.read_bytes() == b""
 
 
-@thorough
-@pytest.mark.usefixtures("in_pieces")
-def test_side_by_side_the_bytes_are_those_of_one_after_the_other(tmp_path: Path) -> None:
-    for seed in range(often(20, less=2)):
-        draw = random.Random(seed)
-        cap: dict[str, Any] = draw.choice([{}, {"limit": 7}, {"size_mb": 0.0005}, {"limit": 0}])
-        given = {"quality": QUALITY, "progress": False, **cap}
-        found = []
-        for how in ("one", "two"):
-            folder = tmp_path / f"{seed}-{how}"
-            folder.mkdir()
-            out = folder / "out.jsonl"
-            named = {f"s{n}": s for n, s in enumerate(sources_of(seed, tmp_path))}
-            with empty_corpus(folder / "c.duckdb") as corpus:
-                if how == "one":
-                    for name, source in named.items():
-                        setattr(source, "fails", []) if isinstance(source, Pages) else None
-                        corpus.ingest(source, name=name, jsonl=out, **given)
-                else:
-                    corpus.acquire(named, jsonl=out, readers=draw.randrange(1, 5), **given)
-                agrees(corpus, out)
-            found.append(out.read_bytes())
-        assert found[0] == found[1], (seed, cap)
-    assert_nothing_is_left(tmp_path)
-
-
-# ---- what is there already
-
-
 def test_a_file_is_replaced_only_when_that_is_asked_for(corpus: dp.Corpus, tmp_path: Path) -> None:
     path, link = tmp_path / "out.jsonl", tmp_path / "link.jsonl"
     link.symlink_to(path)
@@ -141,9 +109,6 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(corpus: dp.Corpus, tmp_p
         assert corpus.export_jsonl(link, overwrite=True) == 1
         assert link.is_symlink()
         agrees(corpus, path)
-
-
-# ---- interruptions
 
 
 @pytest.mark.usefixtures("in_pieces")
@@ -189,9 +154,6 @@ def test_a_full_disk_leaves_the_file_as_it_was(corpus: dp.Corpus, tmp_path: Path
     assert take(corpus, source, jsonl=path).read == 0
     agrees(corpus, path)
     assert len(lines_of(path)) == 60
-
-
-# ---- killed
 
 
 def intake(path: Path, *death: int) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from effort import often, some
 from questions import (
@@ -50,23 +49,17 @@ KNOBS: list[dict[str, Any]] = [
 ]
 
 
-SEEDS = often(len(KNOBS), less=2)
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of corpora, to copy: building one takes longer than what is tested."""
-    folder = tmp_path_factory.mktemp("given")
-    for seed in range(SEEDS):
-        build(folder / f"{seed}.duckdb", seed).close()
-    return folder
+@pytest.fixture
+def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with build(tmp_path / "c.duckdb") as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("name", some(RECIPES, less=2))
-def test_rows_are_guarded_counted_and_kept(name: str, made: Path, tmp_path: Path) -> None:
+def test_rows_are_guarded_counted_and_kept(name: str, tmp_path: Path) -> None:
     plain, seen = RECIPES[name], Counter()
-    for seed, knobs in enumerate(KNOBS[:SEEDS]):
-        with dp.Corpus(shutil.copy(made / f"{seed}.duckdb", tmp_path)) as corpus:
+    for seed, knobs in enumerate(KNOBS[: often(len(KNOBS), less=2)]):
+        with build(tmp_path / f"{seed}.duckdb", seed) as corpus:
             # With fewer rows some topics have no anchor of a source and split.
             count = 3000 if plain is SOME_TOPIC else often(3000, less=1500)
             rows, policy = random_rows(corpus, seed, count), Mined("given", **knobs)
@@ -86,15 +79,6 @@ def test_rows_are_guarded_counted_and_kept(name: str, made: Path, tmp_path: Path
     if plain is SOME_TOPIC:
         reasons |= {"not an anchor of the recipe", "not a negative of the recipe"}
     assert reasons <= set(counted(seen))
-
-
-@pytest.fixture
-def corpus(made: Path, tmp_path: Path) -> Iterator[dp.Corpus]:
-    with dp.Corpus(shutil.copy(made / "1.duckdb", tmp_path)) as copied:
-        yield copied
-
-
-# -- sections, sources, what was there before ---------------------------------------------------
 
 
 def test_section_keys_name_single_sections(corpus: dp.Corpus) -> None:
@@ -159,12 +143,9 @@ def test_an_interrupted_one_changes_nothing(
     before = corpus.sql("SELECT * FROM negatives ORDER BY ALL")
     with pytest.raises(KeyboardInterrupt):
         corpus.add_negatives(failing(rows), name=RECIPE)
-    calls = []
 
     def interrupt(done: int, total: int | None) -> None:
-        calls.append((done, total))
-        if len(calls) == 3:
-            raise KeyboardInterrupt
+        raise KeyboardInterrupt
 
     turned = [row | {"score": -row["score"]} for row in rows]
     with monkeypatch.context() as patch:
@@ -176,37 +157,110 @@ def test_an_interrupted_one_changes_nothing(
     corpus.add_negatives(turned, name=RECIPE)
     expected, _ = Expected(corpus, RECIPE).kept(turned, Mined())
     assert stored(corpus) == expected, "nothing of the interrupted one is left in it"
-    folder = corpus.path.with_name(f"{corpus.path.stem}.candidates")
-    told = [json.loads(path.read_text())["content"] for path in folder.glob("mining-*.json")]
-    assert all(mining["finished_at"] for mining in told)
-    parts = {part["file"]["name"] for mining in told for part in mining["parts"]}
-    assert parts == {path.name for path in folder.glob("part-*")}
 
 
-# -- drawing --------------------------------------------------------------------------------------
+class OnlyStream:
+    """What any data frame is to us."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
 
 
-def test_a_sampler_draws_what_was_given(corpus: dp.Corpus) -> None:
-    rows = [row for row in legal_rows(corpus) if row["anchor_id"] != row["negative_id"]]
-    corpus.add_negatives(rows, name=RECIPE, split="train")
-    scores = {(row["anchor_id"], row["negative_id"]): row["score"] for row in rows}
-    columns = ["anchor_record_id", "negative_record_id", "negative_by", "negative_score"]
-    sampler = corpus.sampler(
-        recipes=[RECIPE],
-        mixture=dp.Mixture({"two": 0}, omitted=1),
-        columns=columns,
-        swap=False,
-        batch_size=8,
-        epochs=4,
+def cast(table: pa.Table, **types: pa.DataType) -> pa.Table:
+    for name, kind in types.items():
+        column = table[name]
+        column = column.dictionary_encode() if kind is pa.dictionary else column.cast(kind)
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table
+
+
+def as_lists(table: pa.Table) -> pa.Table:
+    """An anchor a row, as LightOn and RLHN have it."""
+    lists = table.group_by("anchor_id").aggregate([("negative_id", "list"), ("score", "list")])
+    return lists.select(["anchor_id", "negative_id_list", "score_list"]).rename_columns(
+        ["query_id", "document_ids", "scores"]
     )
-    drawn: dict[str, list[str]] = defaultdict(list)
-    for batch in sampler:
-        for row in batch.to_pylist():
-            anchor, negative = row["anchor_record_id"], row["negative_record_id"]
-            assert row["negative_score"] == scores[anchor, negative]
-            assert row["negative_by"] == "given"
-            drawn[anchor].append(negative)
-    assert drawn
-    for anchor, negatives in drawn.items():
-        given_to = {name for owner, name in scores if owner == anchor}
-        assert set(negatives) == given_to, "four epochs go once around four candidates"
+
+
+FORMS: dict[str, Callable[[pa.Table], Any]] = {
+    "a table in pieces": lambda table: pa.concat_tables([table[:7], table[7:7], table[7:]]),
+    "a record batch": lambda table: table.to_batches()[0],
+    "a reader": lambda table: table.to_reader(max_chunksize=11),
+    "a stream": OnlyStream,
+    "a generator of dicts": lambda table: (row for row in table.to_pylist()),
+    "with other columns": lambda table: table.append_column("rank", pa.nulls(len(table))),
+    "integers": lambda table: cast(table, score=pa.int16()),
+    "large strings": lambda table: cast(table, anchor_id=pa.large_string()),
+    "dictionaries": lambda table: cast(table, anchor_id=pa.dictionary, negative_id=pa.dictionary),
+    "lists": lambda table: as_lists(table),
+    "rows shuffled": lambda table: random.Random(1).sample(table.to_pylist(), len(table)),
+}
+
+
+def test_the_form_of_a_table_changes_nothing(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = legal_rows(corpus)
+    expected, _ = Expected(corpus, RECIPE).kept(rows, Mined())
+    for form, size in zip(some(FORMS, less=3), itertools.cycle((1 << 20, 97, 9)), strict=False):
+        monkeypatch.setattr(given, "_ROWS", 16 * size)
+        monkeypatch.setattr(given, "_DICTS", size)
+        monkeypatch.setattr(given, "_BLOCK_ROWS", size)
+        report = corpus.add_negatives(FORMS[form](pa.Table.from_pylist(rows)), name=RECIPE)
+        assert report.rows == len(rows), form
+        assert stored(corpus) == expected, form
+
+
+GOOD = {"anchor_id": "one/r1", "negative_id": "one/r2", "score": 0.5}
+
+
+WRONG: list[tuple[Any, str]] = [
+    ([], "no rows"),
+    (pa.Table.from_pylist([GOOD])[:0], "no rows"),
+    ("scores.parquet", "iterable of dicts, not str"),
+    ({"anchor_id": ["one/r1"]}, "iterable of dicts, not dict"),
+    ([GOOD, ("one/r1",)], "a row of negatives is a dict, not tuple"),
+    (
+        [{"query_id": "one/r1", "document_ids": ["one/r2"], "scores": [0.5, 0.4]}],
+        "row 0 of the negatives has 1 document_ids and 2 scores",
+    ),
+    (
+        [{"query_id": "one/r1", "document_ids": "one/r2", "scores": [0.5]}],
+        "'document_ids' of the negatives holds string, not lists",
+    ),
+    ([{"anchor_id": "a", "negative_id": "b"}], "needs a column 'score'; it has"),
+    ([{"anchor_id": "a", "negativ_id": "b", "score": 0.5}], "did you mean 'negative_id'"),
+    ([GOOD | {"anchor_section_key": 1}], "anchor_id or anchor_section_key, not both"),
+    ([{"anchor_section_key": 1 << 63, "negative_id": "a", "score": 0.5}], "anchor_section_key"),
+    ([GOOD | {"score": True}], "'score' of the negatives holds bool"),
+    ([GOOD | {"anchor_id": "r1"}] * 3, "3 unknown anchor"),
+    ([GOOD | {"negative_id": "one/r1"}] * 3, "3 positive"),
+    *(
+        ([GOOD, GOOD | {name: value}], f"{name!r} of the negatives {holds}")
+        for name, value, holds in [
+            ("score", None, "holds null in row 1"),
+            ("score", math.nan, "holds nan in row 1"),
+            ("score", 1e305, "holds 1e+305 in row 1"),
+            ("score", "high", "holds"),
+            ("anchor_id", None, "holds null in row 1"),
+            ("negative_id", 7, "holds"),
+        ]
+    ),
+]
+
+
+def test_a_wrong_table_is_refused(corpus: dp.Corpus, tmp_path: Path) -> None:
+    for table, message in WRONG:
+        with pytest.raises(dp.RecipeError, match=re.escape(message)):
+            corpus.add_negatives(table, name=RECIPE)
+    assert len(corpus.sql("SELECT * FROM minings")) == 0
+    with pytest.raises(TypeError, match="unexpected keyword argument 'scope'"):
+        corpus.add_negatives(legal_rows(corpus), name=RECIPE, scope="shard")
+    with dp.Corpus(tmp_path / "new.duckdb") as new:
+        source = dp.MemorySource([{"id": "a", "q": "x", "a": "y"}], id="id", anchor="q")
+        new.ingest(source, name="one", progress=False)
+        with pytest.raises(dp.SplitError, match="no splits yet"):
+            new.add_negatives([], name=RECIPE)

@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from effort import THOROUGH, often, some, thorough
+from effort import often, some
 from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
 
 import duckplets as dp
 from duckplets.errors import ReadOnlyError, RecipeError, SplitError, StateMismatchError
 from duckplets.mining import guards, store
 from duckplets.mining import mine as mining
-
-WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"
 
 
 def recipe(**options: Any) -> dp.TripletRecipe:
@@ -30,8 +26,6 @@ def mined(corpus: dp.Corpus) -> list[tuple[Any, ...]]:
     table = corpus.sql("SELECT * EXCLUDE (generation) FROM candidates ORDER BY ALL")
     return [tuple(row.values()) for row in table.to_pylist()]
 
-
-# ---- exactness
 
 STRATEGIES: dict[str, tuple[Any, Any]] = {
     "other_record": ("other_record", lambda a, n: True),
@@ -74,35 +68,6 @@ def test_negatives_are_the_best_legal_documents(
 ANCHORS = often(1000, less=8)  # each costs a match_bm25
 
 
-def test_scores_are_match_bm25s_on_an_odd_corpus(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", often(700, less=120), 3) as corpus:
-        corpus.mine(recipe(), split="train")
-        oracle = Oracle(sections(corpus), "odd0", "train")
-        assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 10 * ANCHORS
-
-
-@pytest.mark.skipif(not WORDNET.exists(), reason="the WordNet file is not here")
-def test_scores_are_match_bm25s_on_wordnet(tmp_path: Path) -> None:
-    part = pq.read_table(WORDNET).slice(40_000, often(8_000, less=1_000))
-    pq.write_table(part, tmp_path / "some.parquet")
-    with dp.Corpus(tmp_path / "w.duckdb") as corpus:
-        source = dp.ParquetSource(
-            tmp_path / "some.parquet",
-            anchor="title",
-            positive="definition",
-            id="id",
-            group="hypernym",
-        )
-        corpus.ingest(source, name="wordnet", progress=False)
-        corpus.split(0.8, 0.1, 0.1, seed=42)
-        corpus.mine(recipe(), split="train", progress=False)
-        oracle = Oracle(sections(corpus), "wordnet", "train")
-        assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 3 * ANCHORS
-
-
-# ---- the same however it is done
-
-
 RECORDS = often(240, less=60)
 KNOBS: dict[str, Any] = {"depth": 9}
 
@@ -142,9 +107,6 @@ def test_scope_shard_searches_the_anchors_own_shard(tmp_path: Path) -> None:
         shards = -(-report.pairs[0].searched // 30)
         assert shards > 4
         assert len(kept) < 2 * len(whole) / shards
-
-
-# ---- interrupted
 
 
 def test_an_interrupted_mining_goes_on(
@@ -207,17 +169,14 @@ def test_the_corpus_is_only_read(tmp_path: Path, reference: list[tuple[Any, ...]
 def test_two_miners_wait_for_each_other(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     odd_corpus(path, RECORDS, 9).close()
+
+    def mine(_: int) -> dp.MiningReport:
+        with dp.Corpus(path, read_only=True) as corpus:
+            return corpus.mine(recipe(), split="train", progress=False)
+
     with ThreadPoolExecutor(2) as pool:
-        reports = [*pool.map(_mine_read_only, [path, path])]
+        reports = [*pool.map(mine, range(2))]
     assert sorted(len(report.pairs) for report in reports) == [0, 1]
-
-
-def _mine_read_only(path: Path) -> dp.MiningReport:
-    with dp.Corpus(path, read_only=True) as corpus:
-        return corpus.mine(recipe(), split="train", progress=False)
-
-
-# ---- stale
 
 
 def more(number: int) -> dp.MemorySource:
@@ -228,35 +187,26 @@ def more(number: int) -> dp.MemorySource:
 
 
 def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
-    splits = some(("train", "validation", "test"), less=1)
-    where: Any = {} if THOROUGH else {"split": "train"}
     with odd_corpus(tmp_path / "c.duckdb", often(120, less=60), 5, sources=2) as corpus:
         corpus.add_recipe(recipe())
-        first = corpus.mine(**where)
-        pairs = {(p.source, p.split) for p in first.pairs}
-        assert pairs == {(s, p) for s in ("odd0", "odd1") for p in splits}
-        assert corpus.mine(**where).pairs == ()
+        first = corpus.mine(split="train")
+        assert {p.source for p in first.pairs} == {"odd0", "odd1"}
+        assert corpus.mine(split="train").pairs == ()
         before = mined(corpus)
+
+        def stale() -> set[str]:
+            rows = corpus.status()["mining"]
+            return {row["source"] for row in rows if row["stale"] and row["split"] == "train"}
+
         corpus.ingest(more(1), name="odd1", progress=False)
-        rows = corpus.status()["mining"]
-        stale = {(row["source"], row["split"]) for row in rows if row["stale"]} & pairs
-        assert stale == {("odd1", split) for split in splits}
+        assert stale() == {"odd1"}
         with pytest.raises(StateMismatchError, match=r"source 'odd1', split 'train'.*stale"):
             corpus.sampler(recipes=["mined"])
-        again = corpus.mine(**where)
-        assert {(p.source, p.split) for p in again.pairs} == stale
-        kept = [row for row in before if "odd0" in row]
-        assert set(kept) <= set(mined(corpus))
-        rows = corpus.status()["mining"]
-        assert not any(row["stale"] for row in rows if (row["source"], row["split"]) in pairs)
-        everything = sections(corpus)
-        assert (
-            Oracle(everything, "odd1", "train").check(corpus, "mined", depth=100, sample=ANCHORS)
-            > 100
-        )
-
-
-# ---- knobs and reports
+        assert {p.source for p in corpus.mine(split="train").pairs} == {"odd1"}
+        assert {row for row in before if "odd0" in row} <= set(mined(corpus))
+        assert not stale()
+        oracle = Oracle(sections(corpus), "odd1", "train")
+        assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 100
 
 
 def test_counts_add_up(tmp_path: Path) -> None:
@@ -281,23 +231,24 @@ def test_counts_add_up(tmp_path: Path) -> None:
         assert corpus.mine(recipe(by=by), split="train", depth=12).pairs == (), "deeper is there"
 
 
+MISTAKES: list[tuple[type[Exception], str, dict[str, Any]]] = [
+    (TypeError, r"unexpected keyword argument 'topk'", {"topk": 5}),
+    (RecipeError, r"no recipe 'nope'", {"recipe": "nope"}),
+    (RecipeError, r"no source 'odd9'.*did you mean 'odd0'", {"source": "odd9"}),
+    (SplitError, "split='trian'", {"split": "trian"}),
+    (RecipeError, r"depth=4096: give an integer from 1 to 2048", {"depth": 4096}),
+    (RecipeError, r"scorer='dens': give 'bm25'", {"scorer": "dens"}),
+]
+
+
 def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     with odd_corpus(path, 40, 5) as corpus:
-        with pytest.raises(TypeError, match=r"unexpected keyword argument 'topk'"):
-            corpus.mine(recipe(), topk=5)  # type: ignore[call-arg]
-        with pytest.raises(RecipeError, match=r"no recipe 'nope'"):
-            corpus.mine("nope")
-        with pytest.raises(RecipeError, match=r"no source 'odd9'.*did you mean 'odd0'"):
-            corpus.mine(recipe(), source="odd9")
-        with pytest.raises(SplitError):
-            corpus.mine(recipe(), split="trian")  # type: ignore[arg-type]
+        for kind, message, wrong in MISTAKES:
+            with pytest.raises(kind, match=message):
+                corpus.mine(**{"recipe": recipe()} | wrong)
         with pytest.raises(StateMismatchError, match=r"no negatives have been mined yet; call"):
             corpus.sampler(recipes=[recipe()])
-        with pytest.raises(RecipeError, match=r"depth=4096: give an integer from 1 to 2048"):
-            corpus.mine(recipe(), depth=4096)
-        with pytest.raises(RecipeError, match=r"scorer='dens': give 'bm25'"):
-            corpus.mine(recipe(), scorer="dens")  # type: ignore[arg-type]
     path.with_name("c.candidates").write_text("a file")
     with (
         dp.Corpus(path, read_only=True) as corpus,
@@ -308,54 +259,3 @@ def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
         corpus.ingest(more(1), name="odd0", progress=False)
         with pytest.raises(SplitError, match=r"duckplets split"):
             corpus.mine(recipe())
-
-
-# ---- a million negatives
-
-POSITIONS = often(125_000, less=10_000)  # of four negatives each, for two ways to mine
-
-
-@thorough
-@pytest.mark.parametrize("by", some([dp.bm25(relative_margin=0.05, range_max=4), "bm25"], less=1))
-def test_a_million_drawn_negatives_break_no_rule(tmp_path: Path, by: Any) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", often(700, less=100), 12, sources=2) as corpus:
-        corpus.mine(recipe(by=by), split="train")
-        everything = {s.key: s for s in sections(corpus)}
-        chunks = corpus.sql("SELECT chunk_key, section_key FROM chunks ORDER BY ALL")
-        of_chunk = dict(zip(*(c.to_pylist() for c in chunks.columns), strict=True))
-        size = max(of_chunk) + 1
-        names: dict[str, dict[Any, int]] = {}
-        codes = {
-            name: np.full(size, -1, np.int64)
-            for name in ("source", "split", "record", "group", "normal")
-        }
-        for chunk, key in of_chunk.items():
-            for name, values in codes.items():
-                value = getattr(everything[key], name)
-                if value is not None:
-                    values[chunk] = names.setdefault(name, {}).setdefault(value, len(names[name]))
-        known = set()
-        for source in ("odd0", "odd1"):
-            oracle = Oracle(list(everything.values()), source, "train")
-            for anchor in oracle.anchors:
-                for text in {anchor.normal} | oracle._known[anchor.normal]:
-                    pair = names["normal"][anchor.normal], names["normal"].get(text, -1)
-                    known.add((names["source"][source] * size + pair[0]) * size + pair[1])
-        with corpus.sampler(recipes=[recipe(by=by)], negatives=4, swap=False, epochs=300) as run:
-            drawn, mined_ones = 0, 0
-            for start in range(0, POSITIONS, 5_000):
-                plan = run._planner.plan(start, start + 5_000)
-                anchors, _, *negatives = plan.chunks
-                for column, places in zip(negatives, plan.candidates, strict=True):
-                    for name in ("source", "split"):
-                        assert (codes[name][column] == codes[name][anchors]).all()
-                    assert (codes["record"][column] != codes["record"][anchors]).all()
-                    grouped = codes["group"][anchors] >= 0
-                    same = codes["group"][column] == codes["group"][anchors]
-                    assert not (same & grouped).any()
-                    words = codes["source"][anchors] * size + codes["normal"][anchors]
-                    assert not np.isin(words * size + codes["normal"][column], list(known)).any()
-                    drawn += len(column)
-                    mined_ones += int((places >= 0).sum())
-        assert drawn == 4 * POSITIONS
-        assert drawn / 5 < mined_ones < drawn or by == "bm25"

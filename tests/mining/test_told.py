@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from commands import error, lines, ok
-from effort import thorough
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -47,10 +46,6 @@ def made(report: dp.MiningReport) -> set[tuple[str, str, str]]:
     return {(pair.recipe, pair.source, pair.split) for pair in report.pairs}
 
 
-# -- what is mined ---------------------------------------------------------------------------------
-
-
-@thorough
 def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> None:
     whole = made(corpus.mine(progress=False))
     assert whole == {
@@ -63,10 +58,6 @@ def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> 
     assert {row["source"] for row in found if row["negative_by"] == "bm25"} == {"chores", "plain"}
     assert sampler.notes == []
     assert made(corpus.mine(progress=False)) == set(), "it is there and current"
-    more = made(corpus.mine(preset="crate", progress=False))
-    assert more == {("anchor_anchor", "chores", "train"), ("anchor_anchor", "chores", "validation")}
-    drawn = corpus.sampler(preset="crate").forecast().table
-    assert set(drawn["negatives"].to_pylist()) == {"mined"}
 
 
 def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus: dp.Corpus) -> None:
@@ -118,15 +109,11 @@ def test_what_was_added_counts_and_the_newest_wins(corpus: dp.Corpus) -> None:
         corpus.add_negatives(rows, name="anchor_context", scorer="bm25")
 
 
-# -- in a row, in any order ------------------------------------------------------------------------
-
-
 def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
     path, out = tmp_path / "c.duckdb", tmp_path / "x.parquet"
     chores(path).close()
     export = ("export", path, out, "--format", "sentence-transformers")
-    told = error(*export)
-    (command,) = re.findall(r"run: duckplets (mine \S+)\.", told)
+    (command,) = re.findall(r"run: duckplets (mine \S+)\.", error(*export))
     assert lines(ok("sample", path, "--batch-size", 4))
     shown = ok(*command.split())
     assert "anchor_context" in shown
@@ -134,44 +121,27 @@ def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
     ok(*export)
     found = lines(ok("sample", path, "--batch-size", 64, "--columns", "negative_by"))
     assert {row["negative_by"] for row in found} <= {"bm25", "bm25_fallback"}
-    with dp.Corpus(path, read_only=True) as corpus:
-        report = corpus.export_negatives(
-            out, format="sentence-transformers", overwrite=True, progress=False
-        )
-        assert report.recipe in ("anchor_context", "simcse")
-        assert {report.recipe, *report.others} == {"anchor_context", "simcse"}
 
 
 def test_plain_pairs_need_no_mining(corpus: dp.Corpus, tmp_path: Path) -> None:
-    pq = pytest.importorskip("pyarrow.parquet")
     how: dict[str, Any] = {"negatives": 0, "progress": False, "overwrite": True}
+    out = tmp_path / "pairs.jsonl"
+
+    def rows() -> list[dict[str, Any]]:
+        return lines(out.read_text(encoding="utf-8"))
+
     for shape in (None, "triplet", "n-tuple"):
-        out = tmp_path / "pairs.parquet"
         report = corpus.export_negatives(out, format="sentence-transformers", shape=shape, **how)
-        table = pq.read_table(out)
-        assert table.column_names == ["anchor", "positive"]
+        assert {tuple(row) for row in rows()} == {("anchor", "positive")}
         assert (report.recipe, report.sources) == ("anchor_context", ["chores"])
-        assert table.num_rows == report.rows == report.anchors == 20
-        assert report.negatives == 0
-    labelled = tmp_path / "labelled.jsonl"
-    corpus.export_negatives(labelled, format="sentence-transformers", shape="labeled-pair", **how)
-    assert {row["label"] for row in lines(labelled.read_text(encoding="utf-8"))} == {1}
-    flag = tmp_path / "flag.jsonl"
-    corpus.export_negatives(flag, format="flagembedding", **how)
-    assert {tuple(row["neg"]) for row in lines(flag.read_text(encoding="utf-8"))} == {()}
+        assert (len(rows()), report.rows, report.anchors, report.negatives) == (20, 20, 20, 0)
+    corpus.export_negatives(out, format="sentence-transformers", shape="labeled-pair", **how)
+    assert {row["label"] for row in rows()} == {1}
+    corpus.export_negatives(out, format="flagembedding", **how)
+    assert {tuple(row["neg"]) for row in rows()} == {()}
     for wrong in ({"scores": True}, {"when_short": "drop"}, {"allow_stale": True}):
         with pytest.raises(dp.SamplerError, match=f"{next(iter(wrong))}.*plain pairs"):
-            corpus.export_negatives(flag, format="flagembedding", **how, **wrong)
-    corpus.close()
-    pairs = tmp_path / "shell.jsonl"
-    ok(
-        "export", tmp_path / "c.duckdb", pairs, "--negatives", "0",
-        "--format", "sentence-transformers",
-    )  # fmt: skip
-    assert set(lines(pairs.read_text(encoding="utf-8"))[0]) == {"anchor", "positive"}
-
-
-# -- what is said ----------------------------------------------------------------------------------
+            corpus.export_negatives(out, format="flagembedding", **how, **wrong)
 
 
 def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus: dp.Corpus) -> None:

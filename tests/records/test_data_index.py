@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -12,6 +13,7 @@ from effort import often
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import duckplets as dp
 from duckplets.errors import SamplerError
 from duckplets.order.copies import MOST
 from duckplets.records.data_index import DataIndex
@@ -27,21 +29,13 @@ def times(index: DataIndex) -> Counter[tuple[str, int]]:
     return Counter(entries(index))
 
 
-# -- size -------------------------------------------------------------------------------------
-
-
-@settings(max_examples=often(100, less=20), deadline=None)
-@given(st.integers(1, 300), st.integers(0, 1000))
-def test_a_size_takes_the_first_rows_or_whole_copies_and_the_first_rows(n: int, size: int) -> None:
-    index = DataIndex({"a": n}).adjust_by_size(size)
-    assert entries(index) == [("a", i % n) for i in range(size)]
-
-
 @settings(max_examples=often(100, less=20), deadline=None)
 @given(st.integers(1, 300), st.integers(0, 1000), SEEDS)
-def test_a_sample_has_no_row_more_often_than_needed_and_keeps_their_order(
+def test_a_size_takes_whole_copies_and_the_first_rows_or_a_sample_in_their_order(
     n: int, size: int, seed: int
 ) -> None:
+    first = DataIndex({"a": n}).adjust_by_size(size)
+    assert entries(first) == [("a", i % n) for i in range(size)]
     index = DataIndex({"a": n}).adjust_by_size(size, mode="sample", seed=seed)
     whole, rest = divmod(size, n)
     assert len(index) == size
@@ -50,9 +44,6 @@ def test_a_sample_has_no_row_more_often_than_needed_and_keeps_their_order(
     last = index.rows[whole * n :].tolist()
     assert last == sorted(set(last))
     assert len(last) == rest
-
-
-# -- weight -----------------------------------------------------------------------------------
 
 
 @settings(max_examples=often(100, less=20), deadline=None)
@@ -70,21 +61,14 @@ def test_a_weight_lists_every_row_its_floor_or_once_more(n: int, weight: Any, se
 def test_the_weights_of_the_documents() -> None:
     index = DataIndex({"a": 1000})
     assert entries(index.adjust_by_weight(1.0)) == [("a", i) for i in range(1000)]
-    assert set(times(index.adjust_by_weight(2.0)).values()) == {2}
-    assert len(times(index.adjust_by_weight(2.0))) == 1000
-    half_more = index.adjust_by_weight(2.5)
-    assert len(half_more) == 2500
-    assert Counter(times(half_more).values()) == {2: 500, 3: 500}
+    assert Counter(times(index.adjust_by_weight(2.0)).values()) == {2: 1000}
+    assert Counter(times(index.adjust_by_weight(2.5)).values()) == {2: 500, 3: 500}
     assert len(index.adjust_by_weight(0)) == 0
     assert len(index.adjust_by_weight(Fraction(1, 3))) == 333
+    assert index.nbytes == 1000 * 10, "ten bytes an entry, and no object"
 
-
-# -- several data sets --------------------------------------------------------------------------
 
 SOME = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 40), min_size=1)
-
-
-# -- selecting ----------------------------------------------------------------------------------
 
 
 @settings(max_examples=often(100, less=20), deadline=None)
@@ -114,55 +98,128 @@ def test_selecting_is_as_of_a_list(sizes: dict[str, int], data: st.DataObject) -
 def test_what_chooses_nothing_is_a_value_error(wrong: Any) -> None:
     with pytest.raises(SamplerError, match="chooses no entries: give an integer, a slice"):
         DataIndex({"a": 10}).select(wrong)
-    with pytest.raises(SamplerError, match="slice indices"):
-        DataIndex({"a": 10}).select(slice("a"))
 
 
-# -- what is refused ----------------------------------------------------------------------------
-
-REFUSED = {
-    "negative size": (lambda i: i.adjust_by_size(-5), "size=-5: give an integer from 0"),
-    "size of a part": (lambda i: i.adjust_by_size({"a": 2.5}), r"size\['a'\]=2.5: give an int"),
-    "no integer": (lambda i: i.adjust_by_size("10"), "size='10'"),
-    "bool size": (lambda i: i.adjust_by_size(True), "size=True"),
-    "NaN size": (lambda i: i.adjust_by_size(float("nan")), "size=nan"),
-    "huge size": (lambda i: i.adjust_by_size(MOST + 1), f"give an integer from 0 to {MOST}"),
-    "negative": (lambda i: i.adjust_by_weight(-0.5), "weight=-0.5: give a finite number"),
-    "NaN": (lambda i: i.adjust_by_weight({"a": float("nan")}), r"weight\['a'\]=nan"),
-    "infinite": (lambda i: i.adjust_by_weight(float("inf")), "weight=inf: give a finite"),
-    "bool weight": (lambda i: i.adjust_by_weight(True), "weight=True"),
-    "weight in words": (lambda i: i.adjust_by_weight("2"), "weight='2'"),
-    "huge weight": (lambda i: i.adjust_by_weight(1e30), "at most"),
-    "mode": (lambda i: i.adjust_by_size(3, mode="frist"), r"mode='frist'.*did you mean 'first'"),
-    "seed": (lambda i: i.adjust_by_weight(2, seed=1.5), "seed=1.5: give an integer"),
-    "name": (lambda i: i.adjust_by_size({"aa": 3}), r"no data set 'aa' \(did you mean 'a'"),
-    "empty": (lambda i: i.adjust_by_size({"none": 3}), "data set 'none' has no rows .*give 0"),
-    "all empty": (lambda i: i.adjust_by_weight(0).adjust_by_size(1), "the index has no rows"),
-    "negative rows": (lambda i: DataIndex({"a": -1}), r"rows\['a'\]=-1"),
-    "no name": (lambda i: DataIndex({3: 1}), "3 is no name of a data set"),
-    "no entries": (lambda i: DataIndex("abc"), "give the number of rows by name"),
-    "a bad entry": (lambda i: DataIndex([("a", -1)]), "row of 'a'=-1"),
-    "too many": (lambda i: DataIndex({"a": MOST, "b": MOST}), "an index holds at most"),
-    "no index": (lambda i: i.__add__([("a", 1)]), "only another dp.DataIndex"),
-    "splits": (lambda i: i + DataIndex({"a": 1}, split="test"), "different splits: None, 'test'"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_wrong_values_are_refused_by_name(name: str) -> None:
-    make, message = REFUSED[name]
-    with pytest.raises(SamplerError, match=message):
-        make(DataIndex({"a": 10, "b": 5, "none": 0}))
+REFUSED: list[tuple[Any, str]] = [
+    (lambda i: i.adjust_by_size(-5), "size=-5: give an integer from 0"),
+    (lambda i: i.adjust_by_size({"a": 2.5}), r"size\['a'\]=2.5: give an int"),
+    (lambda i: i.adjust_by_size("10"), "size='10'"),
+    (lambda i: i.adjust_by_size(True), "size=True"),
+    (lambda i: i.adjust_by_size(MOST + 1), f"give an integer from 0 to {MOST}"),
+    (lambda i: i.adjust_by_weight(-0.5), "weight=-0.5: give a finite number"),
+    (lambda i: i.adjust_by_weight({"a": float("nan")}), r"weight\['a'\]=nan"),
+    (lambda i: i.adjust_by_weight(float("inf")), "weight=inf: give a finite"),
+    (lambda i: i.adjust_by_weight("2"), "weight='2'"),
+    (lambda i: i.adjust_by_weight(1e30), "at most"),
+    (lambda i: i.adjust_by_size(3, mode="frist"), r"mode='frist'.*did you mean 'first'"),
+    (lambda i: i.adjust_by_weight(2, seed=1.5), "seed=1.5: give an integer"),
+    (lambda i: i.adjust_by_size({"aa": 3}), r"no data set 'aa' \(did you mean 'a'"),
+    (lambda i: i.adjust_by_size({"none": 3}), "data set 'none' has no rows .*give 0"),
+    (lambda i: i.adjust_by_weight(0).adjust_by_size(1), "the index has no rows"),
+    (lambda i: DataIndex({"a": -1}), r"rows\['a'\]=-1"),
+    (lambda i: DataIndex({3: 1}), "3 is no name of a data set"),
+    (lambda i: DataIndex("abc"), "give the number of rows by name"),
+    (lambda i: DataIndex([("a", -1)]), "row of 'a'=-1"),
+    (lambda i: DataIndex({"a": MOST, "b": MOST}), "an index holds at most"),
+    (lambda i: i.__add__([("a", 1)]), "only another dp.DataIndex"),
+    (lambda i: i + DataIndex({"a": 1}, split="test"), "different splits: None, 'test'"),
+    (lambda i: i.select(slice(0, 3, 0)), "slice step cannot be zero"),
+    (lambda i: i["a":"b"], "slice indices"),
+    (lambda i: i.shuffle(1.5), "seed=1.5: give an integer"),
+    (lambda i: i.shuffle(epoch=-1), "epoch=-1: give an integer from 0"),
+    (lambda i: i.shard(0, 0), "num_shards=0: give an integer from 1"),
+    (lambda i: i.shard(4, 4), "index=4: give an integer from 0 to 3"),
+    (lambda i: i.shard(4), "index=None: give the number of this shard"),
+    (lambda i: i.shard(dp.ShardOptions(0, 4), 0), "index=0: ShardOptions say it"),
+    (lambda i: i.shard(4, 0, contiguous=1), "contiguous=1: give True or False"),
+]
 
 
-def test_millions_of_entries_are_made_adjusted_and_selected() -> None:
-    a, b, some = often(20_000_000, less=2_000_000), often(5_000_000, less=500_000), 300_000
-    index = DataIndex({"a": a, "b": b})
-    assert len(index) == a + b
-    assert index[-1] == ("b", b - 1)
-    made = index.adjust({"a": some}, {"b": 2.5}, mode="sample")
-    assert made.counts() == {"a": some, "b": 5 * b // 2}
-    of_b = np.bincount(made.rows[some:], minlength=b)
-    assert np.bincount(of_b).tolist() == [0, 0, b // 2, b // 2]
-    assert np.all(np.diff(made.rows[:some]) > 0)
-    assert index.nbytes == (a + b) * 10, "ten bytes an entry, and no object"
+def test_wrong_values_are_refused_by_name() -> None:
+    for make, message in REFUSED:
+        with pytest.raises(SamplerError, match=message):
+            make(DataIndex({"a": 10, "b": 5, "none": 0}))
+
+
+SIZES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 60), min_size=1)
+
+
+def made(sizes: dict[str, int]) -> tuple[DataIndex, list[tuple[str, int]]]:
+    """Return an index with entries that repeat, and the same as a list."""
+    index = DataIndex(sizes, split="train").adjust(weight=1.5, seed=3)
+    return index, index.select(slice(None))
+
+
+@settings(max_examples=often(200, less=40), deadline=None)
+@given(SIZES, st.data())
+def test_slices_and_choices_are_indexes_of_what_a_list_has_there(
+    sizes: dict[str, int], data: st.DataObject
+) -> None:
+    index, listed = made(sizes)
+    where = data.draw(st.slices(len(listed)))
+    part = index[where]
+    assert isinstance(part, DataIndex)
+    assert list(part) == listed[where]
+    assert part == listed[where]
+    assert (part.names, part.split) == (index.names, "train")
+    assert sum(part.counts().values()) == len(part)
+    again = data.draw(st.slices(len(part)))
+    assert list(part[again]) == listed[where][again]
+    if listed:
+        numbers = st.integers(-len(listed), len(listed) - 1)
+        some = data.draw(st.lists(numbers, max_size=20))
+        assert list(index[some]) == list(index[np.array(some, np.int64)])
+        assert list(index[some]) == [listed[i] for i in some]
+    assert pickle.loads(pickle.dumps(part)) == part
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 100, 4096, 4097, 65_536, 65_537, 70_001])
+@pytest.mark.parametrize("epoch", [0, 3])
+def test_shuffling_is_a_bijection_of_the_entries(n: int, epoch: int) -> None:
+    index = DataIndex({"a": n // 3, "b": n - n // 3})
+    found = index.shuffle(7, epoch=epoch)
+    flat = found.rows + found.codes.astype(np.int64) * (n // 3)
+    assert np.array_equal(np.sort(flat), np.arange(n))
+    assert found == index.shuffle(7, epoch=epoch)
+    if n > 99:
+        assert found != index
+        assert found != index.shuffle(8, epoch=epoch)
+        assert found != index.shuffle(7, epoch=epoch + 1)
+
+
+@settings(max_examples=often(200, less=30), deadline=None)
+@given(SIZES, SEEDS, st.integers(0, 9))
+def test_shuffling_keeps_every_entry_as_often_as_it_was(
+    sizes: dict[str, int], seed: int, epoch: int
+) -> None:
+    index, listed = made(sizes)
+    found = index.shuffle(seed, epoch=epoch)
+    assert Counter(found) == Counter(listed)
+    assert (found.names, found.split) == (index.names, "train")
+    assert list(index) == listed, "the index itself has not changed"
+
+
+@settings(max_examples=often(200, less=40), deadline=None)
+@given(SIZES, st.integers(1, 12), st.booleans(), st.booleans())
+def test_shards_have_every_entry_once(
+    sizes: dict[str, int], count: int, contiguous: bool, drop: bool
+) -> None:
+    index, listed = made(sizes)
+    if drop and 0 < len(listed) < count:
+        with pytest.raises(SamplerError, match=f"none of the {len(listed)} entries"):
+            index.shard(dp.ShardOptions(0, count, drop_remainder=True))
+        return
+    options = [dp.ShardOptions(i, count, drop_remainder=drop) for i in range(count)]
+    shards = [index.shard(each, contiguous=contiguous) for each in options]
+    lengths = [len(shard) for shard in shards]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] - lengths[-1] <= (0 if drop else 1)
+    served = len(listed) - (len(listed) % count if drop else 0)
+    whole: list[tuple[str, int]] = []
+    if contiguous:
+        whole = [entry for shard in shards for entry in shard]
+    else:
+        whole = [shards[i % count][i // count] for i in range(served)]
+    assert whole == listed[:served]
+    if not drop:
+        assert [index.shard(count, i, contiguous=contiguous) for i in range(count)] == shards

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,6 @@ MILLION = [801648, 591631, 26709, 64550, 14123, 81791]
 RAW = [10051008501529201284, 3395243085722503539]
 
 
-# ---- what is served
-
-
 @EITHER_WAY
 def test_the_shards_serve_every_record_once_an_epoch(shuffle: bool) -> None:
     for n, count, epochs in itertools.product(range(1, 51), range(1, 10), range(1, 4)):
@@ -66,9 +63,6 @@ def test_with_drop_remainder_the_shards_are_equal_in_every_epoch(shuffle: bool) 
                 assert sorted(keys) == list(range(each * count))
 
 
-# ---- the shuffle
-
-
 def test_epochs_and_seeds_have_orders_of_their_own() -> None:
     for n in (20, 100, 5000):
         orders = [
@@ -87,9 +81,6 @@ def test_the_order_is_the_one_it_always_was() -> None:
     first = small[0].rng
     assert first is not None
     assert first.bit_generator.random_raw(2).tolist() == RAW
-
-
-# ---- any element, from anywhere
 
 
 CASES = [
@@ -133,28 +124,6 @@ def test_a_generator_is_found_by_the_index_of_a_record() -> None:
     with pytest.raises(dp.SamplerError, match="index=-1"):
         sampler.rng(-1)
 
-
-def test_our_samplers_are_orders() -> None:
-    class Own:
-        def __iter__(self) -> Iterator[dp.RecordMetadata]:
-            return self
-
-        def __next__(self) -> dp.RecordMetadata:
-            return dp.RecordMetadata(0)
-
-    assert isinstance(dp.IndexSampler(3), dp.IndexOrder)
-    assert isinstance(dp.SequentialSampler(3), dp.IndexOrder)
-    assert isinstance(Own(), dp.IndexOrder)
-    assert not isinstance([1, 2], dp.IndexOrder)
-
-
-# ---- generators
-
-
-# ---- metadata
-
-
-# ---- mistakes
 
 MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: dp.IndexSampler(0), "num_records=0: give an integer from 1"),

@@ -29,10 +29,6 @@ def read(corpus: dp.Corpus, order: Any, **more: Any) -> Iterator[Batch]:
     return corpus.read(order, **{"batch_size": 10} | more)
 
 
-def count(corpus: dp.Corpus, **more: Any) -> int:
-    return corpus.count(**more)
-
-
 def rows(corpus: dp.Corpus, order: Any, **more: Any) -> list[dict[str, Any]]:
     return [row for batch in read(corpus, order, **more) for row in batch.to_pylist()]
 
@@ -96,12 +92,9 @@ def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(reading, "_LARGEST_BLOCK", 30)
 
 
-# ---- what is read
-
-
 @pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize("batch_size", some([7, 1, 64, 10_000], less=2))
+@pytest.mark.parametrize("batch_size", some([7, 1, 64, 10_000], less=1))
 def test_a_sampler_reads_the_records_it_names(
     corpus: dp.Corpus, batch_size: int, shuffle: bool
 ) -> None:
@@ -110,6 +103,9 @@ def test_a_sampler_reads_the_records_it_names(
         sampler = dp.IndexSampler(len(known), dp.ShardOptions(0, shards), shuffle, 2, seed=1)
         found = rows(corpus, sampler, batch_size=batch_size, columns=ALL)
         assert found == expected(known, [(m.index, m.record_key) for m in sampler])
+    batch = next(read(corpus, dp.SequentialSampler(5)))
+    usual = ["index", "record_key", "record_id", "source", "split", "date", "meta", "text"]
+    assert batch.keys() == usual
 
 
 def test_every_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
@@ -118,7 +114,7 @@ def test_every_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
     for split, source in itertools.product([None, "train", "test"], names):
         where = {"split": split, "source": source}
         known = records(corpus, **where)
-        assert count(corpus, **where) == len(known)
+        assert corpus.count(**where) == len(known)
         found = rows(corpus, range(len(known)), columns=ALL, **where)
         assert found == expected(known, enumerate(range(len(known))))
         with pytest.raises(dp.SamplerError, match=f"names record {len(known)}; there are "):
@@ -127,34 +123,19 @@ def test_every_split_and_source_has_its_own_numbers(corpus: dp.Corpus) -> None:
     assert read_any > 200
 
 
-def test_batches_have_these_columns(corpus: dp.Corpus) -> None:
-    batch = next(read(corpus, dp.SequentialSampler(5)))
-    usual = ["index", "record_key", "record_id", "source", "split", "date", "meta", "text"]
-    assert batch.keys() == usual
-    assert [str(t) for t in batch.table.schema.types] == [
-        *("int64", "int64", "string", "string", "string", "date32[day]"),
-        *("map<string, string>", "string"),
-    ]
-
-
 def test_messages_are_read_with_the_records_that_have_some(tmp_path: Path) -> None:
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         talk = [{"prompt": f"q {i}", "chosen": f"a {i}", "rejected": f"b {i}"} for i in range(7)]
         corpus.ingest(dp.MemorySource(talk, converter="pair"), name="talk", progress=False)
         corpus.ingest(dp.MemorySource([{"t": "plain"}], text="t"), name="plain", progress=False)
         columns = ["rejected_messages", "source", "messages"]
-        order = [7, 0, 3, 3, 6]
-        [batch] = corpus.read(order, batch_size=8, columns=columns)
+        [batch] = corpus.read([7, 0, 3, 3, 6], batch_size=8, columns=columns)
         assert batch.keys() == columns
-        assert batch["messages"][0] is None
-        replies = {name: [m and m[-1]["content"][0]["text"] for m in batch[name]] for name in
-                   ("messages", "rejected_messages")}  # fmt: skip
-        assert replies["messages"] == [None, "a 0", "a 3", "a 3", "a 6"]
-        assert replies["rejected_messages"] == [None, "b 0", "b 3", "b 3", "b 6"]
+        for name, letter in {"messages": "a", "rejected_messages": "b"}.items():
+            replies = [m and m[-1]["content"][0]["text"] for m in batch[name]]
+            assert replies == [None, *(f"{letter} {i}" for i in (0, 3, 3, 6))]
         [plain] = corpus.read([7], batch_size=1, columns=["messages"])
-        assert (
-            plain.table.schema.field("messages").type == batch.table.schema.field("messages").type
-        )
+        assert plain.table.schema.field("messages") == batch.table.schema.field("messages")
 
 
 def test_what_is_ingested_or_removed_meanwhile_changes_nothing(
@@ -171,10 +152,7 @@ def test_what_is_ingested_or_removed_meanwhile_changes_nothing(
             corpus.ingest(more, name="c", progress=False)
             found += [row for batch in batches for row in batch.to_pylist()]
         assert found == expected(known, enumerate(range(200)))
-        assert count(corpus) == 101
-
-
-# ---- orders
+        assert corpus.count() == 101
 
 
 class Own:
@@ -197,7 +175,7 @@ def test_an_endless_order_is_taken_a_block_ahead_and_no_further(
 ) -> None:
     monkeypatch.setattr(block_size, "FIRST_ROWS", 10)
     monkeypatch.setattr(reading, "_LARGEST_BLOCK", 40)
-    n = count(corpus)
+    n = corpus.count()
     order = Own(n)
     handed, ahead = 0, []
     with closing(read(corpus, order)) as batches:
@@ -217,7 +195,7 @@ def test_blocks_have_no_more_than_their_bytes(
 ) -> None:
     monkeypatch.setattr(reading, "_BLOCK_BYTES", allowed)
     monkeypatch.setattr(block_size, "FIRST_ROWS", 1)
-    order = Own(count(corpus))
+    order = Own(corpus.count())
     largest = max(len(str(row)) for row in records(corpus))
     with closing(read(corpus, order, batch_size=1)) as batches:
         ahead = [
@@ -226,9 +204,6 @@ def test_blocks_have_no_more_than_their_bytes(
     smallest = 40  # bytes of a record, at least
     assert max(ahead) <= 2 * max(1, allowed // smallest)
     assert max(ahead) >= allowed // largest / 4
-
-
-# ---- errors
 
 
 @pytest.mark.parametrize(
@@ -292,6 +267,3 @@ def test_a_mistake_is_named_at_once(
     with pytest.raises(kind) as caught:
         read(corpus, **arguments)
     assert said in str(caught.value)
-
-
-# ---- the end

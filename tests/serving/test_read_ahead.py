@@ -6,7 +6,6 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
 from duckplets.artifacts import read_ahead
-from duckplets.artifacts.arrays import ArrayFile
-from duckplets.artifacts.folder import FileEntry
 from duckplets.serving import snapshot
 
 pytestmark = pytest.mark.skipif(
@@ -49,11 +46,8 @@ def test_what_lies_ready_is_bounded(snapshot_corpus: Path, prefetch: int) -> Non
         assert (1 << 20) // 8 < largest <= 1 << 20
 
 
-def failing(error: Exception) -> Callable[..., int]:
-    def fail(*_: object) -> int:
-        raise error
-
-    return fail
+def failing(*_: object) -> int:
+    raise OSError(5, "Input/output error")
 
 
 RUNS: dict[str, dict[str, Any]] = {
@@ -147,20 +141,6 @@ def test_where_few_spans_are_missing_only_these_are_read(
     assert 0 < few <= whole / 50 + 50
 
 
-def test_which_pages_are_in_memory_is_the_systems_to_say(tmp_path: Path) -> None:
-    path = tmp_path / "numbers.bin"
-    path.write_bytes(bytes(64 << 20))
-    file = ArrayFile(tmp_path, FileEntry.of(path))
-    os.sync()
-    os.posix_fadvise(file.descriptor, 32 << 20, 0, os.POSIX_FADV_DONTNEED)
-    starts = np.arange(0, 64 << 20, 1 << 20)
-    missing = read_ahead.not_in_memory(file, starts, np.full_like(starts, 600))
-    assert not missing[:32].any()
-    assert (
-        not missing.any() or missing[40:].all()
-    )  # some file systems keep what they are told to drop
-
-
 @pytest.mark.usefixtures("cold")
 def test_what_a_jump_makes_useless_is_counted(snapshot_corpus: Path) -> None:
     with (
@@ -189,7 +169,7 @@ def test_a_snapshot_that_fails_meanwhile_is_told_at_the_batch_that_needs_it(
         corpus.sampler(batch_size=16, prefetch=1) as sampler,
     ):
         next(sampler)
-        monkeypatch.setattr(os, "preadv", failing(OSError(5, "Input/output error")))
+        monkeypatch.setattr(os, "preadv", failing)
         with pytest.raises(dp.DamagedFileError, match="Input/output error"):
             list(islice(sampler, 400))
 
@@ -216,38 +196,31 @@ def test_closing_does_not_wait_for_what_is_being_read(
         assert time.monotonic() - begun < 2, "the block at hand has thousands of reads"
 
 
-def test_records_are_the_same(snapshot_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_and_rows_of_tokens_are_the_same(
+    snapshot_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_shards(tmp_path / "shards", {"train": {"a": numbered(lengths_of(200, 1))}})
+    how: dict[str, Any] = {"seq_length": 24, "memory_mb": 1, "epochs": 2}
+
     def records() -> list[Any]:
         with dp.Corpus(snapshot_corpus, read_only=True) as corpus:
             order = dp.IndexSampler(600, shuffle=True, num_epochs=1, seed=3)
             batches = corpus.read(order, batch_size=50, columns=["record_id", "text", "anchor"])
             return [batch.to_pydict() for batch in batches]
 
-    expected = records()
+    def rows(pack: bool) -> tuple[list[Any], dict[str, float]]:
+        with dp.TokenShards(folder) as shards, shards.sampler(pack=pack, **how) as sampler:
+            return [batch["input_ids"].tolist() for batch in sampler], sampler.metrics()
+
+    expected, packed, single = records(), rows(True)[0], rows(False)[0]
     asked = []
     monkeypatch.setattr(read_ahead, "cold_share", lambda *_: asked.append(1.0) or 1.0)
     assert records() == expected
     assert asked
-
-
-@pytest.mark.parametrize("pack", [False, True])
-def test_rows_of_tokens_are_the_same(
-    pack: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write_shards(tmp_path / "shards", {"train": {"a": numbered(lengths_of(200, 1))}})
-
-    def rows() -> tuple[list[Any], dict[str, float]]:
-        with (
-            dp.TokenShards(folder) as shards,
-            shards.sampler(seq_length=24, pack=pack, memory_mb=1, epochs=2) as sampler,
-        ):
-            return [batch["input_ids"].tolist() for batch in sampler], sampler.metrics()
-
-    expected, _ = rows()
-    monkeypatch.setattr(read_ahead, "cold_share", lambda *_: 1.0)
-    found, metrics = rows()
-    assert found == expected
-    assert metrics["read_ahead/reads"] > 0
+    for pack, wanted in ((True, packed), (False, single)):
+        found, metrics = rows(pack)
+        assert found == wanted
+        assert metrics["read_ahead/reads"] > 0
 
 
 @pytest.mark.parametrize(

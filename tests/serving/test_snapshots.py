@@ -39,13 +39,10 @@ def read(corpus: dp.Corpus, columns: list[str]) -> pa.Table:
     return pa.concat_tables([b.table for b in corpus.read(order, batch_size=7, columns=columns)])
 
 
-@pytest.mark.parametrize(
-    "columns", some([["record_id", "text", "anchor"], ["text"], ["context"]], less=1)
-)
-def test_records_are_read_the_same(tmp_path: Path, columns: list[str]) -> None:
+def test_records_are_read_the_same(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
-    copied(path, odd_corpus, 80, 1, sources=2)
-    with dp.Corpus(path) as corpus:
+    columns = ["record_id", "text", "anchor", "context"]
+    with odd_corpus(path, 80, 1, sources=2) as corpus:
         before = read(corpus, columns)
         prepare(corpus)
         assert snapshot.opened(corpus.database, corpus.version) is not None
@@ -90,13 +87,13 @@ def test_what_has_come_since_is_added(tmp_path: Path, seed: int) -> None:
         assert pa.concat_tables([next(sampler).table for _ in range(4)]).equals(expected)
 
 
-def test_other_chunks_or_splits_make_it_anew(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 60, 4) as corpus:
+def test_other_chunks_or_another_corpus_make_it_anew(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with odd_corpus(path, 60, 4) as corpus:
         prepare(corpus)
         steps = [
             lambda: corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,))),
             lambda: corpus.split(0.5, 0.3, 0.2, seed=9, reassign=True),
-            lambda: corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6)),
             lambda: corpus.compact(),
         ]
         for change in some(steps, less=2):
@@ -104,12 +101,6 @@ def test_other_chunks_or_splits_make_it_anew(tmp_path: Path) -> None:
             before = served(corpus)
             prepare(corpus)
             assert served(corpus).equals(before)
-
-
-def test_a_snapshot_of_another_corpus_is_not_taken(tmp_path: Path) -> None:
-    path = tmp_path / "c.duckdb"
-    with toy_corpus(path, 40) as corpus:
-        prepare(corpus)
     path.unlink()
     with odd_corpus(path, 40, 8) as corpus:
         found = served(corpus)
@@ -139,28 +130,21 @@ def test_a_large_corpus_gets_one_by_itself_wherever_it_is_wanted(
             assert "snapshot" not in " ".join(sampler.notes)
 
 
-def test_a_damaged_snapshot_is_made_anew_where_one_is_needed(
+def test_a_damaged_snapshot_is_made_anew_and_one_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
-        held = served(corpus)
+        held, folder = served(corpus), snapshot.folder_of(corpus.path)
         monkeypatch.setattr(snapshot, "LARGE", 100)
         corpus.prepare()
-        (texts,) = snapshot.folder_of(corpus.path).glob("texts-*")
+        (texts,) = folder.glob("texts-*")
         texts.write_bytes(texts.read_bytes()[:-1])
         with corpus.sampler() as sampler:
             assert "the snapshot is made anew" in " ".join(sampler.notes)
         assert served(corpus).equals(held)
         assert not texts.exists()
-
-
-def test_a_folder_that_cannot_be_written_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
-        held = served(corpus)
-        monkeypatch.setattr(snapshot, "LARGE", 100)
-        snapshot.folder_of(corpus.path).write_text("in its place")
+        shutil.rmtree(folder)
+        folder.write_text("in its place")
         with pytest.raises(dp.ReadOnlyError, match=r"cannot be written to .* MB.*snapshot="):
             corpus.sampler()
         assert served(corpus, snapshot=tmp_path / "other").equals(held)
@@ -190,50 +174,37 @@ def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
     assert re.search("^freed +0$", out.stdout, re.MULTILINE)
 
 
-NOT_OURS = (
-    *("notes.json", "x.npy", "y.new", "texts-1.npy", "arrays-left.npy", "vectors.json"),
-    *(
-        f"texts-{'A' * 32}.npy",
-        f"texts-{'a' * 33}.npy",
-        f"my-texts-{'a' * 32}.npy",
-        "a/b.new",
-    ),
-)
+NOT_OURS = ("notes.json", "texts-1.npy", f"my-texts-{'a' * 32}.npy", f"texts-{'A' * 32}.npy")
 
 
 @pytest.mark.parametrize("link", [False, True])
 def test_files_of_somebody_else_are_left_and_their_folder_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: bool
 ) -> None:
-    path = tmp_path / "c.duckdb"
     folder = tmp_path / "c.snapshot"
-    (tmp_path / "theirs" / "a").mkdir(parents=True)
+    (tmp_path / "theirs").mkdir()
     if link:
         folder.symlink_to(tmp_path / "theirs")
     else:
-        (tmp_path / "theirs").rename(folder)
-    with toy_corpus(path, 60) as corpus:
-        for name in some(NOT_OURS, less=3):
-            (folder / name).write_text("{}")
+        folder.mkdir()
+    kept = [folder / name for name in NOT_OURS]
+    with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
+        for file in kept:
+            file.write_text("{}")
             with pytest.raises(dp.ReadOnlyError, match=r"which is not of a snapshot.* move that"):
                 corpus.prepare(clean=True)
             with monkeypatch.context() as patch:
                 patch.setattr(snapshot, "LARGE", 10)
-                with pytest.raises(
-                    dp.ReadOnlyError, match=r"which is not of a snapshot.*snapshot="
-                ):
+                with pytest.raises(dp.ReadOnlyError, match=r"not of a snapshot.*snapshot="):
                     corpus.sampler()
-            assert (folder / name).read_text() == "{}"
-            (folder / name).unlink()
-        (folder / "a").rmdir()
+            assert file.read_text() == "{}"
+            file.unlink()
         corpus.prepare()  # and there, beside a manifest, others may lie
-        kept = [folder / name for name in NOT_OURS if "/" not in name]
         for file in kept:
             file.write_text("{}")
         left = folder / f"chunks-{'0' * 32}.npy"
         left.touch()
-        more = dp.MemorySource([{"t": "one more"}], text="t")
-        corpus.ingest(more, name="more")
+        corpus.ingest(dp.MemorySource([{"t": "one more"}], text="t"), name="more")
         corpus.prepare(clean=True)
         assert [file.read_text() for file in kept] == ["{}"] * len(kept)
         assert not left.exists()

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import duckplets as dp
-from duckplets.errors import MixtureError
 from duckplets.order.mixture import Event
 from duckplets.order.schedule import Schedule
 from duckplets.tokens.buckets import BucketSchedule
@@ -74,20 +73,12 @@ def test_batches_are_of_one_bucket_and_streams_go_on(
     some = sorted(data.draw(st.sets(st.integers(0, max(0, size - 1)), max_size=20)))
     if size:
         assert dealt(schedule, np.array(some, np.int64)) == [found[draw] for draw in some]
-
-
-@settings(max_examples=often(40, less=8), deadline=None)
-@given(schedules(), st.integers(0, 60))
-def test_weights_that_are_set_change_what_comes_after(
-    made: tuple[Schedule, int], step: int
-) -> None:
-    schedule, batch = made
-    before = dealt(schedule, np.arange(60 * batch))
+    step = data.draw(st.integers(0, 60))
     changed = schedule.with_event(step, Event({schedule.sources[0]: 9}))
-    found = dealt(changed, np.arange(60 * batch))
-    assert found[: step * batch] == before[: step * batch]
-    assert dealt(schedule, np.arange(60 * batch)) == before
-    assert dealt(changed.with_events(changed.events), np.arange(60 * batch)) == found
+    assert dealt(changed, np.arange(size))[: step * batch] == found[: step * batch]
+    assert dealt(changed.with_events(changed.events), np.arange(size)) == dealt(
+        changed, np.arange(size)
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -112,9 +103,3 @@ def test_counts_are_as_near_to_shares_as_for_texts(seed: int) -> None:
     whole = Counter(leaf % 3 for leaf, _ in found)
     for source, name in enumerate(NAMES):
         assert abs(whole[source] / 24_000 - weights[name]) < 0.002
-
-
-def test_shares_that_move_step_by_step_are_refused() -> None:
-    ramp = dp.Mixture({"alpha": 1}, anneal=dp.Anneal(3, {"alpha": 2}, end_step=9))
-    with pytest.raises(MixtureError, match="end_step"):
-        BucketSchedule(ramp, {"alpha": [3, 4]}, seed=1, batch=2)

@@ -10,7 +10,6 @@ import threading
 import time
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -37,37 +36,29 @@ def folder(made: Path, tmp_path: Path) -> Path:
     return shutil.copytree(made, tmp_path / "out")
 
 
-def opened(folder: Path, cache: Path | None = None) -> TokenFile:
-    return TokenFile.of(folder, ShardManifest.read(folder), cache)
-
-
-def left(folder: Path) -> set[str]:
-    return {path.name for path in folder.parent.iterdir()} - {folder.name}
+def opened(folder: Path) -> TokenFile:
+    return TokenFile.of(folder, ShardManifest.read(folder), None)
 
 
 def files(folder: Path) -> set[str]:
     return {path.name for path in folder.with_name(f"{folder.name}.tokens").iterdir()}
 
 
-def test_it_has_all_texts_in_the_order_of_their_shards(folder: Path) -> None:
+def test_it_has_all_texts_in_their_order_and_is_made_once(folder: Path) -> None:
     file = opened(folder)
     expected = [[*texts[n], EOS] for texts in TEXTS.values() for n in laid_out(texts)]
     assert file.tokens.tolist() == list(chain(*expected))
     assert np.diff(file.offsets).tolist() == [len(text) for text in expected]
-    assert left(folder) == {"out.tokens"}
+    assert {path.name for path in folder.parent.iterdir()} == {"out", "out.tokens"}
     size = sum(part.stat().st_size for part in file.path.parent.iterdir())
     assert size < 4 * len(file.tokens) + 8 * len(file.offsets) + 1000
-
-
-def test_it_is_made_once_and_then_without_the_shards(folder: Path) -> None:
-    first = opened(folder).path.stat()
+    made = file.path.stat().st_mtime_ns
     shutil.rmtree(folder / "train")
-    assert opened(folder).path.stat().st_mtime_ns == first.st_mtime_ns
+    assert opened(folder).path.stat().st_mtime_ns == made
     with dp.TokenShards(folder) as shards:
         assert len(next(shards.sampler(seq_length=8))) == 8
-
-
-# ---- damage
+    with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
+        dp.TokenShards(folder.parent)
 
 
 def test_a_file_that_was_cut_off_or_changed_is_found(folder: Path) -> None:
@@ -98,23 +89,7 @@ def _flipped(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [_flipped, Path.unlink, lambda path: path.write_bytes(b"")])
-def test_a_shard_that_is_not_as_listed_is_named(folder: Path, damage: Any) -> None:
-    damage(folder / "train/bravo/b1/shard_b1_s0.parquet")
-    with pytest.raises(dp.DamagedFileError, match=r"bravo/b1/shard_b1_s0\.parquet"):
-        opened(folder)
-    assert files(folder) == {"lock"}
-
-
-def test_folders_of_something_else_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(dp.ShardError, match=r"no manifest\.json"):
-        dp.TokenShards(tmp_path)
-
-
-# ---- room
-
-
-def test_where_there_is_no_room_it_says_how_much_it_takes(
+def test_where_there_is_no_room_or_a_shard_is_not_as_listed_nothing_is_left(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(folder)
@@ -126,13 +101,16 @@ def test_where_there_is_no_room_it_says_how_much_it_takes(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(memmap, "_fill", full)
-    with pytest.raises(dp.ShardError, match="No space left on device"):
-        opened(folder)
-    assert files(folder) == {"lock"}
+    with monkeypatch.context() as patch:
+        patch.setattr(memmap, "_fill", full)
+        with pytest.raises(dp.ShardError, match="No space left on device"):
+            opened(folder)
+    for damage in (_flipped, lambda path: path.write_bytes(b""), Path.unlink):
+        damage(folder / "train/bravo/b1/shard_b1_s0.parquet")
+        with pytest.raises(dp.DamagedFileError, match=r"bravo/b1/shard_b1_s0\.parquet"):
+            opened(folder)
+        assert files(folder) == {"lock"}
 
-
-# ---- processes
 
 _MAKE = """
 import sys

@@ -5,14 +5,12 @@ from __future__ import annotations
 import functools
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ import pytest
 import test_kills
 from commands import cli, error, ok, usage
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import often, thorough
+from effort import often
 from hashed import DIMENSION, Embedder, check_whole, hashed, kept, reasons, texts_of
 from prebuilt import toy_corpus
 from programs import python
@@ -44,9 +42,6 @@ def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
 def toy(tmp_path: Path) -> Iterator[dp.Corpus]:
     with toy_corpus(tmp_path / "toy.duckdb", 60) as opened:
         yield opened
-
-
-# ---- every text once
 
 
 def test_every_text_has_its_own_vector_and_is_embedded_once(corpus: dp.Corpus) -> None:
@@ -73,126 +68,83 @@ def test_every_text_has_its_own_vector_and_is_embedded_once(corpus: dp.Corpus) -
     assert vectors.keys() == texts.keys() | fresh
     assert corpus.embed(third := Embedder(), progress=False).embedded == 0
     assert not third.calls
-
-
-@pytest.mark.parametrize("split", ["train", "validation"])
-def test_the_texts_of_one_split(corpus: dp.Corpus, split: str) -> None:
-    rows = corpus.sql(f"SELECT DISTINCT text FROM chunk_texts WHERE split = '{split}'")
-    embedder = Embedder()
-    corpus.embed(embedder, split=split, progress=False)
+    rows = corpus.sql("SELECT DISTINCT text FROM chunk_texts WHERE split = 'validation'")
+    corpus.embed(embedder := Embedder(), "validation", split="validation", progress=False)
     assert sorted(embedder.texts) == sorted(rows["text"].to_pylist())
-
-
-@thorough
-def test_what_is_kept_after_any_block_has_its_share_of_each_split(
-    toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(embedding, "_MOST_TEXTS", 16)
-    found = toy.sql("SELECT split, text_hash FROM chunks JOIN splits USING (record_key)")
-    split_of = dict(zip(found["text_hash"].to_pylist(), found["split"].to_pylist(), strict=True))
-    sizes = Counter(split_of.values())
-
-    def stops(texts: list[str]) -> Any:
-        stops.calls -= 1  # type: ignore[attr-defined]
-        if stops.calls < 0:  # type: ignore[attr-defined]
-            raise KeyboardInterrupt
-        return hashed(texts)
-
-    seen: set[int] = set()
-    while len(seen) < len(split_of):
-        stops.calls = 2  # type: ignore[attr-defined]
-        before = len(seen)
-        with pytest.raises(KeyboardInterrupt) if before < 90 else nullcontext() as interrupted:
-            toy.embed(stops, batch_size=16, progress=False)
-        seen = {*kept(toy.path)}
-        if interrupted is not None:
-            said = f"interrupted: {len(seen) - before} texts embedded and kept in .* embed again"
-            assert re.match(said, str(interrupted.value))
-        there = Counter(split_of[each] for each in seen)
-        for split, size in sizes.items():
-            assert abs(there[split] - len(seen) * size / len(split_of)) <= 3
-
-
-# ---- what fails
 
 
 def raising(texts: list[str]) -> Any:
     raise RuntimeError("out of \x1b memory")
 
 
-def too_few(texts: list[str]) -> Any:
-    return hashed(texts)[1:]
-
-
-def other_dimension(texts: list[str]) -> Any:
-    return np.zeros((len(texts), 3))
-
-
 def not_finite(texts: list[str]) -> Any:
     found = hashed(texts)
-    found[[text.endswith(("0", "not_finite")) for text in texts], 2] = np.nan
+    found[[text == "not finite" for text in texts], 2] = np.nan
     return found
 
 
-def words(texts: list[str]) -> Any:
-    return [["a"] * DIMENSION for _ in texts]
-
-
-def nothing(texts: list[str]) -> Any:
-    return None
-
-
-def ragged(texts: list[str]) -> Any:
-    return [[0.0] * (1 + n) for n in range(len(texts) + 1)]
-
-
-def flat(texts: list[str]) -> Any:
-    return hashed(texts).ravel()
-
-
-FAILING: dict[Callable[[list[str]], Any], str] = {
-    raising: "RuntimeError: out of \\x1b memory",
-    too_few: "it returned 0 vectors for 1 texts",
-    other_dimension: f"it returned vectors of 3 numbers, not of {DIMENSION}",
-    not_finite: "its vector is not finite in float32",
-    words: "it returned a list of <U1, no numbers: give an array (texts, dimension)",
-    nothing: "it returned a NoneType, no numbers: give an array (texts, dimension)",
-    ragged: "it returned a list of vectors that differ in length",
-    flat: f"it returned an array of shape ({DIMENSION},), not (1, d)",
+FAILING: dict[str, tuple[Callable[[list[str]], Any], str]] = {
+    "raising": (raising, "RuntimeError: out of \\x1b memory"),
+    "too few": (lambda texts: hashed(texts)[1:], "it returned 0 vectors for 1 texts"),
+    "other dimension": (
+        lambda texts: np.zeros((len(texts), 3)),
+        f"it returned vectors of 3 numbers, not of {DIMENSION}",
+    ),
+    "words": (
+        lambda texts: [["a"] * DIMENSION for _ in texts],
+        "it returned a list of <U1, no numbers: give an array (texts, dimension)",
+    ),
+    "nothing": (
+        lambda texts: None,
+        "it returned a NoneType, no numbers: give an array (texts, dimension)",
+    ),
+    "ragged": (
+        lambda texts: [[0.0] * (1 + n) for n in range(len(texts) + 1)],
+        "it returned a list of vectors that differ in length",
+    ),
+    "flat": (
+        lambda texts: hashed(texts).ravel(),
+        f"it returned an array of shape ({DIMENSION},), not (1, d)",
+    ),
+    "not finite": (not_finite, "its vector is not finite in float32"),  # the others have vectors
 }
-BY_NAME = {function.__name__: function for function in FAILING}
 
 
 def failing(texts: list[str]) -> Any:
-    """Fail as the name of a function says that is among the texts."""
-    functions = [BY_NAME[text] for text in texts if text in BY_NAME]
-    functions.sort(key=lambda function: function is not_finite)  # which gives the others vectors
-    return functions[0](texts) if functions else hashed(texts)
+    """Fail as the first of those among the texts says."""
+    named = [name for name in FAILING if name in texts]
+    return FAILING[named[0]][0](texts) if named else hashed(texts)
 
 
 def test_texts_that_fail_cost_no_other(toy: dp.Corpus) -> None:
     there = toy.embed(hashed, split="test", made_by="teacher", progress=False).embedded
-    rows = [{"id": name, "text": name} for name in BY_NAME]
+    rows = [{"id": name, "text": name} for name in FAILING]
     toy.ingest(dp.MemorySource(rows, id="id", text="text"), name="failing", progress=False)
     texts = texts_of(toy)
     report = toy.embed(failing, batch_size=64, made_by="teacher", progress=False)
-    assert (report.embedded, report.failed) == (len(texts) - there - len(BY_NAME), len(BY_NAME))
+    assert (report.embedded, report.failed) == (len(texts) - there - len(FAILING), len(FAILING))
     told = {texts[each]: reason for each, reason in reasons(toy.path).items()}
-    assert told == {function.__name__: reason for function, reason in FAILING.items()}
-    assert report.reasons == dict.fromkeys(FAILING.values(), 1)
-    assert {texts[each] for each in kept(toy.path)} == {*texts.values()} - {*BY_NAME}
+    assert told == {name: reason for name, (_, reason) in FAILING.items()}
+    assert report.reasons == dict.fromkeys(told.values(), 1)
+    assert {texts[each] for each in kept(toy.path)} == {*texts.values()} - {*FAILING}
 
     # They are tried again, and no others are.
     mended = Embedder()
     report = toy.embed(mended.encode, made_by="teacher", progress=False)
-    assert sorted(mended.texts) == sorted(BY_NAME)
-    assert (report.embedded, report.failed) == (len(BY_NAME), 0)
+    assert sorted(mended.texts) == sorted(FAILING)
+    assert (report.embedded, report.failed) == (len(FAILING), 0)
     assert not reasons(toy.path)
     check_whole(toy)
 
 
-def test_a_call_that_fails_is_made_again(toy: dp.Corpus) -> None:
+def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
+    never = {text for text in texts_of(toy).values() if int(text.split()[-1], 36) % 4 == 0}
     calls = []
+
+    def function(texts: list[str]) -> Any:
+        if never & {*texts}:
+            raise ValueError("never")
+        return hashed(texts)
 
     def stumbling(texts: list[str]) -> Any:
         calls.append(len(texts))
@@ -200,86 +152,54 @@ def test_a_call_that_fails_is_made_again(toy: dp.Corpus) -> None:
             raise ConnectionError
         return hashed(texts)
 
+    assert len(never) > 11
+    with pytest.raises(dp.VectorError, match=r"stopped, for 11 of the last 200.*never"):
+        toy.embed(function, "some", batch_size=8, max_failures=0.05, progress=False)
+    failed, vectors = reasons(toy.path, "some"), kept(toy.path, "some")
+    assert never >= {texts_of(toy)[each] for each in failed}
+    assert (len(failed), bool(vectors)) == (11, True)
+    again, name = Embedder(), f"{function.__module__}.{function.__qualname__}"
+    toy.embed(again.encode, "some", made_by={"function": name}, progress=False)
+    assert len(again.texts) == 120 - len(vectors)
+    check_whole(toy, "some")
+    # A call that fails is made again, as often as is allowed.
     report = toy.embed(stumbling, retries=2, batch_size=30, progress=False)
     assert (report.failed, report.embedded) == (0, 120)
     assert all(calls[i] == calls[i + 1] == calls[i + 2] for i in range(0, len(calls), 3))
     check_whole(toy)
 
 
-@thorough
-def test_it_stops_when_too_many_of_the_last_texts_fail(toy: dp.Corpus) -> None:
-    never = {text for text in texts_of(toy).values() if int(text.split()[-1], 36) % 4 == 0}
-
-    def function(texts: list[str]) -> Any:
-        if never & {*texts}:
-            raise ValueError("never")
-        return hashed(texts)
-
-    assert len(never) > 11
-    for share, most in {0.0: 0, 0.05: 10}.items():
-        with pytest.raises(dp.VectorError, match=f"stopped, for {most + 1} of the last 200.*never"):
-            toy.embed(function, str(share), batch_size=8, max_failures=share, progress=False)
-        failed, vectors = reasons(toy.path, str(share)), kept(toy.path, str(share))
-        assert len(failed) == most + 1
-        assert never >= {texts_of(toy)[each] for each in failed}
-        assert vectors
-    again = Embedder()
-    name = f"{function.__module__}.{function.__qualname__}"
-    toy.embed(again.encode, "0.05", made_by={"function": name}, progress=False)
-    assert len(again.texts) == 120 - len(vectors)
-    check_whole(toy, "0.05")
-    report = toy.embed(function, "all", max_failures=1, progress=False)
-    assert (report.failed, report.embedded) == (len(never), 120 - len(never))
-
-
 def test_one_vector_for_any_batch_is_refused(toy: dp.Corpus) -> None:
     """Called with each text alone it would look as it should, and all vectors be the same."""
-    calls = []
-
-    def pooled(texts: list[str]) -> Any:
-        calls.append(len(texts))
-        return np.ones((1, 4), np.float32)
-
-    for returned in (pooled, lambda texts: pooled(texts).tolist()):
-        calls.clear()
+    pooled = [lambda texts: np.ones((1, 4), np.float32), lambda texts: [[1.0] * 4]]
+    for returned in pooled:
         with pytest.raises(dp.VectorError, match=r"one vector for [0-9]+ texts: give an array"):
             toy.embed(returned, "pooled", batch_size=8, made_by="pooled", progress=False)
-        assert calls == [8, 2, 1, 1]
         assert not VectorStore(toy.path).path.exists()
 
 
-# ---- what a set is made by
-
-
 def test_prompts_by_role(tmp_path: Path) -> None:
-    rows = [
-        {"id": "1", "q": "twin", "a": "first"},
-        {"id": "2", "q": "second", "a": "twin"},
-        {"id": "3", "q": "third", "a": "fourth"},
-    ]
+    texts = [("twin", "first"), ("second", "twin"), ("third", "fourth")]
+    rows = [{"id": str(n), "q": q, "a": a} for n, (q, a) in enumerate(texts)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         source = dp.MemorySource(rows, id="id", anchor="q", positive="a")
         corpus.ingest(source, name="s", progress=False)
         cases = {
-            "both": {"anchor": "q: ", "context": "p: "},
-            "other way round": {"context": "p: ", "anchor": "q: "},
-            "one": {"anchor": "q: "},
+            "both": ({"anchor": "q: ", "context": "p: "}, "q: "),
+            "other way round": ({"context": "p: ", "anchor": "q: "}, "p: "),
+            "one": ({"anchor": "q: "}, "q: "),
         }
-        for name, prompts in cases.items():
-            embedder = Embedder()
+        for name, (prompts, of_twin) in cases.items():
+            embedder, context = Embedder(), prompts.get("context", "")
             report = corpus.embed(embedder, name, prompts=prompts, progress=False)
-            before = {role: prompts.get(role, "") for role in ("anchor", "context")}
-            twin = before["context" if name == "other way round" else "anchor"]
-            wanted = {f"{before['anchor']}second", f"{before['anchor']}third", f"{twin}twin"}
-            wanted |= {f"{before['context']}first", f"{before['context']}fourth"}
+            wanted = ["q: second", "q: third", f"{of_twin}twin"]
+            wanted += [f"{context}first", f"{context}fourth"]
             assert sorted(embedder.texts) == sorted(wanted)
-            assert report.prompted == 1
+            assert (report.prompted, report.made_by["prompts"]) == (1, prompts)
             assert kept(corpus.path, name).keys() == texts_of(corpus).keys()  # of the bare texts
-            assert report.made_by["prompts"] == prompts
             # A set keeps to its prompts, here and in every later call.
             with pytest.raises(dp.VectorError, match="prompts"):
                 corpus.embed(embedder, name, progress=False)
-        assert {each.name for each in VectorStore(corpus.path).sets()} == cases.keys()
 
 
 def of_lists(texts: list[str]) -> Any:
@@ -321,20 +241,14 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
 }  # fmt: skip
 
 
-def test_wrong_arguments_are_named(toy: dp.Corpus) -> None:
+def test_wrong_arguments_are_named(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     for model, options, message in WRONG.values():
         with pytest.raises(dp.DuckpletsError, match=message):
             toy.embed(model, progress=False, **options)
-    assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
-
-
-def test_a_model_that_cannot_be_loaded(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[hf\]'"):
         toy.embed("all-minilm", progress=False)
-
-
-# ---- two at once, and kills
+    assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
 
 
 def test_two_embedders_of_one_set(toy: dp.Corpus) -> None:
@@ -376,15 +290,14 @@ test_kills.JOBS["embedder"] = embedder
 def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path: Path) -> None:
     draw = random.Random(5)
     path, log = tmp_path / "c.duckdb", tmp_path / "log"
-    number = 0
+    before: dict[int, Any] = {}
     with python(__file__, stdin=subprocess.PIPE, stderr=None) as nursery:
         for killed in range(KILLS):
             if killed % 5 == 0:  # another corpus: few kills are enough for all texts of one
-                number += 1
-                path = tmp_path / str(number) / "c.duckdb"
+                path = tmp_path / str(killed) / "c.duckdb"
                 path.parent.mkdir()
                 toy_corpus(path, 100).close()
-                before: dict[int, Any] = {}
+                before = {}
             log.write_text("")
             child = Child(nursery, "embedder", path, log)
             for _ in range(draw.randint(1, 6)):
@@ -394,26 +307,18 @@ def test_killed_it_loses_nothing_and_embeds_nothing_twice(tmp_path: Path) -> Non
             assert child.code in (-signal.SIGKILL, 0), child.told
             with dp.Corpus(path, read_only=True) as corpus:
                 texts = texts_of(corpus)
-            after = kept(path)
-            done = log.read_text().splitlines()
+            after, done = kept(path), log.read_text().splitlines()
             assert before.keys() <= after.keys()
-            assert after.keys() - before.keys() <= {
-                h for h, text in texts.items() if text in {*done}
-            }
+            assert {texts[each] for each in after.keys() - before.keys()} <= {*done}
             assert not {*done} & {texts[each] for each in before}, "embedded twice"
             assert len(done) == len({*done})
-            left = {file.name for file in path.parent.iterdir() if not file.name.endswith(".wal")}
-            assert {name for name in left if not name.endswith((".lock", ".duckdb"))} == set()
             before = after
-        assert before
     with dp.Corpus(path) as corpus:
-        report = corpus.embed(logged_nowhere := Embedder(), made_by="logged", progress=False)
-        assert len(logged_nowhere.texts) == report.embedded == 200 - len(before)
+        rest = Embedder()
+        report = corpus.embed(rest, made_by="logged", progress=False)
+        assert len(rest.texts) == report.embedded == 200 - len(before)
         check_whole(corpus)
     assert {file.name for file in path.parent.iterdir()} == {"c.duckdb", "c.vectors.duckdb"}
-
-
-# ---- the command
 
 
 def test_the_command(toy: dp.Corpus, monkeypatch: pytest.MonkeyPatch) -> None:

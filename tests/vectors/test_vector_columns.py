@@ -56,8 +56,7 @@ def slots_of(run: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("run", "mapped"),
-    some([(run, mapped) for mapped in (False, True) for run in RUNS], less=3),
+    ("run", "mapped"), some([(run, mapped) for mapped in (False, True) for run in RUNS], less=3)
 )
 def test_every_vector_is_that_of_its_text(
     tmp_path: Path, run: dict[str, Any], mapped: bool, monkeypatch: pytest.MonkeyPatch
@@ -80,21 +79,6 @@ def test_every_vector_is_that_of_its_text(
     assert (tmp_path / "c.snapshot" / "vectors").exists() == mapped
 
 
-def test_windows_of_a_section_have_vectors_of_their_own(tmp_path: Path) -> None:
-    """In the crate each window of a section had the section's vector, 320 of 320 times."""
-    with made(tmp_path / "c.duckdb") as corpus:
-        filled(corpus)
-        columns = ["text_record_id", "text_section", "text_start", "text_vector"]
-        sampler = corpus.sampler("texts", columns=columns, epochs=1)
-        rows = [row for batch in sampler for row in batch]
-        of_section: dict[Any, set[Any]] = {}
-        for row in rows:
-            place = row["text_record_id"], row["text_section"]
-            of_section.setdefault(place, set()).add(tuple(row["text_vector"]))
-        assert max(len(found) for found in of_section.values()) > 3
-        assert len(rows) == sum(len(found) for found in of_section.values())
-
-
 def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
     with made(tmp_path / "c.duckdb") as corpus:
         filled(corpus)
@@ -112,9 +96,6 @@ def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path: Path) -> None:
         assert arrived.to_pydict() == batch.to_pydict()
         assert np.array_equal(arrived.to_numpy("anchor_vector"), found)
         assert batch["anchor_vector"] == found.tolist()
-
-
-# ---- what a run is pinned to
 
 
 @thorough
@@ -158,9 +139,6 @@ def test_a_run_refuses_other_vectors(tmp_path: Path, harm: str) -> None:
             store.append(of, np.array([hashed(SHARED)], np.uint64), vectors([SHARED]))
         with pytest.raises((dp.VectorError, dp.StateMismatchError), match="default"):
             corpus.resume()
-
-
-# ---- what is missing
 
 
 def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path: Path) -> None:

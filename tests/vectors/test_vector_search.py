@@ -85,14 +85,6 @@ def test_it_finds_what_comparing_every_chunk_finds(
                 assert np.allclose([r[2] for r in rows], [w[2] for w in wanted[:k]], atol=precision)
 
 
-def test_a_text_finds_the_sections_that_have_it(corpus: dp.Corpus) -> None:
-    chunk = chunks_of(corpus, "odd0", "train")[5]
-    first = corpus.search(chunk["text"], 1, by="default", encoder=hashed).to_pylist()[0]
-    assert first["score"] == pytest.approx(1)
-    assert chunk["text"].split()[0] in first["snippet"]
-    assert first["text"].find(chunk["text"]) >= 0
-
-
 def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus: dp.Corpus) -> None:
     text = "alpha beta gamma"
     lexical = corpus.search(text, 100).to_pylist()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commands import ok
+from commands import lines, ok
 from effort import often, some, thorough
 from prebuilt import prebuilt, toy_corpus
 from text_vectors import DIMENSION, filled, texts_of, vectors, windowed
@@ -25,50 +25,35 @@ from duckplets.vectors.store import VectorStore
 made = prebuilt(windowed)
 
 
-def rows_of(corpus: dp.Corpus) -> pa.Table:
-    texts = texts_of(corpus)
-    flat = pa.array(vectors(list(texts.values())).reshape(-1))
-    return pa.table(
-        {
-            "chunk_key": list(texts),
-            "text": list(texts.values()),
-            "vector": pa.FixedSizeListArray.from_arrays(flat, DIMENSION),
-        }
-    )
-
-
 def test_every_form_of_a_table_gives_the_same(tmp_path: Path) -> None:
     with made(tmp_path / "c.duckdb") as corpus:
-        rows = rows_of(corpus)
-        distinct = len(set(texts_of(corpus).values()))
-        by_chunk, by_text = rows.drop_columns(["text"]), rows.drop_columns(["chunk_key"])
+        texts = texts_of(corpus)
+        matrix = vectors([*texts.values()])
+        column = pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), DIMENSION)
+        by_chunk = pa.table({"chunk_key": list(texts), "vector": column})
+        by_text = pa.table({"text": list(texts.values()), "vector": column})
         pq.write_table(by_text, tmp_path / "v.parquet")
-        lists = rows["vector"].cast(pa.list_(pa.float64()))
+        lists = by_chunk["vector"].cast(pa.list_(pa.float64()))
         forms: dict[str, Any] = {
             "table": by_chunk,
             "reader": by_text.to_reader(7),
             "path": tmp_path / "v.parquet",
             "lists": by_chunk.set_column(1, "vector", lists),
-            "arrays": {
-                "chunk_key": rows["chunk_key"].to_numpy(),
-                "vector": vectors(rows["text"].to_pylist()),
-            },
+            "arrays": {"chunk_key": np.array([*texts]), "vector": matrix},
         }
-        found = {}
+        distinct, first = len(set(texts.values())), None
         for name, form in some(forms.items(), less=3):
             report = corpus.add_vectors(name, form, progress=False)
-            assert (report.read, report.added) == (len(rows), distinct)
-            assert report.repeated == len(rows) - distinct
-            assert "distinct" not in report._repr_html_()
+            assert (report.read, report.added) == (len(texts), distinct)
+            assert report.repeated == len(texts) - distinct
             again = corpus.add_vectors(name, by_chunk, progress=False)
             assert (again.added, again.commit) == (0, 1)
-            found[name] = corpus.vectors(name)
-        first = found["table"]
-        assert all(table.equals(first) for table in found.values())
-        keys = dict(zip(first["chunk_key"].to_pylist(), first["vector"].to_pylist(), strict=True))
-        texts = texts_of(corpus)
-        assert all(vectors([texts[key]])[0].tolist() == row for key, row in keys.items())
-        assert len(keys) > 90
+            found = corpus.vectors(name)
+            assert first is None or found.equals(first)
+            first = found
+        for key, row in zip(*(first[n].to_pylist() for n in ("chunk_key", "vector")), strict=True):
+            assert vectors([texts[key]])[0].tolist() == row
+        assert len(first) > 90
 
 
 MANY = often(200, less=30)  # records
@@ -117,16 +102,6 @@ def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path: Path) 
             )
 
 
-def test_a_set_is_of_one_maker(tmp_path: Path) -> None:
-    store = VectorStore(tmp_path / "c.duckdb")
-    store.begin("default", 3, "float32", {"model": "a", "prompt": ""})
-    with pytest.raises(dp.VectorError, match=r"model \(there: 'a', given: 'b'\)"):
-        store.begin("default", 3, "float32", {"model": "b", "prompt": ""})
-
-
-# ---- the file
-
-
 @pytest.mark.parametrize("held", [0, 1 << 30])
 def test_a_set_is_read_as_of_any_of_its_commits(
     tmp_path: Path, held: int, monkeypatch: pytest.MonkeyPatch
@@ -158,9 +133,6 @@ def test_a_set_is_read_as_of_any_of_its_commits(
             found.norms, np.concatenate([np.linalg.norm(block, axis=1) for _, block in parts])
         )
     assert list(opened.verify_mapped(tmp_path / "c.duckdb")) == []
-
-
-# ---- upkeep
 
 
 @thorough
@@ -196,30 +168,18 @@ def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path: Pat
 @thorough
 def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
-
-    def told() -> list[dict[str, Any]]:
-        return [json.loads(line) for line in ok("show", path, "--json").splitlines()]
-
-    with made(path) as corpus:
-        chunks = corpus.sql(
-            "SELECT count(*) AS chunks FROM chunks JOIN live_records USING (record_key) "
-            "GROUP BY section_key ORDER BY section_key"
-        )["chunks"].to_pylist()
+    with toy_corpus(path, 4) as corpus:
         corpus.close()
-        assert all("vectors" not in row for row in told())
+        assert all("vectors" not in row for row in lines(ok("show", path, "--json")))
     with dp.Corpus(path) as corpus:
         filled(corpus)
         filled(corpus, "b")
-        rows = [{"id": "new", "q": "never seen", "a": "nor was this"}]
-        source = dp.MemorySource(rows, anchor="q", positive="a", id="id")
+        source = dp.MemorySource(
+            [{"q": "never seen", "a": "nor was this"}], anchor="q", positive="a"
+        )
         corpus.ingest(source, name="late", progress=False)
-    rows = told()
-    expected = [f"b {n} of {n}, default {n} of {n}" for n in chunks]
-    count = min(len(rows), len(expected))
-    assert count > 8
-    assert [row["vectors"] for row in rows[:count]] == expected[:count]
-    late = [json.loads(x) for x in ok("show", path, "late", "--json").splitlines()]
-    assert [row["vectors"] for row in late] == ["b 0 of 1, default 0 of 1"] * 2
+    told = [row["vectors"] for row in lines(ok("show", path, "--json"))]
+    assert Counter(told) == {"b 1 of 1, default 1 of 1": 8, "b 0 of 1, default 0 of 1": 2}
 
 
 def test_doctor_finds_other_vectors_and_lost_files(tmp_path: Path) -> None:
