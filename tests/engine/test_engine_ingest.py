@@ -223,15 +223,13 @@ def test_tables_are_the_same(case: str, clean: bool, tmp_path: Path) -> None:
 
 @thorough
 @pytest.mark.parametrize("case", some(CASES, less=1))
-@pytest.mark.parametrize(
-    "by", ["local:1", "local:2", "local:4", "cluster"] if THOROUGH else ["processes", "cluster"]
-)
+@pytest.mark.parametrize("by", ["processes", "cluster"])
 def test_tables_are_the_same_by_workers(
     case: str, by: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     make, asked = CASES[case]
     alone = ingested(tmp_path / "a.duckdb", make(tmp_path / "in"), None, clean=True, **asked)
-    engine = by if ":" in by else request.getfixturevalue(by)
+    engine = request.getfixturevalue(by)
     found = ingested(tmp_path / "b.duckdb", make(tmp_path / "in"), engine, clean=True, **asked)
     assert found == alone
 

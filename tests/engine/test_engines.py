@@ -13,7 +13,7 @@ from typing import Any
 
 import parts_of_tests
 import pytest
-from effort import THOROUGH, often, thorough
+from effort import often, thorough
 from prebuilt import prebuilt
 from programs import python
 from worker_processes import wait_for_end, workers_of
@@ -152,23 +152,6 @@ def test_what_ends_twenty_workers_is_named(tmp_path: Path) -> None:
             list(engine.map(parts_of_tests.deadly, job, parts(9)))
         assert len(list(tmp_path.iterdir())) == most + 1
         assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
-
-
-@pytest.mark.skipif(not THOROUGH, reason="takes half a minute: DUCKPLETS_THOROUGH=1")
-def test_what_ends_workers_of_a_cluster_is_named(
-    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dask, "MOST_LOSSES", 3)
-    cluster.run_on_scheduler(_allowing, allowed=1)
-    job = {"at": 5, "times": 99, "folder": str(tmp_path)}
-    with pytest.raises(dp.EngineError, match=LETHAL.format(4)):
-        list(dask.of_client(cluster).map(parts_of_tests.deadly, job, [Part("part 5", 5)]))
-    cluster.run_on_scheduler(_allowing, allowed=dask.MOST_LOSSES)
-    assert len(list(tmp_path.iterdir())) == 4  # the scheduler gave up twice
-
-
-def _allowing(dask_scheduler: Any, allowed: int) -> None:
-    dask_scheduler.allowed_failures = allowed
 
 
 @pytest.mark.parametrize("kind", ["local", "dask"])

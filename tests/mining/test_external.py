@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -259,6 +263,8 @@ def test_a_wrong_table_is_refused(corpus: dp.Corpus, tmp_path: Path) -> None:
     assert len(corpus.sql("SELECT * FROM minings")) == 0
     with pytest.raises(TypeError, match="unexpected keyword argument 'scope'"):
         corpus.add_negatives(legal_rows(corpus), name=RECIPE, scope="shard")
+    with pytest.raises(dp.RecipeError, match="that is what mine"):
+        corpus.add_negatives(legal_rows(corpus), name=RECIPE, scorer="bm25")
     with dp.Corpus(tmp_path / "new.duckdb") as new:
         source = dp.MemorySource([{"id": "a", "q": "x", "a": "y"}], id="id", anchor="q")
         new.ingest(source, name="one", progress=False)

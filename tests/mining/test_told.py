@@ -84,31 +84,6 @@ def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus: dp.Corpu
     assert "chance (by='random')" in note
 
 
-def test_what_was_added_counts_and_the_newest_wins(corpus: dp.Corpus) -> None:
-    rows = [
-        {"anchor_id": f"chores/{i}", "negative_id": f"chores/{(i + 7) % 30}", "score": 0.5}
-        for i in range(30)
-    ]
-    columns = ["anchor_record_id", "negative_record_id", "negative_by"]
-    how: dict[str, Any] = {"mixture": {"plain": 0, "chores": 1}, "batch_size": 64}
-    corpus.mine(split="train", progress=False)
-    corpus.add_negatives(rows, name="anchor_context", scorer="mine", split="train", progress=False)
-    found = next(corpus.sampler(columns=columns, **how)).to_pylist()
-    given = [row for row in found if row["negative_by"] == "mine"]
-    assert given
-    for row in given:
-        anchor, negative = (int(row[name].split("/")[1]) for name in columns[:2])
-        assert negative == (anchor + 7) % 30
-    ways = set(next(corpus.sampler(columns=columns, by="bm25", **how))["negative_by"])
-    assert ways <= {"bm25", "bm25_fallback"}
-    assert corpus.mine(progress=False, split="train").pairs == (), "both are kept"
-    corpus.mine("anchor_context", depth=200, split="train", progress=False)
-    ways = set(next(corpus.sampler(columns=columns, **how))["negative_by"])
-    assert ways <= {"bm25", "bm25_fallback"}
-    with pytest.raises(RecipeError, match="that is what mine"):
-        corpus.add_negatives(rows, name="anchor_context", scorer="bm25")
-
-
 def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
     path, out = tmp_path / "c.duckdb", tmp_path / "x.parquet"
     chores(path).close()

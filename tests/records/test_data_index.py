@@ -173,20 +173,6 @@ def test_slices_and_choices_are_indexes_of_what_a_list_has_there(
     assert pickle.loads(pickle.dumps(part)) == part
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 100, 4096, 4097, 65_536, 65_537, 70_001])
-@pytest.mark.parametrize("epoch", [0, 3])
-def test_shuffling_is_a_bijection_of_the_entries(n: int, epoch: int) -> None:
-    index = DataIndex({"a": n // 3, "b": n - n // 3})
-    found = index.shuffle(7, epoch=epoch)
-    flat = found.rows + found.codes.astype(np.int64) * (n // 3)
-    assert np.array_equal(np.sort(flat), np.arange(n))
-    assert found == index.shuffle(7, epoch=epoch)
-    if n > 99:
-        assert found != index
-        assert found != index.shuffle(8, epoch=epoch)
-        assert found != index.shuffle(7, epoch=epoch + 1)
-
-
 @settings(max_examples=often(200, less=30), deadline=None)
 @given(SIZES, SEEDS, st.integers(0, 9))
 def test_shuffling_keeps_every_entry_as_often_as_it_was(
@@ -197,6 +183,11 @@ def test_shuffling_keeps_every_entry_as_often_as_it_was(
     assert Counter(found) == Counter(listed)
     assert (found.names, found.split) == (index.names, "train")
     assert list(index) == listed, "the index itself has not changed"
+    assert found == index.shuffle(seed, epoch=epoch)
+    if len(set(listed)) > 50:
+        assert found != index
+        assert found != index.shuffle(seed + 1, epoch=epoch)
+        assert found != index.shuffle(seed, epoch=epoch + 1)
 
 
 @settings(max_examples=often(200, less=40), deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -119,52 +120,39 @@ def test_a_generator_is_found_by_the_index_of_a_record() -> None:
         for element in sampler:
             assert element.rng is not None
             assert sampler.rng(element.index).random() == element.rng.random()
-    with pytest.raises(dp.SamplerError, match="give seed="):
-        dp.IndexSampler(5).rng(0)
-    with pytest.raises(dp.SamplerError, match="index=-1"):
-        sampler.rng(-1)
 
 
 MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: dp.IndexSampler(0), "num_records=0: give an integer from 1"),
-    (lambda: dp.IndexSampler(-3), "num_records=-3"),
     (lambda: dp.IndexSampler(2.0), "num_records=2.0: give an integer"),
     (lambda: dp.IndexSampler(True), "num_records=True"),
-    (lambda: dp.IndexSampler("5"), "num_records='5'"),
     (lambda: dp.IndexSampler(2**63), f"give an integer from 1 to {2**62}"),
     (lambda: dp.SequentialSampler(0), "num_records=0"),
     (lambda: dp.IndexSampler(5, num_epochs=0), "num_epochs=0: give an integer from 1"),
-    (lambda: dp.IndexSampler(5, num_epochs=1.5), "num_epochs=1.5"),
-    (lambda: dp.IndexSampler(5, num_epochs=True), "num_epochs=True"),
     (lambda: dp.IndexSampler(2**40, num_epochs=2**40), "num_epochs="),
     (lambda: dp.IndexSampler(5, shuffle=True), "give seed="),
     (lambda: dp.IndexSampler(5, shuffle=1, seed=0), "shuffle=1: give True or False"),
     (lambda: dp.IndexSampler(5, seed=1.0), "seed=1.0: give an integer"),
-    (lambda: dp.IndexSampler(5, seed=False), "seed=False"),
-    (lambda: dp.IndexSampler(5, seed="a"), "seed='a'"),
     (lambda: dp.IndexSampler(5, (0, 2)), "dp.ShardOptions(shard_index, shard_count)"),
     (lambda: dp.IndexSampler(3, dp.ShardOptions(0, 4, True)), "fewer shards"),
     (lambda: dp.ShardOptions(0, 0), "shard_count=0: give an integer from 1"),
-    (lambda: dp.ShardOptions(0, -1), "shard_count=-1"),
     (lambda: dp.ShardOptions(2, 2), "shard_index=2: give an integer from 0 to 1"),
     (lambda: dp.ShardOptions(-1, 2), "shard_index=-1: give an integer from 0 to 1"),
-    (lambda: dp.ShardOptions(True, 2), "shard_index=True"),
-    (lambda: dp.ShardOptions(0, 2.0), "shard_count=2.0"),
     (lambda: dp.ShardOptions(0, 2, 1), "drop_remainder=1: give True or False"),
     (lambda: dp.IndexSampler(5, num_epochs=1).keys(0, 6), "stop=6: give an integer from 0 to 5"),
-    (lambda: dp.IndexSampler(5, num_epochs=1).keys(3, 2), "start=3: give an integer from 0 to 2"),
     (lambda: dp.IndexSampler(5).keys(-1, 2), "start=-1: give an integer from 0 to 2"),
     (lambda: dp.IndexSampler(5).keys(0, 2**63), "stop="),
     (lambda: dp.IndexSampler(5).indices(0.0, 2), "start=0.0"),
     (lambda: dp.IndexSampler(5, num_epochs=1).elements(6), "start=6: give an integer from 0 to 5"),
+    (lambda: dp.IndexSampler(5).rng(0), "give seed="),
+    (lambda: dp.IndexSampler(5, seed=1).rng(-1), "index=-1"),
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
-def test_a_mistake_is_named(make: Callable[[], Any], said: str) -> None:
-    with pytest.raises(dp.SamplerError) as caught:
-        make()
-    assert said in str(caught.value)
+def test_a_mistake_is_named() -> None:
+    for make, said in MISTAKES:
+        with pytest.raises(dp.SamplerError, match=re.escape(said)):
+            make()
 
 
 def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds() -> None:

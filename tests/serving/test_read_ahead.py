@@ -10,8 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from commands import cli
 from token_shards import lengths_of, numbered, write_shards
@@ -55,37 +53,25 @@ RUNS: dict[str, dict[str, Any]] = {
     "pairs": {"kind": "pairs"},
     "texts": {"kind": "texts"},
     "messages": {"kind": "messages"},
-    "without prefixes": {"prefixes": False},
     "no_duplicates": {"no_duplicates": True, "prefetch": 3},
     "in memory_mb": {"memory_mb": 1, "prefetch": 1},
-    "one at a time": {"prefetch": 0},
-    "one of two": {"world_size": 2, "rank": 1},
 }
 
 
 @pytest.fixture(scope="session")
 def snapshot_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("read_ahead") / "corpus.duckdb"
-    rows = pa.table(
-        {
-            "id": [f"r{i}" for i in range(600)],
-            "title": [f"title {i} " * 3 for i in range(600)],
-            "body": [f"body {i}, and more of it. " * 40 for i in range(600)],
-        }
-    )
+    rows = [
+        {"id": f"r{i}", "title": f"title {i} " * 3, "body": f"body {i}, and more of it. " * 40}
+        for i in range(600)
+    ]
     chats = [
-        {
-            "id": f"c{i}",
-            "messages": [
-                {"role": "user", "content": f"question {i}? " * 9},
-                {"role": "assistant", "content": f"answer {i}. " * 90},
-            ],
-        }
+        {"prompt": f"question {i}? " * 9, "chosen": f"answer {i}. " * 90, "rejected": "none"}
         for i in range(200)
     ]
     with dp.Corpus(path) as corpus:
         corpus.ingest(dp.MemorySource(rows, anchor="title", positive="body", id="id"), name="s")
-        corpus.ingest(dp.MemorySource(chats, converter="openai", id="id"), name="chats")
+        corpus.ingest(dp.MemorySource(chats, converter="pair"), name="chats")
         corpus.set_prefix("s", "source")
         corpus.split()
         corpus.prepare()
@@ -113,32 +99,6 @@ def test_a_run_is_the_same_with_what_is_read_ahead(
     assert not any(key.startswith("read_ahead/") for key in before)
     assert metrics["read_ahead/reads"] >= 60 * 16
     assert metrics["read_ahead/bytes_dropped"] == 0
-
-
-def test_where_few_spans_are_missing_only_these_are_read(
-    snapshot_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def batches() -> tuple[list[Any], float]:
-        with (
-            dp.Corpus(snapshot_corpus, read_only=True) as corpus,
-            corpus.sampler(batch_size=16) as sampler,
-        ):
-            found = [next(sampler).to_pydict() for _ in range(20)]
-            return found, sampler.metrics().get("read_ahead/reads", 0)
-
-    expected, none = batches()
-    monkeypatch.setattr(read_ahead, "cold_share", lambda *_: 0.01)
-    monkeypatch.setattr(
-        read_ahead,
-        "not_in_memory",
-        lambda _file, starts, _lengths: np.arange(len(starts)) % 50 == 0,
-    )
-    found, few = batches()
-    monkeypatch.setattr(read_ahead, "not_in_memory", lambda _file, starts, _lengths: starts < 0)
-    again, whole = batches()  # a system that does not say which
-    assert found == again == expected
-    assert none == 0
-    assert 0 < few <= whole / 50 + 50
 
 
 @pytest.mark.usefixtures("cold")
