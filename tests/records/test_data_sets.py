@@ -93,10 +93,10 @@ def test_every_form_of_file_is_read(folder: Path) -> None:
     tables = {
         f"set{i}": {"file_name": n, "text": of} for i, (n, (of, _)) in enumerate(files.items())
     }
+    tables["lines"] = {"file_name": "plain.txt"}
+    (folder / "data.yaml").write_text(json.dumps(tables))  # which is YAML too
     with dp.Corpus(folder / "corpus.duckdb") as corpus:
-        reports = corpus.ingest_data_sets(
-            tables | {"lines": {"file_name": "plain.txt"}}, folder=folder, progress=False
-        )
+        reports = corpus.ingest_data_sets(folder / "data.yaml", progress=False)
         assert [report.added for report in reports.values()] == [*(n for _, n in files.values()), 3]
 
 

@@ -192,9 +192,7 @@ def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
         assert search(database, "fresh").num_rows == 0
 
 
-def test_what_is_wrong_is_refused_with_what_is_near(
-    corpus: dp.Corpus, path: Path, tmp_path: Path
-) -> None:
+def test_what_is_wrong_is_refused_with_what_is_near(corpus: dp.Corpus, tmp_path: Path) -> None:
     with pytest.raises(SamplerError, match=r"no source 'lef' \(did you mean 'left'\?\)"):
         search(of(corpus), "fox", source="lef")
     with pytest.raises(SplitError, match="split='trian'"):
@@ -205,9 +203,6 @@ def test_what_is_wrong_is_refused_with_what_is_near(
         ingest(new, ["fox"], "a")
         with pytest.raises(SplitError, match="duckplets split"):
             search(of(new), "fox")
-    assert "k=0" in error("search", path, "fox", "--k", "0")
-    assert "does not exist" in error("search", tmp_path / "none.duckdb", "fox")
-    assert not (tmp_path / "none.duckdb").exists()
 
 
 def test_snippets_are_whole_words_around_the_first_that_fits(corpus: dp.Corpus) -> None:
@@ -255,7 +250,7 @@ def test_the_duckdb_cli_searches_without_an_extension(path: Path, corpus: dp.Cor
     assert found == expected("run fox", 50, source="right", split="train")
 
 
-def test_search_prints_a_table_or_json(path: Path) -> None:
+def test_search_prints_a_table_or_json(path: Path, tmp_path: Path) -> None:
     table = ok("search", path, "running foxes", "--k", "3")
     assert re.match(r"score +record +split +role +text\n", table)
     assert len(table.splitlines()) == 4
@@ -268,3 +263,6 @@ def test_search_prints_a_table_or_json(path: Path) -> None:
     assert {(row["source"], row["split"]) for row in found} == {("left", "train")}
     assert ok("search", path, "unheardof") == ""
     assert json.loads(ok("search", path, "unheardof", "--json")) == []
+    assert "k=0" in error("search", path, "fox", "--k", "0")
+    assert "does not exist" in error("search", tmp_path / "none.duckdb", "fox")
+    assert not (tmp_path / "none.duckdb").exists()

@@ -41,7 +41,11 @@ SPLITS = ["train", "validation", "test"]
 def rows_of(most: int, count: int) -> list[dict[str, str]]:
     """Records of few words, with titles that many share."""
     return [
-        {"id": f"{n}", "title": WORDS[n % 16], "definition": " ".join(WORDS[: n % most]) + f" {n}"}
+        {
+            "id": f"{n}",
+            "title": WORDS[n % 16],
+            "definition": " ".join((WORDS * 5)[: n % most]) + f" {n}",
+        }
         for n in range(count)
     ]
 
@@ -61,8 +65,8 @@ pytestmark = pytest.mark.usefixtures("tokenizer")  # by whose path ``shards`` fi
 def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokens") / "two.duckdb"
     sources = {
-        "wordnet": rows_of(13, often(900, less=250)),
-        "python": rows_of(16, 60),
+        "wordnet": rows_of(13, often(900, less=300)),
+        "python": rows_of(80, 80),
         "odd_.._names": ODD,
     }
     with dp.Corpus(path) as corpus:

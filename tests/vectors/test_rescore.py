@@ -83,10 +83,10 @@ def test_what_is_done_stays_and_the_rest_follows(
     corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Pairs] = []
+    failing = True
 
     def counting(pairs: Pairs) -> list[float]:
-        if len(asked) == 3:
-            asked.append([])
+        if failing and len(asked) > 3:
             raise RuntimeError("out of order")
         asked.append(pairs)
         return scores(pairs)
@@ -99,6 +99,7 @@ def test_what_is_done_stays_and_the_rest_follows(
     corpus.rescore(scores, "whole", **options)
     with pytest.raises(dp.RecipeError, match="out of order"):
         corpus.rescore(counting, "parts", max_failures=0, retries=0, **options)
+    failing = False
     report, calls = corpus.rescore(counting, "parts", limit=11, **options), 1
     assert report.pairs[0].resumed > 0
     with pytest.raises(dp.StateMismatchError, match="no recipe of this run has"):
@@ -109,11 +110,11 @@ def test_what_is_done_stays_and_the_rest_follows(
     of_train = corpus.sql("SELECT anchors FROM minings WHERE scorer = 'parts'")["anchors"][0]
     assert report.anchors == of_train.as_py()
     assert of("parts") == of("whole")
-    pairs = [pair for batch in asked for pair in batch]
-    assert len(pairs) < 1.5 * len({*pairs}), "hardly any is asked twice"
+    done = len(asked)
     # Nothing is done again until the function or the candidates are others.
     assert not corpus.rescore(counting, "parts", **options).pairs
     assert not corpus.rescore(counting, "parts", depth=4, **options).pairs
+    assert len(asked) == done
     assert corpus.rescore(counting, "parts", made_by="step 100", **options).pairs
     corpus.mine(RECIPE, depth=20, progress=False)
     assert corpus.rescore(counting, "parts", made_by="step 100", **options).pairs
