@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from commands import error, lines, ok
+from effort import thorough
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -46,6 +47,7 @@ def made(report: dp.MiningReport) -> set[tuple[str, str, str]]:
     return {(pair.recipe, pair.source, pair.split) for pair in report.pairs}
 
 
+@thorough
 def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus: dp.Corpus) -> None:
     whole = made(corpus.mine(progress=False))
     assert whole == {

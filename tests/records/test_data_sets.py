@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from effort import thorough
 
 import duckplets as dp
 from duckplets.errors import SourceError
@@ -216,6 +217,7 @@ d: {file_name: d.jsonl, text: text, meta: n, where: "meta['n'] = '3'"}
 """
 
 
+@thorough
 def test_gates_of_a_data_set_hold_for_it_alone(tmp_path: Path) -> None:
     for name in "abcd":
         lines = [json.dumps({"text": GOOD.format(f"{name}{i}"), "n": i}) for i in range(5)]
