@@ -65,13 +65,14 @@ def snapshot_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"id": f"r{i}", "title": f"title {i} " * 3, "body": f"body {i}, and more of it. " * 40}
         for i in range(600)
     ]
+    talk = [(f"c{i}", f"question {i}? " * 9, f"answer {i}. " * 90) for i in range(200)]
     chats = [
-        {"prompt": f"question {i}? " * 9, "chosen": f"answer {i}. " * 90, "rejected": "none"}
-        for i in range(200)
+        {"id": c, "messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]}
+        for c, q, a in talk
     ]
     with dp.Corpus(path) as corpus:
         corpus.ingest(dp.MemorySource(rows, anchor="title", positive="body", id="id"), name="s")
-        corpus.ingest(dp.MemorySource(chats, converter="pair"), name="chats")
+        corpus.ingest(dp.MemorySource(chats, converter="openai", id="id"), name="chats")
         corpus.set_prefix("s", "source")
         corpus.split()
         corpus.prepare()

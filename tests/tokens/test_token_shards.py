@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pydoc
+import random
 import re
 import shutil
 import signal
+import statistics
+import string
+import textwrap
 import time
 from collections import Counter
 from pathlib import Path
@@ -38,16 +43,21 @@ SMALL = {"buckets": BUCKETS, "shard_mb": 0.005, "row_group_size": 50}
 SPLITS = ["train", "validation", "test"]
 
 
-def rows_of(most: int, count: int) -> list[dict[str, str]]:
+def words(count: int) -> list[dict[str, str]]:
     """Records of few words, with titles that many share."""
     return [
-        {
-            "id": f"{n}",
-            "title": WORDS[n % 16],
-            "definition": " ".join((WORDS * 5)[: n % most]) + f" {n}",
-        }
+        {"id": f"{n}", "title": WORDS[n % 16], "definition": " ".join(WORDS[: n % 13]) + f" {n}"}
         for n in range(count)
     ]
+
+
+def python_documentation() -> list[dict[str, str]]:
+    rows = []
+    for module in (json, random, shutil, statistics, string, textwrap)[: often(6, less=3)]:
+        for each in getattr(module, "__all__", dir(module)):
+            if text := pydoc.getdoc(getattr(module, each)):
+                rows.append({"id": f"{module.__name__}.{each}", "title": each, "definition": text})
+    return rows
 
 
 ODD = [
@@ -65,8 +75,8 @@ pytestmark = pytest.mark.usefixtures("tokenizer")  # by whose path ``shards`` fi
 def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokens") / "two.duckdb"
     sources = {
-        "wordnet": rows_of(13, often(900, less=300)),
-        "python": rows_of(80, 80),
+        "wordnet": words(often(900, less=250)),
+        "python": python_documentation(),
         "odd_.._names": ODD,
     }
     with dp.Corpus(path) as corpus:
@@ -165,9 +175,11 @@ def test_every_record_is_in_one_shard_with_all_its_tokens(
         groups.setdefault((shard.split, shard.source, shard.bucket), []).append(shard)
     assert max(map(len, groups.values())) > 3
     size = SMALL["shard_mb"] * 1e6
-    for of in groups.values():  # and a small tail joins the shard before it
+    for (_, _, bucket), of in groups.items():  # and a small tail joins the shard before it
         assert [shard.index for shard in of] == list(range(len(of)))
         assert all(shard.tokens * 4 >= size for shard in of[:-1])
+        most = size + 4 * (*BUCKETS, 10**9)[bucket]
+        assert all(shard.tokens * 4 < most for shard in of[:-1])
         assert len(of) == 1 or of[-1].tokens * 4 >= size / 4
 
 
