@@ -1,18 +1,22 @@
-"""Converters of one's own: a function called once a row."""
+"""Converters of one's own: a function called once a row, registered or named where it stands."""
 
 from __future__ import annotations
 
 import json
+import logging
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import programs
 import pytest
-from source_rows import read
+from commands import cli
+from effort import thorough
+from source_rows import every_source, read, texts
 
-from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource, SqlSource
+import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.sources import Source
 from duckplets.sources.converters import registry
 from duckplets.sources.converters.registry import converter_names, register_converter
 
@@ -20,7 +24,7 @@ _each = pytest.mark.parametrize
 
 
 @pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what a test registers."""
     monkeypatch.setattr(registry, "_OWN", {})
 
@@ -36,25 +40,20 @@ def faq(row: dict[str, Any]) -> dict[str, Any]:
     return {"messages": said(("user", asked), ("assistant", row["answer"]))}
 
 
-ROWS = [
-    {"question": "q", "answer": "a", "context": "c", "n": 1},
-    {"question": "é", "answer": "ü", "context": None, "n": 2},
-]
-
-
 def test_a_function_of_ones_own(reader):
+    rows = [
+        {"question": "q", "answer": "a", "context": "c", "n": 1},
+        {"question": "é", "answer": "ü", "context": None, "n": 2},
+    ]
     register_converter("faq", faq)
     assert converter_names() == ("alpaca", "faq", "openai", "pair", "sharegpt")
-    first, second = read(MemorySource(ROWS, converter="faq", id="n"), reader)
-    assert json.loads(first["messages"]) == [
-        {
-            "role": "user",
-            "content": [{"type": "text", "text": "Context: c\n\nQuestion: q"}],
-            "loss_weight": 0.0,
-        },
-        {"role": "assistant", "content": [{"type": "text", "text": "a"}], "loss_weight": 1.0},
-    ]
-    assert [section["text"] for section in second["sections"]] == ["é", "ü"]
+    first, second = read(dp.MemorySource(rows, converter="faq", id="n"), reader)
+    asked, reply = json.loads(first["messages"])
+    content = [{"type": "text", "text": "Context: c\n\nQuestion: q"}]
+    assert asked == {"role": "user", "content": content, "loss_weight": 0.0}
+    content = [{"type": "text", "text": "a"}]
+    assert reply == {"role": "assistant", "content": content, "loss_weight": 1.0}
+    assert [text for _, text in texts(second)] == ["é", "ü"]
     assert (first["key"], second["key"]) == ("1", "2")
 
 
@@ -71,25 +70,23 @@ def test_a_function_sees_the_same_row_in_every_format(tmp_path, reader):
         {"question": "p", "answer": "b", "tags": [], "Of": {"b": 2.5}, "of": False},
         {"question": "o", "answer": "c", "tags": None, "Of": None, "of": None},
     ]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "r.parquet")
-    (tmp_path / "r.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
-    sources: list[Source] = [
-        MemorySource(rows, converter="faq"),
-        MemorySource(pa.Table.from_pylist(rows), converter="faq"),
-        ParquetSource(tmp_path / "r.parquet", converter="faq"),
-        JsonSource(tmp_path / "r.jsonl", converter="faq"),
-        SqlSource("SELECT 'q' AS question, 'a' AS answer, ['x', NULL] AS tags", converter="faq"),
-    ]
-    expected = [{k: v for k, v in row.items() if v is not None} for row in rows]
+    kinds = ("records", "table", "parquet", "jsonl")
     found = []
-    for source in sources[:-1]:
+    for source in every_source(tmp_path, rows, kinds, converter="faq").values():
         seen.clear()
         found.append(read(source, reader))
-        assert seen == expected
+        assert seen == [{k: v for k, v in row.items() if v is not None} for row in rows]
     assert all(rows == found[0] for rows in found)
     seen.clear()
-    read(sources[-1], reader)
+    statement = "SELECT 'q' AS question, 'a' AS answer, ['x', NULL] AS tags"
+    read(dp.SqlSource(statement, converter="faq"), reader)
     assert seen == [{"question": "q", "answer": "a", "tags": ["x", None]}]
+    seen.clear()
+    (tmp_path / "r.csv").write_text("question,answer\nq,r\nq\n\np,s\n")
+    found = read(dp.CsvSource(tmp_path / "r.csv", converter="faq", on_error="quarantine"), reader)
+    assert [row["skip"] for row in found] == [None, "ragged row", None]
+    assert [row["quarantined"] for row in found] == [None, '["q"]', None]
+    assert [row["question"] for row in seen] == ["q", "p"], "a row that could not be read"
 
 
 def test_a_function_may_give_pairs_blocks_and_weights(reader):
@@ -102,7 +99,7 @@ def test_a_function_may_give_pairs_blocks_and_weights(reader):
         return made
 
     register_converter("mine", function)
-    one, both = read(MemorySource([{"q": "q"}, {"q": "q", "w": "w"}], converter="mine"), reader)
+    one, both = read(dp.MemorySource([{"q": "q"}, {"q": "q", "w": "w"}], converter="mine"), reader)
     assert [m["loss_weight"] for m in json.loads(one["messages"])] == [0.0, 0.25]
     assert one["rejected_messages"] is None
     assert [(s["role"], s["heading"]) for s in both["sections"]] == [
@@ -118,12 +115,17 @@ def fail(row: dict[str, Any]) -> Any:
     return {}[row["missing"]]
 
 
+def interrupt(row: dict[str, Any]) -> Any:
+    raise KeyboardInterrupt
+
+
 def of_turn(**turn: Any) -> Any:
     return lambda row: {"messages": [turn]}
 
 
 NO_JSON = "returned 'messages' that are no JSON"
 OF_TURN = "field 'messages', turn 1: "
+WEIGHT = "messages has a 'loss_weight' that is no number from 0 up"
 FAULTS: dict[str, tuple[Any, str, str | None]] = {  # what is told is the reason, if not said
     "exception": (fail, "KeyError", "converter 'mine': KeyError: 'missing'"),
     "nothing": (lambda row: None, "returned NoneType, not a dictionary", None),
@@ -144,24 +146,13 @@ FAULTS: dict[str, tuple[Any, str, str | None]] = {  # what is told is the reason
         "messages has an unknown 'role'",
         f"{OF_TURN}'role' is \"human\"; known are: system, user, assistant, tool",
     ),
-    "content": (
-        of_turn(role="user", content=5),
-        *("messages has a 'content' that is not text", f"{OF_TURN}'content' is not text: 5"),
-    ),
     "negative weight": (
         of_turn(role="user", content="q", loss_weight=-1),
-        "messages has a 'loss_weight' that is no number from 0 up",
-        f"{OF_TURN}'loss_weight' is no number from 0 up: -1",
+        *(WEIGHT, f"{OF_TURN}'loss_weight' is no number from 0 up: -1"),
     ),
     "weight in words": (
         of_turn(role="user", content="q", loss_weight="1"),
-        "messages has a 'loss_weight' that is no number from 0 up",
-        f"{OF_TURN}'loss_weight' is no number from 0 up: \"1\"",
-    ),
-    "no reply": (
-        of_turn(role="user", content="q"),
-        "messages has no turn of the assistant with text",
-        "field 'messages': no turn of the assistant with text",
+        *(WEIGHT, f"{OF_TURN}'loss_weight' is no number from 0 up: \"1\""),
     ),
     "rejected": (
         lambda row: {
@@ -178,28 +169,23 @@ FAULTS: dict[str, tuple[Any, str, str | None]] = {  # what is told is the reason
 def test_faults_of_a_function_are_errors_of_rows(reader, name):
     function, reason, detail = FAULTS[name]
     detail = detail or f"converter 'mine': {reason}"
-    register_converter("mine", lambda row: function(row) if row["i"] == 3 else row["good"])
+    register_converter("mine", lambda row: function(row) if row["i"] == 2 else row["good"])
     good = {"messages": said(("user", "q"), ("assistant", "r"))}
-    rows = [{"i": i, "good": good} for i in range(1, 6)]
+    rows = [{"i": i, "good": good} for i in range(1, 4)]
     with pytest.raises(SourceError) as caught:
-        read(MemorySource(rows, converter="mine"), reader)
-    assert str(caught.value).startswith(f"source 'memory', row 3: {detail}; on_error='skip'")
+        read(dp.MemorySource(rows, converter="mine"), reader)
+    assert str(caught.value).startswith(f"source 'memory', row 2: {detail}; on_error='skip'")
     for on_error in ("skip", "quarantine"):
-        found = read(MemorySource(rows, converter="mine", on_error=on_error), reader)
-        skips = [row["skip"] for row in found]
-        assert skips == [None, None, f"mine: {reason}", None, None]
-    assert [row["quarantined"] and json.loads(row["quarantined"]) for row in found] == [
-        *[None, None, rows[2], None, None]
-    ]
+        found = read(dp.MemorySource(rows, converter="mine", on_error=on_error), reader)
+        assert [row["skip"] for row in found] == [None, f"mine: {reason}", None]
+    aside = [row["quarantined"] and json.loads(row["quarantined"]) for row in found]
+    assert aside == [None, rows[1], None]
 
 
 def test_interrupts_of_a_function_are_not_held_back(reader):
-    def function(row: dict[str, Any]) -> dict[str, Any]:
-        raise KeyboardInterrupt
-
-    register_converter("mine", function)
+    register_converter("mine", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        read(MemorySource([{"a": 1}], converter="mine", on_error="skip"), reader)
+        read(dp.MemorySource([{"a": 1}], converter="mine", on_error="skip"), reader)
 
 
 @_each(
@@ -217,16 +203,151 @@ def test_what_cannot_be_registered(name, function, message):
     assert str(caught.value) == message
 
 
-def test_a_function_gets_readable_rows_only(tmp_path, reader):
-    seen = []
+# ---- named where they stand, as module:function
 
-    def function(row: dict[str, Any]) -> dict[str, Any]:
-        seen.append(row)
-        return faq(row)
+GOOD = """
+def rows(row):
+    said = [("user", row["q"]), ("assistant", row["a"])]
+    return {"messages": [{"role": role, "content": text} for role, text in said]}
 
-    register_converter("mine", function)
-    (tmp_path / "r.csv").write_text("question,answer\nq,r\nq\n\np,s\n")
-    rows = read(CsvSource(tmp_path / "r.csv", converter="mine", on_error="quarantine"), reader)
-    assert [row["skip"] for row in rows] == [None, "ragged row", None]
-    assert [row["quarantined"] for row in rows] == [None, '["q"]', None]
-    assert [row["question"] for row in seen] == ["q", "p"]
+class Kinds:
+    @staticmethod
+    def pair(row):
+        turns = {key: rows({"q": row["q"], "a": row[key]})["messages"] for key in ("a", "b")}
+        return {"chosen_messages": turns["a"], "rejected_messages": turns["b"]}
+
+def late(row):
+    import own_late
+    return own_late.rows(row)
+
+def wrong(row):
+    return [row]
+
+def breaks(row):
+    raise LookupError("no such thing")
+
+number = 3
+"""
+ROWS = [{"q": "q 1", "a": "a 1", "b": "b 1"}, {"q": "q 2", "a": "a 2", "b": "b 2"}]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working directory with modules, none of which is known to Python."""
+    (tmp_path / "own_package").mkdir()
+    for name, content in {
+        "own_package/convert.py": GOOD,
+        "own_late.py": "from own_package.convert import rows\n",
+        "own_broken.py": "import own_missing\n",
+        "own_syntax.py": "def rows(:\n",
+        "own_exit.py": "raise SystemExit(3)\n",
+        "r.jsonl": "".join(json.dumps(row) + "\n" for row in ROWS),
+    }.items():
+        (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_FOLDERS", [])
+    monkeypatch.setattr(registry, "_WARNED", set())
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("own_")]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_command_line_imports_from_the_working_directory_and_warns(caplog):
+    command = ["ingest", "c.duckdb", "r.jsonl", "--converter"]
+    for function, message in {
+        "wrong": "converter 'own_package.convert:wrong': returned list, not a dictionary",
+        "breaks": "converter 'own_package.convert:breaks': LookupError: no such thing",
+    }.items():
+        done = cli(*command, f"own_package.convert:{function}")
+        assert done.exit_code == 1
+        assert message in done.stderr
+        assert not Path("c.duckdb").exists()
+    caplog.clear()
+    done = cli(*command, "own_package.convert:rows")
+    assert done.exit_code == 0, done.stderr
+    (told,) = (r for r in caplog.records if r.levelno == logging.WARNING)
+    assert told.getMessage() == (
+        "converter own_package.convert:rows: the code of module own_package.convert runs here: it "
+        "is imported, and its rows is called for every row"
+    )
+    with dp.Corpus("c.duckdb", read_only=True) as corpus:
+        stored = corpus.sql("SELECT text FROM sections ORDER BY text")["text"].to_pylist()
+        assert stored == ["a 1", "a 2", "q 1", "q 2"]
+        (mapping,) = corpus.sql("SELECT mapping FROM sources")["mapping"].to_pylist()
+        assert json.loads(mapping) == {"converter": "own_package.convert:rows"}
+    # Another function would make other records of the same rows.
+    refused = cli(*command, "own_package.convert:Kinds.pair")
+    assert refused.exit_code == 1
+    assert 'converter: "own_package.convert:rows"; now it is' in refused.stderr
+    assert cli(*command, "own_package.convert:late", "--preview", "1").exit_code == 0
+
+
+@thorough
+def test_the_program_says_on_stderr_that_code_runs(folder: Path) -> None:
+    script = folder / "bin" / "run.py"  # as of a program that is installed: it lies elsewhere
+    script.parent.mkdir()
+    script.write_text("from duckplets.cli import main; main()")
+    arguments = ["ingest", "c.duckdb", "r.jsonl", "--converter", "own_package.convert:rows"]
+    done = programs.ran(sys.executable, script, *arguments, "--preview", "1", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[0].startswith("converter own_package.convert:rows: the code of")
+    assert "a 1" in done.stdout
+
+
+def test_a_file_of_data_sets_may_name_one(folder: Path, reader, caplog) -> None:
+    good = "faq: {file_name: r.jsonl, converter: 'own_package.convert:Kinds.pair'}\n"
+    wrong = "other: {file_name: r.jsonl, converter: 'own_nowhere:rows'}\n"
+    Path("sets.yaml").write_text(good + wrong)
+    done = cli("ingest", "c.duckdb", "sets.yaml")
+    assert done.exit_code == 1
+    assert "data set 'other': converter='own_nowhere:rows': cannot import own_now" in done.stderr
+    assert "No module named 'own_nowhere'" in done.stderr
+    assert str(folder) in done.stderr
+    registry.search_first(str(folder))
+    Path("sets.yaml").write_text(good)
+    (found,) = dp.load_data_sets("sets.yaml")
+    for row in read(found.source(), reader):
+        assert [role for role, _ in texts(row)] == ["anchor", "context", "rejected"]
+    assert len(caplog.records) == 2, "one warning for each converter"
+
+
+WRONG = {
+    "own_nowhere:rows": "cannot import own_nowhere .*ModuleNotFoundError: No module named",
+    "own_broken:rows": "cannot import own_broken .*No module named 'own_missing'",
+    "own_syntax:rows": "cannot import own_syntax .*SyntaxError",
+    "own_exit:rows": "cannot import own_exit .*SystemExit: 3",
+    "own_package.convert:row": r"own_package.convert \(.*convert.py\) has no 'row' .*mean 'rows'",
+    "own_package.convert:Kinds.x": r"has no 'Kinds.x'",
+    "own_package.convert:number": "number of own_package.convert is 3, no function",
+    "own_package.convert:": "write module:function, as in 'mypkg.convert:rows'",
+    ":rows": "write module:function",
+    "a b:rows": "write module:function",
+    "own_package.convert:rows()": "write module:function",
+}
+
+
+@_each("name", WRONG)
+def test_what_cannot_be_imported_is_named(name: str, folder: Path) -> None:
+    registry.search_first(str(folder))
+    before = list(sys.path)
+    with pytest.raises(SourceError, match=WRONG[name]) as caught:
+        dp.MemorySource(ROWS, converter=name)
+    assert f"converter={name!r}" in str(caught.value)
+    assert sys.path in (before, [*before, str(folder)])
+
+
+def test_a_registered_name_comes_first_and_the_folder_last(folder: Path, monkeypatch) -> None:
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "own_late.py").write_text("rows = None\n")
+    monkeypatch.syspath_prepend(str(elsewhere))
+    registry.search_first(str(folder))
+    assert dp.MemorySource(ROWS, converter="own_late:rows").conversion() is not None
+    assert (sys.path[0], sys.path[-1]) == (str(elsewhere), str(folder))
+    register_converter("own:mine", faq)
+    made = dp.MemorySource(ROWS, converter="own:mine").conversion()
+    assert made is not None
+    assert made.function is faq

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import often, thorough
+from effort import often
 from source_rows import untold
 
 import duckplets as dp
@@ -24,7 +24,6 @@ from duckplets.db.database import Database
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, row_batches
 from duckplets.sources.custom import feed
-from duckplets.sources.custom.indexed import IndexedSource
 from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
@@ -200,31 +199,39 @@ def test_each_key_of_meta_is_metadata(reader):
     assert [key for key, _ in found[1]["meta"]] == ["Z", "a", "b", "é"]
 
 
-def test_mapped_records_are_those_of_memory(reader):
-    records = [{"T": f"t{i}", "b": f"b{i}", "l": ["x", i], "w": 0.5} for i in range(20)]
-    mapping = {"anchor": ["none", "t"], "positive": "b", "taxonomy": "l", "meta": ["l", "w"]}
-    mapping["anchor"] = "t"
+def test_mapped_converted_and_prefixed_records_are_those_of_memory(reader):
+    records: list[Record] = [{"T": f"t{i}", "b": f"b{i}", "l": ["x", i], "w": 0.5} for i in (1, 2)]
+    mapping = {"anchor": "t", "positive": "b", "taxonomy": "l", "meta": ["l", "w"]}
     expected = from_memory(reader, records, **mapping)
     assert rows_of(CustomSource(Paged(records), **mapping), reader) == expected
     assert rows_of(Paged(records, mapping=mapping), reader) == expected
     assert not any(row["skip"] for row in expected)
-
-
-def test_converted_records_are_those_of_memory(reader):
-    records: list[Record] = [
-        {"instruction": f"do {i}", "input": "it" if i % 2 else None, "output": f"done {i}"}
-        for i in range(10)
-    ]
-    records.append({"instruction": "x", "output": 5})
-    how = {"converter": "alpaca", "on_error": "quarantine"}
+    records = [{"instruction": "do", "input": "it", "output": o} for o in ("done", "done 2", 5)]
+    how: Record = {"converter": "alpaca", "on_error": "quarantine"}
     expected = from_memory(reader, records, **how)
-    assert rows_of(CustomSource(Paged(records, page=11), **how), reader) == expected
-    assert [row["skip"] for row in expected[9:]] == [None, "alpaca: output is not text"]
+    assert rows_of(CustomSource(Paged(records), **how), reader) == expected
+    assert [row["skip"] for row in expected] == [None, None, "alpaca: output is not text"]
     assert json.loads(expected[1]["messages"])
+    prefix = Prefix(0.5, [[Field("source", "wiki")]])
+    given = (prefix, prefix.to_dict(), json.dumps(prefix.to_dict()), None)
+    records = [*({"text": "a", "prefix": each} for each in given), {"text": "a"}]
+    found = rows_of(Paged(records, page=5), reader)
+    assert found == from_memory(reader, records, text="text", prefix="prefix")
+    assert [json.loads(row["prefix"] or "0") for row in found] == [prefix.to_dict()] * 3 + [0, 0]
+    assert all("prefix" not in row for row in rows_of(Paged(records[4:]), reader))
+    batches = [
+        ([{"text": "a"}], 1),
+        ((), 2),
+        (pa.table({"text": ["b", "c"]}), 3),
+        (iter([{"anchor": "d", "positive": "e"}]), 4),
+        (pa.table({"text": pa.array([], pa.string())}), 5),
+    ]
+    found = rows_of(Given(lambda _: batches), reader)
+    assert [row["sections"][0]["text"] for row in found] == ["a", "b", "c", "d"]
+    assert [row["row"] for row in found] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("form", ["table", "batch", "reader"])
-def test_arrow_data_is_that_of_memory(reader, form):
+def test_arrow_data_is_that_of_memory(reader):
     table = pa.table(
         {
             "id": [1, 2, 3, 4],
@@ -237,20 +244,17 @@ def test_arrow_data_is_that_of_memory(reader, form):
             "taxonomy": pa.nulls(4),
         }
     )
-    given = {"table": table, "batch": table.to_batches()[0], "reader": table.to_reader(1)}[form]
-    mapping = {name: name for name in table.column_names}
-    expected = from_memory(reader, table, **mapping)
-    assert [row["skip"] for row in expected] == [
+    own = from_memory(reader, table, **{name: name for name in table.column_names})
+    assert [row["skip"] for row in own] == [
         *(None, "not text: binary", "no anchor", "no context: context")
     ]
-    assert rows_of(Given(lambda _: [(given, 1)]), reader) == expected
-    mapping = {"text": "anchor", "meta": ["context"]}
-    expected = from_memory(reader, table, **mapping)
-    given = {"table": table, "batch": table.to_batches()[0], "reader": table.to_reader(1)}[form]
-    assert rows_of(CustomSource(Given(lambda _: [(given, 1)]), **mapping), reader) == expected
-
-
-def test_meta_of_arrow_data_may_be_a_struct_or_a_map(reader):
+    mapping: Record = {"text": "anchor", "meta": ["context"]}
+    mapped = from_memory(reader, table, **mapping)
+    for make in (lambda: table, lambda: table.to_batches()[0], lambda: table.to_reader(1)):
+        given = Given(lambda _, make=make: [(make(), 1)])
+        assert rows_of(given, reader) == own
+        assert rows_of(CustomSource(given, **mapping), reader) == mapped
+    # Metadata may be a struct or a map.
     metas = [{"a": "1", "b": None}, {"a": None, "b": "x"}]
     expected = rows_of(Paged([{"text": "t", "meta": m} for m in metas]), reader)
     struct = pa.table({"text": ["t", "t"], "meta": metas})
@@ -261,36 +265,6 @@ def test_meta_of_arrow_data_may_be_a_struct_or_a_map(reader):
     for table in (struct, maps):
         assert rows_of(Given(lambda _, t=table: [(t, 1)]), reader) == expected
     assert dict(expected[1]["meta"]) == {"b": "x"}
-
-
-def test_batches_may_be_of_all_sorts_in_turn(reader):
-    batches = [
-        ([{"text": "a"}], 1),
-        ((), 2),
-        (pa.table({"text": ["b", "c"]}), 3),
-        (iter([{"anchor": "d", "positive": "e"}]), 4),
-        (pa.table({"text": pa.array([], pa.string())}), 5),
-    ]
-    found = rows_of(Given(lambda _: batches), reader)
-    assert [row["row"] for row in found] == [1, 2, 3, 4]
-    assert [row["sections"][0]["text"] for row in found] == ["a", "b", "c", "d"]
-
-
-def test_a_prefix_of_a_record_comes_along(reader):
-    prefix = Prefix(0.5, [[Field("source", "wiki")]])
-    records: list[Record] = [
-        {"text": "a", "prefix": prefix},
-        {"text": "a", "prefix": prefix.to_dict()},
-        {"text": "a", "prefix": json.dumps(prefix.to_dict())},
-        {"text": "a", "prefix": None},
-        {"text": "a"},
-    ]
-    found = rows_of(Paged(records, page=5), reader)
-    expected = from_memory(reader, records, text="text", prefix="prefix")
-    assert found == expected
-    assert [json.loads(row["prefix"] or "0") for row in found] == [prefix.to_dict()] * 3 + [0, 0]
-    assert len(set(ids(found))) == 2
-    assert all("prefix" not in row for row in rows_of(Paged(records[4:]), reader))
 
 
 @pytest.mark.parametrize(
@@ -329,17 +303,12 @@ def test_what_a_source_says_is_taken_over(reader):
     assert json.loads(json.dumps(mapped.settings())) == mapped.settings()
 
 
-def test_own_sources_are_left_as_they_are():
-    for source in (MemorySource([], text="t"), IndexedSource([], name="x"), adapted(Paged([]))):
-        assert adapted(source) is source
-
-
 class NoName:
     def batches(self, cursor: Any) -> Any:
         return []
 
 
-NO_SOURCES = [
+NO_SOURCES: list[tuple[Any, str]] = [
     ("faq.csv", "'faq.csv' is a path, not a source: say how to read it, for example dp.CsvSource("),
     (Path("faq.csv"), "dp.CsvSource('faq.csv', anchor=…"),
     ([{"text": "x"}], "a list is not a source: give dp.MemorySource(records"),
@@ -353,55 +322,19 @@ NO_SOURCES = [
     (Paged([], mapping=["a"]), "source 'paged': mapping=['a']: give a dictionary"),
     (Paged([], mapping={"ankor": "a"}), "mapping has 'ankor' (did you mean 'anchor'?)"),
     (Paged([], mapping={"positive": "a"}), "positive= needs anchor="),
+    (Paged([], settings=lambda: {"a": {1, 2}}), "settings() holds {1, 2} (set), no plain JSON"),
+    (Paged([], settings=lambda: 1 / 0), "'paged': settings(): ZeroDivisionError: division by zer"),
 ]
 
 
-@pytest.mark.parametrize(("source", "message"), NO_SOURCES, ids=lambda x: str(x)[:20])
-def test_what_is_no_source_is_refused(source, message):
-    with pytest.raises(dp.SourceError) as raised:
-        adapted(source)
-    assert message in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (lambda: {"a": {1, 2}}, "source 'paged': settings() holds {1, 2} (set), no plain JSON"),
-        (lambda: 1 / 0, "source 'paged': settings(): ZeroDivisionError: division by zero"),
-    ],
-)
-def test_settings_are_plain_values(settings, message):
-    with pytest.raises(dp.SourceError) as raised:
-        adapted(Paged([], settings=settings)).settings()
-    assert message in str(raised.value)
+def test_what_is_no_source_is_refused():
+    for source, message in NO_SOURCES:
+        with pytest.raises(dp.SourceError) as raised:
+            adapted(source).settings()
+        assert message in str(raised.value)
 
 
 # ---- going on
-
-
-@thorough
-def test_a_reading_goes_on_from_every_mark(reader, many_marks):
-    some_rows = PLAIN[: often(40, less=12)]
-    for source in (
-        Paged(some_rows, page=len(some_rows) // 4),
-        CustomSource(Paged(some_rows, page=len(some_rows) // 4), **OWN),
-        IndexedSource(some_rows, name="i"),
-        IndexedSource(some_rows, name="i", shuffle=False, **OWN),
-    ):
-        items = list(adapted(source).open(reader).batches)
-        whole = records_in(items)
-        marks = [item.cursor for item in items if isinstance(item, Mark)]
-        assert len(marks) >= 4
-        seen = 0
-        tried = marks[:: max(1, len(marks) // often(4, less=1))]
-        for item in items:
-            if isinstance(item, Mark) and item.cursor not in tried:
-                continue
-            if isinstance(item, Mark):
-                cursor = json.loads(json.dumps(item.cursor))
-                assert rows_of(source, reader, cursor) == whole[seen:]
-            else:
-                seen += item.num_rows
 
 
 def test_marks_come_now_and_then_and_after_whole_batches(reader, monkeypatch):
@@ -431,12 +364,6 @@ def test_a_batch_without_a_cursor_goes_with_the_next_that_has_one(reader, many_m
     assert [(mark["at"], mark["rows"]) for mark in marks] == [(1, 2), (2, 5)]
 
 
-def test_a_slow_source_gets_its_marks_in_time(reader, monkeypatch):
-    monkeypatch.setattr(row_batches, "_MARK_SECONDS", 0.0)
-    items = list(adapted(Paged(PLAIN, page=10)).open(reader).batches)
-    assert sum(isinstance(item, Mark) for item in items) == 4
-
-
 def test_a_cursor_is_kept_as_it_was(reader, many_marks):
     def batches(_: Any) -> Iterator[tuple[Any, Any]]:
         cursor: dict[str, Any] = {"seen": []}
@@ -447,12 +374,3 @@ def test_a_cursor_is_kept_as_it_was(reader, many_marks):
     items = list(adapted(Given(batches)).open(reader).batches)
     seen = [item.cursor["at"]["seen"] for item in items if isinstance(item, Mark)]
     assert seen == [[0], [0, 1], [0, 1, 2]]
-
-
-def test_a_huge_batch_is_read_in_pieces(reader, monkeypatch):
-    monkeypatch.setattr(row_batches, "MAX_ROWS", 100)
-    monkeypatch.setattr(feed, "_BLOCK_ROWS", 50)
-    records = [{"text": f"t{i}"} for i in range(1000)]
-    items = list(adapted(Paged(records, page=1000)).open(reader).batches)
-    assert [item.num_rows for item in items if not isinstance(item, Mark)] == [100] * 10
-    assert [item.cursor["rows"] for item in items if isinstance(item, Mark)] == [1000]

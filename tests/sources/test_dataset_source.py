@@ -120,16 +120,24 @@ def test_one_that_streams_shuffled_is_ingested_in_one_piece(tmp_path: Path) -> N
 
 
 def test_settings_tell_data_sets_apart_and_are_the_same_for_the_same() -> None:
-    one: Any = DatasetSource(in_memory(50), **MAPPING)
-    same: Any = DatasetSource(in_memory(50), **MAPPING)
-    other: Any = DatasetSource(in_memory(51), **MAPPING)
-    mapped: Any = DatasetSource(in_memory(50), text="key")
-    assert json.loads(json.dumps(one.settings())) == same.settings()
-    assert one.settings() != other.settings()
-    assert one.settings() != mapped.settings()
+    one: Any = DatasetSource(in_memory(50), **MAPPING).settings()
+    assert json.loads(json.dumps(one)) == DatasetSource(in_memory(50), **MAPPING).settings()
+    assert one != DatasetSource(in_memory(51), **MAPPING).settings()
+    assert one != DatasetSource(in_memory(50), text="key").settings()
 
 
-def test_an_error_of_the_data_set_itself_names_the_row() -> None:
+def test_what_is_wrong_is_told() -> None:
+    both = datasets.DatasetDict({"train": in_memory(1), "test": in_memory(1)})
+    for given, said in (
+        ([1], "a list is no datasets.Dataset or IterableDataset"),
+        ({"train": 1}, "a dict is no datasets.Dataset .*; choose one of 'train'"),
+        (both, r"a DatasetDict is .*; choose one of 'train', 'test'"),
+    ):
+        with pytest.raises(SourceError, match=said):
+            DatasetSource(given, text="t")
+    with pytest.raises(SourceError, match=r"no column 'queston' \(did you mean 'question'\?\)"):
+        DatasetSource(in_memory(1), text="queston").open(Database.reader())
+
     def broken() -> Iterator[dict[str, str]]:
         yield from ({"t": f"text {i}"} for i in range(50))
         raise ZeroDivisionError("by zero")
@@ -137,32 +145,6 @@ def test_an_error_of_the_data_set_itself_names_the_row() -> None:
     source = DatasetSource(datasets.IterableDataset.from_generator(broken), text="t")
     with pytest.raises(SourceError, match=r"data set '.*', after row 46: ZeroDivisionError: by z"):
         whole_of(source)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ([1], "a list is no datasets.Dataset or IterableDataset"),
-        ({"train": 1}, "a dict is no datasets.Dataset .*; choose one of 'train'"),
-    ],
-)
-def test_what_is_no_data_set_is_told(given: Any, said: str) -> None:
-    with pytest.raises(SourceError, match=said):
-        DatasetSource(given, text="t")
-    both = datasets.DatasetDict({"train": in_memory(1), "test": in_memory(1)})
-    with pytest.raises(SourceError, match=r"a DatasetDict is .*; choose one of 'train', 'test'"):
-        DatasetSource(both, text="t")
-
-
-def test_a_wrong_column_is_told_when_it_is_opened() -> None:
-    with pytest.raises(SourceError, match=r"no column 'queston' \(did you mean 'question'\?\)"):
-        DatasetSource(in_memory(1), text="queston").open(Database.reader())
-
-
-def test_instruction_data_is_converted() -> None:
-    data = datasets.Dataset.from_list([{"instruction": "do", "input": "", "output": "done"}])
-    (row,) = kept(whole_of(DatasetSource(data, converter="alpaca")))
-    assert [s["text"] for s in row["sections"]] == ["do", "done"]
 
 
 # ---- forms that only datasets reads, from a hub

@@ -54,79 +54,38 @@ def chosen(uri: str, names: list[str], card: Card | None = None) -> list[str]:
     return [file.path for file in found.files]
 
 
-@pytest.mark.parametrize(
-    ("uri", "names", "expected"),
-    [
-        ("", SHARDED, sorted(SHARDED)),
-        ("/default/train", SHARDED, SHARDED[:3]),
-        ("/default/test", SHARDED, SHARDED[3:4]),
-        ("/default/train_extra", SHARDED, SHARDED[4:]),
-        ("/default/train", FOLDERS, FOLDERS[:2]),
-        ("/default/test", FOLDERS, FOLDERS[2:]),
-        ("/20231101.de", CONFIGS, CONFIGS[:2]),
-        ("/20231101.en", CONFIGS, CONFIGS[2:]),
-        ("/20231101.en/train", CONFIGS, CONFIGS[2:3]),
-        ("/20231101.en/validation", CONFIGS, CONFIGS[3:]),
-        ("", CONFIGS, sorted(CONFIGS)),
-        ("/default/stock_news", TABLES, TABLES[:1]),
-        ("/default/train", TABLES, TABLES[2:3]),
-        ("", TABLES, sorted(TABLES)),
-        ("/default/dev", LINES, LINES[1:2]),
-        ("/default/train", LINES, LINES[:1]),
-        ("/default/my", LINES, LINES[2:]),
-        (
-            "/default/train",
-            [*LINES[1:], "n-train.jsonl.gz"],
-            ["my-train-1.jsonl", "n-train.jsonl.gz"],
-        ),
-        (
-            "/default",
-            ["default/train/0.parquet", "other/train/0.parquet"],
-            ["default/train/0.parquet"],
-        ),
-        ("", ["a.parquet", "b.jsonl", "c.csv"], ["a.parquet"]),
-        ("", ["b.jsonl", "c.csv", "d.json"], ["b.jsonl"]),
-        ("", ["c.CSV", "d.tsv", "e.txt"], ["c.CSV", "d.tsv"]),
-        ("/default/c", ["a.parquet", "c.csv"], ["c.csv"]),
-        ("", ["a.txt", "b.tar", "c.txt"], ["a.txt", "c.txt"]),
-        ("", ["a.txt", "b.tar"], ["b.tar"]),
-    ],
-)
-def test_names_of_files_say_what_they_are(uri: str, names: list[str], expected: list[str]) -> None:
-    assert chosen(uri, names) == expected
+FOUND: list[tuple[str, list[str], list[str]]] = [
+    ("", SHARDED, sorted(SHARDED)),
+    ("/default/train", SHARDED, SHARDED[:3]),
+    ("/default/test", SHARDED, SHARDED[3:4]),
+    ("/default/train_extra", SHARDED, SHARDED[4:]),
+    ("/default/train", FOLDERS, FOLDERS[:2]),
+    ("/default/test", FOLDERS, FOLDERS[2:]),
+    ("/20231101.de", CONFIGS, CONFIGS[:2]),
+    ("/20231101.en", CONFIGS, CONFIGS[2:]),
+    ("/20231101.en/train", CONFIGS, CONFIGS[2:3]),
+    ("/20231101.en/validation", CONFIGS, CONFIGS[3:]),
+    ("", CONFIGS, sorted(CONFIGS)),
+    ("/default/stock_news", TABLES, TABLES[:1]),
+    ("/default/train", TABLES, TABLES[2:3]),
+    ("", TABLES, sorted(TABLES)),
+    ("/default/dev", LINES, LINES[1:2]),
+    ("/default/train", LINES, LINES[:1]),
+    ("/default/my", LINES, LINES[2:]),
+    ("/default/train", [LINES[2], "n-train.jsonl.gz"], [LINES[2], "n-train.jsonl.gz"]),
+    ("/default", ["default/train/0.parquet", "x/train/0.parquet"], ["default/train/0.parquet"]),
+    ("", ["a.parquet", "b.jsonl", "c.csv"], ["a.parquet"]),
+    ("", ["b.jsonl", "c.csv", "d.json"], ["b.jsonl"]),
+    ("", ["c.CSV", "d.tsv", "e.txt"], ["c.CSV", "d.tsv"]),
+    ("/default/c", ["a.parquet", "c.csv"], ["c.csv"]),
+    ("", ["a.txt", "b.tar", "c.txt"], ["a.txt", "c.txt"]),
+    ("", ["a.txt", "b.tar"], ["b.tar"]),
+]
 
 
-@pytest.mark.parametrize(
-    ("uri", "names", "said"),
-    [
-        (
-            "/default/validation",
-            SHARDED,
-            "no split or table 'validation'; there are: test, train, train_extra",
-        ),
-        ("/default/trian", FOLDERS, "'trian' (did you mean 'train'?); there are: test, train"),
-        (
-            "/default/stock_new",
-            TABLES,
-            "(did you mean 'stock_news'?); there are: stock_news, stock_prices, train, training",
-        ),
-        ("/20231101.en/test", CONFIGS, "no split or table 'test'; there are: train, validation"),
-        (
-            "/20231101.fr",
-            CONFIGS,
-            "no configuration '20231101.fr' (did you mean '20231101.en'?); there are: 20231101.de, "
-            "20231101.en",
-        ),
-        ("/en", LINES, "no configuration 'en'; it has none: write 'default'"),
-        ("", [], "hf://o/n has no data files"),
-        ("", ["n.py"], "hf://o/n is made by a script, n.py, and scripts are never run"),
-    ],
-)
-def test_what_matches_nothing_says_what_there_is(uri: str, names: list[str], said: str) -> None:
-    with pytest.raises(SourceError) as error:
-        chosen(uri, names)
-    assert said in str(error.value)
-    assert str(error.value).startswith("hf://o/n")
+def test_names_of_files_say_what_they_are() -> None:
+    for uri, names, expected in FOUND:
+        assert chosen(uri, names) == expected, (uri, names)
 
 
 CARD = """---
@@ -162,37 +121,51 @@ CARDED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("uri", "expected"),
-    [
-        ("/main/train", CARDED[:2]),
-        ("/main/test", sorted(CARDED[2:5])),
-        ("/main", sorted(CARDED[:5])),
-        ("/main/other", ["main/other.parquet"]),
-        ("", ["soc/x.parquet"]),
-        ("/socratic/train", ["soc/x.parquet"]),
-        ("/plain/train", SHARDED[:3]),
-    ],
-)
-def test_a_card_says_which_files_a_configuration_has(uri: str, expected: list[str]) -> None:
-    assert chosen(uri, CARDED, parse_card(CARD, "hf://o/n")) == expected
+def test_a_card_says_which_files_a_configuration_has() -> None:
+    for uri, expected in {
+        "/main/train": CARDED[:2],
+        "/main/test": sorted(CARDED[2:5]),
+        "/main": sorted(CARDED[:5]),
+        "/main/other": ["main/other.parquet"],
+        "": ["soc/x.parquet"],
+        "/socratic/train": ["soc/x.parquet"],
+        "/plain/train": SHARDED[:3],
+    }.items():
+        assert chosen(uri, CARDED, parse_card(CARD, "hf://o/n")) == expected, uri
 
 
-@pytest.mark.parametrize(
-    ("uri", "said"),
-    [
-        (
-            "/sokratic",
-            "no configuration 'sokratic' (did you mean 'socratic'?); there are: main, so",
-        ),
-        ("/main/validation", "no split or table 'validation'; there are: train, test"),
-        ("/plain/validation", "no split or table 'validation'; there are: test, train, train_ext"),
-    ],
-)
-def test_what_a_card_does_not_have_is_told(uri: str, said: str) -> None:
-    with pytest.raises(SourceError) as error:
-        chosen(uri, CARDED, parse_card(CARD, "hf://o/n"))
-    assert said in str(error.value)
+TOLD: list[tuple[str, list[str], str]] = [
+    ("/default/validation", SHARDED, "no split or table 'validation'; there are: test, train, tra"),
+    ("/default/trian", FOLDERS, "'trian' (did you mean 'train'?); there are: test, train"),
+    (
+        "/default/stock_new",
+        TABLES,
+        "(did you mean 'stock_news'?); there are: stock_news, stock_prices, train, training",
+    ),
+    ("/20231101.en/test", CONFIGS, "no split or table 'test'; there are: train, validation"),
+    (
+        "/20231101.fr",
+        CONFIGS,
+        "no configuration '20231101.fr' (did you mean '20231101.en'?); there are: 20231101.de, "
+        "20231101.en",
+    ),
+    ("/en", LINES, "no configuration 'en'; it has none: write 'default'"),
+    ("", [], "hf://o/n has no data files"),
+    ("", ["n.py"], "hf://o/n is made by a script, n.py, and scripts are never run"),
+    ("/sokratic", CARDED, "no configuration 'sokratic' (did you mean 'socratic'?); there are: ma"),
+    ("/main/validation", CARDED, "no split or table 'validation'; there are: train, test"),
+    ("/plain/validation", CARDED, "no split or table 'validation'; there are: test, train, train"),
+    ("/main/test", CARDED[:2], r"its card lists 'main/test-*', and there is no such"),
+]
+
+
+def test_what_matches_nothing_says_what_there_is() -> None:
+    for uri, names, said in TOLD:
+        card = parse_card(CARD, "hf://o/n") if names[:1] == CARDED[:1] else None
+        with pytest.raises(SourceError) as error:
+            chosen(uri, names, card)
+        assert said in str(error.value)
+        assert str(error.value).startswith("hf://o/n")
 
 
 def test_several_configurations_must_be_told_apart() -> None:
@@ -205,20 +178,15 @@ def test_several_configurations_must_be_told_apart() -> None:
     )
 
 
-def test_a_card_that_lists_what_is_not_there_is_told() -> None:
-    with pytest.raises(SourceError, match=r"its card lists 'main/test-\*', and there is no such"):
-        chosen("/main/test", ["main/train-0.parquet"], parse_card(CARD, "hf://o/n"))
-
-
 def test_broken_yaml_in_a_card_is_told() -> None:
     with pytest.raises(SourceError, match=r"hf://o/n: the card in its README.md is broken YAML"):
         parse_card("---\na: [b\n---\n", "hf://o/n")
 
 
-@pytest.mark.parametrize("readme", ["", "# Text\n---\nconfigs: 1\n---\n", "---\n- a\n---\n", "---"])
-def test_a_readme_without_a_card_says_nothing(readme: str) -> None:
-    card = parse_card(readme, "hf://o/n")
-    assert (card.configs, card.labels("default"), card.rows("default", None)) == ((), {}, None)
+def test_a_readme_without_a_card_says_nothing() -> None:
+    for readme in ("", "# Text\n---\nconfigs: 1\n---\n", "---\n- a\n---\n", "---"):
+        card = parse_card(readme, "hf://o/n")
+        assert (card.configs, card.labels("default"), card.rows("default", None)) == ((), {}, None)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,23 +47,19 @@ def test_a_list_gives_its_sources_in_order(tmp_path: Path) -> None:
     assert found[3].part("text") == ("body#1",)
 
 
-@pytest.mark.parametrize(
-    ("line", "config", "split"),
-    [
+def test_a_configuration_is_default_and_a_split_all_unless_given() -> None:
+    for line, config, split in (
         ("hf://o/n", "default", None),
         ("hf://o/n/", "default", None),
         ("hf://o/n/default", "default", None),
-        ("hf://o/n/cfg", "cfg", None),
         ("hf://o/n/cfg/", "cfg", None),
         ("hf://o/n/default/stock_news", "default", "stock_news"),
         ("hf://o/n/my%20config/a%2Fb", "my config", "a/b"),
-    ],
-)
-def test_a_configuration_is_default_and_a_split_all_unless_given(
-    line: str, config: str, split: str | None
-) -> None:
-    uri = HubSource(f"{line} text=t")._uri
-    assert (uri.repo, uri.config, uri.split) == ("o/n", config, split)
+    ):
+        uri = HubSource(f"{line} text=t")._uri
+        assert (uri.repo, uri.config, uri.split) == ("o/n", config, split)
+    uris = ["hf://a-b/c", "hf://a/b-c", "hf://a/b/c", "hf://a/b/default/c", "hf://a/b"]
+    assert len({HubSource(f"{uri} text=t").default_name() for uri in uris}) == len(uris)
 
 
 def test_every_key_reaches_the_mapping() -> None:
@@ -133,42 +128,28 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("rest", "said"), WRONG)
-def test_a_wrong_line_is_told_with_its_file_and_number(
-    tmp_path: Path, rest: str, said: str
-) -> None:
-    with pytest.raises(SourceError) as error:
-        listed(tmp_path, f"# one\nhf://o/fine text=t\n\nhf://o/n/c/s {rest}\n")
-    assert str(error.value).startswith(f"{tmp_path / 'sources.txt'}:4: ")
-    assert said in str(error.value)
+WRONG_URIS = [
+    ("https://huggingface.co/datasets/o/n", "is not a data set on the Hub; write hf://org/name"),
+    ("org/name", "is not a data set on the Hub"),
+    ("hf://org", "'hf://org': write hf://org/name"),
+    *((f"hf://{uri}", "write hf://org/name") for uri in ("", "o//c", "o/n/c/s/more", "o/n/../x")),
+    ("hf://datasets/o/n", "leave out 'datasets/'"),
+    *(
+        (f"hf://o/{name}", f"'{name}' cannot be the name of a repository")
+        for name in ("n--m", "..", "n.", "n.git", "n" * 97)
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("uri", "said"),
-    [
-        (
-            "https://huggingface.co/datasets/o/n",
-            "is not a data set on the Hub; write hf://org/name",
-        ),
-        ("org/name", "is not a data set on the Hub"),
-        ("hf://org", "'hf://org': write hf://org/name"),
-        ("hf://", "write hf://org/name"),
-        ("hf://o//c", "write hf://org/name"),
-        ("hf://o/n/c/s/more", "write hf://org/name"),
-        ("hf://datasets/o/n", "leave out 'datasets/'"),
-        ("hf://o/n--m", "'n--m' cannot be the name of a repository"),
-        ("hf://o/..", "'..' cannot be the name of a repository"),
-        ("hf://o/n.", "'n.' cannot be the name of a repository"),
-        ("hf://o/n.git", "'n.git' cannot be the name of a repository"),
-        (f"hf://o/{'n' * 97}", "cannot be the name of a repository"),
-        ("hf://o/n/../x", "write hf://org/name"),
-    ],
-)
-def test_a_wrong_uri_is_told(tmp_path: Path, uri: str, said: str) -> None:
-    with pytest.raises(SourceError) as error:
-        listed(tmp_path, f"{uri} text=t")
-    assert str(error.value).startswith(f"{tmp_path / 'sources.txt'}:1: ")
-    assert said in str(error.value)
+def test_a_wrong_line_is_told_with_its_file_and_number(tmp_path: Path) -> None:
+    lines = [(f"hf://o/n/c/s {rest}", said) for rest, said in WRONG]
+    lines += [(f"{uri} text=t", said) for uri, said in WRONG_URIS]
+    lines.append(("hf://o/fine text=b", ": the name 'o--fine' is taken by line 2; give a sour"))
+    for line, said in lines:
+        with pytest.raises(SourceError) as error:
+            listed(tmp_path, f"# one\nhf://o/fine text=t\n\n{line}\n")
+        assert str(error.value).startswith(f"{tmp_path / 'sources.txt'}:4: ")
+        assert said in str(error.value)
 
 
 def test_all_that_is_wrong_with_a_list_is_told_at_once(tmp_path: Path) -> None:
@@ -180,41 +161,22 @@ def test_all_that_is_wrong_with_a_list_is_told_at_once(tmp_path: Path) -> None:
     assert starts == ["1:", "1:", "4:", "4:"]
 
 
-def test_two_lines_of_one_name_are_told(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r":2: the name 'o--n' is taken by line 1; give a sour"):
-        listed(tmp_path, "hf://o/n text=a\nhf://o/n/default text=b\n")
-
-
-def test_names_made_of_different_uris_differ() -> None:
-    uris = ["hf://a-b/c", "hf://a/b-c", "hf://a/b/c", "hf://a/b/default/c", "hf://a/b"]
-    names = [HubSource(f"{uri} text=t").default_name() for uri in uris]
-    assert len(set(names)) == len(names)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_a_list_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "sources.txt"
+    for content, said in (
         (None, "cannot be read: No such file"),
         (b"\xff\xfe", "is not UTF-8 text"),
         (b"# nothing\n\n", "names no data set; a line of it is hf://org/name/config/split"),
-    ],
-)
-def test_a_list_that_cannot_be_used_is_told(
-    tmp_path: Path, content: bytes | None, said: str
-) -> None:
-    path = tmp_path / "sources.txt"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(SourceError) as error:
-        read_hub_list(path)
-    assert str(error.value).startswith(f"{path} ")
-    assert said in str(error.value)
-
-
-@pytest.mark.parametrize("wrong", ["", "  ", "# nothing", None, 3])
-def test_a_source_of_nothing_is_refused(wrong: Any) -> None:
-    with pytest.raises(SourceError, match="no data set"):
-        HubSource(wrong)
+    ):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(SourceError) as error:
+            read_hub_list(path)
+        assert str(error.value).startswith(f"{path} ")
+        assert said in str(error.value)
+    for wrong in ("", "  ", "# nothing", None, 3):
+        with pytest.raises(SourceError, match="no data set"):
+            HubSource(wrong)  # type: ignore[arg-type]
 
 
 def test_what_a_source_shows_has_no_token() -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.parquet as pq
 import pytest
 from commands import lines, ok
 from effort import some
+from source_rows import NESTED, every_source
 
 import duckplets as dp
 from duckplets.records.data_sets import load_data_sets
-from duckplets.sources.remote.grammar import parse_line
 
 SPELLED = {
     **dict.fromkeys(["true", "YES", " Positive ", "entailment", "duplicate", "1", "1.0"], 1.0),
@@ -58,78 +55,39 @@ class Own:
         yield rows, None
 
 
-def csv(path: Path) -> Any:
-    lines = [",".join(row.values()) for row in [{"a": "a", "p": "p", "l": "l"}, *ROWS]]
-    (path / "r.csv").write_text("\n".join(lines))
-    return dp.CsvSource(path / "r.csv", **MAPPED)
-
-
-def jsonl(path: Path) -> Any:
-    rows = [{"a": r["a"], "p": r["p"], "how": [{"l": r["l"]}]} for r in ROWS]
-    (path / "r.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return dp.JsonSource(path / "r.jsonl", **MAPPED | {"label": "how[0].l"})
-
-
-def parquet(path: Path) -> Any:
-    pq.write_table(pa.Table.from_pylist(ROWS), path / "r.parquet")
-    return dp.ParquetSource(path / "r.parquet", **MAPPED)
-
-
-def arrow(path: Path) -> Any:
-    feather.write_feather(pa.Table.from_pylist(ROWS), path / "r.arrow", "uncompressed")
-    return dp.ArrowSource(path / "r.arrow", **MAPPED)
-
-
-def sql(path: Path) -> Any:
-    pq.write_table(pa.Table.from_pylist(ROWS), path / "r.parquet")
-    return dp.SqlSource(f"SELECT * FROM '{path / 'r.parquet'}'", **MAPPED)
-
-
-def dataset(_: Path) -> Any:
-    datasets = pytest.importorskip("datasets")
-    return dp.DatasetSource(datasets.Dataset.from_list(ROWS), **MAPPED)
-
-
-def data_set(path: Path) -> Any:
-    parquet(path)
-    (found,) = load_data_sets({"s": {"file_name": str(path / "r.parquet"), **MAPPED}})
-    return found.source()
-
-
-KINDS: list[Callable[[Path], Any]] = [
-    *(csv, jsonl, parquet, arrow, sql, dataset, data_set),
-    lambda _: dp.MemorySource(ROWS, **MAPPED),
-    lambda _: dp.CustomSource(Own()),
-]
-
-
-@pytest.mark.parametrize("made", some(KINDS, less=6))
-def test_labels_of_every_kind_of_source(tmp_path: Path, made: Callable[[Path], Any]) -> None:
-    found, report = ingested(tmp_path, made(tmp_path))
+@pytest.mark.parametrize("kind", some([*NESTED, "csv", "dataset", "own", "data set"], less=7))
+def test_labels_of_every_kind_of_source(tmp_path: Path, kind: str) -> None:
+    if kind == "own":
+        source: Any = dp.CustomSource(Own())
+    elif kind == "data set":
+        every_source(tmp_path, ROWS, ("parquet",), **MAPPED)
+        (found_set,) = load_data_sets({"s": {"file_name": str(tmp_path / "r.parquet"), **MAPPED}})
+        source = found_set.source()
+    elif kind == "jsonl":
+        nested = [{"a": r["a"], "p": r["p"], "how": [{"l": r["l"]}]} for r in ROWS]
+        how = MAPPED | {"label": "how[0].l"}
+        source = every_source(tmp_path, nested, ("jsonl",), **how)["jsonl"]
+    else:
+        source = every_source(tmp_path, ROWS, (kind,), **MAPPED)[kind]
+    found, report = ingested(tmp_path, source)
     assert found == LABELS
     assert report.failed == report.skipped == 0
     assert any("18 grades from -1 to 2.5" in note for note in report.notes)
 
 
-@pytest.mark.parametrize("values", [[True, False], [1, 0], [1.0, 0.0]])
+@pytest.mark.parametrize("values", [[True, False], [1.0, 0.0], ["duplicate", "not_duplicate"]])
 def test_labels_by_their_type(tmp_path: Path, values: list[Any]) -> None:
     table = pa.table({"a": ["x", "y", "z"], "p": ["1", "2", "3"], "l": [*values, None]})
-    found, report = ingested(tmp_path, dp.MemorySource(table, **MAPPED))
+    source: Any = dp.MemorySource(table, **MAPPED)
+    if values[0] == "duplicate":  # the classes of a data set
+        datasets = pytest.importorskip("datasets")
+        kind = datasets.ClassLabel(names=values[::-1])
+        numbers = table.set_column(2, "l", pa.array([1, 0, -1]))
+        source = dp.DatasetSource(datasets.Dataset(numbers).cast_column("l", kind), **MAPPED)
+    found, report = ingested(tmp_path, source)
     assert found == {"x": 1.0, "y": 0.0}
     assert report.reasons == {"no label": 1}
     assert report.notes[-1] == "labels: 1 positive, 1 negative"
-
-
-def test_the_classes_of_a_data_set_are_labels(tmp_path: Path) -> None:
-    datasets = pytest.importorskip("datasets")
-    kinds = ["not_duplicate", "duplicate"]
-    rows = {"a": ["x", "y", "z"], "p": ["1", "2", "3"], "l": [1, 0, -1]}
-    text = datasets.Value("string")
-    features = datasets.Features(a=text, p=text, l=datasets.ClassLabel(names=kinds))
-    data = datasets.Dataset.from_dict(rows, features=features)
-    found, report = ingested(tmp_path, dp.DatasetSource(data, **MAPPED))
-    assert found == {"x": 1.0, "y": 0.0}
-    assert report.reasons == {"no label": 1}
 
 
 def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path: Path) -> None:
@@ -143,22 +101,17 @@ def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path: Path) -> Non
     assert shown == ["neutral", "nan", "inf", "[1]"]
 
 
-@pytest.mark.parametrize(
-    "labels", [{"dup": 1, "Other": False, 2: 0.5}, "dup:1, other:0,2:0.5", {"DUP": True, "other": 0, "2.0": 0.5}]  # noqa: E501
-)  # fmt: skip
-def test_names_of_ones_own_take_the_place_of_the_list(tmp_path: Path, labels: Any) -> None:
+def test_names_of_ones_own_take_the_place_of_the_list(tmp_path: Path) -> None:
     rows = [{"a": v, "p": f"p {v}", "l": v} for v in ("Dup", "other", "2", "yes", "1")]
-    found, report = ingested(tmp_path, dp.MemorySource(rows, **MAPPED, labels=labels))
-    assert found == {"Dup": 1.0, "other": 0.0, "2": 0.5}
-    assert report.reasons == {"unreadable label": 2}
+    told: list[Any] = [{"dup": 1, "Other": False, 2: 0.5}, "dup:1, other:0,2:0.5"]
+    for number, labels in enumerate([*told, {"DUP": True, "other": 0, "2.0": 0.5}]):
+        (folder := tmp_path / f"{number}").mkdir()
+        found, report = ingested(folder, dp.MemorySource(rows, **MAPPED, labels=labels))
+        assert found == {"Dup": 1.0, "other": 0.0, "2": 0.5}
+        assert report.reasons == {"unreadable label": 2}
 
 
-def test_labels_in_lists_of_the_hub_and_on_the_command_line(tmp_path: Path) -> None:
-    line = "hf://org/name/default/train anchor=a positive=p label=l labels=dup:1,other:0"
-    found = parse_line(line)
-    assert found is not None
-    assert (found[1]["label"], found[1]["labels"]) == ("l", "dup:1,other:0")
-    dp.HubSource("hf://org/name/default/train", **MAPPED, labels=str(found[1]["labels"]))
+def test_labels_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "r.csv").write_text("a,p,l\nx,1,dup\ny,2,other\n")
     options = ["--anchor", "a", "--positive", "p", "--label", "l", "--labels", "dup:1,other:0"]
     path = str(tmp_path / "c.duckdb")
@@ -184,11 +137,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_label_that_means_nothing_is_refused(name: str) -> None:
-    mapping, message = REFUSED[name]
-    with pytest.raises(dp.SourceError, match=message):
-        dp.MemorySource(ROWS, **mapping)
+def test_a_label_that_means_nothing_is_refused() -> None:
+    for mapping, message in REFUSED.values():
+        with pytest.raises(dp.SourceError, match=message):
+            dp.MemorySource(ROWS, **mapping)
 
 
 def test_a_label_is_part_of_the_reading_and_of_the_content(tmp_path: Path) -> None:

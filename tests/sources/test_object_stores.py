@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ import duckplets as dp
 from duckplets.base import object_store as stores
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint, ingest
-from duckplets.sources import paths, row_batches
+from duckplets.sources import row_batches
 from duckplets.sources.mapping import changed
 from duckplets.sources.rows import Mark
 
@@ -152,31 +153,37 @@ def test_objects_give_the_rows_of_files_though_every_other_request_fails(
     assert all("if-match" in request.headers for request in ranges)
 
 
-def test_a_folder_is_all_its_objects_and_a_command_knows_their_form(
-    proxy: Proxy, tmp_path: Path
-) -> None:
-    assert len(opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))) == 80
-    corpus = tmp_path / "c.duckdb"
+def test_a_command_and_a_file_of_data_sets_name_addresses(proxy: Proxy, tmp_path: Path) -> None:
     told = ok(
-        *("ingest", corpus, f"s3://{BUCKET}/parquet/*.parquet", f"s3://{BUCKET}/csv/"),
-        *("--anchor", "title", "--positive", "body", "--id", "id"),
+        *("ingest", tmp_path / "c.duckdb", f"s3://{BUCKET}/parquet/*.parquet"),
+        *(f"s3://{BUCKET}/csv/", "--anchor", "title", "--positive", "body", "--id", "id"),
     )
-    with dp.Corpus(corpus) as found:
-        assert {row["name"]: row["records"] for row in found.sources().to_pylist()} == {
-            "parquet": 80,
-            "csv": 80,
-        }
-        uris = found.sources().column("uri").to_pylist()
-    assert uris == [f"s3://{BUCKET}/csv/", f"s3://{BUCKET}/parquet/*.parquet"]
     assert SECRET not in told
-
-
-def test_data_set_files_name_addresses(proxy: Proxy, tmp_path: Path) -> None:
     (tmp_path / "sets.yaml").write_text(
         f"one: {{file_name: 's3://{BUCKET}/csv/**/*.csv', anchor: title, positive: body}}\n"
     )
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        assert corpus.ingest_data_sets(tmp_path / "sets.yaml")["one"].added == 80
+    with dp.Corpus(tmp_path / "c.duckdb") as found:
+        assert found.ingest_data_sets(tmp_path / "sets.yaml")["one"].added == 80
+        listed = found.sources().select(["name", "records", "uri"]).to_pylist()
+    assert [tuple(row.values()) for row in listed] == [
+        ("csv", 80, f"s3://{BUCKET}/csv/"),
+        ("one", 80, f"s3://{BUCKET}/csv/**/*.csv"),
+        ("parquet", 80, f"s3://{BUCKET}/parquet/*.parquet"),
+    ]
+
+
+def test_a_listing_is_all_its_pages(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [f"many/{n:05}.jsonl" for n in range(2_500)]
+
+    def pages(**_: Any) -> Iterator[dict[str, Any]]:
+        for low in range(0, len(keys), 1000):
+            page = [{"Key": key, "Size": 1, "ETag": '"e"'} for key in keys[low : low + 1000]]
+            yield {"Contents": page}
+
+    found = stores.Store(BUCKET, dp.SourceError)
+    answers = SimpleNamespace(paginate=pages)
+    monkeypatch.setattr(found._client, "get_paginator", lambda _: answers)
+    assert [each.path for each in found.listed("many/")] == keys
 
 
 def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
@@ -206,25 +213,6 @@ def test_an_interrupted_ingest_goes_on_and_another_etag_is_another_request(
         report = corpus.ingest(source)
         assert (report.read, report.added) == (80, 80)
         assert corpus.sql("SELECT * FROM sections ORDER BY ALL").to_pylist() == whole
-
-
-@thorough
-@pytest.mark.parametrize("make", some(SOURCES, less=3))
-def test_workers_read_objects_as_one_process_does(
-    make: Callable[[str], Any], proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They bring them to their own cache, of the content that was listed, and no other."""
-    monkeypatch.setattr(paths, "AT_ONCE", 1)  # byte: an object is a part
-    source, kept = make(f"s3://{BUCKET}"), {}
-    for name, engine in (("alone", None), ("engine", Shuffled())):
-        with dp.Corpus(tmp_path / f"{name}.duckdb") as corpus:
-            report = corpus.ingest(source, engine=engine)
-            found = corpus.sql("SELECT * FROM sections ORDER BY ALL")
-            kept[name] = found, report.added, report.notes
-    assert kept["alone"] == kept["engine"]
-    assert isinstance(engine, Shuffled)
-    assert len(engine.labels) == 2
-    assert all(label.startswith(f"s3://{BUCKET}/") for label in engine.labels)
 
 
 @pytest.mark.parametrize("what", ["denied", "denied once", "changed"])
@@ -260,15 +248,6 @@ def test_an_object_that_a_worker_cannot_have_is_read_or_refused_by_who_asks(
     client().put_object(Bucket=BUCKET, Key=key, Body=objects()[key])
 
 
-@thorough
-def test_sources_are_acquired_side_by_side_and_read_again(proxy: Proxy, tmp_path: Path) -> None:
-    proxy.fault = some_fault(5)
-    found = [make(f"s3://{BUCKET}") for make in SOURCES[:3]]
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        reports = corpus.acquire(found, quality=dp.Quality(language=None))
-        assert {report.added for report in reports.values()} == {80, 0}
-
-
 # -- what is refused ------------------------------------------------------------------------------
 
 WRONG = {
@@ -286,23 +265,26 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_what_cannot_be_had_is_one_error_that_names_it(what: str, proxy: Proxy) -> None:
-    fault, address, said = WRONG[what]
-    proxy.fault = lambda request: fault if "range" in request.headers else None
-    with pytest.raises(dp.SourceError) as caught:
-        opened(dp.CsvSource(address or f"s3://{BUCKET}/csv/deep/part-0.csv", **COLUMNS))
-    message = str(caught.value)
-    assert any(part in message for part in said.split("|")), message
-    assert (address or f"s3://{BUCKET}/csv/deep/part-0.csv") in message or what == "no bucket"
-    assert "\n" not in message
-    assert not {SECRET, KEY} & set(message.split())
+PASSING = ("ends", "breaks", "busy", "drops")  # tried again, waiting longer each time
+
+
+@pytest.mark.parametrize("which", [some(PASSING, less=1), [w for w in WRONG if w not in PASSING]])
+def test_what_cannot_be_had_is_one_error_that_names_it(which: list[str], proxy: Proxy) -> None:
+    for what in which:
+        fault, address, said = WRONG[what]
+        proxy.fault = lambda request, fault=fault: fault if "range" in request.headers else None
+        address = address or f"s3://{BUCKET}/csv/deep/part-0.csv"
+        with pytest.raises(dp.SourceError) as caught:
+            opened(dp.CsvSource(address, **COLUMNS))
+        message = str(caught.value)
+        assert any(part in message for part in said.split("|")), message
+        assert address in message or what == "no bucket"
+        assert "\n" not in message
+        assert not {SECRET, KEY} & set(message.split())
 
 
 @thorough
-def test_a_host_that_is_not_there_and_no_credentials_are_said_at_once(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_is_not_there_and_no_credentials_are_said_at_once(proxy, monkeypatch):
     source = dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS)
     begun = time.monotonic()
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://user:password@127.0.0.1:1")
@@ -323,26 +305,7 @@ def test_a_host_that_is_not_there_and_no_credentials_are_said_at_once(
     assert time.monotonic() - begun < 30
 
 
-def test_a_profile_gives_credentials_and_endpoint(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL_S3", "AWS_REGION"):
-        monkeypatch.delenv(name)
-    (tmp_path / "credentials").write_text(
-        f"[mine]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n"
-    )
-    (tmp_path / "config").write_text(
-        f"[profile mine]\nregion = us-east-1\nendpoint_url = http://127.0.0.1:{proxy.port}\n"
-    )
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_PROFILE", "mine")
-    assert len(opened(dp.CsvSource(f"s3://{BUCKET}/csv/", **COLUMNS))) == 80
-
-
-def test_an_object_that_changes_while_it_is_read_is_refused(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_object_that_changes_while_it_is_read_is_refused(proxy, monkeypatch):
     monkeypatch.setattr(stores, "_RANGE", 30_000)
     other = b"x" * len(objects()["csv/deep/part-0.csv"])
 
@@ -361,30 +324,24 @@ def test_an_object_that_changes_while_it_is_read_is_refused(
 SIGNED = f"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential={KEY}&X-Amz-Signature={SECRET}"
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path: Path) -> None:
+    for address in (
         f"s3://{KEY}:{SECRET}@bucket/a.parquet",
         f"s3://bucket/a.parquet?{SIGNED}",
         f"https://bucket.example.org/a.parquet?{SIGNED}",
         f"https://{KEY}:{SECRET}@example.org/a.parquet",
-    ],
-)
-def test_addresses_with_secrets_are_refused_and_not_shown(address: str, tmp_path: Path) -> None:
-    corpus = tmp_path / "c.duckdb"
-    for make in (dp.ParquetSource, dp.CsvSource, dp.JsonSource, dp.ArrowSource):
-        with pytest.raises(dp.SourceError) as caught:
-            make(address, text="t")
-        assert SECRET not in str(caught.value)
-        assert "credentials come from AWS_*" in str(caught.value)
-    result = cli("ingest", corpus, address, "--text", "t", "--format", "csv")
-    assert result.exit_code
-    assert SECRET not in result.output
+    ):
+        for make in (dp.ParquetSource, dp.CsvSource, dp.JsonSource, dp.ArrowSource):
+            with pytest.raises(dp.SourceError) as caught:
+                make(address, text="t")
+            assert SECRET not in str(caught.value)
+            assert "credentials come from AWS_*" in str(caught.value)
+        result = cli("ingest", tmp_path / "c.duckdb", address, "--text", "t", "--format", "csv")
+        assert result.exit_code
+        assert SECRET not in result.output
 
 
-def test_no_secret_is_stored_logged_or_shown(
-    proxy: Proxy, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_secret_is_stored_logged_or_shown(proxy, tmp_path, caplog):
     proxy.fault = some_fault(3)
     with caplog.at_level(logging.DEBUG, "duckplets"), dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(changed(SOURCES[2](f"s3://{BUCKET}"), in_pieces=True))
@@ -394,21 +351,3 @@ def test_no_secret_is_stored_logged_or_shown(
     for secret in (SECRET.encode(), KEY.encode()):
         assert not [file for file in files if secret in file.read_bytes()]
         assert secret.decode() not in caplog.text
-
-
-def test_a_listing_is_all_its_pages(
-    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    keys = [f"many/{n:05}.jsonl" for n in range(2_500)]
-
-    class Many:
-        """Answers as a bucket of so many keys would, page by page."""
-
-        def paginate(self, **_: Any) -> Iterator[dict[str, Any]]:
-            for low in range(0, len(keys), 1000):
-                page = keys[low : low + 1000]
-                yield {"Contents": [{"Key": key, "Size": 1, "ETag": '"e"'} for key in page]}
-
-    found = stores.Store(BUCKET, dp.SourceError)
-    monkeypatch.setattr(found._client, "get_paginator", lambda _: Many())
-    assert [each.path for each in found.listed("many/")] == keys

@@ -100,9 +100,7 @@ def test_lines_of_json_are_those_of_the_whole(data: bytes, size: int, has_mark: 
 @example(b"a,b\n" * 30, 7, True, '"')
 @example(b'x"y,"z\n",a"b\n' * 30, 33, False, '"')
 @example(b'"x"y,"z\n"a",b\n' * 30, 35, False, '"')
-def test_rows_of_csv_are_those_of_the_whole(
-    data: bytes, size: int, has_mark: bool, quote: str | None
-) -> None:
+def test_rows_of_csv_are_those_of_the_whole(data, size, has_mark, quote):
     head = b'"id","text"\n' if quote else b"id,text\n"
     data = b"\xef\xbb\xbf" * has_mark + head + data
     assert_cut("a.csv", data, size, lambda at: dp.CsvSource(at, text="text", id="id", quote=quote))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import os
 import random
 import zlib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 from effort import often
@@ -14,11 +16,8 @@ from source_rows import read, texts
 
 import duckplets as dp
 from duckplets.errors import SourceError
-from duckplets.recipes.recipes import default_recipes
 from duckplets.sources.formats.headings import front_matter, headings, opening
-from duckplets.sources.formats.text_file import is_binary, listed
-
-_each = pytest.mark.parametrize
+from duckplets.sources.formats.text_file import path_date
 
 HEADINGS = [
     ("# One\n\ntext", "One"),
@@ -58,28 +57,30 @@ HEADINGS = [
 ]
 
 
-def title_of(text: str) -> str | None:
-    found = opening(text)
-    return None if found is None else found.title
+def test_headings():
+    for text, heading in HEADINGS:
+        for written in (text, text + "\nmore " * 1000):
+            found = opening(written)
+            assert (found and found.title) == heading, text
+    for text, title, rest in MATTER:
+        found, start = front_matter(text)
+        assert (found, text[start:]) == (title, text if rest is None else rest)
 
 
-@_each(("text", "heading"), HEADINGS)
-def test_headings(text, heading):
-    assert title_of(text) == heading
-    assert title_of(text + "\nmore " * 1000) == heading
-
-
-def test_any_text_has_a_heading_of_itself_or_none():
-    generator = random.Random(3)
-    for _ in range(often(2000, less=400)):
-        text = "".join(generator.choice("#= -\n.:ab<!>~") for _ in range(generator.randint(0, 40)))
-        for markup in ("markdown", "rst", None):
-            first = opening(text, markup)
-            for found in [*([first] if first else []), *headings(text, markup)]:
-                there = iter(text[found.start : found.stop])
-                assert all(c in there for c in found.title if c in "ab")  # in that order
-
-
+MATTER: list[tuple[str, str | None, str | None]] = [
+    ("---\ntitle: A b\ntags: [x]\n---\n# C\n", "A b", "# C\n"),
+    ("---\ntags: &a [x]\ntitle: 'It''s: *a'\n---\ntext", "It's: *a", "text"),
+    ("---\r\ntitle: >\r\n  two\r\n  lines\r\nx: 1\r\n---\r\ntext", "two lines", "text"),
+    ('+++\ntitle = "A"\n+++\ntext', "A", "text"),
+    ("---\ntitle: 2024\n---\ntext", "2024", "text"),
+    ("---\nlayout: page\n---\ntext", None, "text"),
+    ("---\ntitle: *a\n---\ntext", None, "text"),
+    ("---\ntitle: [a]\n---\ntext", None, "text"),
+    ("---\ntitle: " + "[" * 5000 + "\n---\ntext", None, "text"),
+    ("---\njust text\n---\nmore", None, None),
+    ("---\ntitle: never closed\n", None, None),
+    ("----\ntitle: a\n----\n", None, None),
+]
 TITLES = [
     ("rst", ":mod:`shutil` --- High-level file operations", "shutil — High-level file operations"),
     ("rst", ":func:`~os.path.join` and :doc:`more <x/y>`", "join and more"),
@@ -88,15 +89,6 @@ TITLES = [
     ("markdown", "`a` __b__ [c](d) ![e](f) &amp; <br> \\* g_h {#id}", "a b c e & * g_h"),
     ("markdown", "[1.2][] - *new* [`x`][y]", "1.2 - new x"),
 ]
-
-
-@_each(("markup", "raw", "words"), TITLES)
-def test_markup_leaves_titles(markup, raw, words):
-    text = f"# {raw}\n" if markup == "markdown" else f"{raw}\n{'=' * len(raw)}\n"
-    first = opening(text, markup)
-    assert first is not None
-    assert first.title == words
-    assert headings(text, markup) == [first]
 
 
 ALL = [  # level and title of each
@@ -119,11 +111,17 @@ ALL = [  # level and title of each
 ]
 
 
-@_each(("markup", "text", "found"), ALL)
-def test_all_headings(markup, text, found):
-    for newline in ("\n", "\r\n", "\r"):
-        written = text.replace("\n", newline)
-        assert [(each.level, each.title) for each in headings(written, markup)] == found
+def test_all_headings():
+    for markup, text, found in ALL:
+        for newline in ("\n", "\r\n", "\r"):
+            written = text.replace("\n", newline)
+            assert [(each.level, each.title) for each in headings(written, markup)] == found
+    for markup, raw, words in TITLES:
+        text = f"# {raw}\n" if markup == "markdown" else f"{raw}\n{'=' * len(raw)}\n"
+        first = opening(text, markup)
+        assert first is not None
+        assert first.title == words, "markup leaves titles"
+        assert headings(text, markup) == [first]
 
 
 def of_docutils(text: str) -> list[tuple[int, str]]:
@@ -175,28 +173,6 @@ def test_titles_of_restructuredtext_are_those_of_docutils():
             for block in generator.choices(BLOCKS, k=generator.randint(0, 3)):
                 text += f"{block}\n\n"
         assert [(h.level, h.title) for h in headings(text, "rst")] == of_docutils(text), text
-
-
-MATTER = [
-    ("---\ntitle: A b\ntags: [x]\n---\n# C\n", "A b", "# C\n"),
-    ("---\ntags: &a [x]\ntitle: 'It''s: *a'\n---\ntext", "It's: *a", "text"),
-    ("---\r\ntitle: >\r\n  two\r\n  lines\r\nx: 1\r\n---\r\ntext", "two lines", "text"),
-    ('+++\ntitle = "A"\n+++\ntext', "A", "text"),
-    ("---\ntitle: 2024\n---\ntext", "2024", "text"),
-    ("---\nlayout: page\n---\ntext", None, "text"),
-    ("---\ntitle: *a\n---\ntext", None, "text"),
-    ("---\ntitle: [a]\n---\ntext", None, "text"),
-    ("---\ntitle: " + "[" * 5000 + "\n---\ntext", None, "text"),
-    ("---\njust text\n---\nmore", None, None),
-    ("---\ntitle: never closed\n", None, None),
-    ("----\ntitle: a\n----\n", None, None),
-]
-
-
-@_each(("text", "title", "rest"), MATTER)
-def test_front_matter(text, title, rest):
-    found, start = front_matter(text)
-    assert (found, text[start:]) == (title, text if rest is None else rest)
 
 
 GUIDE = """---
@@ -256,20 +232,16 @@ def test_sections_are_records(tmp_path, reader):
     assert "3 headings without text of their own" in note
 
 
-def test_a_text_that_is_too_long_for_its_headings_is_counted(tmp_path, reader):
-    (tmp_path / "a.md").write_text("# A\n\n" + "b\n" * (1 << 20))
-    (row,) = read(dp.TextFileSource(tmp_path / "a.md", by_heading=True), reader)
-    assert row["skip"] == "text too long for by_heading"
-    (row,) = read(dp.TextFileSource(tmp_path / "a.md"), reader)
-    assert row["skip"] is None
-
-
 @pytest.mark.timeout(60)  # by a pattern that takes its square it would be hours
 def test_a_heading_line_takes_a_time_that_grows_with_it(tmp_path, reader):
     (tmp_path / "a.md").write_text("# A" + " " * 300_000 + "B #\n\nwords\n")
     for by_heading in (False, True):
         (row,) = read(dp.TextFileSource(tmp_path / "a.md", by_heading=by_heading), reader)
         assert row["skip"] is None  # it is no heading, but text as any
+    (tmp_path / "a.md").write_text("# A\n\n" + "b\n" * (1 << 20))
+    for by_heading, skip in ((True, "text too long for by_heading"), (False, None)):
+        (row,) = read(dp.TextFileSource(tmp_path / "a.md", by_heading=by_heading), reader)
+        assert row["skip"] == skip
 
 
 def test_a_split_keeps_the_sections_of_a_file_together(tmp_path):
@@ -306,22 +278,26 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-READ = [
+READ: list[tuple[Any, list[str]]] = [
     ("*.txt", ["c_d.txt", "e.txt.gz"]),
-    ("*.md", ["a.md"]),
     (["*.md", "*.rst"], ["a.md", "sub/b.rst"]),
     (("*.txt", "*.t*t", "*.gz"), ["c_d.txt", "e.txt.gz"]),
     ("sub/*", ["sub/b.rst"]),
 ]
 
 
-@_each(("pattern", "names"), READ)
-def test_patterns(folder, reader, pattern, names):
-    found = read(dp.TextFileSource(folder, pattern=pattern), reader)
-    assert [row["key"] for row in found] == names
-    there = listed(folder, pattern)
-    everything = sorted([*there.files, *there.others])
-    assert len(everything) == len(set(everything)) == 7
+def test_which_files_are_read(folder, reader):
+    for pattern, names in READ:
+        found = read(dp.TextFileSource(folder, pattern=pattern), reader)
+        assert [row["key"] for row in found] == names
+    for place in ("a.md", "sub/b.rst", "c_d.txt", "e.txt.gz", "LICENSE", "sub/*.rst"):
+        (row,) = read(dp.TextFileSource(folder / place), reader)
+        key = Path(place).name.replace("*", "b")
+        assert (row["skip"], row["key"], row["taxonomy"]) == (None, key, [])
+    several = dp.TextFileSource([folder / "a.md", folder / "sub" / "b.rst"])
+    assert [row["key"] for row in read(several, reader)] == ["a.md", "sub/b.rst"]
+    with pytest.raises(SourceError, match=r"no file that matches '\*\.org'; it has 2 \.md|1 \.bak"):
+        dp.TextFileSource(folder, pattern="*.org").open(reader)
 
 
 def test_anchors_are_headings_or_names(folder, reader):
@@ -344,64 +320,28 @@ def test_anchors_are_headings_or_names(folder, reader):
     assert texts(named[0]) == [("anchor", "a"), ("context", "# Anchor of a\n\ntext of a")]
 
 
-@_each("place", ["a.md", "sub/b.rst", "c_d.txt", "e.txt.gz", "LICENSE", "sub/*.rst"])
-def test_a_single_file(folder, reader, place):
-    (row,) = read(dp.TextFileSource(folder / place), reader)
-    assert row["skip"] is None
-    assert row["key"] == Path(place).name.replace("*", "b")
-    assert row["taxonomy"] == []
-
-
-def test_several_files(folder, reader):
-    source = dp.TextFileSource([folder / "a.md", folder / "sub" / "b.rst"])
-    assert [row["key"] for row in read(source, reader)] == ["a.md", "sub/b.rst"]
-
-
-def test_nothing_that_matches_is_told_with_what_there_is(folder, reader):
-    with pytest.raises(SourceError, match=r"no file that matches '\*\.org'; it has 2 \.md|1 \.bak"):
-        dp.TextFileSource(folder, pattern="*.org").open(reader)
-
-
-def binary_files() -> dict[str, bytes]:
-    generator = random.Random(1)
-    noise = generator.randbytes(5000)
-    return {
-        "noise": noise,
-        "compressed": zlib.compress(noise),
-        "png": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe" + noise,
-        "utf-16": "words in utf-16".encode("utf-16") * 100,
-        "nul": b"text" + b"\0" * 2000,
+def test_binary_files_are_told_from_text(tmp_path, reader):
+    noise = random.Random(1).randbytes(5000)
+    cut = ("a" * 5000 + "日" * 2000).encode()
+    files = {
+        "binary file": [
+            noise,
+            zlib.compress(noise),
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\xff\xfe" + noise,
+            "words in utf-16".encode("utf-16") * 100,
+            b"text" + b"\0" * 2000,
+        ],
+        "invalid UTF-8": [b"caf\xe9 " * 500],
+        None: [b"x\0y", "ümlaut ".encode() * 2000, b"\x1b[1mbold\x1b[0m", cut, cut[1:], cut[2:]],
+        "empty file": [b"", b"\t\f\r"],
     }
-
-
-@_each("name", list(binary_files()))
-def test_binary_files_fail_at_once(tmp_path, reader, name):
-    (tmp_path / "b.txt").write_bytes(binary_files()[name] + b"x" * 10**6)
-    (row,) = read(dp.TextFileSource(tmp_path), reader)
-    assert row["skip"] == "binary file"
-
-
-TEXTS = [
-    b"x\0y",
-    "ümlaut ".encode() * 2000,
-    b"caf\xe9 " * 500,
-    b"\x1b[1mbold\x1b[0m",
-    b"",
-    b"\t\f\r",
-]
-
-
-@_each("text", TEXTS)
-def test_text_is_not_binary(text):
-    assert not is_binary(text[:8192])
-
-
-def test_characters_may_be_cut_at_the_end_of_the_block():
-    text = ("a" * 5000 + "日" * 2000).encode()
-    assert not any(is_binary(text[:size]) for size in range(8000, 8010))
-
-
-def test_a_damaged_archive_is_an_unreadable_file(tmp_path, reader):
+    for skip, contents in files.items():
+        for content in contents:
+            more = b"x" * 10**6 if skip == "binary file" else b""  # it fails at once
+            (tmp_path / "b.txt").write_bytes(content + more)
+            (row,) = read(dp.TextFileSource(tmp_path), reader)
+            assert row["skip"] == skip, content[:20]
+    (tmp_path / "b.txt").unlink()
     (tmp_path / "x.txt.gz").write_bytes(b"no gzip at all")
     (row,) = read(dp.TextFileSource(tmp_path), reader)
     assert row["skip"] == "unreadable file"
@@ -424,5 +364,115 @@ def test_files_that_are_no_text_are_set_aside(folder):
         }
 
 
-def test_documents_have_the_recipes_of_roles():
-    assert default_recipes("documents") == default_recipes("roles")
+# ---- what a folder says of its files
+
+
+@pytest.fixture
+def dated(tmp_path: Path) -> Path:
+    files = {
+        "News/2024/01-02--late.txt": b"\nHello,\r\nworld \n",
+        "a_short_story.txt": "\ufeffOnce é".encode(),
+        "deep/[odd]* name.txt": b"x\0y",
+        "blank.txt": b" \n",
+        "empty.txt": b"",
+        "latin.txt": b"caf\xe9",
+        "other.md": b"not read",
+    }
+    for name, data in files.items():
+        path = tmp_path / "texts" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    return tmp_path / "texts"
+
+
+def test_files_become_records(dated, reader):
+    source = dp.TextFileSource(dated, trust_by_folder={"NEWS": 0.9, "2024": 0.1}, date="path")
+    rows = {row["key"]: row for row in read(source, reader)}
+    assert list(rows) == sorted(rows)
+    news = rows["News/2024/01-02--late.txt"]
+    assert texts(news) == [("anchor", "01-02--late"), ("context", "\nHello,\r\nworld \n")]
+    assert (str(news["date"]), news["taxonomy"], news["trust"]) == (
+        "2024-01-02",
+        ["News", "2024"],
+        0.9,
+    )
+    assert news["created_at"].isoformat() == news["updated_at"].isoformat() == "2023-11-14T22:13:20"
+    story = rows["a_short_story.txt"]
+    assert texts(story) == [("anchor", "a short story"), ("context", "Once é")]
+    assert (story["date"], story["taxonomy"], story["trust"]) == (None, [], None)
+    assert texts(rows["deep/[odd]* name.txt"])[1] == ("context", "x\0y")
+    skipped = {key: row["skip"] for key, row in rows.items() if row["skip"]}
+    assert skipped == {
+        "blank.txt": "empty file",
+        "empty.txt": "empty file",
+        "latin.txt": "invalid UTF-8",
+    }
+
+
+def test_what_a_folder_says_of_itself(dated, reader):
+    source = dp.TextFileSource(dated)
+    rows = source.open(reader)
+    assert (source.kind, source.uri, source.default_name()) == ("text", str(dated), "texts")
+    assert (rows.defaults, rows.total) == ("documents", 6)
+    (dated / "a_short_story.txt").unlink()
+    found = {row["key"]: row["skip"] for batch in rows.batches for row in batch.to_pylist()}
+    assert found["a_short_story.txt"] == "unreadable file"
+    assert dp.TextFileSource(dated, date=True).open(reader).defaults == "dated"
+    (row,) = read(dp.TextFileSource(dated, pattern="*.md"), reader)
+    assert row["key"] == "other.md"
+
+
+def test_many_files_come_in_order(tmp_path, reader):
+    wanted = [f"text {i}" for i in range(often(2_500, less=300))]
+    for i, text in enumerate(wanted):
+        (tmp_path / f"{i:05}.txt").write_text(text)
+    rows = read(dp.TextFileSource(tmp_path), reader)
+    assert [text for row in rows for role, text in texts(row) if role == "context"] == wanted
+
+
+FAULTS = [
+    ({"folder": "none"}, "none does not exist"),
+    ({"folder": "texts", "titles": "stem"}, "titles='stem': give 'heading' or 'name'"),
+    ({"folder": "texts", "on_error": "drop"}, "on_error='drop': give one of raise"),
+    ({"folder": "texts", "encoding": "nope"}, "encoding='nope'"),
+    ({"folder": "texts", "pattern": ["*.md", 5]}, "pattern=["),
+    ({"folder": "texts", "pattern": "*.rst"}, "has no file that matches '*.rst'"),
+    ({"folder": "texts", "trust": 2.0}, "trust=2.0"),
+    ({"folder": "texts", "trust": "column"}, "text files have no columns"),
+    ({"folder": "texts", "trust_by_folder": {"News": -1}}, "trust=-1"),
+    ({"folder": "texts", "date": "name"}, "only date='path' is known"),
+]
+
+
+def test_faults(dated, reader):
+    for arguments, message in FAULTS:
+        where = dated.parent / str(arguments["folder"])
+        how: Any = arguments | {"folder": where}
+        with pytest.raises(SourceError) as raised:
+            read(dp.TextFileSource(**how), reader)
+        assert message in str(raised.value)
+
+
+PATHS = [
+    ("2024-01-02.txt", "2024-01-02"),
+    ("2024_01_02.txt", "2024-01-02"),
+    ("01-02-2024.txt", "2024-01-02"),
+    ("01_02_2024--draft_3.txt", "2024-01-02"),
+    ("2024/01-02.txt", "2024-01-02"),
+    ("2024/01_02/story.txt", "2024-01-02"),
+    ("2023-05-06/2024-01-02.txt", "2024-01-02"),
+    ("2023-05-06/story.txt", "2023-05-06"),
+    ("2024--old/01-02--x/y.txt", "2024-01-02"),
+    ("2023-05-06/2024-13-02.txt", "2023-05-06"),
+    ("01-02.txt", None),
+    ("2024-01-02-story.txt", None),
+    ("2024/x/01-02.txt", None),
+    ("x20240102.txt", None),
+]
+
+
+def test_dates_in_paths():
+    for path, expected in PATHS:
+        found = path_date(PurePosixPath(path))
+        assert (found and found.isoformat()) == expected, path

@@ -24,7 +24,6 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.custom.protocol import adapted
-from duckplets.sources.names import path_of
 
 Record = dict[str, Any]
 
@@ -41,31 +40,6 @@ def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:
 
 
 # -- paths
-
-
-@pytest.mark.parametrize(
-    ("name", "columns", "found"),
-    [
-        ("set.query", ["set"], (0, ("query",))),
-        ("Set.pos[0]", ["a", "set"], (1, ("pos", 0))),
-        ("a.b.c", ["a", "a.b"], (1, ("c",))),
-        ("a[1][2].x", ["a"], (0, (1, 2, "x"))),
-        ("set", ["set"], None),
-        ("set.", ["set"], None),
-        ("set[x]", ["set"], None),
-        ("set.a b[3]", ["set"], (0, ("a b", 3))),
-        ("other.x", ["set"], None),
-        ("[0]", ["set"], None),
-    ],
-)
-def test_a_name_is_a_path_where_a_column_begins_it(name, columns, found):
-    assert path_of(name, columns) == found
-
-
-def test_a_column_of_that_very_name_is_no_path(tmp_path, reader):
-    records = [{"set.query": "column", "set": {"query": "field"}}]
-    for source in some(every_kind(tmp_path, records, text="set.query"), less=4):
-        assert [texts(row) for row in rows_of(source, reader)] == [[("context", "column")]]
 
 
 def nested(draw: Random) -> Record:
@@ -123,6 +97,9 @@ def test_a_path_that_no_row_has_lists_the_fields_there_are(tmp_path, reader):
         for source in some(every_kind(tmp_path, records, text="t", meta=wrong), less=2):
             with pytest.raises(SourceError, match="no row has"):
                 rows_of(source, reader)
+    both = [{"set.query": "column", "set": {"query": "field"}}]
+    (row,) = rows_of(MemorySource(both, text="set.query"), reader)
+    assert texts(row) == [("context", "column")], "a column of that very name is no path"
     (tmp_path / "c.csv").write_text("set,t\na,b\n")
     with pytest.raises(SourceError, match=r"no row has 'set\.query'; column 'set' has no fields"):
         rows_of(CsvSource(tmp_path / "c.csv", text="set.query"), reader)
@@ -139,20 +116,6 @@ def test_a_key_of_a_map_is_a_field(reader):
     ]
     with pytest.raises(SourceError, match=r"no row has 'm\.z'"):
         rows_of(MemorySource(table, text=["m.k", "m.z"]), reader)
-
-
-def test_an_ingest_that_goes_on_knows_the_paths_it_met(reader):
-    first = {"set": {"query": "a", "pos": ["p", "q"]}}
-    later = {"set": {"query": "b", "pos": []}}
-    mapping = {"anchor": "set.query", "positive": ["set.pos[1]", "set.query"]}
-    for batches in (([first], [later]), tuple(pa.Table.from_pylist([r]) for r in (first, later))):
-        source: Any = CustomSource(Paged(*batches), **mapping)
-        items = list(source.open(reader).batches)
-        marks = [item.cursor for item in items if isinstance(item, Mark)]
-        whole = [row for i in items if not isinstance(i, Mark) for row in i.to_pylist()]
-        for cursor in marks:
-            left = rows_of(source, reader, json.loads(json.dumps(cursor)))
-            assert left == whole[len(whole) - len(left) :]
 
 
 # -- sections given whole
@@ -194,50 +157,37 @@ def test_records_bring_sections_besides_columns_or_instead(tmp_path, reader):
     assert rows[0]["sections"] == [asked | {"heading": "anchor"}, *MADE]
     assert rows[1]["sections"] == MADE[:1]
     assert rows[2]["skip"] == "no text"
-
-
-@pytest.mark.parametrize(
-    ("roles", "suited"),
-    [("ac", "roles"), ("acr", "ready"), ("c", "text"), ("cr", "text")],
-)
-def test_the_roles_given_say_which_recipes_suit(reader, roles, suited):
     names = {"a": "anchor", "c": "context", "r": "rejected"}
-    sections = [{"role": names[role], "text": role} for role in roles]
-    for source in (MemorySource([{"sections": sections}]), Paged([{"sections": sections}])):
-        assert adapted(source).open(reader).defaults == suited
+    for roles, suited in {"ac": "roles", "acr": "ready", "c": "text", "cr": "text"}.items():
+        sections = [{"role": names[role], "text": role} for role in roles]
+        for source in (MemorySource([{"sections": sections}]), Paged([{"sections": sections}])):
+            assert adapted(source).open(reader).defaults == suited, "recipes"
 
 
-@pytest.mark.parametrize(
-    ("sections", "reason", "shown"),
-    [
+NO_ROLE = "a role that is not anchor, context or rejected"
+
+
+def test_sections_are_checked_row_by_row(reader):
+    good = {"id": "g", "sections": GIVEN}
+    wrong: list[tuple[Any, str, str]] = [
         ("no", "not a list of sections", "no"),
         ({"role": "anchor"}, "not a list of sections", '{"role":"anchor"}'),
-        (["x"], "a role that is not anchor, context or rejected", "section 1, role: missing"),
-        (
-            [GIVEN[0], {"role": "title", "text": "x"}],
-            "a role that is not anchor, context or rejected",
-            'section 2, role: "title"',
-        ),
+        (["x"], NO_ROLE, "section 1, role: missing"),
+        ([GIVEN[0], {"role": "title", "text": "x"}], NO_ROLE, 'section 2, role: "title"'),
         ([{"role": "anchor", "text": 5}], "a text that is not text", "section 1, text: 5"),
         (
             [{"role": "anchor", "text": "x", "heading": 5}],
             "a heading that is not text",
             "section 1, heading: 5",
         ),
-    ],
-)
-def test_sections_are_checked_row_by_row(reader, sections, reason, shown):
-    good = {"id": "g", "sections": GIVEN}
-    for source in (
-        MemorySource([good, {"id": "b", "sections": sections}], id="id"),
-        Paged([good, {"id": "b", "sections": sections}]),
-    ):
-        first, second = rows_of(source, reader)
-        assert first["skip"] is None
-        assert (second["skip"], second["value"]) == (f"sections: {reason}", shown)
-
-
-def test_a_key_called_sections_that_holds_something_else_is_left_alone(reader):
+    ]
+    for sections, reason, shown in wrong:
+        records = [good, {"id": "b", "sections": sections}]
+        for source in (MemorySource(records, id="id"), Paged(records)):
+            first, second = rows_of(source, reader)
+            assert first["skip"] is None
+            assert (second["skip"], second["value"]) == (f"sections: {reason}", shown)
+    # A key of that name that holds something else is left alone.
     records = [{"q": "Q", "sections": ["a", "b"]}, {"q": "R", "sections": 3}]
     rows = rows_of(MemorySource(records, anchor="q"), reader)
     assert [texts(row) for row in rows] == [[("anchor", "Q")], [("anchor", "R")]]
