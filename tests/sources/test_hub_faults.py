@@ -29,10 +29,7 @@ from duckplets.sources.remote import download
 from duckplets.sources.remote.hub import HubSource
 
 LINE = "hf://org/data anchor=question positive=answer"
-FILES = {
-    "train-00000.parquet": parquet(rows(200, 1)),
-    "train-00001.parquet": parquet(rows(90, 2)),
-}
+FILES = {"train-00000.parquet": parquet(rows(200, 1)), "train-00001.parquet": parquet(rows(90, 2))}
 
 
 @pytest.fixture

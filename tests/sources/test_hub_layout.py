@@ -17,9 +17,7 @@ SHARDED = [
     "data/test-00000-of-00001.parquet",
     "data/train_extra-00000-of-00001.parquet",
 ]
-FOLDERS = [
-    *("train/shard-00000.parquet", "train/shard-00001.parquet", "test/0000.parquet"),
-]
+FOLDERS = [*("train/shard-00000.parquet", "train/shard-00001.parquet", "test/0000.parquet")]
 CONFIGS = [
     "20231101.de/train-00000-of-00002.parquet",
     "20231101.de/train-00001-of-00002.parquet",

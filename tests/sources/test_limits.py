@@ -53,11 +53,7 @@ CASES: dict[str, tuple[str, Write, str]] = {
     "quote": ("f.csv", text('t,u\n1,2\n3,"x\n' + "a,b\n" * 900), "f.csv, row 2: a field is larger"),
     "line": ("f.csv", text("t\n1\n" + "x" * 300_000), "f.csv, row 2: the line is longer"),
     "header": ("f.csv", text(WIDE), "f.csv: 61 columns, more than the limit of 50"),
-    "json line": (
-        "f.jsonl",
-        text('{"t":1}\n' + "x" * 5_000),
-        "f.jsonl, line 2: it is longer",
-    ),
+    "json line": ("f.jsonl", text('{"t":1}\n' + "x" * 5_000), "f.jsonl, line 2: it is longer"),
     "json field": ("f.jsonl", text('{"t":"' + "x" * 3_000 + '"}'), "f.jsonl, row 1: column"),
     "json keys": ("f.jsonl", text(json.dumps({f"k{i}": 1 for i in range(60)})), "different keys"),
     "json value": (

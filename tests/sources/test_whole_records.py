@@ -14,12 +14,7 @@ import pytest
 from effort import often, some
 from source_rows import ALL, Paged, every_source, texts
 
-from duckplets import (
-    CsvSource,
-    CustomSource,
-    JsonSource,
-    MemorySource,
-)
+from duckplets import CsvSource, CustomSource, JsonSource, MemorySource
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
@@ -112,7 +107,7 @@ def test_a_key_of_a_map_is_a_field(reader):
     table = pa.table({"m": pa.array([[("k", "x")], [("j", "y")], None], kind)})
     rows = rows_of(MemorySource(table, text="m.k"), reader)
     assert [row["skip"] or texts(row) for row in rows] == [
-        *([("context", "x")], "no text", "no text"),
+        *([("context", "x")], "no text", "no text")
     ]
     with pytest.raises(SourceError, match=r"no row has 'm\.z'"):
         rows_of(MemorySource(table, text=["m.k", "m.z"]), reader)
