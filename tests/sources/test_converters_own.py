@@ -9,10 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import programs
 import pytest
 from commands import cli
-from effort import thorough
 from source_rows import every_source, read, texts
 
 import duckplets as dp
@@ -283,18 +281,6 @@ def test_the_command_line_imports_from_the_working_directory_and_warns(caplog):
     assert refused.exit_code == 1
     assert 'converter: "own_package.convert:rows"; now it is' in refused.stderr
     assert cli(*command, "own_package.convert:late", "--preview", "1").exit_code == 0
-
-
-@thorough
-def test_the_program_says_on_stderr_that_code_runs(folder: Path) -> None:
-    script = folder / "bin" / "run.py"  # as of a program that is installed: it lies elsewhere
-    script.parent.mkdir()
-    script.write_text("from duckplets.cli import main; main()")
-    arguments = ["ingest", "c.duckdb", "r.jsonl", "--converter", "own_package.convert:rows"]
-    done = programs.ran(sys.executable, script, *arguments, "--preview", "1", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.splitlines()[0].startswith("converter own_package.convert:rows: the code of")
-    assert "a 1" in done.stdout
 
 
 def test_a_file_of_data_sets_may_name_one(folder: Path, reader, caplog) -> None:

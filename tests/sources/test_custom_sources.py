@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import gc
 import json
 import math
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from effort import often
 from source_rows import untold
 
 import duckplets as dp
@@ -23,7 +19,6 @@ from duckplets import MemorySource
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, row_batches
-from duckplets.sources.custom import feed
 from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
@@ -51,18 +46,6 @@ class Given:
     def __init__(self, batches: Callable[[Any], Any], name: str = "given") -> None:
         self.name = name
         self.batches = batches
-
-
-@pytest.fixture(autouse=True)
-def _no_thread_is_left_over():
-    before = set(threading.enumerate())
-    yield
-    before |= {each for each in threading.enumerate() if each.name == "duckplets-dropped"}
-    gc.collect()
-    deadline = time.monotonic() + 20
-    while left := set(threading.enumerate()) - before:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -335,25 +318,6 @@ def test_what_is_no_source_is_refused():
 
 
 # ---- going on
-
-
-def test_marks_come_now_and_then_and_after_whole_batches(reader, monkeypatch):
-    monkeypatch.setattr(row_batches, "MAX_ROWS", 100)
-    monkeypatch.setattr(feed, "_BLOCK_ROWS", 20)
-    count = often(1000, less=500)
-    records = [{"text": f"t{i}"} for i in range(count)]
-    items = list(adapted(Paged(records, page=30)).open(reader).batches)
-    rows = [item.cursor["rows"] for item in items if isinstance(item, Mark)]
-    assert all(row % 30 == 0 or row == count for row in rows)
-    assert count / 200 <= len(rows) <= count / 83
-    assert max(np.diff([0, *rows, count])) <= 150
-    seen = 0
-    for item in items:
-        if isinstance(item, Mark):
-            assert item.cursor["rows"] == seen
-            assert item.cursor["at"] == -(-seen // 30) * 30
-        else:
-            seen += item.num_rows
 
 
 def test_a_batch_without_a_cursor_goes_with_the_next_that_has_one(reader, many_marks):

@@ -7,8 +7,6 @@ from pathlib import Path
 from effort import thorough
 from programs import said
 
-import duckplets as dp
-
 # sqlglot knows a dialect by its name before the dialect is made; here that takes a while.
 PROGRAM = """
 import sys, threading, time
@@ -44,9 +42,3 @@ for thread in threads:
 def test_threads_that_begin_together_make_the_same_statements(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"id": "1", "text": "one"}\n{"id": "2", "text": "two"}\n')
     assert said("-c", PROGRAM, tmp_path).split() == ["2"] * 4
-
-
-def test_no_dialect_is_asked_for_by_its_name() -> None:
-    package = Path(dp.__file__).parent
-    found = [file for file in package.rglob("*.py") if 'dialect="' in file.read_text()]
-    assert not found, "name the class: another thread may just be making what has the name"

@@ -80,53 +80,6 @@ def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
         reader.close()
 
 
-class Failing(dp.JsonSource):
-    """Stops in the middle, as a machine that is turned off does."""
-
-    def open(self, reader: Database, cursor: Any = None) -> Any:
-        rows = super().open(reader, cursor)
-
-        def until() -> Iterator[Any]:
-            for number, item in enumerate(rows.batches):
-                if number == 90 // BATCH:
-                    raise RuntimeError("power is out")
-                yield item
-
-        return dp.sources.Rows(until(), rows.defaults, rows.total, rows.rejected)
-
-
-@pytest.mark.usefixtures("pieces")
-def test_an_ingest_that_stopped_goes_on_and_ends_as_an_unbroken_one(tmp_path: Path) -> None:
-    json_source, *_ = many(tmp_path)
-    columns = {"id": "id", "anchor": "title", "positive": "body"}
-    failing = Failing(json_source.path, **columns, in_pieces=True)
-
-    def content(corpus: dp.Corpus) -> list[Any]:
-        columns = {table: TIMES.get(table, "*") for table in TABLES}
-        queries = (f"SELECT {of} FROM {table} ORDER BY ALL" for table, of in columns.items())
-        return [corpus.sql(query).to_pylist() for query in queries]
-
-    with dp.Corpus(tmp_path / "whole.duckdb") as corpus:
-        expected = corpus.ingest(json_source, name="a", progress=False)
-        whole = content(corpus)
-    with dp.Corpus(tmp_path / "stopped.duckdb") as corpus:
-        for _ in range(often(3, less=2)):
-            with pytest.raises(RuntimeError, match="power is out"):
-                corpus.ingest(failing, name="a", progress=False)
-            assert corpus.count() == 0
-        report = corpus.ingest(changed(json_source, in_pieces=True), name="a", progress=False)
-        assert (report.read, report.added) == (expected.read, expected.added) == (100, 95)
-        assert report.reasons == expected.reasons
-        assert content(corpus) == whole
-
-
-TABLES = ("records", "sections", "chunks", "splits", "sources", "corpus_versions")
-TIMES = {
-    "records": "* EXCLUDE (created_at, updated_at)",
-    "corpus_versions": "* EXCLUDE (committed_at, report)",
-}
-
-
 def test_settings_tell_whether_files_are_the_same(tmp_path: Path) -> None:
     for source in many(tmp_path):
         settings = source.settings()

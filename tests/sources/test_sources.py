@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import math
 import tempfile
 from pathlib import Path
@@ -93,31 +92,6 @@ def check_pairs(folder: Path, reader: Database, pairs: list[tuple[str, str]]) ->
         hashes = [row["content_hash"] for row in rows]
         expected = expected or hashes
         assert hashes == expected, name
-
-
-@pytest.mark.parametrize("kind", ["parquet", "memory"])
-def test_lists_in_columns_give_sections(tmp_path, reader, kind):
-    table = pa.table(
-        {
-            "t": ["a", "b"],
-            "c": pa.array([["x", " ", None, "y"], []], pa.list_(pa.string())),
-            "n": pa.array([[[1], [2]], [[3]]]),
-        }
-    )
-    pq.write_table(table, tmp_path / "l.parquet")
-    mapping = {"anchor": "t", "context": "c", "taxonomy": "c", "meta": ["c", "n"]}
-    source = MemorySource(table, **mapping)
-    if kind == "parquet":
-        source = ParquetSource(tmp_path / "l.parquet", **mapping)
-    first, second = read(source, reader)
-    assert [text for _, text in texts(first)] == ["a", "x", "y"]
-    assert first["taxonomy"] == ["x", "y"]
-    meta = dict(first["meta"])
-    assert {key: json.loads(meta[key]) for key in meta} == {
-        "c": ["x", " ", None, "y"],
-        "n": [[1], [2]],
-    }
-    assert second["skip"] == "no context: c"
 
 
 def test_numbers_and_nested_values_become_text_where_their_json_is_asked_for(reader):

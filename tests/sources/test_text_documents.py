@@ -244,23 +244,6 @@ def test_a_heading_line_takes_a_time_that_grows_with_it(tmp_path, reader):
         assert row["skip"] == skip
 
 
-def test_a_split_keeps_the_sections_of_a_file_together(tmp_path):
-    for i in range(20):
-        parts = "".join(f"## Part {j}\n\ntext {i} {j}\n\n" for j in range(4))
-        (tmp_path / f"{i}.md").write_text(f"# Title {i}\n\n{parts}")
-    with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        report = corpus.ingest(dp.TextFileSource(tmp_path, pattern="*.md", by_heading=True))
-        assert report.added == 80
-        corpus.split(train=0.5, validation=0.25, test=0.25)
-        query = (
-            "SELECT group_key, count(DISTINCT split) AS splits, count(*) AS records "
-            "FROM records JOIN splits USING (record_key) GROUP BY ALL"
-        )
-        groups = corpus.sql(query).to_pylist()
-    assert {(row["splits"], row["records"]) for row in groups} == {(1, 4)}
-    assert len(groups) == 20
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     files = {
