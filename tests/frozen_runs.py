@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from corpora import WORDS, odd_corpus
-from prebuilt import kept
+from prebuilt import kept, prebuilt
 
 import duckplets as dp
 from duckplets import testing
@@ -34,6 +34,17 @@ def filled(path: Path, sources: dict[str, Any], **how: Any) -> dp.Corpus:
     for name, source in sources.items():
         corpus.ingest(source, name=name, progress=False, **how)
     corpus.split(seed=1)
+    return corpus
+
+
+@prebuilt
+def titled(path: Path, sizes: dict[str, int]) -> dp.Corpus:
+    """Sources of so many titles and bodies, all of them of one split."""
+    corpus = dp.Corpus(path)
+    for name, count in sizes.items():
+        source = dp.MemorySource(testing.toy_records(count, seed=name), **TITLED)
+        corpus.ingest(source, name=name, progress=False)
+    corpus.split(1, 0, 0)
     return corpus
 
 

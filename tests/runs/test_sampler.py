@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from corpora import counts_of, odd_corpus, samples
-from effort import some, thorough
+from corpora import odd_corpus
+from effort import often, some
 from prebuilt import kept, toy_corpus
 
 import duckplets as dp
@@ -27,24 +28,17 @@ def corpus() -> Iterator[dp.Corpus]:
         yield corpus
 
 
-CONFIGURATIONS: list[dict[str, Any]] = [
-    {},
-    {"kind": "pairs", "batch_size": 9},
-    {"kind": "texts", "batch_size": 31},
-    {"batch_size": 13, "no_duplicates": True},
-    {"batch_size": 5, "negatives": 3, "mixture": {"a": 0.9, "b": 0.1}},
-    {"batch_size": 16, "epochs": 2},
-    {"batch_size": 1, "prefetch": 0, "swap": False},
-]
-
-
-@pytest.mark.parametrize("configuration", some(CONFIGURATIONS, less=2), ids=str)
+@pytest.mark.parametrize(
+    "configuration",
+    some([{}, {"batch_size": 13, "no_duplicates": True}, {"epochs": 2}], less=1),
+    ids=str,
+)
 def test_any_step_that_was_passed_can_be_saved(
     corpus: dp.Corpus, configuration: dict[str, Any], tmp_path: Path
 ) -> None:
     passed = corpus.sampler(**configuration)
     states = [passed.state_dict()]
-    states += [passed.state_dict() for _ in itertools.islice(passed, 60)]
+    states += [passed.state_dict() for _ in itertools.islice(passed, often(60, less=20))]
     for step, expected in enumerate(states):
         assert passed.state_dict(step=step) == expected
     with pytest.raises(dp.SamplerError, match=f"step={len(states)}"):
@@ -64,11 +58,6 @@ def test_the_order_does_not_depend_on_threads(tmp_path: Path) -> None:
     assert all(drawn == found[0] for drawn in found)
 
 
-def test_seeds_differ_and_repeat(corpus: dp.Corpus) -> None:
-    drawn = [list(samples(corpus.sampler(seed=seed), 100)) for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-
-
 def test_a_run_keeps_to_its_version(tmp_path: Path) -> None:
     path = tmp_path / "toy.duckdb"
     with toy_corpus(path, 80) as corpus:
@@ -79,8 +68,7 @@ def test_a_run_keeps_to_its_version(tmp_path: Path) -> None:
         changed = toy_records(80, seed="toy 0")
         for record in changed[::3]:
             record["body"] += " in other words"
-        source = {"anchor": "title", "positive": "body", "id": "id", "meta": ["topic"]}
-        source |= {"date": "date"}
+        source = dict(anchor="title", positive="body", id="id", meta=["topic"], date="date")
         corpus.ingest(dp.MemorySource(toy_records(50, seed=9), **source), name="more")
         corpus.ingest(dp.MemorySource(changed, **source), name="toy", on_conflict="replace")
         corpus.add_recipe(dp.TripletRecipe("new", *[dp.any_section()] * 3))
@@ -149,28 +137,33 @@ def test_saves_tags_and_paths(tmp_path: Path) -> None:
         sampler.save(tag="one")
         next(sampler)
         sampler.save()
-        with pytest.raises(dp.StateMismatchError, match="tagged 'one'"):
-            sampler.save(tag="one")
         sampler.save(path=tmp_path / "copy.duckdb")
-        with pytest.raises(dp.StateMismatchError, match="exists"):
-            sampler.save(path=tmp_path / "copy.duckdb")
-        with pytest.raises(dp.StateMismatchError, match=r"another run 'default'.*seed"):
-            corpus.sampler(batch_size=4, seed=99).save()
+        other = corpus.sampler(batch_size=4, seed=99)
+        for save, told in [
+            (partial(sampler.save, tag="one"), "tagged 'one'"),
+            (partial(sampler.save, path=tmp_path / "copy.duckdb"), "exists"),
+            (other.save, r"another run 'default'.*seed"),
+        ]:
+            with pytest.raises(dp.StateMismatchError, match=told):
+                save()
         corpus.sampler(batch_size=4, seed=99, run="second").save()
-    for arguments, step in [
-        ({}, 2),
-        ({"tag": "one"}, 1),
-        ({"state": tmp_path / "copy.duckdb"}, 2),
-        ({"run": "second"}, 0),
-    ]:
-        with dp.resume(path, **arguments) as sampler:
-            assert sampler.step == step
-    with pytest.raises(dp.StateMismatchError, match=r"no run 'secnd' \(did you mean 'second'"):
-        dp.resume(path, run="secnd")
-    with pytest.raises(dp.StateMismatchError, match="its tags: one"):
-        dp.resume(path, tag="two")
-    with pytest.raises(dp.StateMismatchError, match="does not exist"):
-        dp.resume(path, state=tmp_path / "none.duckdb")
+        with pytest.raises(dp.SamplerError, match="the corpus itself"):
+            corpus.sampler(state=path)
+        for arguments, step in [
+            ({}, 2),
+            ({"tag": "one"}, 1),
+            ({"state": tmp_path / "copy.duckdb"}, 2),
+            ({"run": "second"}, 0),
+        ]:
+            with corpus.resume(**arguments) as sampler:
+                assert sampler.step == step
+        for wrong, told in [
+            ({"run": "secnd"}, r"no run 'secnd' \(did you mean 'second'"),
+            ({"tag": "two"}, "its tags: one"),
+            ({"state": tmp_path / "none.duckdb"}, "does not exist"),
+        ]:
+            with pytest.raises(dp.StateMismatchError, match=told):
+                corpus.resume(**wrong)
 
 
 def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_saved(
@@ -179,51 +172,37 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
     path, state = tmp_path / "c.duckdb", tmp_path / "elsewhere.state.duckdb"
     with toy_corpus(path, 30) as corpus:
 
-        def opened(step: int, **how: Any) -> tuple[dp.Sampler, list[str]]:
-            sampler = corpus.sampler(batch_size=4, **how)
-            notes = [str(note) for note in sampler.notes]
+        def saved(sampler: dp.Sampler, step: int, tag: str | None = None) -> list[str]:
             sampler.move(4 * step)
-            return sampler, notes
-
-        def said() -> list[str]:
-            found = [record.getMessage() for record in caplog.records]
             caplog.clear()
-            return found
+            sampler.save(tag)
+            return [record.getMessage() for record in caplog.records]
 
-        first, notes = opened(30)
-        first.save()
-        first.save(tag="later")
-        assert notes == said() == []
-        again, notes = opened(2)
-        assert notes == [
+        first = corpus.sampler(batch_size=4)
+        assert first.notes == saved(first, 30) == saved(first, 30, "later") == []
+        again = corpus.sampler(batch_size=4)
+        assert again.notes == [
             f"run 'default' was saved at step 30; this run begins at step 0, and saving it "
             f"replaces that save. To go on from there call duckplets.resume('{path}'), or run: "
             f"duckplets sample {path} --resume"
         ]
-        again.save(tag="earlier")  # replaces nothing
-        assert said() == []
-        again.save()
+        assert saved(again, 2, "earlier") == []  # replaces nothing
         went_back = f"run 'default' is saved at step 2 in {corpus.state_path()}, which "
-        assert said() == [f"{went_back}replaces the save at step 30"]
-        again.move(12)
-        again.save()
-        assert said() == []
+        assert saved(again, 2) == [f"{went_back}replaces the save at step 30"]
+        assert saved(again, 3) == []
         assert corpus.resume().notes == []
         (note,) = corpus.resume(tag="earlier").notes
         assert "was saved at step 3; this run begins at step 2, and saving" in note
         # Other runs, other settings and the ranks that do not save have nothing to go back behind.
         for how in ({"run": "other"}, {"seed": 2}, {"rank": 1, "world_size": 2, "batch_size": 2}):
             assert corpus.sampler(**{"batch_size": 4, **how}).notes == []
-        other, _ = opened(5, run="b c", state=state)
-        other.save()
-        (note,) = opened(0, run="b c", state=state)[1]
+        other = partial(corpus.sampler, batch_size=4, run="b c", state=state)
+        saved(other(), 5)
+        (note,) = other().notes
         assert note.endswith(
             f"call duckplets.resume('{path}', 'b c', state='{state}'), or run: duckplets sample "
             f"{path} --resume --run 'b c' --state {state}"
         )
-        loaded = corpus.sampler(batch_size=4)
-        loaded.load_state_dict(first.state_dict())
-        assert loaded.notes == []
         corpus.state_path().write_bytes(b"no database")
         (note,) = corpus.sampler(batch_size=4).notes
         assert note.startswith(f"this run cannot be saved in {corpus.state_path()}: ")
@@ -232,28 +211,24 @@ def test_a_save_that_goes_back_is_said_when_the_run_is_opened_and_when_it_is_sav
 def test_a_run_is_not_resumed_on_another_corpus(tmp_path: Path) -> None:
     with toy_corpus(tmp_path / "one.duckdb", 60) as corpus:
         saved = corpus.sampler().save()
-    with toy_corpus(tmp_path / "same.duckdb", 60) as corpus:
-        corpus.resume(state=saved)
     for name, records, seed in [("more", 61, 0), ("other", 60, 1)]:
         other = toy_corpus(tmp_path / f"{name}.duckdb", records, seed=seed)
         with other, pytest.raises(dp.StateMismatchError, match="records"):
             other.resume(state=saved)
-
-
-def test_resume_refuses_what_changed_meanwhile(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 60) as corpus:
+    with toy_corpus(tmp_path / "same.duckdb", 60) as corpus:
+        corpus.resume(state=saved).close()
         corpus.sampler().save()
         corpus.split(0.5, 0.25, 0.25, seed=1, reassign=True)
-    with pytest.raises(dp.StateMismatchError, match="splits"):
-        dp.resume(path)
-    dp.resume(path, allow_drift=("splits",)).close()
-    with pytest.raises(dp.StateMismatchError, match=r"batch_size \(saved: 128, now: 64\)"):
-        dp.resume(path, allow_drift=("splits",), batch_size=64)
-    with pytest.raises(dp.SamplerError, match="did you mean 'prefetch'"):
-        dp.resume(path, prefech=1)
-    with dp.resume(path, allow_drift=("splits",), prefetch=0, steps=1) as sampler:
-        assert len(list(sampler)) == 1
+        drift = {"allow_drift": ("splits",)}
+        for error, how, told in [
+            (dp.StateMismatchError, {}, "splits"),
+            (dp.StateMismatchError, drift | {"batch_size": 64}, r"\(saved: 128, now: 64\)"),
+            (dp.SamplerError, {"prefech": 1}, "did you mean 'prefetch'"),
+        ]:
+            with pytest.raises(error, match=told):
+                corpus.resume(**how)
+        with corpus.resume(**drift, prefetch=0, steps=1) as sampler:
+            assert len(list(sampler)) == 1
 
 
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -271,25 +246,18 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"columns": ["anchr"]}, dp.SamplerError, "did you mean 'anchor'"),
     ({"run": ""}, dp.SamplerError, "run=''"),
     ({"mixture": {"c": 1}}, dp.MixtureError, "no source 'c'"),
-    ({"mixture": ["a"]}, dp.MixtureError, "a weight for each name"),
     ({"recipes": [1]}, dp.RecipeError, "neither a recipe nor the name"),
-    ({"mixture": {"a": -1}}, dp.MixtureError, "'a'.=-1: give"),
-    ({"mixture": {"a": float("nan")}}, dp.MixtureError, "nan"),
-    ({"mixture": {"a": float("inf")}}, dp.MixtureError, "inf"),
-    ({"mixture": {"a": 0, "b": 0}}, dp.MixtureError, "weight 0"),
     ({"recipes": ["anchor_contxt"]}, dp.RecipeError, "did you mean 'anchor_context'"),
     ({"kind": "texts", "negatives": 2}, dp.SamplerError, "negatives"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "error", "message"), WRONG, ids=lambda x: str(x)[:40])
-def test_wrong_arguments(
-    corpus: dp.Corpus, arguments: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message) as caught:
-        corpus.sampler(**arguments)
-    assert isinstance(caught.value, ValueError)
-    assert isinstance(caught.value, dp.DuckpletsError)
+def test_wrong_arguments(corpus: dp.Corpus) -> None:
+    for arguments, error, message in WRONG:
+        with pytest.raises(error, match=message) as caught:
+            corpus.sampler(**arguments)
+        assert isinstance(caught.value, ValueError)
+        assert isinstance(caught.value, dp.DuckpletsError)
 
 
 def test_an_empty_pool_says_why(tmp_path: Path) -> None:
@@ -326,10 +294,12 @@ def test_columns_are_what_was_asked_for(corpus: dp.Corpus) -> None:
 
 
 def test_many_samplers_share_a_corpus(corpus: dp.Corpus) -> None:
-    one, two = corpus.sampler(batch_size=8), corpus.sampler(batch_size=8)
+    one, two, third = (corpus.sampler(batch_size=8, seed=seed) for seed in (1, 1, 2))
     train, test = corpus.sampler(split="train"), corpus.sampler(split="test", batch_size=4)
     for _ in range(5):
-        assert next(one).table.equals(next(two).table)
+        table = next(one).table
+        assert table.equals(next(two).table)
+        assert not table.equals(next(third).table)
         assert not set(next(train)["anchor"]) & set(next(test)["anchor"])
 
 
@@ -347,50 +317,27 @@ def test_a_save_keeps_what_the_run_is_opened_with_now(tmp_path: Path) -> None:
         assert next(sampler).keys() == ["anchor"]
 
 
-@thorough
-def test_a_run_that_was_let_drift_can_be_saved(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 60) as corpus:
-        corpus.sampler(batch_size=16).save()
-    with dp.resume(path, batch_size=8, allow_drift=("batch_size",)) as sampler:
-        next(sampler)
-        sampler.save()
-        sampler.save(tag="drifted")
-    with dp.resume(path) as sampler:
-        assert (sampler.settings.batch_size, sampler.position) == (8, 8)
-    with dp.resume(path, batch_size=4, allow_drift=("batch_size",)) as sampler:
-        # The checkpoint is of the other order, and must not be taken for one of this.
-        with pytest.raises(dp.StateMismatchError, match=r"another run.*path="):
-            sampler.save()
-        sampler.save(path=tmp_path / "other.duckdb")
-
-
-def test_the_corpus_is_no_state_file(tmp_path: Path) -> None:
-    path = tmp_path / "toy.duckdb"
-    with toy_corpus(path, 60) as corpus, pytest.raises(dp.SamplerError, match="the corpus itself"):
-        corpus.sampler(state=path)
-
-
 @pytest.mark.parametrize(
     "configuration",
-    [{}, {"epochs": 1}, {"rank": 1, "world_size": 3, "steps": 13}, {"no_duplicates": True}],
+    [{}, {"epochs": 1}, {"rank": 1, "world_size": 3, "steps": 13}],
     ids=str,
 )
 def test_peeking_shows_what_comes_and_moves_nothing(
     corpus: dp.Corpus, configuration: dict[str, Any]
 ) -> None:
     sampler = corpus.sampler(batch_size=16, **configuration)
-    other = corpus.sampler(batch_size=16, **configuration)
     for _ in range(3):
-        next(sampler), next(other)
+        next(sampler)
     before = sampler.state_dict()
     shown = list(sampler.peek(40))
+    sampler.served(3, 30)
+    sampler.plan(20)
     assert sampler.state_dict() == before
     for batch in shown:
-        for expected in (next(other), next(sampler)):
-            assert (batch.step, batch.position) == (expected.step, expected.position)
-            assert batch.table.equals(expected.table)
-    assert len(shown) == 40 or next(other, None) is None
+        expected = next(sampler)
+        assert (batch.step, batch.position) == (expected.step, expected.position)
+        assert batch.table.equals(expected.table)
+    assert len(shown) == 40 or next(sampler, None) is None
 
 
 def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
@@ -401,15 +348,6 @@ def test_too_little_memory_says_what_to_do(tmp_path: Path) -> None:
         pytest.raises(dp.QueryError, match=r"Out of Memory.*memory_limit='4GB'"),
     ):
         corpus.sql(query)
-
-
-def test_served_does_not_move_the_run(corpus: dp.Corpus) -> None:
-    sampler, other = corpus.sampler(batch_size=8), corpus.sampler(batch_size=8)
-    for _ in range(5):
-        assert next(sampler).table.equals(next(other).table)
-        sampler.served(3, 1000)
-        sampler.plan(20)
-    assert counts_of(sampler) == counts_of(other)
 
 
 def test_positions_that_are_none_are_refused(corpus: dp.Corpus) -> None:

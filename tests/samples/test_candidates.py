@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from effort import some, thorough
+from effort import often, some
 from mined_corpora import (
     CASES,
     Piece,
@@ -77,57 +77,47 @@ def sampled(
     return corpus.sampler(recipes=[recipe], negatives=negatives, **arguments)
 
 
-class Windows:
-    """Windows by record id, section and text."""
-
-    def __init__(self, pieces: list[Piece]) -> None:
-        self.by_place: dict[tuple[str, int, str], list[Piece]] = defaultdict(list)
-        for p in pieces:
-            self.by_place[p.record_id, p.position, p.text].append(p)
-
-    def __call__(self, row: dict[str, Any], slot: str) -> list[Piece]:
-        return self.by_place[row[f"{slot}_record_id"], row[f"{slot}_section"], row[slot]]
-
-
 @pytest.mark.parametrize("name", some(CASES, less=2))
 @pytest.mark.parametrize(("size", "negatives"), [(24, 1), (60, 4)])
 def test_negatives_are_legal_whatever_was_mined(
     corpora: dict[int, dp.Corpus], name: str, size: int, negatives: int
 ) -> None:
     corpus = corpora[size]
-    rules = plain_rules(corpus, name)
-    windows = Windows(pieces_of(corpus))
+    rules, pieces = plain_rules(corpus, name), pieces_of(corpus)
+    windows: dict[tuple[str, int, str], list[Piece]] = defaultdict(list)
+    for p in pieces:
+        windows[p.record_id, p.position, p.text].append(p)
+
+    def windows_of(row: dict[str, Any], slot: str) -> list[Piece]:
+        return windows[row[f"{slot}_record_id"], row[f"{slot}_section"], row[slot]]
+
+    slots = slots_of(negatives)
     for seed, by in enumerate(["bm25", dp.bm25(weight="score")]):
-        recipe = recipe_of(name, by)
         # Sections of any record, split and source stand among the candidates.
-        rows = some_candidates(rules, seed, careless=pieces_of(corpus))
-        sampler = sampled(corpus, recipe, rows, negatives, seed=seed, batch_size=40)
-        count = 6 * sampler.epoch_length
-        of_section = {rows_of: dict(candidates) for rows_of, candidates in rows.items()}
+        rows = some_candidates(rules, seed, careless=pieces)
+        sampler = sampled(corpus, recipe_of(name, by), rows, negatives, seed=seed, batch_size=40)
+        count = often(6, less=3) * sampler.epoch_length
         mined = 0
         for row in drawn(sampler, count):
-            texts = [row["anchor"], row["positive"], *(row[slot] for slot in slots_of(negatives))]
+            texts = [row["anchor"], row["positive"], *(row[slot] for slot in slots)]
             assert len(set(texts[2:])) == negatives
             assert not set(texts[2:]) & set(texts[:2])
-            anchors = [a for a in windows(row, "anchor") if rules.is_anchor(a)]
-            for slot in slots_of(negatives):
-                found = windows(row, slot)
+            anchors = [a for a in windows_of(row, "anchor") if rules.is_anchor(a)]
+            candidates = dict(rows.get(anchors[0].section, ()))
+            for slot in slots:
+                found = windows_of(row, slot)
                 assert any(rules.may(a, n) for a in anchors for n in found), row
-                if row[f"{slot}_by"] == "bm25":
+                told = (row[f"{slot}_by"], row[f"{slot}_score"], row[f"{slot}_rank"])
+                if told[0] == "bm25":
                     mined += 1
-                    candidates = of_section[anchors[0].section]
-                    assert row[f"{slot}_score"] == candidates[found[0].section]
-                    rank = list(candidates).index(found[0].section) + 1
-                    assert row[f"{slot}_rank"] == rank
+                    section = found[0].section
+                    assert told[1:] == (candidates[section], list(candidates).index(section) + 1)
                 else:
-                    assert row[f"{slot}_by"] == "bm25_fallback"
-                    assert row[f"{slot}_score"] is row[f"{slot}_rank"] is None
-            bys = {row[f"{slot}_by"] for slot in slots_of(negatives)}
-            assert row["negative_by"] == max(bys)
+                    assert told == ("bm25_fallback", None, None)
+            assert row["negative_by"] == max(row[f"{slot}_by"] for slot in slots)
         assert 0 < mined < count * negatives
-        fallbacks = sampler.metrics()["data/s0/fallbacks"]
-        taken = sampler.metrics()["data/s0/samples"] * negatives
-        assert 0 < fallbacks < taken
+        metrics = sampler.metrics()
+        assert 0 < metrics["data/s0/fallbacks"] < metrics["data/s0/samples"] * negatives
 
 
 def visits_to_sections(
@@ -247,40 +237,6 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora: dict[int, dp.Corpus]
 def test_anchors_without_candidates_draw_at_random_and_say_so(
     corpora: dict[int, dp.Corpus],
 ) -> None:
-    corpus = corpora[24]
-    found = drawn(sampled(corpus, recipe_of("plain", dp.bm25(range_max=4)), {}, 2), 500)
+    found = drawn(sampled(corpora[24], recipe_of("plain", dp.bm25(range_max=4)), {}, 2), 500)
     assert {row["negative_by"] for row in found} == {"bm25_fallback"}
     assert len({row["negative_1"] for row in found}) > 10
-
-
-@thorough
-@pytest.mark.parametrize("negatives", [1, 2])
-def test_pairs_tell_where_their_negative_comes_from(
-    corpora: dict[int, dp.Corpus], negatives: int
-) -> None:
-    corpus = corpora[60]
-    rules = plain_rules(corpus, "any")
-    recipe = recipe_of("any", dp.bm25(range_max=1 + negatives))
-    write_mining(corpus, recipe, legal_rows(rules, 7, most=3))
-    names = ["negative_by", "negative_score", "negative_rank"]
-    arguments: dict[str, Any] = {"recipes": [recipe], "mixture": ONE, "negatives": negatives}
-    columns = ["label", "other", *names]
-    sampler = corpus.sampler("pairs", **arguments, columns=columns, batch_size=100)
-    triplets = drawn(corpus.sampler(**arguments, columns=columns_of(negatives)), 300)
-    pairs = iter(drawn(sampler, 300 * (1 + negatives)))
-    fallbacks = 0
-    for triplet in triplets:
-        first = next(pairs)
-        assert [first["label"], *(first[name] for name in names)] == [1, None, None, None]
-        for slot in slots_of(negatives):
-            row = next(pairs)
-            assert (row["label"], row["other"]) == (0, triplet[slot])
-            whats = [triplet[f"{slot}_{what}"] for what in ("by", "score", "rank")]
-            assert [row[name] for name in names] == whats
-            fallbacks += row["negative_by"] == "bm25_fallback"
-    assert sampler.metrics()["data/s0/fallbacks"] == fallbacks > 0
-    plain = drawn(corpus.sampler("pairs", recipes=[CASES_RANDOM], columns=["label", *names]), 100)
-    assert {(row["label"], row["negative_by"]) for row in plain} == {(1, None), (0, "random")}
-
-
-CASES_RANDOM = dp.TripletRecipe("random", **CASES["any"]["recipe"])

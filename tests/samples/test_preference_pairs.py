@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import islice
@@ -78,59 +78,18 @@ def some_records(count: int, seed: int) -> list[tuple[list[str], list[str], list
     return [(texts(1, 2, "ask"), texts(0, 2, "good"), texts(0, 3, "bad")) for _ in range(count)]
 
 
-@dataclass(frozen=True)
-class Window:
-    record: str
-    role: str
-    text: str
-
-
-def windows(corpus: dp.Corpus) -> list[Window]:
+def legal(corpus: dp.Corpus) -> dict[str, set[str]]:
+    """The rejected texts that each record may have for a negative."""
     rows = corpus.sql(
         "SELECT r.record_id, s.role, substring(s.text, c.start + 1, c.length) AS text "
         "FROM chunks c JOIN sections s USING (section_key) "
-        "JOIN records r ON r.record_key = c.record_key ORDER BY c.chunk_key"
+        "JOIN records r ON r.record_key = c.record_key"
     )
-    return [Window(*row.values()) for row in rows.to_pylist()]
-
-
-def legal(corpus: dp.Corpus) -> dict[str, set[str]]:
-    """The rejected texts that each record may have for a negative."""
     own: dict[str, set[str]] = defaultdict(set)
     found: dict[str, set[str]] = defaultdict(set)
-    for window in windows(corpus):
-        (found if window.role == "rejected" else own)[window.record].add(window.text)
+    for row in rows.to_pylist():
+        (found if row["role"] == "rejected" else own)[row["record_id"]].add(row["text"])
     return {record: texts - own[record] for record, texts in found.items()}
-
-
-def verdicts(corpus: dp.Corpus, negatives: int) -> dict[str, str | None]:
-    """What becomes of every record, found in plain Python: None for one in the pool."""
-    every, allowed = windows(corpus), legal(corpus)
-    found: dict[str, str | None] = {}
-    for record in {window.record for window in every}:
-        mine = [window for window in every if window.record == record]
-        anchors = [window.text for window in mine if window.role == "anchor"]
-        positives = {window.text for window in mine if window.role == "context"}
-        reasons = [
-            "no positive"
-            if not positives
-            else "same text"
-            if positives == {text}
-            else "no negative"
-            if len(allowed.get(record, ())) < negatives
-            else None
-            for text in anchors
-        ]
-        found[record] = None if None in reasons else reasons[0]
-    return found
-
-
-def counts(corpus: dp.Corpus, recipe: dp.TripletRecipe, negatives: int) -> dict[str | None, int]:
-    compiled = compile_pool(
-        recipe, source="pairs", split="train", version=corpus.version, negatives=negatives
-    )
-    rows = corpus.sql(*compiled.statement("counts", staged=False))
-    return {row["reason"]: row["anchors"] for row in rows.to_pylist()}
 
 
 def drawn(corpus: dp.Corpus, steps: int, **more: Any) -> list[dict[str, Any]]:
@@ -142,21 +101,6 @@ def drawn(corpus: dp.Corpus, steps: int, **more: Any) -> list[dict[str, Any]]:
     arguments |= {"prefetch": 0} | more
     sampler = corpus.sampler(**arguments)
     return [row for batch in islice(sampler, steps) for row in batch.to_pylist()]
-
-
-@pytest.mark.parametrize(
-    ("seed", "negatives"), some([(0, 1), (1, 1), (2, 2), (3, 2), (4, 3)], less=2)
-)
-def test_the_pool_lists_the_anchors_that_have_a_rejected_reply(
-    seed: int, negatives: int, tmp_path: Path
-) -> None:
-    with made(tmp_path / "pairs.duckdb", some_records(60, seed)) as corpus:
-        expected = verdicts(corpus, negatives)
-        found = counts(corpus, CHOSEN, negatives)
-        assert {k: n for k, n in found.items() if n} == Counter(expected.values())
-        inside = {record for record, reason in expected.items() if reason is None}
-        rows = drawn(corpus, -(-len(inside) // 8), negatives=negatives)
-        assert {row["anchor_record_id"] for row in rows} == inside
 
 
 @pytest.mark.parametrize(
@@ -185,46 +129,22 @@ def test_negatives_are_legal_texts_of_the_anchors_own_record(
 def test_visits_go_through_all_rejected_replies_in_turn(
     rejected: int, negatives: int, tmp_path: Path
 ) -> None:
-    records = [
-        (["ask"], ["good"], [f"bad {i}" for i in range(rejected)]),
-        (["ask more"], ["well"], ["ill"] * 2 + [f"worse {i}" for i in range(rejected)]),
-    ]
+    bad = {
+        "ask": [f"bad {i}" for i in range(rejected)],
+        "ask more": ["ill"] * 2 + [f"worse {i}" for i in range(rejected)],
+    }
+    records = [([ask], [f"{ask} good"], texts) for ask, texts in bad.items()]
     with made(tmp_path / "pairs.duckdb", records) as corpus:
         columns = [f"negative_{i + 1}" for i in range(negatives)] if negatives > 1 else ["negative"]
         rows = drawn(corpus, rejected * (rejected + 1), batch_size=2, negatives=negatives)
-        by_record: dict[str, list[list[str]]] = defaultdict(list)
-        for row in rows:
-            by_record[row["anchor"]].append([row[column] for column in columns])
-        for anchor, count in (("ask", rejected), ("ask more", rejected + 1)):
-            times = Counter(text for texts in by_record[anchor] for text in texts)
-            visits = len(by_record[anchor])
-            soonest = by_record[anchor][: -(-count // negatives)]
-            assert {text for texts in soonest for text in texts} == set(times)
-            assert set(times) == legal_texts(records, anchor)
-            # Each as often as any other, but for the turn that is under way.
-            assert max(times.values()) - min(times.values()) <= 2
-            assert sum(times.values()) == visits * negatives
-            assert len(times) == count
-
-
-def legal_texts(records: Sequence[Any], anchor: str) -> set[str]:
-    (rejected,) = (rejected for anchors, _, rejected in records if anchors == [anchor])
-    return set(rejected)
-
-
-def test_samples_say_that_their_negative_is_of_the_same_record(tmp_path: Path) -> None:
-    with made(tmp_path / "pairs.duckdb", some_records(60, 1)) as corpus:
-        columns = ["recipe", "negative_by", "negative_score", "negative_rank"]
-        random_ones = dp.TripletRecipe("plain", ANCHOR, CONTEXT, CONTEXT)
-        sampler = corpus.sampler(recipes=[CHOSEN, random_ones], columns=columns, batch_size=64)
-        rows = sampler.batch_at(0).to_pylist()
-        said = {(row["recipe"], row["negative_by"]) for row in rows}
-        assert said == {("chosen_rejected", "same_record"), ("plain", "random")}
-        assert {(row["negative_score"], row["negative_rank"]) for row in rows} == {(None, None)}
-        several = corpus.sampler(
-            recipes=[CHOSEN], negatives=2, columns=["negative_by", "negative_2_by"]
-        ).batch_at(0)
-        assert set(several["negative_by"]) == set(several["negative_2_by"]) == {"same_record"}
+    for anchor, texts in bad.items():
+        visits = [[row[column] for column in columns] for row in rows if row["anchor"] == anchor]
+        times = Counter(text for visit in visits for text in visit)
+        soonest = visits[: -(-len({*texts}) // negatives)]
+        assert {text for visit in soonest for text in visit} == set(times) == set(texts)
+        # Each as often as any other, but for the turn that is under way.
+        assert max(times.values()) - min(times.values()) <= 2
+        assert times.total() == len(visits) * negatives
 
 
 def test_the_statement_is_golden(golden: Golden) -> None:
@@ -234,65 +154,48 @@ def test_the_statement_is_golden(golden: Golden) -> None:
 
 def test_only_their_role_and_their_position_find_rejected_replies(tmp_path: Path) -> None:
     records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}"]) for i in range(20)]
-
-    def found(corpus: dp.Corpus, selector: dp.Selector) -> set[str]:
-        sampler = corpus.sampler(
-            "texts", recipes=[dp.TextRecipe("all", selector, per="chunk")], batch_size=60
-        )
-        return {text.split()[0] for text in sampler.batch_at(0)["text"]}
-
     with made(tmp_path / "pairs.duckdb", records) as corpus:
-        assert found(corpus, dp.any_section()) == {"ask", "good"}
-        assert found(corpus, dp.any_section(where="text LIKE '%1%'")) == {"ask", "good"}
-        assert found(corpus, CONTEXT) == {"good"}
-        assert found(corpus, ANCHOR) == {"ask"}
-        assert found(corpus, REJECTED) == {"bad"}
-        assert found(corpus, dp.role("rejected", where="position = 2")) == {"bad"}
-        assert found(corpus, dp.position(2)) == {"bad"}
+        for selector, expected in [
+            (dp.any_section(), {"ask", "good"}),
+            (dp.any_section(where="text LIKE '%1%'"), {"ask", "good"}),
+            (CONTEXT, {"good"}),
+            (REJECTED, {"bad"}),
+            (dp.position(2), {"bad"}),
+        ]:
+            recipe = dp.TextRecipe("all", selector, per="chunk")
+            found = corpus.sampler("texts", recipes=[recipe], batch_size=60).batch_at(0)["text"]
+            assert {text.split()[0] for text in found} == expected
 
 
 def test_pairs_have_the_rejected_reply_as_the_negative_of_three_samples_in_four(
     tmp_path: Path,
 ) -> None:
-    shares = {r.name: (r.weight, r.strategy) for r in default_recipes("pairs")}
-    assert shares == {
-        "chosen_rejected": (0.75, "same_record"),
-        "anchor_context": (0.25, "other_record"),
-    }
     assert default_recipes("pairs")[0] == replace(CHOSEN, weight=0.75)
     with made(tmp_path / "pairs.duckdb", some_records(60, 0)) as corpus:
-        rows = drawn(corpus, 50, recipes=None)
-        assert Counter(row["recipe"] for row in rows) == {
-            "chosen_rejected": 300,
-            "anchor_context": 100,
+        columns = ["recipe", "negative_by", "negative_score", "negative_rank"]
+        rows = corpus.sampler(columns=columns, batch_size=400).batch_at(0).to_pylist()
+        assert Counter(tuple(row.values()) for row in rows) == {
+            ("chosen_rejected", "same_record", None, None): 300,
+            ("anchor_context", "random", None, None): 100,
         }
+        several = corpus.sampler(
+            recipes=[CHOSEN], negatives=2, columns=["negative_by", "negative_2_by"]
+        ).batch_at(0)
+        assert set(several["negative_by"]) == set(several["negative_2_by"]) == {"same_record"}
 
 
-def test_ranked_negatives_of_the_same_record_are_refused() -> None:
-    for by in ("bm25", dp.bm25(range_max=4)):
-        with pytest.raises(dp.RecipeError, match="'same_record' takes those of the anchor's own"):
-            replace(CHOSEN, by=by)
-    with pytest.raises(dp.RecipeError, match=r"'same_recrod'.*did you mean 'same_record'"):
-        replace(CHOSEN, strategy="same_recrod")
-    with pytest.raises(dp.RecipeError, match=r"'reject'.*did you mean 'rejected'"):
-        dp.role("reject")
-
-
-def test_mining_for_them_is_refused(tmp_path: Path) -> None:
+def test_ranked_negatives_of_the_same_record_are_refused(tmp_path: Path) -> None:
+    told = "takes those of the anchor's own"
+    with pytest.raises(dp.RecipeError, match=told):
+        replace(CHOSEN, by="bm25")
     with made(tmp_path / "pairs.duckdb", some_records(30, 0)) as corpus:
         corpus.add_recipe(CHOSEN)
-        with pytest.raises(dp.RecipeError, match="takes those of the anchor's own"):
+        with pytest.raises(dp.RecipeError, match=told):
             corpus.mine("chosen_rejected")
 
 
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+def test_the_draws_never_change(tmp_path: Path, golden: Golden) -> None:
     records = [([f"ask {i}"], [f"good {i}"], [f"bad {i}"]) for i in range(12)]
-    with made(tmp_path_factory.mktemp("export") / "pairs.duckdb", records) as corpus:
-        corpus.add_recipe(CHOSEN)
-        yield corpus
-
-
-def test_the_draws_never_change(exported: dp.Corpus, golden: Golden) -> None:
-    rows = drawn(exported, 5, seed=1)
+    with made(tmp_path / "pairs.duckdb", records) as corpus:
+        rows = drawn(corpus, 5, seed=1)
     golden("order/pairs.txt", "".join(f"{r['anchor']}|{r['negative']}\n" for r in rows))

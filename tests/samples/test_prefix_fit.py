@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,22 +15,6 @@ from tokenizer_files import byte_level, encoder, lossy, word_level
 import duckplets as dp
 from duckplets.text.prefix import Field, Prefix
 
-
-def long_records(seed: int, words: Sequence[str]) -> list[dict[str, Any]]:
-    draw = random.Random(seed)
-    spaces = [" ", "  ", "\n", "\t", " \u3000"]
-    return [
-        {
-            "id": i,
-            "text": "".join(
-                draw.choice(words) + draw.choice(spaces) for _ in range(draw.randint(1, 60))
-            )
-            + str(i),
-        }
-        for i in range(60)
-    ]
-
-
 LONG = Prefix(
     0.8,
     [
@@ -41,38 +24,51 @@ LONG = Prefix(
 )
 
 
+WORDS = ["the", "fox", "café", "ab", "b!", "quick brown", "!", "漢é😀", "over", "abab"]
+
+
+def served(path: Path, chunking: dp.Chunking, *, prefix: bool) -> list[dict[str, Any]]:
+    draw = random.Random(1)
+    spaces = [" ", "  ", "\n", "\t", " \u3000"]
+    texts = [
+        "".join(draw.choice(WORDS) + draw.choice(spaces) for _ in range(draw.randint(1, 60)))
+        for _ in range(60)
+    ]
+    with dp.Corpus(path) as corpus:
+        corpus.chunk(chunking)
+        rows = [{"id": i, "text": f"{text}{i}"} for i, text in enumerate(texts)]
+        corpus.ingest(dp.MemorySource(rows, text="text", id="id"), name="s")
+        corpus.split(train=1.0, validation=0.0, test=0.0)
+        set_source(corpus, LONG if prefix else None)
+        recipes = [dp.TextRecipe("all", dp.any_section(), per="chunk")]
+        columns = ["text", "text_prefix", "text_tokens"]
+        sampler = corpus.sampler("texts", recipes=recipes, batch_size=1600, columns=columns)
+        return next(sampler).to_pylist()
+
+
 @pytest.mark.parametrize("most", some([1, 2, 8, 9, 20, 60], less=3))
 def test_prefix_and_text_are_no_longer_than_a_window(tmp_path: Path, most: int) -> None:
-    words = ["the", "fox", "café", "漢字漢字", "dog—the", "x"]
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.chunk(dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0))
-        corpus.ingest(dp.MemorySource(long_records(1, words), text="text", id="id"), name="s")
-        corpus.split(train=1.0, validation=0.0, test=0.0)
-        recipes = [dp.TextRecipe("all", dp.any_section(), per="chunk")]
-        arguments: dict[str, Any] = {"kind": "texts", "recipes": recipes, "batch_size": 64}
-        plain = corpus.sampler(**arguments, columns=["text"], steps=30)
-        before = [text for batch in plain for text in batch["text"]]
-        set_source(corpus, LONG)
-        columns = ["text", "text_prefix", "text_tokens"]
-        after = corpus.sampler(**arguments, columns=columns, steps=30)
-        rows = [row for batch in after for row in batch.to_pylist()]
+    chunking = dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0)
+    before, after = (
+        served(tmp_path / f"{prefix}.duckdb", chunking, prefix=prefix) for prefix in (False, True)
+    )
     cut = alone = 0
-    for text, row in zip(before, rows, strict=True):
-        line, served = row["text_prefix"], row["text"]
+    for plain, row in zip(before, after, strict=True):
+        line, text = row["text_prefix"], plain["text"]
         assert row["text_tokens"] == len(text.split())
         if line is None:
-            assert served == text
+            assert row["text"] == text
             continue
         # Exactly as many words as fit, and not a character changed up to there.
         whole = f"{line}\n{text}"
-        assert served.split() == whole.split()[:most]
-        assert whole.startswith(served)
+        assert row["text"].split() == whole.split()[:most]
+        assert whole.startswith(row["text"])
         if len(line.split()) >= most:
-            assert served == line
+            assert row["text"] == line
             alone += 1
-        cut += served != whole
-    assert cut > 50 or most == 60
-    assert alone > 50 or most >= 20
+        cut += row["text"] != whole
+    assert cut > 40 or most == 60
+    assert alone > 40 or most >= 20
 
 
 @pytest.mark.parametrize(
@@ -80,21 +76,10 @@ def test_prefix_and_text_are_no_longer_than_a_window(tmp_path: Path, most: int) 
 )
 def test_with_a_tokenizer_file_too(tmp_path: Path, make: Any, most: int) -> None:
     path = make(tmp_path / "tokenizer.json")
-    words = ["the", "fox", "café", "ab", "b!", "quick brown", "!", "漢é😀", "over", "abab"]
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        chunking = dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0, tokenizer=str(path))
-        corpus.chunk(chunking)
-        corpus.ingest(dp.MemorySource(long_records(2, words), text="text", id="id"), name="s")
-        corpus.split(train=1.0, validation=0.0, test=0.0)
-        set_source(corpus, LONG)
-        recipes = [dp.TextRecipe("all", dp.any_section(), per="chunk")]
-        sampler = corpus.sampler(
-            "texts", recipes=recipes, batch_size=64, steps=20, columns=["text", "text_prefix"]
-        )
-        rows = [row for batch in sampler for row in batch.to_pylist()]
+    chunking = dp.Chunking(max_tokens=most, overlap=(0,), summary_tokens=0, tokenizer=str(path))
     encode = encoder(path).encode
     longest = 0
-    for row in rows:
+    for row in served(tmp_path / "c.duckdb", chunking, prefix=True):
         if row["text_prefix"] is not None:
             assert row["text"].startswith(row["text_prefix"])
             longest = max(longest, len(encode(row["text"], add_special_tokens=False).ids))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import cli, lines, usage
 from effort import often
+from frozen_runs import titled
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prebuilt import prebuilt
 from token_shards import lengths_of, numbered, write_shards
 
 import duckplets as dp
@@ -28,19 +26,6 @@ ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 
 def recipe(name: str, weight: float = 1.0, **more: Any) -> dp.TripletRecipe:
     return dp.TripletRecipe(name, ANCHOR, CONTEXT, CONTEXT, weight=weight, **more)
-
-
-@prebuilt
-def corpus_of(path: Path, sizes: Sequence[int]) -> dp.Corpus:
-    """Sources a, b, c, … of so many pairs of question and answer."""
-    corpus = dp.Corpus(path)
-    for name, size in zip("abcdefgh", sizes, strict=False):
-        rows = [
-            {"id": f"{i}", "q": f"{name} asks {i}", "a": f"{name} says {i}"} for i in range(size)
-        ]
-        corpus.ingest(dp.MemorySource(rows, id="id", anchor="q", positive="a"), name=name)
-    corpus.split(1, 0, 0)
-    return corpus
 
 
 def opened(corpus: dp.Corpus, kind: str = "triplets", **how: Any) -> dp.Sampler:
@@ -83,7 +68,7 @@ def test_every_source_is_passed_once_in_each_epoch_of_any_corpus(tmp_path: Path)
         for name in rng.sample("abcd", rng.randint(0, 3)):
             weights = (rng.choice((0.1, 1 / 3, 0.5, 1.0, 2.75)) for _ in range(2))
             recipes += [recipe(f"{name}{i}", w, sources=(name,)) for i, w in enumerate(weights)]
-        with corpus_of(tmp_path / f"{seed}.duckdb", sizes) as corpus:
+        with titled(tmp_path / f"{seed}.duckdb", dict(zip("abcd", sizes, strict=True))) as corpus:
             for kind, more in (("triplets", {}), ("pairs", {"negatives": 2}), ("texts", {})):
                 given = {"recipes": recipes} if kind != "texts" else {}
                 sampler = opened(corpus, kind, seed=seed, run=kind, **given, **more)
@@ -128,7 +113,7 @@ def test_messages_and_rows_of_tokens_are_passed_once_in_each_epoch(tmp_path: Pat
 
 @pytest.fixture
 def corpus(tmp_path: Path) -> dp.Corpus:
-    return corpus_of(tmp_path / "c.duckdb", (8, 24, 32))
+    return titled(tmp_path / "c.duckdb", {"a": 8, "b": 24, "c": 32})
 
 
 def shares(sampler: dp.Sampler, steps: int = 16) -> dict[str, int]:
@@ -171,38 +156,27 @@ def test_what_a_mixture_means(
     sampler.close()
 
 
-@pytest.mark.parametrize("spelling", ["mapping", "file", "options"])
 def test_what_is_not_named_is_left_out_and_named_in_a_note(
-    corpus: dp.Corpus, spelling: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    corpus: dp.Corpus, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     note = "does not name 'b': nothing is drawn from there"
-    if spelling == "options":
-        corpus.close()
-        result = cli("sample", corpus.path, "--mixture", "a=1,c=1", "--steps", "8")
-        assert note in result.stderr
-        assert {row["source"] for row in lines(result.stdout)} == {"a", "c"}
-        return
-    mixture: Any = {"a": 1, "c": 1}
-    if spelling == "file":
-        mixture = tmp_path / "m.toml"
-        tables = "".join(f'[[data.datasets]]\nname = "{name}"\n' for name in "ac")
-        mixture.write_text(tables)
-    sampler = opened(corpus, mixture=mixture)
-    assert note in sampler.describe()
-    with caplog.at_level(logging.WARNING, "duckplets"):
+    file = tmp_path / "m.toml"
+    file.write_text("".join(f'[[data.datasets]]\nname = "{name}"\n' for name in "ac"))
+    for mixture in ({"a": 1, "c": 1}, file):
+        sampler = opened(corpus, mixture=mixture)
+        assert note in sampler.describe()
+        caplog.clear()
         next(sampler)
-    assert note in caplog.text
-    assert shares(sampler) == {"a": 32, "c": 32}
-    sampler.close()
+        assert note in caplog.text
+        assert shares(sampler) == {"a": 32, "c": 32}
+    corpus.close()
+    result = cli("sample", corpus.path, "--mixture", "a=1,c=1", "--steps", "8")
+    assert note in result.stderr
+    assert {row["source"] for row in lines(result.stdout)} == {"a", "c"}
 
 
 def test_words_in_files_and_options(corpus: dp.Corpus, tmp_path: Path) -> None:
     file = tmp_path / "m.toml"
-    for word, expected in (("equal", ALIKE), ("proportional", IN_PROPORTION)):
-        file.write_text(f'[data]\nmixture = "{word}"\n')
-        sampler = opened(corpus, mixture=file)
-        assert shares(sampler) == pytest.approx(expected, abs=1)
-        sampler.close()
     for text, wrong in (
         ('[data]\nmixture = "all"\n', "'proportional', 'equal'"),
         ('[data]\nmixture = "equal"\n[[data.datasets]]\nname = "a"\n', "one of the two"),
@@ -212,6 +186,8 @@ def test_words_in_files_and_options(corpus: dp.Corpus, tmp_path: Path) -> None:
             opened(corpus, mixture=file)
     with pytest.raises(dp.MixtureError, match=r"did you mean 'proportional'\?"):
         opened(corpus, mixture="proportionally")
+    file.write_text('[data]\nmixture = "equal"\n')
+    assert shares(opened(corpus, mixture=file)) == pytest.approx(ALIKE, abs=1)
     corpus.close()
     for word, told in (("equal", "equal"), ("proportional", "in proportion to anchors")):
         said = cli("sample", corpus.path, "--mixture", word, "--steps", "1").stderr
@@ -221,89 +197,70 @@ def test_words_in_files_and_options(corpus: dp.Corpus, tmp_path: Path) -> None:
 
 def test_a_saved_run_keeps_what_a_word_meant(corpus: dp.Corpus) -> None:
     sampler = opened(corpus, mixture="proportional")
-    before = [next(sampler)["anchor"] for _ in range(3)]
+    sampler.move(3 * 4)
     sampler.save()
-    rest = [next(sampler)["anchor"] for _ in range(20)]
-    sampler.close()
+    expected = [sampler.batch_at(step)["anchor"] for step in range(20)]
     rows = [{"q": f"more {i}", "a": f"more {i}!"} for i in range(90)]
     corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="d")
     for anew in ({}, {"mixture": "proportional"}):
-        resumed = corpus.resume(**anew)
-        assert [next(resumed)["anchor"] for _ in range(20)] == rest
-        assert [resumed.batch_at(i)["anchor"] for i in range(3)] == before
-        resumed.close()
-    with pytest.raises(dp.StateMismatchError) as wrong:
+        with corpus.resume(**anew) as resumed:
+            assert [resumed.batch_at(step)["anchor"] for step in range(20)] == expected
+    with pytest.raises(dp.StateMismatchError, match="change samples from step 0, but the run is"):
         corpus.resume(mixture="equal")
-    assert (
-        "this mixture would change samples from step 0, but the run is at step 3; use set_weights "
-        "or a Phase from step 3" in str(wrong.value)
-    )
     later = dp.Mixture("proportional", phases=[dp.Phase(3, {"a": 0})])
-    resumed = corpus.resume(mixture=later)
-    assert {name for _ in range(9) for name in next(resumed)["source"]} == {"b", "c"}
-    resumed.close()
+    with corpus.resume(mixture=later) as resumed:
+        assert {name for _ in range(9) for name in next(resumed)["source"]} == {"b", "c"}
 
 
 def test_shares_are_those_of_the_version_that_joins(corpus: dp.Corpus) -> None:
-    sampler = opened(corpus, run="r")
-    for _ in range(4):
-        next(sampler)
+    sampler = opened(corpus)
+    sampler.move(16)
     sampler.save()
-    sampler.close()
     rows = [{"q": f"more {i}", "a": f"more {i}!"} for i in range(64)]
     corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="d")
-    resumed = corpus.resume("r", version="newest", recipes=[recipe("r")])
+    resumed = corpus.resume(version="newest", recipes=[recipe("r")])
     assert resumed.mixture.weights == {"a": 0.0625, "b": 0.1875, "c": 0.25, "d": 0.5}
     # as much as an epoch of the newest version beyond the join
     assert sum(resumed.forecast().table["samples"].to_pylist()) == 4 * 4 + 128
     later = resumed.served(16, 16 + 128)
     assert Counter(later["source"].to_pylist()) == {"a": 8, "b": 24, "c": 32, "d": 64}
-    taken = [next(resumed)["anchor"] for _ in range(4)]
     resumed.save()
-    resumed.close()
-    again = corpus.resume("r")
-    assert [again.batch_at(step)["anchor"] for step in range(4, 8)] == taken
-    assert again.served(16, 16 + 128) == later
-    again.close()
+    with corpus.resume() as again:
+        assert again.served(16, 16 + 128) == later
 
 
 def test_mixture_is_what_is_in_force(corpus: dp.Corpus) -> None:
     mixture = dp.Mixture({"a": 1, "b": 3}, phases=[dp.Phase(2, {"a": 5}), dp.Phase(5, {"c": 4})])
-    sampler = opened(corpus, mixture=mixture, run="r")
+    sampler = opened(corpus, mixture=mixture)
     assert sampler.mixture == mixture
-    next(sampler), next(sampler)
+    sampler.move(8)
     assert sampler.mixture.weights == {"a": 5, "b": 3, "c": 0}
     assert sampler.set_weights({"b": 1}, temperature=2) == 2
-    assert sampler.mixture.weights == {"a": 1, "b": 1, "c": 0}
-    assert sampler.mixture.temperature == 2
     next(sampler)
     sampler.save()
     served = sampler.served(0, 60)
-    sampler.close()
-    sampler = corpus.resume("r")
-    assert sampler.mixture.weights == {"a": 1, "b": 1, "c": 0}
-    assert sampler.served(0, 60) == served
-    sampler.move(5 * 4)
-    assert sampler.mixture.weights == {"a": 1, "b": 3, "c": 4}
-    assert sampler.mixture.temperature == 2  # to the end of the run
-    sampler.close()
+    with corpus.resume() as sampler:
+        assert sampler.mixture.weights == {"a": 1, "b": 1, "c": 0}
+        assert sampler.mixture.temperature == 2
+        assert sampler.served(0, 60) == served
+        sampler.move(5 * 4)
+        assert sampler.mixture.weights == {"a": 1, "b": 3, "c": 4}
+        assert sampler.mixture.temperature == 2  # to the end of the run
 
 
 def test_a_temperature_set_during_a_run_holds_from_there(corpus: dp.Corpus) -> None:
     sampler = opened(corpus, mixture={"a": 1, "b": 16})
     next(sampler)
-    assert sampler.set_weights({}, temperature=2) == 1
-    found = Counter(sampler.served(4, 4 + 400)["source"].to_pylist())
-    assert found == pytest.approx({"a": 80, "b": 320}, abs=1)  # 1 : 4
-    assert sampler.set_weights({"a": 16}) == 1  # the temperature stays
-    found = Counter(sampler.served(4, 4 + 400)["source"].to_pylist())
-    assert found == pytest.approx({"a": 200, "b": 200}, abs=1)
+    for weights, how, expected in [
+        ({}, {"temperature": 2}, {"a": 80, "b": 320}),  # 1 : 4
+        ({"a": 16}, {}, {"a": 200, "b": 200}),  # the temperature stays
+    ]:
+        assert sampler.set_weights(weights, **how) == 1
+        found = Counter(sampler.served(4, 4 + 400)["source"].to_pylist())
+        assert found == pytest.approx(expected, abs=1)
     for wrong in (0, -1, float("nan"), "2"):
         with pytest.raises(dp.MixtureError, match="temperature"):
             sampler.set_weights({}, temperature=wrong)  # type: ignore[arg-type]
-    state = sampler.state_dict()
     other = opened(corpus, mixture={"a": 1, "b": 16}, run="other")
-    other.load_state_dict(state)
+    other.load_state_dict(sampler.state_dict())
     assert other.served(0, 200) == sampler.served(0, 200)
-    other.close()
-    sampler.close()

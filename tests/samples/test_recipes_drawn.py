@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -82,37 +82,6 @@ def test_question_answer_mismatch_never_answers_the_same_question(tmp_path: Path
         assert any(question[row["negative"]] == row["anchor"] for row in plain)
 
 
-def test_text_only_rows_pair_a_text_with_itself(tmp_path: Path) -> None:
-    records = [{"text": f"text number {i} " * (1 + i % 30)} for i in range(60)]
-    with dp.Corpus(tmp_path / "t.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(records, text="text"), name="plain")
-        corpus.split(1, 0, 0)
-        corpus.chunk(dp.Chunking(max_tokens=20, overlap=(5,)))
-        sampler = corpus.sampler(long_sections=False, epochs=3)
-        for row in samples(sampler, 3 * sampler.epoch_length):
-            assert row["recipe"] == "simcse"
-            assert row["anchor"] == row["positive"] != row["negative"]
-
-
-def test_long_sections_give_two_windows_of_one_record(tmp_path: Path) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 60, 3, repeats=0.0) as corpus:
-        columns = ["recipe", "anchor", "positive", "anchor_record_id", "positive_record_id"]
-        columns += ["negative_record_id", "anchor_window", "positive_window"]
-        seen = Counter()
-        for row in samples(corpus.sampler(columns=columns, preset="crate"), 2000):
-            seen[row["recipe"]] += 1
-            if row["recipe"] == "long_section":
-                assert row["anchor_record_id"] == row["positive_record_id"]
-                assert row["anchor_record_id"] != row["negative_record_id"]
-                assert row["anchor"] != row["positive"]
-                assert row["anchor_window"] is not None
-        assert seen == {"anchor_context": 750, "anchor_anchor": 250, "long_section": 1000}
-        plain = Counter(r["recipe"] for r in samples(corpus.sampler(columns=["recipe"]), 2000))
-        assert plain == {"anchor_context": 1000, "long_section": 1000}
-        off = corpus.sampler(long_sections=False, columns=["recipe"])
-        assert {r["recipe"] for r in samples(off, 400)} == {"anchor_context"}
-
-
 def test_positives_rotate_and_meet_every_anchor_window(tmp_path: Path) -> None:
     with odd_corpus(tmp_path / "c.duckdb", 12, 4, repeats=0.0) as corpus:
         recipe = dp.TripletRecipe("pairs", ANY, CONTEXT, ANY)
@@ -160,35 +129,28 @@ def test_weights_of_samples(tmp_path: Path) -> None:
     records = [
         {"t": f"title {i}", "b": f"{i} {long}", "trust": 0.2 + 0.6 * (i % 2)} for i in range(8)
     ]
+    slots = ("anchor", "positive", "negative")
     with dp.Corpus(tmp_path / "w.duckdb") as corpus:
         source = dp.MemorySource(records, anchor="t", positive="b", trust="trust")
         corpus.ingest(source, name="w")
         corpus.split(1, 0, 0)
         corpus.chunk(dp.Chunking(max_tokens=10, overlap=(0,), summary_tokens=5, weight_floor=0.1))
-        columns = [
-            "recipe",
-            "weight",
-            *(
-                f"{s}_{d}"
-                for s in ("anchor", "positive", "negative")
-                for d in ("trust", "window", "section")
-            ),
-        ]
+        columns = ["recipe", "weight", *(f"{s}_{d}" for s in slots for d in ("trust", "window"))]
         recipes = [
             dp.TripletRecipe("titles", ANCHOR, CONTEXT, CONTEXT, weight=0.5),
             dp.TripletRecipe("windows", CONTEXT, CONTEXT, CONTEXT, weight=2.0),
         ]
         for row in samples(corpus.sampler(recipes=recipes, columns=columns), 400):
-            slots = []
-            for slot in ("anchor", "positive", "negative"):
+            found = []
+            for slot in slots:
                 window = row[f"{slot}_window"]
                 base = 0.35 if window is None else 1 / (window + 1)
-                slots.append(min(1, max(0.1, row[f"{slot}_trust"] * base)))
+                found.append(min(1, max(0.1, row[f"{slot}_trust"] * base)))
             first, second = row["anchor_window"], row["positive_window"]
             if row["recipe"] == "windows" and None not in (first, second) and first != second:
-                slots[0] /= abs(first - second)
-                slots[1] /= abs(first - second)
-            expected = {"titles": 0.5, "windows": 2.0}[row["recipe"]] * sum(slots) / 3
+                found[0] /= abs(first - second)
+                found[1] /= abs(first - second)
+            expected = {"titles": 0.5, "windows": 2.0}[row["recipe"]] * sum(found) / 3
             assert row["weight"] == pytest.approx(expected)
 
 

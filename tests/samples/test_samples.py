@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,40 +23,27 @@ pytestmark = pytest.mark.usefixtures("pools_once")
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 
 
-def is_anchor(w: Window) -> bool:
-    return w.role == "anchor"
-
-
-def is_context(w: Window) -> bool:
-    return w.role == "context"
+def of_role(role: str) -> Matches:
+    return lambda w: w.role == role
 
 
 def anything(*_: Window) -> bool:
     return True
 
 
+ROLES = dict(anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT)
+THREE = (of_role("anchor"), of_role("context"), of_role("context"))
+
+
+# A recipe, and what its anchors, positives and negatives are, and which go together.
+NORTH = "negative.date > anchor.date and negative.taxonomy[1] = 'north'"
 CASES: list[tuple[dict[str, Any], Matches, Matches, Matches, Legal]] = [
-    (
-        dict(anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT),
-        is_anchor,
-        is_context,
-        is_context,
-        anything,
-    ),
+    (ROLES, *THREE, anything),
     (
         dict(anchor=CONTEXT, positive=CONTEXT, negative=ANY),
-        is_context,
-        is_context,
-        anything,
-        anything,
+        *(of_role("context"), of_role("context"), anything, anything),
     ),
-    (
-        dict(anchor=ANCHOR, positive=CONTEXT, negative=CONTEXT, strategy="other_date"),
-        is_anchor,
-        is_context,
-        is_context,
-        lambda a, n: a.date != n.date,
-    ),
+    (ROLES | {"strategy": "other_date"}, *THREE, lambda a, n: a.date != n.date),
     (
         dict(
             anchor=ANCHOR,
@@ -64,33 +51,19 @@ CASES: list[tuple[dict[str, Any], Matches, Matches, Matches, Legal]] = [
             negative=dp.position(1),
             strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
         ),
-        is_anchor,
+        of_role("anchor"),
         lambda w: w.position == 1,
         lambda w: w.position == 1,
         lambda a, n: a.topic == n.topic,
     ),
     (
-        dict(
-            anchor=ANCHOR,
-            positive=CONTEXT,
-            negative=CONTEXT,
-            strategy=dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
-        ),
-        is_anchor,
-        is_context,
-        is_context,
+        ROLES | {"strategy": dp.sql("negative.meta['topic'] <> anchor.meta['topic']")},
+        *THREE,
         lambda a, n: a.topic != n.topic,
     ),
     (
-        dict(
-            anchor=ANCHOR,
-            positive=CONTEXT,
-            negative=CONTEXT,
-            strategy=dp.sql("negative.date > anchor.date and negative.taxonomy[1] = 'north'"),
-        ),
-        is_anchor,
-        is_context,
-        is_context,
+        ROLES | {"strategy": dp.sql(NORTH)},
+        *THREE,
         lambda a, n: bool(a.date and n.date and n.date > a.date and n.area == "north"),
     ),
     (
@@ -104,14 +77,8 @@ CASES: list[tuple[dict[str, Any], Matches, Matches, Matches, Legal]] = [
         lambda w: w.area == "south",
         anything,
     ),
-    (
-        dict(anchor=CONTEXT, positive=CONTEXT, negative=CONTEXT, per="chunk"),
-        is_context,
-        is_context,
-        is_context,
-        anything,
-    ),
-]
+    (ROLES | {"anchor": CONTEXT, "per": "chunk"}, *[of_role("context")] * 3, anything),
+]  # fmt: skip
 
 
 def expected_pool(
@@ -248,45 +215,48 @@ def check_epochs(
 
 
 @pytest.mark.parametrize(
-    "arguments", [{}, {"negatives": 3}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}]
+    "arguments", [{}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}], ids=str
 )
 def test_every_column_that_there_is_can_be_asked_for(
-    tmp_path: Path, arguments: dict[str, Any]
+    odd: dp.Corpus, arguments: dict[str, Any]
 ) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", 40, 3) as corpus:
-        with pytest.raises(dp.SamplerError, match="have no 'nothing'") as refusal:
-            corpus.sampler(**arguments, columns=["nothing"])
-        names = str(refusal.value).split("there are ")[1].split(", ")
-        columns = [name for name in names if not name.endswith("_vector")]
-        plain = next(corpus.sampler(**arguments, batch_size=8))
-        batch = next(corpus.sampler(**arguments, batch_size=8, columns=columns))
-        assert batch.keys() == columns
-        assert {len(values) for values in batch.values()} == {8}
-        assert plain.to_pydict() == {name: batch[name] for name in plain.keys()}  # noqa: SIM118
+    with pytest.raises(dp.SamplerError, match="have no 'nothing'") as refusal:
+        odd.sampler(**arguments, columns=["nothing"])
+    names = str(refusal.value).split("there are ")[1].split(", ")
+    columns = [name for name in names if not name.endswith("_vector")]
+    plain = next(odd.sampler(**arguments, batch_size=8))
+    batch = next(odd.sampler(**arguments, batch_size=8, columns=columns))
+    assert batch.keys() == columns
+    assert {len(values) for values in batch.values()} == {8}
+    assert plain.to_pydict() == {name: batch[name] for name in plain.keys()}  # noqa: SIM118
 
 
-@pytest.mark.parametrize("arguments", [{}, {"negatives": 2, "kind": "pairs"}, {"kind": "texts"}])
-def test_columns_tell_which_chunk_a_text_is(tmp_path: Path, arguments: dict[str, Any]) -> None:
+@pytest.fixture
+def odd(tmp_path: Path) -> Iterator[dp.Corpus]:
     with odd_corpus(tmp_path / "c.duckdb", 40, 3) as corpus:
-        slots = corpus.sampler(**arguments).text_columns
-        whats = ("kind", "overlap", "start", "length", "start_ratio", "record_id", "section")
-        columns = [*slots, *(f"{slot}_{what}" for slot in slots for what in whats)]
-        rows = corpus.sql(
-            """
-            SELECT r.record_id, s.position, c.kind, c.overlap, c.start, c.length, c.start_token,
-                s.token_count, s.text
-            FROM chunks c JOIN sections s USING (section_key)
-            JOIN live_records r ON r.record_key = c.record_key
-            """
-        ).to_pylist()
-        chunks = {tuple(row.values())[:6]: row for row in rows}
-        seen = set()
-        for row in samples(corpus.sampler(**arguments, columns=columns), 300):
-            for slot in slots:
-                kind, overlap, start, length, ratio, *place = (row[f"{slot}_{w}"] for w in whats)
-                chunk = chunks[(*place, kind, overlap, start, length)]
-                assert row[slot] == chunk["text"][start : start + length]
-                assert ratio == chunk["start_token"] / chunk["token_count"]
-                seen.add((kind, overlap, ratio > 0))
-        assert {("summary", 0, False), ("window", 3, True), ("window", 0, False)} <= seen
-        assert not [c for c in corpus.sampler(**arguments).settings.columns if "_start" in c]
+        yield corpus
+
+
+@pytest.mark.parametrize("arguments", [{}, {"kind": "texts"}], ids=str)
+def test_columns_tell_which_chunk_a_text_is(odd: dp.Corpus, arguments: dict[str, Any]) -> None:
+    slots = odd.sampler(**arguments).text_columns
+    whats = ("kind", "overlap", "start", "length", "start_ratio", "record_id", "section")
+    columns = [*slots, *(f"{slot}_{what}" for slot in slots for what in whats)]
+    rows = odd.sql(
+        """
+        SELECT r.record_id, s.position, c.kind, c.overlap, c.start, c.length, c.start_token,
+            s.token_count, s.text
+        FROM chunks c JOIN sections s USING (section_key)
+        JOIN live_records r ON r.record_key = c.record_key
+        """
+    ).to_pylist()
+    chunks = {tuple(row.values())[:6]: row for row in rows}
+    seen = set()
+    for row in samples(odd.sampler(**arguments, columns=columns), 300):
+        for slot in slots:
+            kind, overlap, start, length, ratio, *place = (row[f"{slot}_{w}"] for w in whats)
+            chunk = chunks[(*place, kind, overlap, start, length)]
+            assert row[slot] == chunk["text"][start : start + length]
+            assert ratio == chunk["start_token"] / chunk["token_count"]
+            seen.add((kind, overlap, ratio > 0))
+    assert {("summary", 0, False), ("window", 3, True), ("window", 0, False)} <= seen
