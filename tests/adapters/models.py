@@ -29,3 +29,12 @@ def embedder() -> Any:
 
 def ranker() -> Any:
     return shallow(st.CrossEncoder(str(weights.get_model_path()), num_labels=1, device="cpu"))
+
+
+def arguments(folder: Any, steps: int, batch: int, *, crossed: bool = False, **options: Any) -> Any:
+    """Settings of a quick training on the processor."""
+    given = {"use_cpu": True, "save_strategy": "no", "report_to": "none", "disable_tqdm": True}
+    given |= {"max_steps": steps, "per_device_train_batch_size": batch, "learning_rate": 1e-6}
+    kind = "CrossEncoderTrainingArguments" if crossed else "SentenceTransformerTrainingArguments"
+    make = getattr(st.cross_encoder if crossed else st, kind)
+    return make(**{"output_dir": str(folder / "out"), **given, **options})

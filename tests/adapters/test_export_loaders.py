@@ -65,35 +65,20 @@ def loaded(path: Path) -> Any:
 
 # ---- sentence-transformers
 
+TRIPLET = ["anchor", "positive", "negative"]
+TUPLE = ["anchor", "positive", "negative_1", "negative_2"]
+PAIR, LIST = ["anchor", "document"], ["anchor", "documents"]
 # shape, scores, loss, whether it is one of cross-encoders, text columns
 TRAININGS: list[tuple[str, bool, Any, bool, list[str]]] = [
-    (
-        "triplet",
-        False,
-        losses.MultipleNegativesRankingLoss,
-        False,
-        ["anchor", "positive", "negative"],
-    ),
-    ("triplet", True, losses.MarginMSELoss, False, ["anchor", "positive", "negative"]),
-    (
-        "n-tuple",
-        False,
-        losses.MultipleNegativesRankingLoss,
-        False,
-        ["anchor", "positive", "negative_1", "negative_2"],
-    ),
-    (
-        "n-tuple",
-        True,
-        losses.MarginMSELoss,
-        False,
-        ["anchor", "positive", "negative_1", "negative_2"],
-    ),
-    ("labeled-pair", False, losses.ContrastiveLoss, False, ["anchor", "document"]),
-    ("labeled-pair", True, losses.CoSENTLoss, False, ["anchor", "document"]),
-    ("labeled-pair", False, ranking.BinaryCrossEntropyLoss, True, ["anchor", "document"]),
-    ("labeled-list", False, ranking.LambdaLoss, True, ["anchor", "documents"]),
-    ("labeled-list", True, ranking.ListNetLoss, True, ["anchor", "documents"]),
+    ("triplet", False, losses.MultipleNegativesRankingLoss, False, TRIPLET),
+    ("triplet", True, losses.MarginMSELoss, False, TRIPLET),
+    ("n-tuple", False, losses.MultipleNegativesRankingLoss, False, TUPLE),
+    ("n-tuple", True, losses.MarginMSELoss, False, TUPLE),
+    ("labeled-pair", False, losses.ContrastiveLoss, False, PAIR),
+    ("labeled-pair", True, losses.CoSENTLoss, False, PAIR),
+    ("labeled-pair", False, ranking.BinaryCrossEntropyLoss, True, PAIR),
+    ("labeled-list", False, ranking.LambdaLoss, True, LIST),
+    ("labeled-list", True, ranking.ListNetLoss, True, LIST),
 ]
 
 
@@ -103,19 +88,12 @@ def trained(
     """Train for two steps; returns the rows and the labels that the collator saw and made."""
     crossed = isinstance(model, st.CrossEncoder)
     package = cross_encoder if crossed else st
-    kind = "CrossEncoderTrain" if crossed else "SentenceTransformerTrain"
-    settings = getattr(package, f"{kind}ingArguments")(
-        output_dir=str(folder / "out"),
-        max_steps=2,
-        per_device_train_batch_size=BATCH,
-        learning_rate=1e-6,
-        use_cpu=True,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-    )
-    trainer = getattr(package, f"{kind}er")(
-        model=model, args=settings, train_dataset=dataset, loss=loss(model)
+    kind = "CrossEncoderTrainer" if crossed else "SentenceTransformerTrainer"
+    trainer = getattr(package, kind)(
+        model=model,
+        args=models.arguments(folder, 2, BATCH, crossed=crossed),
+        train_dataset=dataset,
+        loss=loss(model),
     )
     seen: list[dict[str, Any]] = []
     labels: list[Any] = []
@@ -144,18 +122,8 @@ def trained(
     ],
 )
 def test_trainers_take_every_shape(
-    corpus: dp.Corpus,
-    model: Any,
-    ranker: Any,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    shape: Any,
-    scores: bool,
-    loss: Any,
-    crossed: bool,
-    columns: list[str],
-    suffix: str,
-) -> None:
+    corpus, model, ranker, tmp_path, monkeypatch, shape, scores, loss, crossed, columns, suffix
+):
     options = {"shape": shape, "scores": scores, "negatives": 2}
     path = exported(corpus, tmp_path / f"out{suffix}", format="sentence-transformers", **options)
     dataset = loaded(path)
@@ -182,7 +150,7 @@ UNCLOSED = pytest.mark.filterwarnings(
 
 
 @UNCLOSED
-def test_the_loader_of_beir_reads_what_is_in_the_tables(corpus: dp.Corpus, tmp_path: Path) -> None:
+def test_the_loader_of_beir_reads_what_is_in_the_tables(corpus, tmp_path):
     loader = pytest.importorskip("beir.datasets.data_loader")
     folder = exported(corpus, tmp_path / "set", format="beir", split="train")
     documents, queries, relevant = loader.GenericDataLoader(str(folder)).load(split="train")
@@ -216,8 +184,8 @@ def flagembedding(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("scores", [False, True])
 def test_the_dataset_of_flagembedding_takes_its_groups_from_it(
-    corpus: dp.Corpus, tmp_path: Path, flagembedding: Any, scores: bool
-) -> None:
+    corpus, tmp_path, flagembedding, scores
+):
     recipe = replace(RECIPE, instruction="Titles: ")
     path = exported(
         corpus, tmp_path / "out.jsonl", format="flagembedding", scores=scores, recipe=recipe
@@ -251,9 +219,7 @@ def test_the_dataset_of_flagembedding_takes_its_groups_from_it(
 # ---- Tevatron
 
 
-def test_the_preprocessor_of_tevatron_reads_passages(
-    corpus: dp.Corpus, model: Any, tmp_path: Path
-) -> None:
+def test_the_preprocessor_of_tevatron_reads_passages(corpus, model, tmp_path):
     module = pytest.importorskip("tevatron.datasets")
     arguments = importlib.import_module("tevatron.arguments")
     preprocessor = importlib.import_module("tevatron.datasets.preprocessor")
@@ -266,7 +232,7 @@ def test_the_preprocessor_of_tevatron_reads_passages(
     anchors, _ = kept(expected(corpus))
     assert len(rows) == len(anchors)
 
-    def encoded(text: str, limit: int) -> list[int]:
+    def encoded(text, limit):
         found: list[int] = model.tokenizer.encode(
             text, add_special_tokens=False, max_length=limit, truncation=True
         )
@@ -278,9 +244,7 @@ def test_the_preprocessor_of_tevatron_reads_passages(
             assert row[which] == [encoded(text, settings.p_max_len) for _, text in texts]
 
 
-def test_ids_of_tevatron_are_found_in_its_corpus_as_datasets(
-    corpus: dp.Corpus, tmp_path: Path
-) -> None:
+def test_ids_of_tevatron_are_found_in_its_corpus_as_datasets(corpus, tmp_path):
     folder = exported(corpus, tmp_path / "out", format="tevatron")
     rows, documents = (loaded(folder / f"{name}.jsonl") for name in ("train", "corpus"))
     places = {docid: i for i, docid in enumerate(documents["docid"])}

@@ -55,9 +55,7 @@ def kinds(dataset: Any) -> dict[str, str]:
         ("texts", {}, ["text"]),
     ],
 )
-def test_features_are_what_a_trainer_takes_in_its_order(
-    corpus: dp.Corpus, kind: Any, options: dict[str, Any], expected: list[str]
-) -> None:
+def test_features_are_what_a_trainer_takes_in_its_order(corpus, kind, options, expected):
     sampler = corpus.sampler(kind, **COMMON, **options)
     stream, stored = sampler.to_hf(), sampler.to_hf_dataset(3)
     types = {name: "int64" if name == "label" else "string" for name in expected}
@@ -69,14 +67,14 @@ def test_features_are_what_a_trainer_takes_in_its_order(
 # ---- streams
 
 
-def test_a_stream_is_the_run(corpus: dp.Corpus, rows: list[dict[str, Any]]) -> None:
+def test_a_stream_is_the_run(corpus, rows):
     stream = corpus.sampler(**COMMON, epochs=4).to_hf()
     assert list(stream) == rows
     assert list(stream) == rows  # every iteration begins where the first did
     assert list(islice(corpus.sampler(**COMMON).to_hf(), 500)) == rows[:500]  # endless
 
 
-def test_a_stream_begins_where_it_is_told(corpus: dp.Corpus, rows: list[dict[str, Any]]) -> None:
+def test_a_stream_begins_where_it_is_told(corpus, rows):
     sampler = corpus.sampler(**COMMON, epochs=4)
     next(sampler)
     assert list(sampler.to_hf()) == rows[16:]
@@ -88,7 +86,7 @@ def test_a_stream_begins_where_it_is_told(corpus: dp.Corpus, rows: list[dict[str
         sampler.to_hf(start_step=50)
 
 
-def test_a_stream_notices_that_its_sampler_was_moved(corpus: dp.Corpus) -> None:
+def test_a_stream_notices_that_its_sampler_was_moved(corpus):
     sampler = corpus.sampler(**COMMON)
     stream = iter(sampler.to_hf())
     assert len(list(islice(stream, 16))) == 16
@@ -98,7 +96,7 @@ def test_a_stream_notices_that_its_sampler_was_moved(corpus: dp.Corpus) -> None:
 
 
 @pytest.mark.parametrize("start", some(["fork", "spawn"], less=1))
-def test_a_stream_stays_in_its_process(corpus: dp.Corpus, start: str) -> None:
+def test_a_stream_stays_in_its_process(corpus, start):
     loader = torch.utils.data.DataLoader(
         corpus.sampler(**COMMON).to_hf(), 16, num_workers=1, multiprocessing_context=start
     )
@@ -108,9 +106,7 @@ def test_a_stream_stays_in_its_process(corpus: dp.Corpus, start: str) -> None:
 # ---- stored
 
 
-def test_a_stored_stretch_leaves_the_sampler_as_it_was(
-    corpus: dp.Corpus, rows: list[dict[str, Any]]
-) -> None:
+def test_a_stored_stretch_leaves_the_sampler_as_it_was(corpus, rows):
     sampler = corpus.sampler(**COMMON, epochs=4)
     next(sampler)
     before = sampler.state_dict()
@@ -124,9 +120,7 @@ def test_a_stored_stretch_leaves_the_sampler_as_it_was(
 
 
 @pytest.mark.parametrize("how", [{"pack": True}, {"by_bucket": True}], ids=str)
-def test_rows_of_tokens_are_lists_of_integers_from_any_step(
-    how: dict[str, Any], tmp_path: Path
-) -> None:
+def test_rows_of_tokens_are_lists_of_integers_from_any_step(how, tmp_path):
     texts = {name: numbered(lengths_of(90, seed)) for seed, name in enumerate(["one", "two"])}
     folder = write_shards(tmp_path / "shards", {"train": texts})
     options = {"seq_length": 24, "batch_size": 6, "steps": 20, "seed": 7, **how}

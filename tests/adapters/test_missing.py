@@ -13,7 +13,7 @@ import duckplets as dp
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_without_pytorch_its_module_says_so() -> None:
+def test_without_pytorch_its_module_says_so():
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import duckplets as dp\n"
@@ -26,9 +26,7 @@ def test_without_pytorch_its_module_says_so() -> None:
     )
 
 
-def test_without_hugging_faces_packages_a_sampler_says_so(
-    corpus_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_hugging_faces_packages_a_sampler_says_so(corpus_path, monkeypatch):
     for name in ("datasets", "sentence_transformers", "sentence_transformers.base.sampler"):
         monkeypatch.setitem(sys.modules, name, None)
     with dp.Corpus(corpus_path, read_only=True) as corpus:

@@ -44,9 +44,7 @@ def _plain(value: Any) -> Any:
 
 
 @WORKERS
-def test_any_number_of_workers_gives_the_order_of_one_process(
-    folder: Path, alone: Batches, workers: int
-) -> None:
+def test_any_number_of_workers_gives_the_order_of_one_process(folder, alone, workers):
     dataset = TokenDataset(folder, **COMMON)
     found = list(loader(dataset, workers))
     assert plain(found) == alone
@@ -55,9 +53,7 @@ def test_any_number_of_workers_gives_the_order_of_one_process(
 
 
 @WORKERS
-def test_a_state_by_step_goes_on_with_other_workers(
-    folder: Path, alone: Batches, workers: int
-) -> None:
+def test_a_state_by_step_goes_on_with_other_workers(folder, alone, workers):
     dataset = TokenDataset(folder, **COMMON)
     taken = plain(islice(loader(dataset, workers), 4))
     state = dataset.state_dict(step=taken[-1]["step"] + 1)
@@ -66,9 +62,7 @@ def test_a_state_by_step_goes_on_with_other_workers(
     assert plain(loader(other, 2 - workers % 2)) == alone[4:]
 
 
-def test_ranks_share_batches_and_a_saved_run_goes_on(
-    folder: Path, alone: Batches, tmp_path: Path
-) -> None:
+def test_ranks_share_batches_and_a_saved_run_goes_on(folder, alone, tmp_path):
     path = tmp_path / "s.duckdb"
     ranks = [
         TokenDataset(folder, **{**COMMON, "batch_size": 3}, rank=rank, world_size=2, state=path)
@@ -86,7 +80,7 @@ def test_ranks_share_batches_and_a_saved_run_goes_on(
     assert repr(resumed) == f"TokenDataset({str(folder)!r})"
 
 
-def test_mistakes_are_named(folder: Path, tmp_path: Path) -> None:
+def test_mistakes_are_named(folder, tmp_path):
     with pytest.raises(dp.SamplerError, match="did you mean 'seq_length'"):
         TokenDataset(folder, seq_lenght=4)
     assert_refused(loader(TokenDataset(tmp_path / "none"), 1), dp.ShardError, "manifest")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adapters.models import embedder, st
+from adapters.models import arguments, embedder, st
 from effort import some
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
@@ -53,22 +53,9 @@ def trained(
 ) -> Any:
     """Train for some steps; returns the texts of each batch, and the trainer."""
     loss = Seen(model)
-    settings = st.SentenceTransformerTrainingArguments(
-        **{
-            "output_dir": str(folder / "out"),
-            "max_steps": steps,
-            "per_device_train_batch_size": BATCH,
-            "learning_rate": 1e-6,
-            "use_cpu": True,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            **options,
-        }
-    )
     trainer = st.SentenceTransformerTrainer(
         model=model,
-        args=settings,
+        args=arguments(folder, steps, BATCH, **options),
         train_dataset=dataset,
         loss=loss,
         callbacks=[callback] if callback else [],
@@ -89,9 +76,7 @@ def texts_of(sampler: dp.Sampler, count: int) -> list[list[list[str]]]:
         *(("OnlineContrastiveLoss", 0), ("SoftmaxLoss", 0)),
     ],
 )
-def test_losses_take_labelled_pairs_as_they_come(
-    model: Any, tmp_path: Path, name: str, high: int
-) -> None:
+def test_losses_take_labelled_pairs_as_they_come(model, tmp_path, name, high):
     from sentence_transformers.sentence_transformer import losses
 
     labels = [high * (i % 4) / 3 if high else i % 2 for i in range(2 * BATCH)]
@@ -107,10 +92,7 @@ def test_losses_take_labelled_pairs_as_they_come(
         stream = corpus.sampler("pairs", batch_size=BATCH).to_hf()
         assert list(stream.features) == ["anchor", "other", "label"]
         assert stream.features["label"].dtype == ("float64" if high else "int64")
-        arguments = {"output_dir": str(tmp_path / "out"), "per_device_train_batch_size": BATCH}
-        arguments |= {"max_steps": 1, "logging_steps": 1, "learning_rate": 1e-9, "use_cpu": True}
-        arguments |= {"save_strategy": "no", "report_to": "none", "disable_tqdm": True}
-        settings = st.SentenceTransformerTrainingArguments(**arguments)
+        settings = arguments(tmp_path, 1, BATCH, logging_steps=1)
         trainer = st.SentenceTransformerTrainer(
             model=model, args=settings, train_dataset=stream, loss=loss
         )
@@ -119,28 +101,8 @@ def test_losses_take_labelled_pairs_as_they_come(
     assert 0 < seen < 100
 
 
-def test_a_stream_gives_the_samplers_batches(corpus: dp.Corpus, model: Any, tmp_path: Path) -> None:
-    sampler = corpus.sampler(batch_size=BATCH, no_duplicates=True)
-    batches, _ = trained(model, sampler.to_hf(), tmp_path, 3)
-    assert batches == texts_of(corpus.sampler(batch_size=BATCH, no_duplicates=True), 3)
-
-
-def test_a_stream_resumes_without_reading_anew(
-    corpus: dp.Corpus, model: Any, tmp_path: Path
-) -> None:
-    sampler = corpus.sampler(batch_size=BATCH)
-    saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
-    _, trainer = trained(model, sampler.to_hf(), tmp_path, 2, **saving)
-    stream = sampler.to_hf(start_step=trainer.state.global_step)
-    saving["ignore_data_skip"] = True
-    batches, _ = trained(model, stream, tmp_path, 4, resume=True, **saving)
-    assert batches == texts_of(corpus.sampler(batch_size=BATCH), 4)[2:]
-
-
 @pytest.mark.parametrize("accumulated", some([2, 1], less=1))
-def test_a_checkpoint_knows_what_was_used(
-    corpus: dp.Corpus, corpus_path: Path, model: Any, tmp_path: Path, accumulated: int
-) -> None:
+def test_a_checkpoint_knows_what_was_used(corpus, corpus_path, model, tmp_path, accumulated):
     saving: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2}
     saving["gradient_accumulation_steps"] = accumulated
     first = corpus.sampler(batch_size=BATCH)
@@ -165,9 +127,7 @@ def test_a_checkpoint_knows_what_was_used(
     assert more == expected[2 * accumulated :]
 
 
-def test_a_callback_refuses_before_the_first_step(
-    corpus: dp.Corpus, model: Any, tmp_path: Path
-) -> None:
+def test_a_callback_refuses_before_the_first_step(corpus, model, tmp_path):
     other = corpus.sampler(batch_size=BATCH // 2)
     with pytest.raises(dp.SamplerError, match="open the sampler with batch_size=8"):
         trained(model, other.to_hf(), tmp_path, 2, callback=other.hf_callback())
@@ -178,7 +138,7 @@ def test_a_callback_refuses_before_the_first_step(
         corpus.sampler(batch_size=BATCH, world_size=2).hf_callback()
 
 
-def test_a_stored_stretch_keeps_its_batches(corpus: dp.Corpus, model: Any, tmp_path: Path) -> None:
+def test_a_stored_stretch_keeps_its_batches(corpus, model, tmp_path):
     sampler = corpus.sampler(batch_size=BATCH)
     dataset, kept = sampler.to_hf_dataset(3), sampler.hf_batch_sampler()
     batches, trainer = trained(model, dataset, tmp_path, -1, batch_sampler=kept, num_train_epochs=2)
@@ -186,38 +146,9 @@ def test_a_stored_stretch_keeps_its_batches(corpus: dp.Corpus, model: Any, tmp_p
     assert batches == texts_of(corpus.sampler(batch_size=BATCH), 3) * 2
 
 
-def test_pairs_have_labels(corpus: dp.Corpus, model: Any, tmp_path: Path) -> None:
-    from sentence_transformers.sentence_transformer.losses import ContrastiveLoss
-
-    labels = []
-
-    class Labels(ContrastiveLoss):
-        def forward(self, features: Any, labels_: Any) -> Any:
-            labels.append(labels_.tolist())
-            return super().forward(features, labels_)
-
-    sampler = corpus.sampler("pairs", batch_size=BATCH)
-    settings = st.SentenceTransformerTrainingArguments(
-        output_dir=str(tmp_path),
-        max_steps=2,
-        per_device_train_batch_size=BATCH,
-        use_cpu=True,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-    )
-    st.SentenceTransformerTrainer(
-        model=model, args=settings, train_dataset=sampler.to_hf(), loss=Labels(model)
-    ).train()
-    expected = [batch["label"] for batch in islice(corpus.sampler("pairs", batch_size=BATCH), 2)]
-    assert labels == expected
-
-
 @pytest.mark.parametrize("documents", ["split", "all"])
 @pytest.mark.parametrize("source", ["one", None])
-def test_an_evaluator_has_the_anchors_of_a_split(
-    corpus: dp.Corpus, model: Any, documents: Any, source: str | None
-) -> None:
+def test_an_evaluator_has_the_anchors_of_a_split(corpus, model, documents, source):
     evaluator = corpus.evaluator("test", corpus=documents, source=source, mrr_at_k=[10])
     rows = corpus.sql(
         "SELECT split, role, record_id, text FROM section_texts "
@@ -242,7 +173,7 @@ def test_an_evaluator_has_the_anchors_of_a_split(
     assert 0 <= found["test_cosine_mrr@10"] <= 1
 
 
-def test_equal_texts_are_one_document(tmp_path: Path) -> None:
+def test_equal_texts_are_one_document(tmp_path):
     rows = [{"a": f"question {i}", "b": f"answer {i // 3}"} for i in range(30)]
     with dp.Corpus(tmp_path / "e.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(rows, anchor="a", positive="b"), progress=False)
@@ -266,7 +197,7 @@ def kept(sampler: dp.Sampler, rows: int, *, drop_last: bool = False, size: int =
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 40, 47])
-def test_its_length_is_exact(corpus: dp.Corpus, rows: int, drop_last: bool) -> None:
+def test_its_length_is_exact(corpus, rows, drop_last):
     batches = kept(corpus.sampler(batch_size=BATCH), rows, drop_last=drop_last)
     found = list(batches)
     assert len(found) == len(batches) == (rows // BATCH if drop_last else -(-rows // BATCH))
@@ -275,7 +206,7 @@ def test_its_length_is_exact(corpus: dp.Corpus, rows: int, drop_last: bool) -> N
     assert all(len(batch) == BATCH for batch in found[:-1])
 
 
-def test_it_seeks_within_an_epoch(corpus: dp.Corpus) -> None:
+def test_it_seeks_within_an_epoch_of_the_samplers_batch_size(corpus):
     batches = kept(corpus.sampler(batch_size=BATCH), 40)
     batches.set_epoch(0)
     batches.seek(3)
@@ -286,9 +217,6 @@ def test_it_seeks_within_an_epoch(corpus: dp.Corpus) -> None:
         batches.seek(-1)
     with pytest.raises(dp.SamplerError, match=r"step=6: .* 0 to 5"):
         batches.seek(6)
-
-
-def test_it_is_of_the_samplers_batch_size_and_all_ranks(corpus: dp.Corpus) -> None:
     with pytest.raises(dp.SamplerError, match="per_device_train_batch_size=8"):
         kept(corpus.sampler(batch_size=BATCH), 40, size=16)
     with pytest.raises(dp.SamplerError, match="rank 0 of 2"):

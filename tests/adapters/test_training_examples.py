@@ -57,7 +57,7 @@ def program(name: str, folder: Path, *options: str) -> Any:
     return printed
 
 
-def test_fine_tuning_lowers_the_loss_and_finds_more(example: Example) -> None:
+def test_fine_tuning_lowers_the_loss_and_finds_more(example):
     printed = example("finetune", 30, docstrings=fewer, BATCH=16)
     first, last = map(
         float, re.search(r"loss: ([\d.]+) at first, ([\d.]+) at last", printed).groups()
@@ -72,14 +72,14 @@ def test_fine_tuning_lowers_the_loss_and_finds_more(example: Example) -> None:
         assert float(after) > float(before) + 0.03, name
 
 
-def test_judged_pairs_teach_what_their_scores_say(example: Example) -> None:
+def test_judged_pairs_teach_what_their_scores_say(example):
     printed = example("similarity", 24, BATCH=8)
     assert "labels: 64 grades from 0 to 5" in printed
     before, after = map(float, re.search(r"scores: (\S+) before, (\S+) after", printed).groups())
     assert after > before + 0.3, printed
 
 
-def test_a_killed_distillation_goes_on_with_the_same_losses(example: Example) -> None:
+def test_a_killed_distillation_goes_on_with_the_same_losses(example):
     printed = example("distillation")
     texts = re.search(r"embedded (\d+) texts, 384 numbers each", printed).group(1)
     assert f"embedded once more: 0 texts, for {texts} are there" in printed
@@ -91,13 +91,13 @@ def test_a_killed_distillation_goes_on_with_the_same_losses(example: Example) ->
     assert "resumed at step 20, with the losses of the unbroken run: True" in printed
 
 
-def test_two_ranks_have_the_batches_of_one(tmp_path: Path) -> None:
+def test_two_ranks_have_the_batches_of_one(tmp_path):
     printed = program("two_ranks", tmp_path, "-W", "error")
     assert "7 steps by two ranks, 5 by one: the batches of one: True" in printed
     assert len(re.findall(r"^step \d: \d+ characters in 8 anchors of 2 ranks$", printed, re.M)) == 7
 
 
-def test_a_killed_training_goes_on_with_the_same_input_ids(example: Example) -> None:
+def test_a_killed_training_goes_on_with_the_same_input_ids(example):
     printed = example("checkpoints")
     assert "killed (signal 9) after 4 batches" in printed
     assert "resumed from checkpoint-3, with step 3 of the sampler" in printed
@@ -105,9 +105,7 @@ def test_a_killed_training_goes_on_with_the_same_input_ids(example: Example) -> 
 
 
 @pytest.mark.filterwarnings("ignore")  # of the trainers' own
-def test_the_blocks_of_the_training_page_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_blocks_of_the_training_page_run(tmp_path, monkeypatch):
     (tmp_path / "examples").symlink_to(EXAMPLES)
     monkeypatch.chdir(tmp_path)
     text = (EXAMPLES.parent / "docs" / "training.md").read_text(encoding="utf-8")
@@ -119,7 +117,7 @@ def test_the_blocks_of_the_training_page_run(
         exec(compile(code, "training.md", "exec"), names)
 
 
-def test_killed_pretraining_goes_on_with_another_number_of_ranks(tmp_path: Path) -> None:
+def test_killed_pretraining_goes_on_with_another_number_of_ranks(tmp_path):
     pytest.importorskip("tokenizers")
     printed = program("pretraining", tmp_path)
     assert "terminated with signal SIGKILL" in printed
@@ -132,10 +130,10 @@ def test_killed_pretraining_goes_on_with_another_number_of_ranks(tmp_path: Path)
     assert printed.count("lr x 0.5") == 2
 
 
-def test_a_model_re_ranks_what_bm25_has_found(example: Example) -> None:
+def test_a_model_re_ranks_what_bm25_has_found(example):
     printed = example("rerank", docstrings=fewer)
 
-    def number(pattern: str) -> float:
+    def number(pattern):
         found = re.search(pattern, printed)
         assert found, printed
         return float(found[1])

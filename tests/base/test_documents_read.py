@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,31 +16,24 @@ from duckplets.errors import SamplerError
 # Form, text, what is said, of files as small as they may be.
 TOO_MUCH: dict[str, tuple[Form, str, str]] = {
     "aliases": ("YAML", "a: &a [x, x]\nb: &b [*a, *a]", "has an alias: line 2"),
-    "merges": ("YAML", "a: &a {k: x}\nb: {<<: *a}", r"has an alias: line 2: write out what \*a is"),
     "an alias within itself": ("YAML", "a: &a [1, *a]", "has an alias: line 1"),
     "lists": ("YAML", "[" * 100_000, "nested too deeply"),
-    "dashes": ("YAML", "- " * 100_000, "nested too deeply"),
     "a number of base 60": ("YAML", "a: 1" + ":1" * 100_000, "a number of 200,001 characters"),
-    "a hexadecimal number": ("YAML", "0x" + "f" * 500, "a number of 502 characters"),
     "no int": ("YAML", "a:\n  b: !!int ''", "line 2: this is no int"),
-    "no bool": ("YAML", "!!bool x", "line 1: this is no bool"),
-    "no time": ("YAML", "!!timestamp x", "line 1: this is no timestamp"),
     "no day": ("YAML", "2001-99-99", "line 1: this is no timestamp: month must be in 1..12"),
     "a key twice": ("YAML", "a: 1\na: 2", "line 2: 'a' comes twice"),
     "half a pair": ("YAML", r'"\ud800"', "holds half of a pair of characters"),
     "a dotted key": ("TOML", "a." * 200 + "b = 1", "nested too deeply"),
     "brackets": ("TOML", "\nx = " + "[" * 100_000, "nested too deeply"),
-    "a text without end": ("TOML", '"' + '\\"' * 500_000, "is not TOML: Unterminated"),
     "a large number": ("TOML", "a = 0x" + "f" * 500, "a number of more than 100 digits"),
     "JSON": ("JSON", "[" * 100_000, "nested too deeply"),
-    "objects": ("JSON", '{"a":' * 50_000, "nested too deeply"),
     "levels": ("JSON", "[" * 101 + "]" * 101, "nested too deeply: more than 100 levels"),
     "half in JSON": ("JSON", r'["\udc00"]', "holds half of a pair of characters"),
 }
 
 
 @pytest.mark.parametrize("name", TOO_MUCH)
-def test_a_document_that_is_too_much_is_refused_at_once(name: str) -> None:
+def test_a_document_that_is_too_much_is_refused_at_once(name):
     form, text, said = TOO_MUCH[name]
     began = time.process_time()
     with pytest.raises(Unreadable, match=said):
@@ -49,7 +41,7 @@ def test_a_document_that_is_too_much_is_refused_at_once(name: str) -> None:
     assert time.process_time() - began < 5
 
 
-def test_what_is_nested_or_dotted_within_the_limits_is_read() -> None:
+def test_what_is_nested_or_dotted_within_the_limits_is_read():
     assert parse("[" * 32 + "]" * 32, "JSON") == parse("[" * 32 + "]" * 32, "YAML")
     assert list(parse("a." * 31 + "b = 1", "TOML")) == ["a"]
     texts = "a = '''[[[[.' '''\n'b.c' = \"]]{{\\\"\" # [[[[\n"
@@ -66,7 +58,7 @@ FILES: dict[str, tuple[Callable[..., Any], str]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_file_has_a_limit_that_can_be_set(name: str, tmp_path: Path) -> None:
+def test_every_file_has_a_limit_that_can_be_set(name, tmp_path):
     load, content = FILES[name]
     file = tmp_path / name
     file.write_text(content)
@@ -82,7 +74,7 @@ def test_every_file_has_a_limit_that_can_be_set(name: str, tmp_path: Path) -> No
         dp.DocumentLimits(max_bytes=0)
 
 
-def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_a_file_without_end_is_not_read_to_its_end(tmp_path):
     with pytest.raises(dp.MixtureError, match="is longer than"):
         dp.Mixture.from_toml("/dev/zero")
     with pytest.raises(dp.SourceError, match="cannot be read"):
@@ -105,7 +97,7 @@ WRONG = (" ", "\u2003 ", "", "x" * 300, "a\nb", "a\0b", "\ud800", "\u202ea", "a\
 
 
 @pytest.mark.parametrize("what", NAMED)
-def test_one_law_of_names(what: str) -> None:
+def test_one_law_of_names(what):
     NAMED[what]("a name, of 30 % & é漢")
     NAMED[what]("x" * 200)
     for wrong in WRONG:
@@ -114,7 +106,7 @@ def test_one_law_of_names(what: str) -> None:
                 NAMED[what](wrong)
 
 
-def test_sources_runs_and_tags_go_by_the_law_too(tmp_path: Path) -> None:
+def test_sources_runs_and_tags_go_by_the_law_too(tmp_path):
     (tmp_path / "d.yaml").write_text('" ": {file_name: d.yaml, format: json, text: t}')
     with pytest.raises(dp.SourceError, match="name: give up to 200 printable characters"):
         dp.load_data_sets(tmp_path / "d.yaml")
@@ -135,7 +127,7 @@ def test_sources_runs_and_tags_go_by_the_law_too(tmp_path: Path) -> None:
 # -- many mistakes --------------------------------------------------------------------------------
 
 
-def test_of_many_mistakes_ten_are_said_and_the_count(tmp_path: Path) -> None:
+def test_of_many_mistakes_ten_are_said_and_the_count(tmp_path):
     sets, listed = tmp_path / "d.toml", tmp_path / "hub.txt"
     sets.write_text("".join(f"[s{i}]\nsise = 1\n" for i in range(1000)))
     listed.write_text("hf://o\n" * 1000)
@@ -148,6 +140,3 @@ def test_of_many_mistakes_ten_are_said_and_the_count(tmp_path: Path) -> None:
         said = str(caught.value).splitlines()
         assert len(said) == lines
         assert said[-1].strip() == count
-
-
-# -- shapes ---------------------------------------------------------------------------------------

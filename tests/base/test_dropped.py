@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
@@ -46,16 +45,14 @@ def no_callbacks() -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_callbacks")
 @pytest.mark.parametrize("made", MADE)
-def test_ctrl_c_is_not_lost_where_something_is_dropped(
-    made: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_is_not_lost_where_something_is_dropped(made, tmp_path, monkeypatch):
     make, place, name = MADE[made]
     ended = threading.Event()
 
     owner = resolve_name(place.replace("._", ":_"))
     end = getattr(owner, name)
 
-    def interrupted(*given: Any) -> None:
+    def interrupted(*given):
         monkeypatch.undo()
         signal.raise_signal(signal.SIGINT)
         end(*given)  # else its thread would wait through all the tests that come after

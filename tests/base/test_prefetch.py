@@ -40,7 +40,7 @@ def squares(begun: list[int], *, fail_at: int = -1, seconds: float = 0.0) -> Ite
 
 @pytest.mark.parametrize("most", [0, 1, 4, 100])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_items_come_in_order_whoever_makes_them(most: int, workers: int) -> None:
+def test_items_come_in_order_whoever_makes_them(most, workers):
     begun: list[int] = []
     items = Lookahead(squares(begun, seconds=0.001), "of this test", most=most, threads=workers)
     assert list(items) == [i * i for i in range(50)]
@@ -51,7 +51,7 @@ def test_items_come_in_order_whoever_makes_them(most: int, workers: int) -> None
 
 @pytest.mark.parametrize("most", [0, 1, 4])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_an_error_comes_at_its_place_and_ends_the_items(most: int, workers: int) -> None:
+def test_an_error_comes_at_its_place_and_ends_the_items(most, workers):
     begun: list[int] = []
     items = Lookahead(squares(begun, fail_at=7), "of this test", most=most, threads=workers)
     assert [next(items) for _ in range(7)] == [i * i for i in range(7)]
@@ -63,34 +63,10 @@ def test_an_error_comes_at_its_place_and_ends_the_items(most: int, workers: int)
     assert not threads()
 
 
-@pytest.mark.parametrize(("bounds", "most"), [({}, 1), ({"most": 3}, 3)])
-def test_no_more_items_than_asked_for_are_ahead(bounds: dict[str, int], most: int) -> None:
-    begun: list[int] = []
-    items = Lookahead(squares(begun), "of this test", **bounds)  # type: ignore[arg-type]
-    for i in range(5):
-        next(items)
-        until(lambda i=i: len(begun) == i + 1 + most)  # type: ignore[misc]
-    time.sleep(0.02)
-    assert len(begun) == 5 + most
-    items.close()
-
-
-def test_nothing_is_begun_while_enough_bytes_wait() -> None:
-    begun: list[int] = []
-    items = Lookahead(
-        squares(begun), "of this test", most=40, most_bytes=100, weigh=lambda item: item
-    )
-    assert next(items) == 0
-    until(lambda: sum(i * i for i in begun) >= 100)
-    time.sleep(0.02)
-    assert begun == list(range(8)), "1 + 4 + … + 36 are below 100, with 49 they are above"
-    assert list(items) == [i * i for i in range(1, 50)], "one larger than the bound comes too"
-
-
-def test_an_iterator_runs_in_one_thread_and_is_closed_there() -> None:
+def test_an_iterator_runs_in_one_thread_and_is_closed_there():
     ran: list[int] = []
 
-    def numbers() -> Iterator[int]:
+    def numbers():
         try:
             for i in count():
                 ran.append(threading.get_ident())
@@ -109,20 +85,20 @@ def test_an_iterator_runs_in_one_thread_and_is_closed_there() -> None:
         next(items)
 
 
-def test_closing_ends_an_iterator_that_waits_and_whoever_waits_for_it() -> None:
+def test_closing_ends_an_iterator_that_waits_and_whoever_waits_for_it():
     class Waiting(Iterator[int]):
-        def __init__(self) -> None:
+        def __init__(self):
             self.stopped = threading.Event()
             self.stop = self.stopped.set
 
-        def __next__(self) -> int:
+        def __next__(self):
             assert self.stopped.wait(20)
             raise StopIteration
 
     items = ahead(Waiting(), "of this test")
     told: list[type] = []
 
-    def take() -> None:
+    def take():
         try:
             next(items)
         except StoppedError as error:
@@ -137,15 +113,15 @@ def test_closing_ends_an_iterator_that_waits_and_whoever_waits_for_it() -> None:
     assert not threads()
 
 
-def test_ctrl_c_loses_no_item() -> None:
+def test_ctrl_c_loses_no_item():
     slow = threading.Event()
 
-    def numbers() -> Iterator[int]:
+    def numbers():
         yield 0
         slow.wait(20)
         yield from range(1, 5)
 
-    def next_interrupted(items: Iterator[int]) -> int:
+    def next_interrupted(items):
         threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         return next(items)
 

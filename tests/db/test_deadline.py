@@ -41,7 +41,7 @@ WHERE_CONDITIONS_RUN: dict[str, Callable[[dp.Corpus], Any]] = {
 }
 
 
-def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path: Path) -> None:
+def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path):
     long_texts(path := tmp_path / "long.duckdb").close()
     with dp.Corpus(path, statement_timeout=0.05) as corpus:
         for name, run in WHERE_CONDITIONS_RUN.items():
@@ -53,7 +53,7 @@ def test_a_statement_over_a_pool_is_stopped_and_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "60", True, float("nan"), float("inf"), 1e30])
-def test_a_timeout_is_a_number_of_seconds(seconds: Any, tmp_path: Path) -> None:
+def test_a_timeout_is_a_number_of_seconds(seconds, tmp_path):
     with pytest.raises(dp.QueryError, match="statement_timeout="):
         dp.Corpus(tmp_path / "a.duckdb", statement_timeout=seconds)
     assert not list(tmp_path.iterdir())

@@ -63,7 +63,7 @@ def install_from_wheel(database: Database, name: str) -> None:
     database._connection.install_extension(str(WHEEL))
 
 
-def test_the_wheel_serves_where_nothing_is_installed(install: list[str]) -> None:
+def test_the_wheel_serves_where_nothing_is_installed(install):
     database = extension.stemming()
     assert stems(database)
     assert extension.found() == f"from the wheel duckdb-extension-fts {engine_version()}"
@@ -71,9 +71,7 @@ def test_the_wheel_serves_where_nothing_is_installed(install: list[str]) -> None
     assert "duckdb_extension_fts" not in sys.modules
 
 
-def test_an_installed_extension_comes_first(
-    install: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installed_extension_comes_first(install, monkeypatch):
     install_from_wheel(Database.scratch(), "fts")
     monkeypatch.setattr(extension, "_wheel_file", lambda: pytest.fail("the wheel was looked for"))
     assert stems(extension.stemming())
@@ -82,7 +80,7 @@ def test_an_installed_extension_comes_first(
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_without_a_wheel_it_is_installed_and_stays_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_wheel_it_is_installed_and_stays_so(monkeypatch):
     monkeypatch.setattr(Database, "install_extension", install_from_wheel)
     assert extension.found().startswith("not installed")
     assert stems(extension.stemming())
@@ -90,35 +88,28 @@ def test_without_a_wheel_it_is_installed_and_stays_so(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_where_there_is_no_way_the_error_names_both_and_why_each_failed(install: list[str]) -> None:
-    with pytest.raises(ExtensionError) as raised:
-        extension.stemming()
-    text = str(raised.value)
-    assert "pip install 'duckplets[fts]'" in text
-    assert "duckdb -c 'INSTALL fts'" in text
-    assert "fts.duckdb_extension" in text  # where it was looked for
-    assert "the wheel duckdb-extension-fts: not installed" in text
-    assert "no route to host" in text
+def test_where_there_is_no_way_the_error_names_both_and_why_each_failed(install, monkeypatch):
+    def told():
+        with pytest.raises(ExtensionError) as raised:
+            extension.stemming()
+        return str(raised.value)
+
+    text = told()
+    for said in (
+        *("pip install 'duckplets[fts]'", "duckdb -c 'INSTALL fts'", "no route to host"),
+        "fts.duckdb_extension",  # where it was looked for
+        "the wheel duckdb-extension-fts: not installed",
+    ):
+        assert said in text
     assert "\n" not in text
     assert install == ["fts"]
+    monkeypatch.setattr(extension, "engine_version", lambda: "9.0.1")  # which no wheel is for
+    text = told()
+    for said in ("exists for DuckDB up to 1.5.5", "this is 9.0.1", "--stemmer none"):
+        assert said in text
 
 
-@pytest.mark.usefixtures("no_wheel", "install")
-def test_a_newer_duckdb_is_told_which_versions_have_a_wheel(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(extension, "engine_version", lambda: "9.0.1")
-    with pytest.raises(ExtensionError) as raised:
-        extension.stemming()
-    text = str(raised.value)
-    assert "exists for DuckDB up to 1.5.5" in text
-    assert "this is 9.0.1" in text
-    assert "--stemmer none" in text
-
-
-def test_a_wheel_for_another_duckdb_is_not_taken(
-    tmp_path: Path, install: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wheel_for_another_duckdb_is_not_taken(tmp_path, install, monkeypatch):
     other = tmp_path / "extensions" / "v0.0.1"
     other.mkdir(parents=True)
     (other / "fts.duckdb_extension").write_bytes(WHEEL.read_bytes())
@@ -134,20 +125,16 @@ def test_a_wheel_for_another_duckdb_is_not_taken(
 
 
 @pytest.mark.usefixtures("no_wheel", "install")
-def test_words_as_they_are_need_no_extension() -> None:
+def test_stemming_and_english_stop_words_need_it_and_words_as_they_are_do_not():
+    for terms in (Terms(), Terms(stemmer="none", stop_words="english")):
+        with pytest.raises(ExtensionError):
+            Vocabulary(terms)
     words = Vocabulary(Terms(stemmer="none", stop_words=["the"]))
     assert words.read(pa.array(["The running foxes"])).key.tolist() == [-1, 0, 1]
     assert words.terms(0, 9).to_pylist() == ["running", "foxes"]
 
 
-@pytest.mark.usefixtures("no_wheel", "install")
-@pytest.mark.parametrize("terms", [Terms(), Terms(stemmer="none", stop_words="english")])
-def test_stemming_and_english_stop_words_need_it(terms: Terms) -> None:
-    with pytest.raises(ExtensionError):
-        Vocabulary(terms)
-
-
-def test_the_stemmers_are_those_of_the_extension() -> None:
+def test_the_stemmers_are_those_of_the_extension():
     database = extension.stemming()
     for stemmer in STEMMERS:
         assert database.rows("SELECT stem('x', $s)", {"s": stemmer}) == [("x",)]
@@ -161,9 +148,7 @@ def test_the_stemmers_are_those_of_the_extension() -> None:
 
 
 @pytest.mark.parametrize("wheel", [True, False])
-def test_doctor_says_which_way_and_downloads_nothing(
-    wheel: bool, install: list[str], request: pytest.FixtureRequest
-) -> None:
+def test_doctor_says_which_way_and_downloads_nothing(wheel, install, request):
     if not wheel:
         request.getfixturevalue("no_wheel")
     said = {check.what for check in doctor.environment() if check.ok}

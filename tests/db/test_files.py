@@ -50,9 +50,7 @@ def toy(path: Path) -> Path:
     ],
 )
 @pytest.mark.parametrize("read_only", [False, True])
-def test_a_path_that_is_none_of_a_corpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str, read_only: bool
-) -> None:
+def test_a_path_that_is_none_of_a_corpus(tmp_path, monkeypatch, name, reason, read_only):
     monkeypatch.chdir(tmp_path)
     toy(Path("there.duckdb"))
     Path("round.duckdb").symlink_to("round.duckdb")
@@ -69,9 +67,7 @@ def test_a_path_that_is_none_of_a_corpus(
 @pytest.mark.parametrize(
     "name", some(['it\'s "é" $x\n.duckdb', "a\nb.duckdb", "x" * 200, "no suffix"], less=1)
 )
-def test_odd_names_keep_what_is_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_odd_names_keep_what_is_stored(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
     with dp.Corpus(name) as corpus:
         corpus.ingest(SOURCE)
@@ -80,7 +76,7 @@ def test_odd_names_keep_what_is_stored(
     assert os.listdir() == [name]
 
 
-def test_a_link_is_the_file_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_is_the_file_it_leads_to(tmp_path):
     (tmp_path / "far").mkdir()
     link, file = tmp_path / "link.duckdb", tmp_path / "far" / "file.duckdb"
     link.symlink_to(file)
@@ -102,7 +98,7 @@ os.kill(os.getpid(), 9)
 
 
 @thorough
-def test_a_killed_process_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_nothing_beside_the_file(tmp_path):
     path = tmp_path / "c.duckdb"
     assert ran(sys.executable, "-c", KILLED, path).returncode == -9
     assert os.listdir(tmp_path) == ["c.duckdb"]
@@ -123,7 +119,7 @@ def leave_wal(path: Path) -> Path:
     return wal
 
 
-def test_no_file_is_made_where_a_wal_lies(tmp_path: Path) -> None:
+def test_no_file_is_made_where_a_wal_lies(tmp_path):
     path = tmp_path / "c.duckdb"
     wal = tmp_path / "c.duckdb.wal"
     wal.write_bytes(b"what was committed")
@@ -139,7 +135,7 @@ def test_no_file_is_made_where_a_wal_lies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read_only", some([False, True], less=1))
-def test_a_wal_of_another_file_is_not_read(tmp_path: Path, read_only: bool) -> None:
+def test_a_wal_of_another_file_is_not_read(tmp_path, read_only):
     one, other = toy(tmp_path / "one.duckdb"), tmp_path / "other.duckdb"
     with dp.Corpus(other) as corpus:
         corpus.ingest(SOURCE)
@@ -155,7 +151,7 @@ def test_a_wal_of_another_file_is_not_read(tmp_path: Path, read_only: bool) -> N
         assert corpus.count() == 30
 
 
-def test_a_wal_of_its_own_comes_into_the_file(tmp_path: Path) -> None:
+def test_a_wal_of_its_own_comes_into_the_file(tmp_path):
     path = toy(tmp_path / "c.duckdb")
     wal = leave_wal(path)
     assert any("c.duckdb.wal" in check.what for check in doctor.corpus(path))
@@ -168,7 +164,7 @@ def test_a_wal_of_its_own_comes_into_the_file(tmp_path: Path) -> None:
 # ---- what dead processes left
 
 
-def test_the_next_opening_for_writing_sweeps(tmp_path: Path) -> None:
+def test_the_next_opening_for_writing_sweeps(tmp_path):
     path = toy(tmp_path / "c.duckdb")
     alive, name = os.getppid(), "c.duckdb"
     new = [f".{stem}.{NOBODY}-12.new.duckdb" for stem in ("c", "c.state")]
@@ -204,9 +200,7 @@ def test_the_next_opening_for_writing_sweeps(tmp_path: Path) -> None:
         ({"read_only": True}, {}, False),
     ],
 )
-def test_one_process_opens_a_file_twice(
-    tmp_path: Path, first: dict[str, object], second: dict[str, object], works: bool
-) -> None:
+def test_one_process_opens_a_file_twice(tmp_path, first, second, works):
     path = toy(tmp_path / "c.duckdb")
     with dp.Corpus(path, **first) as corpus:  # type: ignore[arg-type]
         if works:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import unicodedata
-from pathlib import Path
 
 import pyarrow as pa
 from effort import often
@@ -18,23 +17,10 @@ md5_number_lower(lower(strip_accents(nfc_normalize(trim(
 """
 DIFFERENT = f"SELECT count(*) FROM made WHERE normalised_hash(text) IS DISTINCT FROM {DEFINITION}"
 SPACES = [*" \t\n\r\f\v", "  ", "\r\n", "\x85", "\xa0", "\u2003", "\u2028", "\u200b", "\u3000"]
-LETTERS = [
-    "a",
-    "B",
-    "É",
-    "e\u0301",
-    "\u0301",
-    "ß",
-    "İ",
-    "ﬁ",
-    "각",
-    "\u1100\u1161\u11a8",
-    "😀",
-    "\0",
-]
+LETTERS = [*"aBÉ\u0301ßİﬁ각😀\0", "e\u0301", "\u1100\u1161\u11a8"]
 
 
-def test_it_is_that_of_the_definition(tmp_path: Path) -> None:
+def test_it_is_that_of_the_definition(tmp_path):
     draw = random.Random(4)
     marks = [chr(c) for c in range(0x300, 0x1E000) if unicodedata.combining(chr(c))]
     composed = [chr(c) for c in range(0x110000) if unicodedata.decomposition(chr(c))]

@@ -91,9 +91,7 @@ def commit(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Commit(before, after, wal, found, cuts, ends)
 
 
-def test_a_block_of_which_a_part_was_written_is_mended(
-    commit: Commit, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_block_of_which_a_part_was_written_is_mended(commit, tmp_path, caplog):
     for n in random.Random(3).sample(range(len(commit.cuts)), often(len(commit.cuts), less=1)):
         path = tmp_path / f"{n}.duckdb"
         commit.ended_at(n, path)
@@ -109,7 +107,7 @@ def test_a_block_of_which_a_part_was_written_is_mended(
 @pytest.mark.parametrize(
     "left", some(["no WAL", "no mark", "a mark that the header knows"], less=2)
 )
-def test_what_no_kill_explains_is_damaged(commit: Commit, tmp_path: Path, left: str) -> None:
+def test_what_no_kill_explains_is_damaged(commit, tmp_path, left):
     path = tmp_path / "c.duckdb"
     commit.ended_at(0, path)
     mark = torn_write_repair._MARK.search(commit.wal)
@@ -138,9 +136,7 @@ def test_what_no_kill_explains_is_damaged(commit: Commit, tmp_path: Path, left: 
     assert path.read_bytes() == found
 
 
-def test_a_file_that_somebody_has_is_left_alone(
-    commit: Commit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_somebody_has_is_left_alone(commit, tmp_path, monkeypatch):
     """Neither one of another process nor one of this: looking into it would give up its lock."""
     path = tmp_path / "c.duckdb"
     found = commit.ended_at(0, path)

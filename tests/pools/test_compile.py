@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import cast
 
 import pytest
 from corpora import odd_corpus, samples
-from sqlglot import exp, parse
 
 import duckplets as dp
 from duckplets.pools.compile import Part, compile_pool
@@ -17,51 +14,32 @@ from duckplets.recipes.recipes import default_recipes, long_section_recipe
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 
+
+def triplet(positive=CONTEXT, negative=CONTEXT, *, anchor=ANCHOR, where=None, **options):
+    if where:
+        options["strategy"] = dp.sql(where)
+    return dp.TripletRecipe(options.pop("name", "r"), anchor, positive, negative, **options)
+
+
+TOPICS = "negative.meta['topic'] = anchor.meta['topic'] and negative.trust > 0.3"
+OTHERS = "negative.meta['topic'] is distinct from anchor.meta['topic']"
+LATER = "negative.date > anchor.date"
+IN_2024 = dp.role("anchor", where="date >= '2024-01-01' and meta['lang'] = 'it''s'")
+HEADED = dp.any_section(where="heading like '%;--%' or length(text) > 10")
 RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
     **{f"{kind}_{r.name}": r for kind in ("roles", "text", "dated") for r in default_recipes(kind)},
     "long_section": long_section_recipe("context"),
-    "equality": dp.TripletRecipe(
-        "equality",
-        ANCHOR,
-        CONTEXT,
-        CONTEXT,
-        strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic'] and negative.trust > 0.3"),
-    ),
-    "inequality": dp.TripletRecipe(
-        "inequality",
-        ANCHOR,
-        dp.position(1),
-        CONTEXT,
-        per="chunk",
-        strategy=dp.sql("negative.meta['topic'] is distinct from anchor.meta['topic']"),
-    ),
-    "comparison": dp.TripletRecipe(
-        "comparison", ANCHOR, CONTEXT, CONTEXT, strategy=dp.sql("negative.date > anchor.date")
-    ),
-    "question": dp.TripletRecipe(
-        "question", ANCHOR, CONTEXT, CONTEXT, strategy="question_answer_mismatch"
-    ),
-    "near_positive": dp.TripletRecipe(
-        "near_positive", ANCHOR, dp.near_date(7, where="trust >= 0.5"), CONTEXT
-    ),
-    "near_negative": dp.TripletRecipe("near_negative", ANCHOR, CONTEXT, dp.near_date(-30)),
-    "condition": dp.TripletRecipe(
-        "condition",
-        dp.role("anchor", where="date >= '2024-01-01' and meta['lang'] = 'it''s'"),
-        dp.any_section(where="heading like '%;--%' or length(text) > 10"),
-        CONTEXT,
-    ),
-    "mined": dp.TripletRecipe("mined", ANCHOR, CONTEXT, CONTEXT, by="bm25"),
-    "mined_other_date": dp.TripletRecipe(
-        "mined", ANCHOR, CONTEXT, CONTEXT, by="bm25", strategy="other_date"
-    ),
-    "mined_comparison": dp.TripletRecipe(
-        "mined_comparison",
-        ANCHOR,
-        dp.near_date(3),
-        CONTEXT,
-        by=dp.bm25(range_max=3),
-        strategy=dp.sql("negative.date > anchor.date"),
+    "equality": triplet(name="equality", where=TOPICS),
+    "inequality": triplet(dp.position(1), name="inequality", per="chunk", where=OTHERS),
+    "comparison": triplet(name="comparison", where=LATER),
+    "question": triplet(name="question", strategy="question_answer_mismatch"),
+    "near_positive": triplet(dp.near_date(7, where="trust >= 0.5"), name="near_positive"),
+    "near_negative": triplet(negative=dp.near_date(-30), name="near_negative"),
+    "condition": triplet(HEADED, anchor=IN_2024, name="condition"),
+    "mined": triplet(name="mined", by="bm25"),
+    "mined_other_date": triplet(name="mined", by="bm25", strategy="other_date"),
+    "mined_comparison": triplet(
+        dp.near_date(3), name="mined_comparison", by=dp.bm25(range_max=3), where=LATER
     ),
     "texts": dp.TextRecipe("texts", dp.any_section(where="kind = 'window'"), per="chunk"),
 }
@@ -87,12 +65,12 @@ MINED_TAILS = [
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_statements_are_golden(name: str, golden: Callable[[str, str], None]) -> None:
+def test_statements_are_golden(name, golden):
     compiled = compile_pool(RECIPES[name], source="it's", split="train", version=3)
     golden(f"sql/{name}.sql", compiled.sql() + ";\n")
 
 
-def test_last_parts_are_golden(golden: Callable[[str, str], None]) -> None:
+def test_last_parts_are_golden(golden):
     parts = [("comparison", tail) for tail in TAILS] + [("mined", tail) for tail in MINED_TAILS]
     parts += [("texts", "counts"), ("texts", "anchors")]
     ends = []
@@ -103,29 +81,7 @@ def test_last_parts_are_golden(golden: Callable[[str, str], None]) -> None:
     golden("sql/last_parts.sql", "\n".join(ends))
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_statements_are_for_reading(name: str) -> None:
-    recipe = RECIPES[name]
-    compiled = compile_pool(recipe, source="it's", split="train", version=3)
-    for text in (compiled.sql(), compiled.runnable()):
-        lines = text.splitlines()
-        nearest = (
-            "near_date" in (recipe.positive.kind, recipe.negative.kind)
-            if isinstance(recipe, dp.TripletRecipe)
-            else False
-        )
-        short = name in ("roles_anchor_context", "long_section", "texts")
-        assert len(lines) <= (41 if short else 153 + 40 * nearest)
-        assert max(map(len, lines)) <= 100
-        (tree,) = parse(text, dialect="duckdb")
-        assert tree is not None
-        written = re.findall(r"^(?:WITH )?(\w+) AS (?:MATERIALIZED )?\($", text, re.MULTILINE)
-        assert written == [step.alias for step in tree.find(exp.With).expressions]
-
-
-def test_nothing_written_in_a_condition_is_taken_for_a_part_of_the_statement(
-    corpus: dp.Corpus,
-) -> None:
+def test_nothing_written_in_a_condition_is_taken_for_a_part_of_the_statement(corpus):
     odd = "heading = '$source FROM verdicts -- if mined kin_key, anchor_columns ''\" slot.evil'"
     long = " or ".join(f"text = 'one of many {i}'" for i in range(30))
     recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, dp.role("context", f"not ({odd}) or {long}"))
@@ -141,7 +97,7 @@ def test_nothing_written_in_a_condition_is_taken_for_a_part_of_the_statement(
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_runnable_text_is_the_statement(name: str, corpus: dp.Corpus) -> None:
+def test_runnable_text_is_the_statement(name, corpus):
     recipe = RECIPES[name]
     compiled = compile_pool(recipe, source="odd0", split="train", version=1)
     rows = corpus.database.arrow(*compiled.statement("pool", staged=False))
@@ -150,52 +106,37 @@ def test_runnable_text_is_the_statement(name: str, corpus: dp.Corpus) -> None:
     assert keys == sorted(keys)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "SELECT * FROM read_text('/etc/passwd')",
-        "SELECT * FROM '/etc/passwd'",
-        "SELECT * FROM glob('/*')",
-    ],
-)
-def test_a_corpus_is_sealed(statement: str, corpus: dp.Corpus) -> None:
+SEALED = """
+SELECT * FROM read_text('/etc/passwd')
+SELECT * FROM '/etc/passwd'
+SELECT * FROM glob('/*')
+DROP TABLE records
+SELECT 1; SELECT 2
+COPY records TO 'x.csv'
+ATTACH 'x'
+SET enable_external_access = true
+EXPLAIN ANALYZE DELETE FROM records
+selct 1
+INSERT INTO splits VALUES (1, 'x')
+LOAD fts
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("statement", ["", *SEALED])
+def test_sql_reads_only_and_only_the_corpus(statement, corpus):
     with pytest.raises(dp.QueryError):
         corpus.sql(statement)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DROP TABLE records",
-        "SELECT 1; SELECT 2",
-        "COPY records TO 'x.csv'",
-        "ATTACH 'x'",
-        "SET enable_external_access = true",
-        "EXPLAIN ANALYZE DELETE FROM records",
-        "",
-        "selct 1",
-        "INSERT INTO splits VALUES (1, 'x')",
-        "LOAD fts",
-    ],
-)
-def test_sql_reads_only(statement: str, corpus: dp.Corpus) -> None:
-    with pytest.raises(dp.QueryError):
-        corpus.sql(statement)
-
-
-def test_a_strategy_that_compares_too_much_is_refused(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = dp.TripletRecipe(
-        "r", ANCHOR, CONTEXT, CONTEXT, strategy=dp.sql("negative.text > anchor.text")
-    )
+def test_a_strategy_that_compares_too_much_is_refused(corpus, monkeypatch):
+    recipe = triplet(where="negative.text > anchor.text")
     corpus.sampler(recipes=[recipe])
     monkeypatch.setattr("duckplets.pools.read._MOST_COMPARISONS", 10)
     with pytest.raises(dp.RecipeError, match="add an equality"):
         corpus.sampler(recipes=[recipe])
 
 
-def test_recipes_are_stored_and_limited_to_sources(tmp_path: Path) -> None:
+def test_recipes_are_stored_and_limited_to_sources(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 30, 1, sources=2) as corpus:
         limited = dp.TripletRecipe("one", ANCHOR, CONTEXT, CONTEXT, sources=["odd0"])
         corpus.add_recipe(limited)

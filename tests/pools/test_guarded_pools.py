@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,9 +39,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dp.Corpus
 
 
 @pytest.mark.parametrize(("name", "size"), some(product(CASES, range(len(SIZES))), less=5))
-def test_a_pool_has_the_anchors_with_enough_legal_negatives(
-    corpora: list[dp.Corpus], name: str, size: int
-) -> None:
+def test_a_pool_has_the_anchors_with_enough_legal_negatives(corpora, name, size):
     corpus, recipe = corpora[size], dp.TripletRecipe("r", **CASES[name]["recipe"], by="bm25")
     rules = rules_of(corpus, CASES[name], "s0", "train")
     legal = sorted(rules.legal_texts(a) for a in rules.paired())
@@ -60,7 +57,7 @@ def test_a_pool_has_the_anchors_with_enough_legal_negatives(
     assert not expected  # the last one asks for more than there are
 
 
-def test_near_date_positives_are_guarded_too(tmp_path: Path) -> None:
+def test_near_date_positives_are_guarded_too(tmp_path):
     records = [
         {"id": f"r{i}", "t": f"title {i}", "b": ["Same", "sâme  ", "other"][i % 3] + f" {i // 6}",
          "d": f"2024-01-{1 + i % 28:02}"}
@@ -82,7 +79,7 @@ def test_near_date_positives_are_guarded_too(tmp_path: Path) -> None:
             assert one != other, row
 
 
-def test_a_policy_may_drop_the_anchors_it_leaves_too_little(tmp_path: Path) -> None:
+def test_a_policy_may_drop_the_anchors_it_leaves_too_little(tmp_path):
     case = CASES["plain"]
     with guarded_corpus(tmp_path / "c.duckdb", 40, 1) as corpus:
         rules = rules_of(corpus, case, "s0", "train")

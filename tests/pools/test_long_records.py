@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from duckplets.pools.arrays import Rows, anchors_of, positives_of
+from duckplets.pools.arrays import anchors_of, positives_of
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_positives_that_are_left_are_those_of_another_text(seed: int) -> None:
+def test_positives_that_are_left_are_those_of_another_text(seed):
     draw = np.random.default_rng(seed)
     windows, texts = 60, draw.integers(1, 8)
 
-    def rows(records: int) -> Rows:
+    def rows(records):
         owners = np.sort(draw.integers(0, records, windows))
         keys, hashes = np.arange(windows) + 100, draw.integers(0, texts, windows).astype(np.uint64)
         return {"record_key": owners, "chunk_key": keys, "text_hash": hashes}

@@ -23,41 +23,36 @@ from duckplets.pools.read import PoolReader
 ANCHOR, CONTEXT, ANY = dp.role("anchor"), dp.role("context"), dp.any_section()
 REJECTED = dp.role("rejected")
 NEWS = dp.any_section(where="meta['topic'] = 'news' and length(text) > 12")
+
+
+def triplet(positive=CONTEXT, negative=CONTEXT, *, anchor=ANCHOR, where=None, **options):
+    if where:
+        options["strategy"] = dp.sql(where)
+    return dp.TripletRecipe("r", anchor, positive, negative, **options)
+
+
+TOPICS = "negative.meta['topic'] {} anchor.meta['topic']"
+OWN = {"strategy": "same_record"}
+QUESTION = {"strategy": "question_answer_mismatch"}
 RECIPES: dict[str, Any] = {
-    "plain": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT),
-    "chunks": dp.TripletRecipe("r", ANY, CONTEXT, ANY, per="chunk"),
-    "simcse": dp.TripletRecipe("r", ANY, ANY, ANY, allow_same_anchor_positive=True),
-    "other_date": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, strategy="other_date"),
-    "question": dp.TripletRecipe("r", ANY, CONTEXT, ANY, strategy="question_answer_mismatch"),
-    "own": dp.TripletRecipe("r", ANCHOR, CONTEXT, REJECTED, strategy="same_record"),
-    "filled": dp.TripletRecipe(
-        "r", ANCHOR, CONTEXT, REJECTED, strategy="same_record", when_short="random"
-    ),
-    "near_positive": dp.TripletRecipe("r", ANCHOR, dp.near_date(2), CONTEXT),
-    "near_negative": dp.TripletRecipe("r", ANCHOR, CONTEXT, dp.near_date(-1)),
-    "equal": dp.TripletRecipe(
-        "r", ANCHOR, CONTEXT, ANY, strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']")
-    ),
-    "unequal": dp.TripletRecipe(
-        "r", NEWS, CONTEXT, ANY, strategy=dp.sql("negative.meta['topic'] <> anchor.meta['topic']")
-    ),
-    "later": dp.TripletRecipe(
-        "r", ANCHOR, CONTEXT, ANY, strategy=dp.sql("negative.date > anchor.date")
-    ),
-    "mined": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, by="bm25"),
-    "mined_question": dp.TripletRecipe(
-        "r", ANY, CONTEXT, ANY, by="bm25", strategy="question_answer_mismatch"
-    ),
-    "split": dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT, negatives_from="split"),
-    "split_question": dp.TripletRecipe(
-        *("r", ANY, CONTEXT, ANY),
-        strategy="question_answer_mismatch",
-        negatives_from="split",
-    ),
+    "plain": triplet(),
+    "chunks": triplet(negative=ANY, anchor=ANY, per="chunk"),
+    "simcse": triplet(ANY, ANY, anchor=ANY, allow_same_anchor_positive=True),
+    "other_date": triplet(strategy="other_date"),
+    "question": triplet(negative=ANY, anchor=ANY, **QUESTION),
+    "own": triplet(negative=REJECTED, **OWN),
+    "filled": triplet(negative=REJECTED, **OWN, when_short="random"),
+    "near_positive": triplet(dp.near_date(2)),
+    "near_negative": triplet(negative=dp.near_date(-1)),
+    "equal": triplet(negative=ANY, where=TOPICS.format("=")),
+    "unequal": triplet(negative=ANY, anchor=NEWS, where=TOPICS.format("<>")),
+    "later": triplet(negative=ANY, where="negative.date > anchor.date"),
+    "mined": triplet(by="bm25"),
+    "mined_question": triplet(negative=ANY, anchor=ANY, by="bm25", **QUESTION),
+    "split": triplet(negatives_from="split"),
+    "split_question": triplet(negative=ANY, anchor=ANY, negatives_from="split", **QUESTION),
     "texts": dp.TextRecipe("r", (ANCHOR, NEWS)),
-    "dollars": dp.TripletRecipe(
-        *("r", ANCHOR, CONTEXT, dp.role("context", where="text <> '$source asked.source'"))
-    ),
+    "dollars": triplet(negative=dp.role("context", where="text <> '$source asked.source'")),
 }
 
 
@@ -107,9 +102,7 @@ def read(reader: PoolReader, pool: CompiledPool, of: Any, *, spare: bool) -> Any
 
 @pytest.mark.parametrize(("number", "name"), some(enumerate(RECIPES), less=4))
 @pytest.mark.parametrize("seed", range(often(6, less=1)))
-def test_read_together_as_alone(
-    number: int, name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_together_as_alone(number, name, seed, tmp_path, monkeypatch):
     draw = random.Random(100 * seed + number)
     sources = often(draw.randint(2, 24), less=3)
     at_once = draw.choice([1, 60, 200, 10**9])
@@ -161,9 +154,7 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @thorough
 @pytest.mark.parametrize("kind", ["triplets", "texts"])
-def test_statements_do_not_grow_with_sources(
-    kind: Any, tmp_path: Path, statements: list[str]
-) -> None:
+def test_statements_do_not_grow_with_sources(kind, tmp_path, statements):
     ran = []
     for sources in (3, often(15, less=9)):
         with scattered_corpus(tmp_path / f"{sources}.duckdb", 0, sources) as corpus:

@@ -19,64 +19,44 @@ DEEP_REGEX = "((a{30}){30}){30}"
 REFUSED = [
     # widths
     "length(format('{:2000000000}', text)) > 0",
-    "length(format('{:>99999}', heading)) > 0",
     "length(format('{:{}}', text, 100000000)) > 0",
-    "length(format('{:.{}f}', trust, 100000000)) > 0",
     "length(format('{0:>5000}{0:>5000}', position)) > 0",
-    "length(format(text, position)) > 0",
     "length(format(meta['f'], position)) > 0",
     "length(printf('%*d', 1000000000, position)) > 0",
-    "length(printf('%1000000000d', position)) > 0",
-    "length(printf('%.*f', 1000000000, trust)) > 0",
     "length(printf('%.999999999f', trust)) > 0",
     "length(printf(text, position)) > 0",
     "length(printf('" + "%s" * 300 + "', text)) > 0",
-    "length(printf('" + "%999d" * 20 + "', position)) > 0",
     "length(format('" + "{0}" * 300 + "', text)) > 0",
     "length(lpad(text, 1000000000, 'x')) > 0",
-    "length(rpad(text, 1000000000, 'x')) > 0",
-    "length(repeat(text, 1000000000)) > 0",
     "length(strftime(date, text)) > 0",
     "length(bar(trust, 0, 1, 1000000000)) > 0",
     # results longer than arguments: DuckDB works out the last one while it explains
     "length(" + "bin(" * 7 + "text" + ")" * 7 + ") > 0",
     "length(repeat(text, 9999)) > 0",
     "len(range(1000000000)) > 0",
-    "len(generate_series(1, 1000000000)) > 0",
     "len(list_resize([1], 1000000000)) > 0",
     "length(bitstring('1', 1000000000)) > 0",
     "length(hex(hex(text))) > 0",
-    "length(to_base64(text::blob)) > 0",
-    "length(to_json(text)) > 0",
     "length(list_reduce([text, text], (a, b) -> a || b)) > 0",
-    "length(list_reduce([text, text], lambda a, b: a || b)) > 0",
     "len([x || text for x in string_split(text, '')]) > 0",
-    "repeat('x', 300000000) = 'x'",
     # what is put in, again and again
     f"length({GROWN}) > 0",
     "length(replace(text, 'a', text)) > 0",
-    "length(replace(text, 'a', heading)) > 0",
     "length(replace(text, text, 'a')) > 0",
     f"length(replace(text, 'a', '{'b' * 900}')) > 0",
     f"length(regexp_replace(text, '', '{'b' * 450}', 'g')) > 0",
     f"length(regexp_replace(text, '(.)', '{chr(92)}1' || text, 'g')) > 0",
-    "length(regexp_replace(text, '.', text, 'g')) > 0",
     "length(" + "concat(" * 9 + "text" + ", text, text, text, text, text, text)" * 9 + ") > 0",
     "length(text" + " || text" * 900 + ") > 0",
     "length(concat_ws(text, text, text)) > 0",
     "length(array_to_string(string_split(text, ''), text)) > 0",
     f"length(array_to_string(string_split(text, ''), '{'b' * 400}')) > 0",
-    "length(array_to_string(taxonomy, text)) > 0",
     "length(" + "url_encode(" * 12 + "text" + ")" * 12 + ") > 0",
-    "length(" + "regexp_escape(" * 12 + "text" + ")" * 12 + ") > 0",
     # distances
     "levenshtein(text, text) > 3",
-    "levenshtein(text, heading) > 3",
-    "levenshtein(text[:1000], heading[:1000]) > 3",
     "levenshtein(text[:501], heading[:500]) > 3",
     "damerau_levenshtein(text[:500], heading[:500]) > 3",
     "jaro_similarity(text, heading) > 0.5",
-    "jaro_winkler_similarity(text, record_id) > 0.5",
     "levenshtein(text[:400], 'a') + levenshtein(text[:400], heading[:400]) * 2 + "
     "levenshtein(text[:400], heading[1:400]) > 3",
     "levenshtein(text[position:], heading[:9]) > 3",
@@ -86,26 +66,18 @@ REFUSED = [
     "contains(text, text || 'b')",
     "contains(text, meta['x'])",
     f"contains(text, '{'a' * 600}b')",
-    "strpos(text, heading) > 0",
-    "heading in text",
     "len(string_split(text, heading)) > 1",
-    "split_part(text, heading, 3) = 'a'",
     # patterns
     "text like '%a_%a_%a_%b'",
-    "text ilike '%a%a%b'",
     "text not like '%a!%%_b%_c' escape '!'",
     "text glob '*a?*a?*b'",
-    "text like heading",
     "text[:500] like '%_a%_a%_a%_b'",
-    "regexp_matches(text, text)",
     "regexp_matches(text, heading[:500])",
     f"regexp_matches(text, '{DEEP_REGEX}')",
     f"regexp_matches(text, '{'(a?)' * 300}')",
-    "text similar to heading",
     "length(regexp_replace(text, 'a(.*b)?', 'x', 'g')) > 0",
     "length(regexp_replace(text, 'a(.*b)?', 'x', heading)) > 0",
     "len(regexp_extract_all(text, 'a(.*b)?')) > 3",
-    "len(string_split_regex(text, 'a|a.+b')) > 3",
     "len(regexp_split_to_array(text, 'a(b{0,})?')) > 3",
     # lists
     "len(" + "list_concat(" * 9 + "taxonomy" + ", string_split(text, ''))" * 9 + ") > 1",
@@ -113,34 +85,23 @@ REFUSED = [
     "list_has_any(string_split(text, ''), list_reverse(list_reverse(list_reverse("
     "list_concat(string_split(text, ''), string_split(text, '')))))) = true",
     # depth and length
-    "taxonomy" + "[1]" * 400 + " = 'x'",
-    "text" + ".lower()" * 1200 + " = 'x'",
-    "(" * 4000 + "1=1" + ")" * 4000,
-    "text" + "::varchar" * 900 + " = 'x'",
     "length(" + "lower(" * 19 + "text" + ")" * 19 + ") > 0 or " + " or ".join(
         f"reverse(text) || '{i}' = 'x'" for i in range(100)
     ),
 ]  # fmt: skip
 
 ACCEPTED = [
-    "length(text) > 3",
-    "lower(text) like '%a%b%c%'",
-    "text like '%_zz'",
     "strip_accents(lower(text)) <> 'x'",
     "length(replace(text, 'ab', 'abc')) > 3",
     "length(translate(text, 'abc', 'éèê')) > 3",
     "length(regexp_replace(text, '\\s+', ' ', 'g')) > 3",
-    "len(string_split(text, '')) > 3",
     "len(regexp_extract_all(text, 'a')) > 3",
     "regexp_matches(text, '(a|b)*a(a|b){12}c')",
     "levenshtein(text[:500], reverse(text)[:500]) > 3",
     "jaro_similarity(text[:500], reverse(text)[:500]) > 0.1",
-    "text || 'x' <> text",
-    "md5(text) <> 'x'",
     "contains(text, 'aaaaaaaaaaaaaaaab') or true",
     "format('{:>999}{}', position, heading) <> 'x'",
     "try_cast(text as double) is null",
-    "kind = 'window' or length(text) > 3",
     "length(url_encode(text)) > 3 and length(reverse(upper(text))) > 3",
     "len(list_reverse(string_split(text[:5000], ''))) > 3",
 ]
@@ -183,7 +144,7 @@ def long_texts(path: Path, megabytes: int, many: int) -> dp.Corpus:
 
 
 @pytest.mark.parametrize("bomb", REFUSED)
-def test_a_bomb_is_refused_before_anything_runs(bomb: str) -> None:
+def test_a_bomb_is_refused_before_anything_runs(bomb):
     with pytest.raises(dp.RecipeError) as caught:
         where_condition(bomb)
     assert len(str(caught.value)) < 700
@@ -193,7 +154,7 @@ def test_a_bomb_is_refused_before_anything_runs(bomb: str) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="nothing tells the peak here")
 @pytest.mark.parametrize("condition", some(ACCEPTED, less=1))
-def test_what_is_accepted_keeps_within_memory_and_time(condition: str, tmp_path: Path) -> None:
+def test_what_is_accepted_keeps_within_memory_and_time(condition, tmp_path):
     path, timeout = tmp_path / "long.duckdb", 5
     copied(path, long_texts.__wrapped__, *SIZES)  # type: ignore[attr-defined]
     run = ran(sys.executable, "-c", RUN, str(path), condition, str(timeout))

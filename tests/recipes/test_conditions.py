@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
@@ -18,7 +18,7 @@ from duckplets.recipes.condition_rules import COLUMNS, FUNCTIONS
 from duckplets.recipes.conditions import pair_condition, where_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 ROWS = """
 CREATE TABLE slot AS SELECT * FROM (VALUES
@@ -39,232 +39,124 @@ CREATE TABLE slot AS SELECT * FROM (VALUES
 """
 
 ACCEPTED = """
-date >= '2024-01-01'
-date = DATE '2024-02-29'
 DATE = '2024-02-29' AND "Role" = 'anchor'
 date >= '2024-01-01' and meta['lang'] = 'en'
 created_at < timestamp '2023-06-01 00:00:00' or updated_at is null
 date + interval 3 day > date '2024-01-01'
-date + interval '3' day > date '2024-01-01'
 date + interval '3 days' > date '2024-01-01'
 date + (interval 1 month) - interval (position) day > '2024-01-01'
-date - 3 > '2024-01-01'
-extract(year from date) = 2024
-date_part('year', date) = 2024
 year(date) = 2024 and month(date) in (1, 2)
-date_trunc('month', date) = '2024-02-01'
 date_diff('day', date, date '2024-03-01') < 30
-strftime(date, '%Y-%m') = '2024-02'
 try_strptime(meta['n'], '%d') is null
-last_day(date) = date
-cast(created_at as date) <= date
 taxonomy[1] = 'x'
-taxonomy[-1] = 'y'
 taxonomy[1:2] = ['x', 'y']
-list_contains(taxonomy, 'x') is not true
 'x' in taxonomy
 len(taxonomy) between 1 and 2
-list_has_any(taxonomy, ['x', 'z'])
-taxonomy = []
-taxonomy is null
 meta['missing'] is null
-map_contains(meta, 'lang')
-cardinality(meta) > 0
 coalesce(meta['lang'], 'none') not in ('en', 'none')
-try_cast(meta['n'] as int) > 3
-try_cast(meta['n'] as decimal(10, 2)) > 3
 (try_cast(meta['n'] as double) > 3) is not false
-position::varchar = '1'
 position::varchar::int = 1
 -position::int = -1
-position not in (1, 2)
 position not between 1 and 2
-not position between 1 and 2 or true
 not (position = 1 or position = 2) and kind = 'window'
-position != 1
-position <> 1
 position + 2 * window_index - 1 >= 1
 position % 2 = 1
 (position + 1) // 2 = 1
-(position + 1) / 2 = 1.5
 -position < - 1
-- -position = 1
-trust >= 0.5 and trust >= 1.
 trust = 5e-1
 trust < 1_000
 heading is null
-heading is not null
-heading isnull
-not heading is null
 heading is distinct from 'question'
-heading is not distinct from null
 group_key is distinct from heading
-text like '%;--%'
 text like '%; -- %'
 text like '%/*%' or text like '%''s%'
-text not like 'a%'
-text ilike 'QUEST%'
-text not ilike 'QUEST%'
-text like '%!%' escape '!'
 text like '%100!%' escape '!'
 text similar to 'a.c'
 text glob '[a-c]*'
-regexp_matches(text, '^[a-z]+$')
 regexp_replace(text, '[aeiou]', '', 'g') = 'bc'
-text = 'Größe "drei" 100%'
 contains(text, 'ö') and unicode(text) = 71
 upper(left(text, 3)) || '-' || lower(right(text, 1)) = 'ABC-c'
-text[1:3] = 'abc'
-substring(text, 2, 1) = 'b'
 length(trim(replace(text, ' ', ''))) > 3
 levenshtein(text[:500], 'abd') <= 1
 lower(text) like '%a%b%c%' or text ilike '%QUEST%'
-contains(text, heading[:500]) is not null
 regexp_replace(text, '\\s+', ' ', 'g') = regexp_replace(text[:500], '(a+|b)+', '', 'g')
 format('{:>5}/{:05d}', kind, position) = ' window/00002'
 printf('%5d%%', position) = '    2%'
 len(string_split(text, ' ')) > 3 and lower(string_split(text, ' ')[1]) = 'größe'
 concat_ws('/', source, split_part(record_id, '/', 2)) = record_id
-array_to_string(taxonomy, ',') = 'x,y'
-string_split(text, ' ')[1] = 'abc'
-md5(text) = '900150983cd24fb0d6963f7d28e17f72'
-greatest(position, window_index) = 1
-if(position = 0, kind = 'window', false)
-ifnull(heading, '') = ''
-nullif(heading, 'answer') is null
 case when position = 0 then true when heading is null then null else false end
-case position when 0 then trust > 0.3 else false end
 case kind when 'window' then token_count else 0 end > 2
-abs(position - 2) <= 1 and round(trust, 1) = 0.5
 text = 'a' or text = 'abc' and position = 2
-true
-text[1] = 'a'
-text like 'a' is true
 position is null is null
-not not true
 (position = 0) = (window_index = 0)
 (date is null) in (true)
-position = 0 is true
 cast(position as boolean)
 """.strip().splitlines()
 
 REFUSED = {
     # text that is no single condition
     "": "a condition is SQL text",
-    " \n\t": "a condition is SQL text",
     "1=1; drop table records": "drop table records",
-    "true;": "; is not allowed",
     "1=1 -- x": "comment",
-    "-- x": "comment",
-    "/* */ true": "comment",
     "true /* x": "comment",
     "{# x #} true": r"\{ is not allowed",
-    "true and": "DuckDB's SQL",
     "text = 'open": "DuckDB's SQL",
     "role = 'anchor' role": 'near "role"',
-    "date as x": 'near "as"',
-    "pragma version": "DuckDB's SQL",
     "copy records to 'x'": "DuckDB's SQL",
-    "attach 'x.duckdb'": "cast to attach",
     "select 1": "subquery",
-    "from records": "subquery",
     "text = 'a\0b'": "NUL",
     "text = '\ud800'": "surrogate",
     # ways to other rows, tables and files
-    "(select 1)=1": "subquery",
     "exists (select 1)": "subquery",
-    "exists (from records)": "subquery",
     "date in (select date from records)": "subquery",
-    "position = any(select 1)": "subquery",
     "position = all(values (1))": "subquery",
     "text like any (['a'])": "DuckDB's SQL",
     "read_text('/etc/passwd') is not null": "read_text",
     "getenv('HOME')='x'": "getenv",
-    "current_setting('threads') = '1'": "current_setting",
-    "query('select 1')": "query",
-    "nextval('s') = 1": "nextval",
-    "hash(text) = 1": "hash",
-    "error('x')": "error",
     "sleep_ms(1000) is null": "sleep_ms",
-    "getvariable('x') = 1": "getvariable",
     "main.lower(text) = 'x'": "main.lower",
     "\"read_text\"('x') = 1": "read_text is not on the list",
     "count(*) > 1": "count",
-    "count(*) filter (where true) > 1": "not on the list",
     "lower(text) filter (where true) = 'x'": "FILTER",
-    "sum(position) > 1": "sum",
-    "row_number() over () = 1": "window",
     "lower(text) over () = 'x'": "window",
     "lower(distinct text) = 'x'": "DISTINCT",
-    "lower(text order by text) = 'x'": "ORDER BY",
     "unnest(taxonomy) = 'x'": "unnest",
     "*": "star",
-    "columns(*) is null": "columns",
-    "$1": r"\$",
-    "$x = 1": r"\$",
-    "?": r"\?",
     "position = ?": r"\?",
-    ":x = 1": "DuckDB's SQL",
     "#1 = 1": "#",
-    "@position = 1": "@",
     # what is not the same twice
     "random() > 0.5": "whenever it is drawn",
     "date < now()": "whenever it is drawn",
-    "date < current_date": "whenever it is drawn",
-    "date < current_date()": "whenever it is drawn",
     "created_at < current_timestamp": "whenever it is drawn",
-    "date < today()": "whenever it is drawn",
-    "uuid() = 'x'": "whenever it is drawn",
     "created_at::timestamptz = '2024-01-01'": "cast to timestamp",
     "created_at at time zone 'UTC' = '2024-01-01'": "time zone",
-    "strptime(text, '%Y %z') is null": "time zone",
     "strptime(text, heading) is null": "format is quoted",
     # columns
     "records.date is null": "write date alone",
-    "slot.date is null": "write date alone",
-    "main.records.date is null": "write date alone",
     "langauge = 'en'": "unknown column langauge",
-    "dat = '2024-01-01'": "did you mean 'date'",
     "record_key = 1": "unknown column record_key",
     # syntax that is left out
     "text ~ 'a'": "~",
-    "position == 1": "==",
-    "text ~~ 'a'": "~~",
-    "taxonomy && ['x']": "&&",
-    "position & 1 = 1": "&",
     "position ^ 2 = 1": r"\^",
-    "meta->>'x' = 'y'": "->>",
     "text.lower() = 'x'": "lower\\(text\\)",
     "{'a': 1}['a'] = 1": r"\{",
     "$$x$$ = text": r"\$\$",
-    "E'a\\n' = text": "not allowed",
     "text collate nocase = 'a'": "COLLATE",
     "(position, 1) = (0, 1)": "function row",
-    "text = cast(text as foo)": "foo",
     "text::varchar[] = []": "cast to list",
-    "text::json = '1'": "cast to json",
     "interval 3 fortnights > interval 1 day": "fortnights|near",
     "date + interval 3 day + 1 > date": "put parentheses",
-    "interval '1 year 2 months' > interval 1 day": "cast to interval",
     "date '2024-01-01'::varchar = text": "parentheses",
-    "position between symmetric 1 and 2": "DuckDB's SQL",
     "1 < 2 < 3": "DuckDB's SQL",
     "list_filter(taxonomy, x -> x = 'a') = []": "->",
-    "list_filter(taxonomy, lambda x: x = 'a') = []": "lambda",
     "len([x for x in taxonomy if x = 'a']) = 1": "lambda",
     # slips that sqlglot forgives
     "levenshtein(text, ) = 1": "DuckDB's SQL|each text",
     "regexp_replace(text, 'a', '',, 'g') = ''": "DuckDB's SQL",
-    "position in (, 1)": "DuckDB's SQL",
     "position in []": "put parentheses",
-    "position between 1 2": "AND|near",
     "+text = 'a'": "put parentheses",
-    "levenshtein(text, +) = 1": "DuckDB's SQL",
-    "(text as) = 'a'": "DuckDB's SQL",
     "case when true false end": "THEN|near",
     "try_cast(text as int > 3": "without its other half",
-    "date = date 2": "DuckDB's SQL",
-    "trust > text.5": "DuckDB's SQL",
     "date + interval '3 days''x' > date": "interval",
     # nested types, on which sqlglot would spend hours
     "decimal(" * 9 + "1" + ")" * 9 + " = 1": "DuckDB's SQL",
@@ -273,9 +165,7 @@ REFUSED = {
     # what is no condition
     "text": "is a value",
     "null": "is a value",
-    "position + 1": "is a value",
     "role = 'anchor' and text": "is a value",
-    "cast(text as int)": "is a value",
 }
 
 
@@ -287,10 +177,8 @@ def database() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @pytest.mark.parametrize("text", ACCEPTED)
-def test_an_accepted_condition_means_what_its_text_says(
-    text: str, database: duckdb.DuckDBPyConnection
-) -> None:
-    def answers(condition: str) -> list[Any]:
+def test_an_accepted_condition_means_what_its_text_says(text, database):
+    def answers(condition):
         query = f"SELECT ({condition}) FROM slot ORDER BY record_id"
         return database.execute(query).fetchall()
 
@@ -300,18 +188,13 @@ def test_an_accepted_condition_means_what_its_text_says(
 
 
 @pytest.mark.parametrize("text", REFUSED)
-def test_a_refused_condition_says_why(text: str) -> None:
+def test_a_refused_condition_says_why(text):
     with pytest.raises(RecipeError, match=f"(?si){REFUSED[text]}") as caught:
         where_condition(text)
     assert len(str(caught.value)) < 600
-
-
-@pytest.mark.parametrize("text", REFUSED)
-def test_a_strategy_refuses_what_a_selector_refuses(text: str) -> None:
-    names = "|".join(COLUMNS)
-    of_anchor = re.sub(rf"(?<![.'\w])({names})\b(?! ')", r"anchor.\1", text)
+    names = "|".join(COLUMNS)  # a strategy refuses what a selector refuses
     with pytest.raises(RecipeError):
-        pair_condition(of_anchor)
+        pair_condition(re.sub(rf"(?<![.'\w])({names})\b(?! ')", r"anchor.\1", text))
 
 
 @pytest.mark.parametrize(
@@ -335,7 +218,7 @@ def test_a_strategy_refuses_what_a_selector_refuses(text: str) -> None:
         " and ".join(["1=1"] * 10_000),
     ],
 )
-def test_nesting_and_length_are_bounded(text: str) -> None:
+def test_nesting_and_length_are_bounded(text):
     started = time.process_time()
     with pytest.raises(RecipeError):
         where_condition(text)
@@ -343,13 +226,13 @@ def test_nesting_and_length_are_bounded(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_a_function_keeps_its_name(name: str) -> None:
+def test_a_function_keeps_its_name(name):
     arguments = "('a', '1', 'b')" if name == "if" else "('a', '1')"
     rendered = where_condition(f"{name}{arguments} is null").sql(dialect="duckdb")
     assert rendered == f"{name.upper()}{arguments} IS NULL"
 
 
-def test_functions_exist_and_are_pure(database: duckdb.DuckDBPyConnection) -> None:
+def test_functions_exist_and_are_pure(database):
     query = """
         SELECT function_name, bool_and(function_type IN ('scalar', 'macro')
             AND coalesce(stability, 'CONSISTENT') = 'CONSISTENT')
@@ -377,9 +260,7 @@ OPERAND = st.tuples(
 
 @settings(max_examples=often(400, less=30), deadline=None)
 @given(OPERAND, st.lists(st.tuples(st.sampled_from(BINARY), OPERAND), max_size=3))
-def test_precedence_is_duckdbs(
-    database: duckdb.DuckDBPyConnection, first: str, rest: list[tuple[str, str]]
-) -> None:
+def test_precedence_is_duckdbs(database, first, rest):
     text = first + "".join(f" {operator} {operand}" for operator, operand in rest)
     try:
         tree = where_condition(text.replace("slot.", ""))
@@ -426,19 +307,17 @@ upper('x') = 'X'
 
 
 @pytest.mark.parametrize("text", PAIRS)
-def test_a_pair_condition_taken_apart_means_what_its_text_says(
-    text: str, database: duckdb.DuckDBPyConnection
-) -> None:
+def test_a_pair_condition_taken_apart_means_what_its_text_says(text, database):
     pair = pair_condition(text)
 
-    def answers(condition: str, anchors: str, negatives: str) -> list[Any]:
+    def answers(condition, anchors, negatives):
         query = (
             f"SELECT anchor.record_id, negative.record_id, ({condition}) "
             f"FROM {anchors} AS anchor CROSS JOIN {negatives} AS negative ORDER BY 1, 2"
         )
         return database.execute(query).fetchall()
 
-    def named(letter: str, terms: Sequence[exp.Expression]) -> str:
+    def named(letter, terms):
         columns = "".join(
             f", {t.sql(dialect='duckdb')} AS {letter}{i}" for i, t in enumerate(terms)
         )
@@ -463,6 +342,6 @@ def test_a_pair_condition_taken_apart_means_what_its_text_says(
         ("anchor.date < now() and negative.position = 0", "whenever"),
     ],
 )
-def test_a_strategy_says_whose_column(text: str, why: str) -> None:
+def test_a_strategy_says_whose_column(text, why):
     with pytest.raises(RecipeError, match=why):
         pair_condition(text)

@@ -186,7 +186,7 @@ def outcome(text: str, table: duckdb.DuckDBPyConnection) -> str:
     return "ran"
 
 
-def test_hostile_conditions_are_refused_or_harmless(table: duckdb.DuckDBPyConnection) -> None:
+def test_hostile_conditions_are_refused_or_harmless(table):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcomes: Counter[str] = Counter()
     for text in conditions(often(10_000, less=400)):
@@ -206,7 +206,7 @@ FOREIGN = [
 @pytest.mark.parametrize(
     "form", ["¹ is null", "length(¹::varchar) > 3", "case when ¹ = 1 then true end"]
 )
-def test_what_looks_elsewhere_is_refused_wherever_it_stands(form: str) -> None:
+def test_what_looks_elsewhere_is_refused_wherever_it_stands(form):
     for value in FOREIGN:
         for parse in (where_condition, pair_condition):
             with pytest.raises(RecipeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,7 +30,6 @@ from duckplets.recipes.recipes import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 ANCHOR, CONTEXT = role("anchor"), role("context")
 
@@ -39,128 +39,75 @@ def triplet(name: str = "pairs", **changes: Any) -> TripletRecipe:
     return TripletRecipe(name, **{**slots, **changes})
 
 
-def slot(plain: Any) -> Any:
-    return from_dict({"kind": "text", "name": "a", "selector": plain})
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: role("ancor"), "role.*'ancor'.*did you mean 'anchor'"),
+    (lambda: role("Anchor"), "did you mean 'anchor'"),
+    (lambda: Selector(), "give one of role, position, near_date, any_section, not none"),
+    (lambda: Selector(role="anchor", near_date=1), "not role and near_date of them"),
+    (lambda: position(-1), "position=-1: give an integer from 0"),
+    (lambda: position(True), "position=True: give an int"),
+    (lambda: position(2**40), "position=.*: give an integer from 0"),
+    (lambda: near_date(1.5), "near_date=1.5: give an integer from -"),
+    (lambda: near_date(-(10**9)), "near_date=-10+: give an int"),
+    (lambda: role("anchor", where="dat > 1"), "unknown column dat"),
+    (lambda: any_section(where="anchor.date is null"), "write date alone"),
+    (lambda: any_section(where=1), "where=1: give text or None"),
+    (lambda: sql("date is null"), "anchor.date or negative.date"),
+    (lambda: TextRecipe("a", near_date(1)), "selector: near_date"),
+    (lambda: TextRecipe("a", ANCHOR, weight="1"), "weight"),
+    (lambda: TextRecipe("a", ()), "'a': selector=..: give one or several"),
+    (lambda: TextRecipe("a", (ANCHOR, "context")), "selector.1.='context': give a sel"),
+    (lambda: default_recipes("role"), "did you mean 'roles'"),
+    (lambda: long_section_recipe("text"), "role='text': give"),
+]  # fmt: skip
+NEAR = near_date(1)
+WRONG_TRIPLETS: list[tuple[dict[str, Any], str]] = [
+    ({"name": ""}, "up to 200"),
+    ({"name": "x" * 201}, "up to 200 printable"),
+    ({"name": "a/b"}, "'a/b'.*without '/'"),
+    ({"name": "a\nb"}, "printable"),
+    ({"name": None}, "printable"),
+    ({"anchor": "anchor"}, "'pairs': anchor='anchor': give a selector such as"),
+    ({"anchor": NEAR}, "anchor: near_date"),
+    ({"strategy": "other_recrod"}, "did you mean 'other_record'"),
+    ({"strategy": None}, "strategy=None: give 'other_record', "),
+    ({"strategy": "wrong_article"}, "mean 'other_record', as the crate's wrong_article"),
+    ({"strategy": "WrongPublicationDate"}, "did you mean 'other_date'"),
+    ({"strategy": "QuestionAnswerMismatch"}, "did you mean 'question_answer_mismatch'"),
+    ({"by": "a/b"}, "by='a/b': give up to 64 printable characters"),
+    ({"by": 3}, "by=3: give up to 64 .*, Mined.…. or None"),
+    ({"negatives_from": "corpus"}, "negatives_from='corpus': give 'source' or 'split'"),
+    ({"negatives_from": "split", "strategy": "same_record"}, "those of the anchor's own record"),
+    ({"negatives_from": "split", "negative": NEAR}, "its date names, of the anchor's source"),
+    ({"negatives_from": "split", "by": "bm25"}, "by='bm25' ranks those of the anchor's source"),
+    ({"when_short": "keep"}, "when_short='keep': give 'drop' or"),
+    ({"when_short": "random"}, "when_short='random' is for strategy='same_record'"),
+    ({"negative": NEAR, "strategy": "other_date"}, "chosen by its date already"),
+    ({"positive": NEAR, "negative": NEAR}, "only one of positive and negative can be near_date"),
+    ({"negative": NEAR, "by": "bm25"}, "near_date negative is the one record"),
+    ({"weight": -0.1}, "'pairs': weight.*-0.1"),
+    ({"weight": float("nan")}, "weight.*nan"),
+    ({"weight": True}, "weight.*True"),
+    ({"weight": 10**400}, "weight"),
+    ({"instruction": 1}, "instruction=1: give text or None"),
+    ({"share": "anchor"}, "share='anchor': give 'anchors' or None .did you mean"),
+    ({"per": "chunks"}, "per=.*did you mean 'chunk'"),
+    ({"allow_same_anchor_positive": 1}, "positive=1: give True or False"),
+    ({"sources": "faq"}, "sources='faq': give a list of names"),
+    ({"sources": ()}, "sources=..: give names"),
+    ({"sources": ("faq", 1)}, "sources.1.=1: give text"),
+]
+WRONG += [(partial(triplet, **given), why) for given, why in WRONG_TRIPLETS]
 
 
-WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "role": (lambda: role("ancor"), "role.*'ancor'.*did you mean 'anchor'"),  # type: ignore[arg-type]
-    "no kind": (lambda: Selector(), "give one of role, position, near_date, any_section, not none"),
-    "kind": (lambda: slot({"rolle": "anchor"}), "did you mean 'role'"),
-    "negative position": (lambda: position(-1), "position=-1: give an integer from 0"),
-    "bool position": (lambda: position(True), "position=True: give an int"),
-    "float position": (lambda: position(1.0), "position=.*: give an integer from 0"),  # type: ignore[arg-type]
-    "huge position": (lambda: position(2**40), "position=.*: give an integer from 0"),
-    "days": (lambda: near_date(1.5), "near_date=1.5: give an integer from -"),  # type: ignore[arg-type]
-    "huge days": (lambda: near_date(-(10**9)), "near_date=-10+: give an int"),
-    "stray argument": (
-        lambda: Selector(role="anchor", near_date=1),
-        "not role and near_date of them",
-    ),
-    "where": (lambda: role("anchor", where="dat > 1"), "unknown column dat"),
-    "where pair": (lambda: any_section(where="anchor.date is null"), "write date alone"),
-    "where type": (lambda: any_section(where=1), "where=1: give text or None"),  # type: ignore[arg-type]
-    "sql": (lambda: sql("date is null"), "anchor.date or negative.date"),
-    "empty name": (lambda: triplet(""), "up to 200"),
-    "long name": (lambda: triplet("x" * 201), "up to 200 printable"),
-    "slash": (lambda: triplet("a/b"), "'a/b'.*without '/'"),
-    "newline": (lambda: triplet("a\nb"), "printable"),
-    "nul": (lambda: TextRecipe("a\0", ANCHOR), "printable"),
-    "no name": (lambda: triplet(None), "printable"),  # type: ignore[arg-type]
-    "no selector": (
-        lambda: triplet(anchor="anchor"),
-        "'pairs': anchor='anchor': give a selector such as",
-    ),
-    "near anchor": (lambda: triplet(anchor=near_date(1)), "anchor: near_date"),
-    "near text": (lambda: TextRecipe("a", near_date(1)), "selector: near_date"),
-    "strategy": (lambda: triplet(strategy="other_recrod"), "did you mean 'other_record'"),
-    "strategy type": (lambda: triplet(strategy=None), "strategy=None: give 'other_record', "),
-    "by": (lambda: triplet(by="a/b"), "by='a/b': give up to 64 printable characters"),
-    "by type": (lambda: triplet(by=3), "by=3: give up to 64 .*, Mined.…. or None"),
-    "the crate's strategy": (
-        lambda: triplet(strategy="wrong_article"),
-        "strategy='wrong_article': .*did you mean 'other_record', as the crate's wrong_article",
-    ),
-    "the crate's date strategy": (
-        lambda: triplet(strategy="WrongPublicationDate"),
-        "did you mean 'other_date'",
-    ),
-    "the crate's question": (
-        lambda: triplet(strategy="QuestionAnswerMismatch"),
-        "did you mean 'question_answer_mismatch'",
-    ),
-    "the crate's selector": (lambda: slot({"Paragraph": 1}), "did you mean 'position'"),
-    "the crate's dates": (lambda: slot({"TemporalOffset": 1}), "did you mean 'near_date'"),
-    "the crate's choice": (lambda: slot("Random"), "did you mean 'any_section'"),
-    "the crate's role": (lambda: role("Anchor"), "did you mean 'anchor'"),  # type: ignore[arg-type]
-    "from where": (
-        lambda: triplet(negatives_from="corpus"),
-        "negatives_from='corpus': give 'source' or 'split'",
-    ),
-    "from where, own": (
-        lambda: triplet(negatives_from="split", strategy="same_record"),
-        "negatives_from='split'.*'same_record' takes those of the anchor's own record",
-    ),
-    "from where, near": (
-        lambda: triplet(negatives_from="split", negative=near_date(1)),
-        "negatives_from='split'.*its date names, of the anchor's source",
-    ),
-    "from where, mined": (
-        lambda: triplet(negatives_from="split", by="bm25"),
-        "negatives_from='split'.*by='bm25' ranks those of the anchor's source",
-    ),
-    "when short": (lambda: triplet(when_short="keep"), "when_short='keep': give 'drop' or"),
-    "when short, of others": (
-        lambda: triplet(when_short="random"),
-        "when_short='random' is for strategy='same_record'",
-    ),
-    "near by strategy": (
-        lambda: triplet(negative=near_date(1), strategy="other_date"),
-        "chosen by its date already",
-    ),
-    "near twice": (
-        lambda: triplet(positive=near_date(1), negative=near_date(1)),
-        "only one of positive and negative can be near_date",
-    ),
-    "mined near": (
-        lambda: triplet(negative=near_date(1), by="bm25"),
-        "near_date negative is the one record",
-    ),
-    "weight below": (lambda: triplet(weight=-0.1), "'pairs': weight.*-0.1"),
-    "weight nan": (lambda: triplet(weight=float("nan")), "weight.*nan"),
-    "weight inf": (lambda: triplet(weight=float("inf")), "weight.*inf"),
-    "weight bool": (lambda: triplet(weight=True), "weight.*True"),
-    "weight text": (lambda: TextRecipe("a", ANCHOR, weight="1"), "weight"),  # type: ignore[arg-type]
-    "weight huge": (lambda: triplet(weight=10**400), "weight"),
-    "instruction": (lambda: triplet(instruction=1), "instruction=1: give text or None"),
-    "share": (
-        lambda: triplet(share="anchor"),
-        "share='anchor': give 'anchors' or None .did you mean",
-    ),
-    "no selectors": (lambda: TextRecipe("a", ()), "'a': selector=..: give one or several"),
-    "odd selectors": (
-        lambda: TextRecipe("a", (ANCHOR, "context")),
-        "selector.1.='context': give a sel",
-    ),  # type: ignore[arg-type]
-    "per": (lambda: triplet(per="chunks"), "per=.*did you mean 'chunk'"),
-    "same": (lambda: triplet(allow_same_anchor_positive=1), "positive=1: give True or False"),
-    "sources text": (lambda: triplet(sources="faq"), "sources='faq': give a list of names"),
-    "sources empty": (lambda: triplet(sources=()), "sources=..: give names"),
-    "sources item": (lambda: triplet(sources=("faq", 1)), "sources.1.=1: give text"),
-    "defaults": (lambda: default_recipes("role"), "did you mean 'roles'"),
-    "long": (lambda: long_section_recipe("text"), "role='text': give"),  # type: ignore[arg-type]
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_named(case: str) -> None:
-    make, why = WRONG[case]
+@pytest.mark.parametrize(("make", "why"), WRONG)
+def test_what_is_wrong_is_named(make, why):
     with pytest.raises(RecipeError, match=why):
         make()
 
 
-def test_default_recipes_are_those_of_the_specification() -> None:
-    def shares(*of: Any) -> dict[str, tuple[float, Any, Selector]]:
+def test_default_recipes_are_those_of_the_specification():
+    def shares(*of):
         return {r.name: (r.weight, r.strategy, r.negative) for r in default_recipes(*of)}
 
     roles = {"anchor_context": (1.0, "other_record", CONTEXT)}
@@ -179,6 +126,10 @@ def test_default_recipes_are_those_of_the_specification() -> None:
         assert default_recipes(same, "crate") == default_recipes(same)
     both = default_recipes("roles", "crate") + default_recipes("dated", "crate")
     assert {(recipe.anchor, recipe.positive) for recipe in both} == {(ANCHOR, CONTEXT)}
+    ready, others = default_recipes("ready")  # for three samples in four
+    own = {"strategy": "same_record", "when_short": "random", "negative": role("rejected")}
+    assert ready == triplet("ready_negative", weight=0.75, **own)
+    assert others == triplet("anchor_context", weight=0.25)
     (simcse,) = default_recipes("text")
     assert simcse == TripletRecipe(
         "simcse", any_section(), any_section(), any_section(), allow_same_anchor_positive=True
@@ -188,37 +139,26 @@ def test_default_recipes_are_those_of_the_specification() -> None:
 LONG = role("context", where="kind = 'window'")
 REJECTED = triplet(strategy="same_record", negative=role("rejected"))
 # The triplet recipes of a source, and the selectors of its texts.
-DERIVED: dict[str, tuple[list[TripletRecipe], Any]] = {
-    "roles": (list(default_recipes("roles")), (ANCHOR, CONTEXT)),
-    "documents": (list(default_recipes("documents")), (ANCHOR, CONTEXT)),
-    "text": (list(default_recipes("text")), any_section()),
-    "pairs": (list(default_recipes("pairs")), (ANCHOR, CONTEXT)),
-    "a rejected negative": ([REJECTED], (ANCHOR, CONTEXT)),
-    "long sections within others": ([triplet(), long_section_recipe("context")], (ANCHOR, CONTEXT)),
-    "long sections alone": ([long_section_recipe("context")], LONG),
-    "a wider one": ([triplet(negative=any_section()), triplet("b", anchor=LONG)], any_section()),
-    "a rejected one stays beside any": (
+NEAR_TRUST = near_date(3, where="trust > 0")
+DERIVED: list[tuple[list[TripletRecipe], Any]] = [
+    *(([*default_recipes(of)], (ANCHOR, CONTEXT)) for of in ("roles", "documents", "pairs")),
+    (list(default_recipes("text")), any_section()),
+    ([REJECTED], (ANCHOR, CONTEXT)),
+    ([triplet(), long_section_recipe("context")], (ANCHOR, CONTEXT)),
+    ([long_section_recipe("context")], LONG),
+    ([triplet(negative=any_section()), triplet("b", anchor=LONG)], any_section()),
+    (
         [triplet(negative=any_section(), positive=role("rejected"))],
         (role("rejected"), any_section()),
     ),
-    "near dates": (
-        [triplet(positive=near_date(3, where="trust > 0"))],
-        (ANCHOR, CONTEXT),
-    ),
-    "near dates with a condition": (
-        [triplet(positive=near_date(3, where="trust > 0"), negative=ANCHOR)],
-        (ANCHOR, role("context", where="trust > 0")),
-    ),
-    "one that is never drawn": (
-        [triplet(negative=position(4), weight=0), triplet("b")],
-        (ANCHOR, CONTEXT),
-    ),
-}  # fmt: skip
+    ([triplet(positive=NEAR_TRUST)], (ANCHOR, CONTEXT)),
+    ([triplet(positive=NEAR_TRUST, negative=ANCHOR)], (ANCHOR, role("context", where="trust > 0"))),
+    ([triplet(negative=position(4), weight=0), triplet("b")], (ANCHOR, CONTEXT)),
+]
 
 
-@pytest.mark.parametrize("case", DERIVED)
-def test_one_text_recipe_comes_from_the_triplet_recipes_of_a_source(case: str) -> None:
-    recipes, selector = DERIVED[case]
+@pytest.mark.parametrize(("recipes", "selector"), DERIVED)
+def test_one_text_recipe_comes_from_the_triplet_recipes_of_a_source(recipes, selector):
     made = derived_text_recipe(recipes)
     assert made == TextRecipe("texts", selector, per="chunk")
     assert from_dict(json.loads(json.dumps(to_dict(made)))) == made
@@ -241,97 +181,58 @@ COMMON: dict[str, Any] = {
     "sources": st.none() | st.lists(NAME, min_size=1, unique=True).map(tuple),
 }
 STRATEGIES = ["other_record", "other_date", "question_answer_mismatch", sql("anchor.date is null")]
-BY = st.sampled_from(
-    [
-        "bm25",
-        Mined(),
-        Mined("dense", range_max=3, min_score=0.25, weight="score", when_short="drop"),
-    ]
-)
 TRIPLET: dict[str, Any] = {
     "strategy": st.sampled_from(STRATEGIES), "allow_same_anchor_positive": st.booleans(), **COMMON,
     "share": st.sampled_from([None, "anchors"]),
 }  # fmt: skip
+MINED = Mined("dense", range_max=3, min_score=0.25, weight="score", when_short="drop")
+BY = st.sampled_from(["bm25", Mined(), MINED])
+FROM = {
+    "by": st.sampled_from([None, "random"]),
+    "negatives_from": st.sampled_from(["source", "split"]),
+}
+OWN = {"strategy": st.just("same_record"), "when_short": st.sampled_from(["drop", "random"])}
 RECIPE = st.one_of(
     st.builds(TextRecipe, NAME, SECTION | st.lists(SECTION, min_size=1).map(tuple), **COMMON),
-    st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, **TRIPLET),
     st.builds(TripletRecipe, NAME, SECTION, SECTION, SLOT, **COMMON),
     st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, by=BY, **TRIPLET),
-    st.builds(
-        TripletRecipe,
-        NAME,
-        SECTION,
-        SLOT,
-        SECTION,
-        by=st.sampled_from([None, "random"]),
-        negatives_from=st.sampled_from(["source", "split"]),
-        **TRIPLET,
-    ),
-    st.builds(
-        TripletRecipe,
-        NAME,
-        SECTION,
-        SECTION,
-        SECTION,
-        strategy=st.just("same_record"),
-        when_short=st.sampled_from(["drop", "random"]),
-        **COMMON,
-    ),
+    st.builds(TripletRecipe, NAME, SECTION, SLOT, SECTION, **FROM, **TRIPLET),
+    st.builds(TripletRecipe, NAME, SECTION, SECTION, SECTION, **OWN, **COMMON),
 )
 
 
 @settings(max_examples=often(150, less=10), deadline=None)
 @given(RECIPE)
-def test_a_recipe_survives_json(recipe: TripletRecipe | TextRecipe) -> None:
+def test_a_recipe_survives_json(recipe):
     plain = json.loads(json.dumps(to_dict(recipe)))
     assert plain == to_dict(recipe)
     assert from_dict(plain) == recipe
 
 
-@pytest.mark.parametrize(
-    ("by", "written", "mined"),
-    [
-        (None, None, False),
-        ("random", "random", False),
-        ("bm25", "bm25", True),
-        (Mined(), {"bm25": {}}, True),
-        (
-            Mined("own", range_max=4, weight="score"),
-            {"own": {"range_max": 4, "weight": "score"}},
-            True,
-        ),
-    ],
-)
-def test_how_a_negative_is_chosen_is_a_word_or_a_table(by: Any, written: Any, mined: bool) -> None:
-    recipe = triplet(by=by)
-    assert to_dict(recipe).get("by") == written
-    assert recipe.mined is mined
-    assert hash(recipe) == hash(from_dict(to_dict(recipe)))
-
-
-def test_ready_negatives_are_the_negatives_of_three_samples_in_four() -> None:
-    ready, others = default_recipes("ready")
-    assert (ready.name, ready.strategy, ready.when_short) == (
-        "ready_negative", "same_record", "random",
-    )  # fmt: skip
-    assert (ready.anchor, ready.positive, ready.negative) == (ANCHOR, CONTEXT, role("rejected"))
-    assert (ready.weight, others.weight, others.name) == (0.75, 0.25, "anchor_context")
+def test_how_a_negative_is_chosen_is_a_word_or_a_table():
+    own = {"range_max": 4, "weight": "score"}
+    for by, written, mined in [
+        *((None, None, False), ("random", "random", False), ("bm25", "bm25", True)),
+        *((Mined(), {"bm25": {}}, True), (Mined("own", **own), {"own": own}, True)),
+    ]:
+        recipe = triplet(by=by)
+        assert to_dict(recipe).get("by") == written
+        assert recipe.mined is mined
+        assert hash(recipe) == hash(from_dict(to_dict(recipe)))
 
 
 @pytest.mark.parametrize(
     ("written", "selector"),
     [
         ("role:anchor", ANCHOR),
-        ("position:2", position(2)),
         ("near_date:-3", near_date(-3)),
         ("any_section", any_section()),
         ({"role": "context"}, CONTEXT),
         ({"position": 0, "where": "trust > 0"}, position(0, where="trust > 0")),
         ({"any_section": True, "where": None}, any_section()),
-        ({"near_date": 30}, near_date(30)),
     ],
 )
-def test_a_selector_has_a_short_and_a_long_form(written: Any, selector: Selector) -> None:
+def test_a_selector_has_a_short_and_a_long_form(written, selector):
     plain = {"kind": "triplet", "name": "n", "anchor": "role:anchor", "positive": written}
     assert from_dict({**plain, "negative": "any_section"}).positive == selector  # type: ignore[union-attr]
 
@@ -343,42 +244,26 @@ GOOD = to_dict(triplet("good"))
     ("changes", "why"),
     [
         ({"kind": "tripple"}, "'good': kind=.*did you mean 'triplet'"),
-        ({"kind": None}, "kind=None: give 'triplet' or 'text'"),
         ({"wieght": 1}, "'good': unknown key 'wieght'.*did you mean 'weight'.*keys: "),
         ({1: 1}, "unknown key 1"),
-        ({"_": 1}, "unknown key '_'"),
         ({"anchor": {"rol": "anchor"}}, "'good': anchor: .*unknown key 'rol'.*'role'"),
+        ({"anchor": {"Paragraph": 1}}, "did you mean 'position'"),
+        ({"anchor": {"TemporalOffset": 1}}, "did you mean 'near_date'"),
+        ({"anchor": "Random"}, "did you mean 'any_section'"),
         ({"anchor": "anchor"}, "'good': anchor: .*unknown key 'anchor'"),
-        ({"anchor": "role:ancor"}, "'good': anchor: .*'ancor'.*did you mean 'anchor'"),
         ({"anchor": {"role": "anchor", "position": 1}}, "anchor: .*give one of role, position"),
-        ({"anchor": {}}, "anchor: .*give one of role, position"),
-        ({"anchor": {"where": "true"}}, "anchor: .*give one of role, position"),
         ({"anchor": 3}, "anchor=3: give a selector such as"),
-        ({"anchor": {"any_section": False}}, "give one of"),
         ({"anchor": "any_section:x"}, "any_section='x': give True"),
         ({"anchor": "position:x"}, "position='x': give an integer from 0"),
-        ({"anchor": "position"}, "give one of"),
         ({"anchor": "position:" + "9" * 5000}, "position=.*: give an integer from 0"),
         ({"positive": {"role": "context", "where": "texd = 1"}}, "positive: .*unknown column texd"),
-        ({"anchor": "near_date:1"}, "anchor: near_date"),
         ({"strategy": {"sqll": "true"}}, "strategy: .*did you mean 'sql'"),
-        ({"strategy": {}}, "strategy: "),
-        ({"strategy": {"sql": "anchor.x = 1"}}, "'good': strategy: .*unknown column anchor.x"),
-        ({"strategy": "sql"}, "strategy='sql': give 'other_record', "),
-        ({"by": {"a/b": {}}}, "mined: scorer='a/b': give up to 64"),
         ({"by": {"bm25": {}, "own": {}}}, "'good': by=.*'own'.*give . bm25 = "),
-        ({"by": {}}, "'good': by=..: give"),
         ({"by": {"bm25": True}}, "'good': by=.*: give . bm25 = "),
         ({"by": {"bm25": {"range": 3}}}, "'good': by: bm25: unknown key 'range'.*'range_m"),
-        ({"by": {"bm25": {"range_max": 0}}}, "mined: range_max=0: give an int"),
-        ({"by": "bm25", "negative": "near_date:1"}, "'good': by=.*a near_date negative"),
-        ({"weight": "1"}, "'good': weight"),
-        ({"weight": float("nan")}, "'good': weight"),
-        ({"sources": "faq"}, "'good': sources"),
-        ({"name": ["x"]}, "name=.*: give up to 200 printable"),
     ],
 )  # fmt: skip
-def test_a_wrong_dict_is_refused_by_name(changes: dict[Any, Any], why: str) -> None:
+def test_a_wrong_dict_is_refused_by_name(changes, why):
     with pytest.raises(RecipeError, match=f"(?s){why}"):
         from_dict({**GOOD, **changes})
 
@@ -428,15 +313,12 @@ READ: list[TripletRecipe | TextRecipe] = [
 ]  # fmt: skip
 
 
-def test_a_file_gives_its_recipes(tmp_path: Path) -> None:
+def test_a_file_of_toml_or_json_gives_its_recipes(tmp_path):
     file = tmp_path / "recipes.toml"
     file.write_text(TOML, encoding="utf-8-sig")
     assert load_recipes(file) == load_recipes(str(file)) == READ
     file.write_text("", encoding="utf-8")
     assert load_recipes(file) == []
-
-
-def test_json_may_be_tables_or_a_list(tmp_path: Path) -> None:
     file = tmp_path / "recipes.JSON"
     dicts = [to_dict(recipe) for recipe in READ]
     file.write_text(json.dumps(dicts[::-1]), encoding="utf-8")
@@ -458,30 +340,17 @@ ONE = '[[text]]\nname = "a"\nselector = "any_section"\n'
         ("r.toml", ONE.replace("any_section", "role:ancor"), "recipe 'a': selector: .*'ancor'"),
         ("r.toml", '[[text]]\nselector = "any_section"\n', "recipe None: name is missing"),
         ("r.toml", "[[triplets]]\n", "unknown key 'triplets'.*did you mean 'triplet'"),
-        ("r.toml", '[text]\nname = "a"\n', r"write \[\[text\]\]"),
         ("r.toml", "text = [1]\n", r"write \[\[text\]\]"),
         ("r.toml", ONE + 'kind = "triplet"\n', "kind 'triplet' in"),
-        ("r.toml", ONE + "weight = nan\n", "recipe 'a': weight"),
-        ("r.toml", ONE + "weight = 2024-01-01\n", "recipe 'a': weight"),
         ("r.json", "3", "tables are wanted, not 3"),
-        ("r.json", "[3]", "table of keys and values, not 3"),
-        ("r.json", '{"text": null}', "text must be a list of tables"),
-        ("r.json", "[" * 100_000, "not JSON|nested"),
-        ("r.toml", "x = " + "[" * 100_000, "not TOML|nested"),
-        ("r.json", "9" * 5_000, "not JSON"),
         ("r.toml", b"name = '\xff'", "not UTF-8: byte 8"),
     ],
 )
-def test_a_wrong_file_is_refused_by_name(
-    name: str, content: str | bytes, why: str, tmp_path: Path
-) -> None:
+def test_a_wrong_file_is_refused_by_name(name, content, why, tmp_path):
     file = tmp_path / name
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(RecipeError, match=f"(?s){name}: .*?{why}"):
         load_recipes(file)
-
-
-def test_a_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r"none\.toml: there is no such file"):
         load_recipes(tmp_path / "none.toml")
     with pytest.raises(RecipeError, match="cannot be read"):

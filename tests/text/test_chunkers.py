@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prebuilt import toy_corpus
 from test_windows import LETTERS, Row, assert_covered, spans
-from tokenizer_files import byte_level, encoder, word_level
 
 import duckplets as dp
 from duckplets.errors import ChunkingError
@@ -60,12 +58,9 @@ def given_by(*rows: Any) -> Chunking:
 # ---- settings
 
 
-def test_without_a_chunker_the_settings_are_what_they_were() -> None:
+def test_settings_keep_name_and_version_of_a_chunker():
+    assert Chunking(chunker=None).fingerprint() == Chunking().fingerprint() == Chunking().to_json()
     assert "chunker" not in Chunking().to_json()
-    assert Chunking(chunker=None).fingerprint() == Chunking().fingerprint()
-
-
-def test_settings_keep_name_and_version_of_a_chunker() -> None:
     register_chunker("mine", chunkers.sentences)
     newest = register_chunker("mine", chunkers.markdown, version=2)
     chunking = Chunking(chunker="mine", max_tokens=7)
@@ -93,7 +88,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("given", "told"), WRONG, ids=[told for _, told in WRONG])
-def test_wrong_settings_are_refused(given: dict[str, Any], told: str) -> None:
+def test_wrong_settings_are_refused(given, told):
     with pytest.raises(ChunkingError, match=told):
         Chunking.from_json(given)
 
@@ -109,7 +104,7 @@ def test_wrong_settings_are_refused(given: dict[str, Any], told: str) -> None:
         ("mine", list, True, "version True: expected"),
     ],
 )
-def test_what_cannot_be_registered(name: str, function: Any, version: Any, told: str) -> None:
+def test_what_cannot_be_registered(name, function, version, told):
     with pytest.raises(ChunkingError, match=told):
         register_chunker(name, function, version)
 
@@ -119,25 +114,16 @@ def test_what_cannot_be_registered(name: str, function: Any, version: Any, told:
 NONSENSE: list[tuple[Any, str]] = [
     ([(0, 28, "window", 0.5)], "has a weight, which a corpus cannot keep.*summary_weight="),
     ([(0, 28, "heading")], "kind 'heading': expected 'window' or 'summary'"),
-    ([(0,)], r"\(0,\) is no span: expected \(start, stop\)"),
     ([(0, 28, "window", 1, 2)], "is no span"),
-    ([7], "7 is no span"),
     (["ab"], "'ab' is no span"),
     ([(0, 28.0)], r"28\.0 is no number of a character"),
-    ([(False, 28)], "False is no number"),
     ([(0, 29)], "no span of a text of 28 characters: expected 0 <= start < stop <= 28"),
-    ([(-1, 28)], "no span of a text of 28"),
     ([(4, 4), (0, 28)], "no span of a text of 28"),
     ([(0, 10**30)], "no span of a text of 28"),
     ([(3, 28), (0, 28)], r"\(0, 28\) comes after \(3, 28\): expected ascending spans, each once"),
-    ([(0, 28), (0, 28)], "comes after"),
     ([(0, 28), (0, 3, "summary"), (4, 7, "summary")], "is a second summary"),
     (None, "returned None: expected a list of spans"),
-    ("text", "returned 'text': expected a list"),
-    (7, "returned 7"),
     ([], "left out character 0, 'O': what is not white space lies in a window"),
-    ([(0, 20)], "left out character 21, 'f'"),
-    ([(1, 28)], "left out character 0, 'O'"),
     ([(0, 13), (14, 28)], r"left out character 13, '\.'"),
     ([(0, 13), (14, 28), (0, 28, "summary")], r"left out character 13, '\.'"),
     ([(0, 28), (14, 16)], r"\(14, 16\) of the chunker is white space alone"),
@@ -145,26 +131,20 @@ NONSENSE: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("given", "told"), NONSENSE, ids=[str(given) for given, _ in NONSENSE])
-def test_nonsense_is_refused_with_its_place(given: Any, told: str) -> None:
+def test_nonsense_is_refused_with_its_place(given, told):
     register_chunker("mine", lambda text: given if text == WHOLE else [(0, len(text))])
     with pytest.raises(ChunkingError, match=rf"text 1.*{told}"):
         cut(["é first", WHOLE, "last"], Chunking(chunker="mine"))
 
 
-def test_an_error_of_the_function_is_told_with_its_place() -> None:
-    def yielding(text: str) -> Iterator[tuple[int, int]]:
-        yield 0, 1
-        raise LookupError("gone")
-
-    failing: list[Any] = [yielding, lambda text: 1 // 0]
-    for function in failing:
-        register_chunker("mine", function)
-        with pytest.raises(ChunkingError, match=r"'mine', text 0: failed with \w+Error") as error:
-            cut(["some"], Chunking(chunker="mine"))
-        assert error.value.__cause__ is not None
+def test_an_error_of_the_function_is_told_with_its_place():
+    register_chunker("mine", lambda text: 1 // 0)
+    with pytest.raises(ChunkingError, match=r"'mine', text 0: failed with ZeroDiv") as error:
+        cut(["some"], Chunking(chunker="mine"))
+    assert error.value.__cause__ is not None
 
 
-def test_what_is_given_is_kept_as_it_is() -> None:
+def test_what_is_given_is_kept_as_it_is():
     """White space around it too, a part of a word, a list, NumPy's numbers."""
     mine = given_by((0, 5), [np.int64(3), np.int32(28), "window"], (4, 13, "summary"))
     assert cut([WHOLE, " \n", ""], mine) == [
@@ -172,28 +152,12 @@ def test_what_is_given_is_kept_as_it_is() -> None:
         (0, False, 1, 0, 3, 25, 1, 4),
         (0, True, 0, 0, 4, 9, 1, 2),
     ]
+    long = Chunking(
+        chunker=register_chunker("mine", lambda _: [(0, 28), (0, 28, "summary")]), max_tokens=3
+    )
+    assert (0, True, 0, 0, 0, 14, 0, 3) in cut([WHOLE], long)
     twin = given_by((0, 5), (5, 28), (0, 5, "summary"))
     assert [row[1] for row in cut([WHOLE], twin)] == [False, False]
-
-
-def test_a_span_that_is_too_long_is_cut_as_a_text_is() -> None:
-    text = "a b c d e f g h i"
-    spans = ((0, 3), (2, 13), (0, 17, "summary"), (12, 17))
-    register_chunker("mine", lambda _: spans)
-    rows = cut([text, text], Chunking(chunker="mine", max_tokens=3, overlap=(1, 2)))
-    assert [(text[row[4] : row[4] + row[5]], *row[1:4]) for row in rows if row[0] == 0] == [
-        ("a b", False, 0, 0),
-        ("b c d", False, 1, 1),
-        ("d e f", False, 2, 1),
-        ("f g", False, 3, 1),
-        ("b c d", False, 1, 2),
-        ("c d e", False, 2, 2),
-        ("d e f", False, 3, 2),
-        ("e f g", False, 4, 2),
-        ("g h i", False, 5, 0),
-        ("a b c", True, 0, 0),
-    ]
-    assert [row[1:] for row in rows if row[0] == 1] == [row[1:] for row in rows if row[0] == 0]
 
 
 # ---- any spans of any texts, against a scan of characters
@@ -237,106 +201,51 @@ def expected(texts: list[str], given: list[list[tuple[int, int]]], chunking: Chu
     overlap=st.lists(st.integers(0, 5), min_size=1, max_size=3, unique=True),
     cuts=st.lists(st.integers(0, 30), max_size=8),
     reach=st.integers(0, 4),
+    block=st.sampled_from([1, 7, 40, 1 << 20]),
 )
-def test_any_spans_are_cut_by_the_tokens_they_touch(
-    texts: list[str], max_tokens: int, overlap: list[int], cuts: list[int], reach: int
-) -> None:
-    def function(text: str) -> list[tuple[int, int]]:
+def test_any_spans_are_cut_by_the_tokens_they_touch(texts, max_tokens, overlap, cuts, reach, block):
+    def function(text):
         marks = sorted({0, *(cut for cut in cuts if cut < len(text)), len(text)})
         found = [(a, min(b + reach, len(text))) for a, b in itertools.pairwise(marks)]
         return [(a, b) for a, b in found if not text[a:b].isspace()]
 
     register_chunker("mine", function)
     chunking = Chunking(chunker="mine", max_tokens=max_tokens, overlap=tuple(overlap))
-    rows = cut(texts, chunking)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("duckplets.text.windows.BLOCK", block)
+        rows = cut(texts, chunking)
     given = [function(text) if text.split() else [] for text in texts]
     assert rows == expected(texts, given, chunking)
     assert_covered(texts, rows)
     assert all(row[7] <= max_tokens for row in rows)
 
 
-@settings(max_examples=often(60, less=6), deadline=None)
-@given(texts=pieces, max_tokens=st.integers(1, 4), by_bytes=st.booleans())
-def test_spans_in_the_tokens_of_a_file(
-    tmp_path_factory: pytest.TempPathFactory, texts: list[str], max_tokens: int, by_bytes: bool
-) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    path = folder / f"spans-{by_bytes}.json"
-    if not path.exists():
-        (byte_level if by_bytes else word_level)(path)
-    chunking = Chunking(
-        chunker="sentences", max_tokens=max_tokens, overlap=(1,), tokenizer=str(path)
-    )
-    rows = cut(texts, chunking)
-    assert_covered(texts, rows)
-    encode = encoder(path).encode
-    counts = [max(len(encode(text, add_special_tokens=False)), 1) for text in texts]
-    for row in rows:
-        assert row[6] < counts[row[0]]
-        assert 1 <= row[7] <= max_tokens or row[5] == 1  # a character is not cut
-    # One span of the whole text has all its tokens.
-    register_chunker("whole", lambda text: [(0, len(text))])
-    one = cut(texts, Chunking(chunker="whole", max_tokens=10_000, tokenizer=str(path)))
-    assert [(row[6], row[7]) for row in one] == [(0, counts[row[0]]) for row in one]
-
-
-def test_blocks_of_texts_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["Né one. Two!", "", " ", "漢字。漢", "no end", "A. B. C. " * 9] * 3
-    chunking = Chunking(chunker="sentences", max_tokens=2, overlap=(1,))
-    whole = cut(texts, chunking)
-    for block in (1, 7, 40):
-        monkeypatch.setattr("duckplets.text.windows.BLOCK", block)
-        assert cut(texts, chunking) == whole
-
-
 # ---- those that are built in
 
-CUT: list[tuple[str, str, list[str]]] = [
-    (
-        "sentences",
-        'He said "no." Then he left.  Why?!\n',
-        ['He said "no."', "Then he left.", "Why?!"],
-    ),
-    ("sentences", "J. S. Bach made it, e.g. this. ok", ["J. S. Bach made it, e.g. this. ok"]),
-    ("sentences", "no stop\n\nnext\nline\n \nlast", ["no stop", "next\nline", "last"]),
-    ("sentences", "漢字。「仮名。」次！", ["漢字。", "「仮名。」", "次！"]),
-    (
-        "sentences",
-        "3.14 is a number. 2 too... Yes… no",
-        ["3.14 is a number.", "2 too...", "Yes… no"],
-    ),
-    ("sentences", ".... ) .", ["....", ") ."]),
-    (
-        "markdown",
-        "intro\n# One\n## Two\ntext\n\n# Three\n",
-        ["intro", "# One\n## Two\ntext", "# Three"],
-    ),
-    (
-        "markdown",
-        "# A\n```sh\n# no heading\n```\n#hash\n    # code\n # B\nb",
-        ["# A\n```sh\n# no heading\n```\n#hash\n    # code", "# B\nb"],
-    ),
-    ("markdown", "~~~\n# x\n```\n# y\n~~~~\n# B\nb", ["~~~\n# x\n```\n# y\n~~~~", "# B\nb"]),
-    ("markdown", "```\n# open to the end\n# too", ["```\n# open to the end\n# too"]),
-    (
-        "code",
-        "T\n```py\na = 1\n\nb\n```\n\nmore ```x``` text\n~~~\nc\n~~~\n```\nd\n```",
-        ["T", "```py\na = 1\n\nb\n```", "more ```x``` text", "~~~\nc\n~~~", "```\nd\n```"],
-    ),
-    (
-        "code",
-        "import a\nimport b\n\n\ndef f():\n    x\n\n    y\n\n# g\n@dec\ndef g(\n\n): z\n",
-        ["import a\nimport b", "def f():\n    x\n\n    y", "# g\n@dec\ndef g(\n\n): z"],
-    ),
-    ("code", "int f() {\n  a;\n\n}\n\nint g() {}\n", ["int f() {\n  a;\n\n}", "int g() {}"]),
+# Name, and a text with a ¦ where it is cut; white space beside that is in neither part.
+CUT = [
+    ("sentences", 'He said "no."¦ Then he left.¦  Why?!¦\n'),
+    ("sentences", "J. S. Bach made it, e.g. this. ok"),
+    ("sentences", "no stop¦\n\nnext\nline¦\n \nlast"),
+    ("sentences", "漢字。¦「仮名。」¦次！"),
+    ("sentences", "3.14 is a number.¦ 2 too...¦ Yes… no"),
+    ("sentences", "....¦ ) ."),
+    ("markdown", "intro¦\n# One\n## Two\ntext¦\n\n# Three¦\n"),
+    ("markdown", "# A\n```sh\n# no heading\n```\n#hash\n    # code¦\n # B\nb"),
+    ("markdown", "~~~\n# x\n```\n# y\n~~~~¦\n# B\nb"),
+    ("markdown", "```\n# open to the end\n# too"),
+    ("code", "T¦\n```py\na = 1\n\nb\n```¦\n\nmore ```x``` text¦\n~~~\nc\n~~~¦\n```\nd\n```"),
+    ("code", "import a\nimport b¦\n\n\ndef f():\n    x\n\n    y¦\n\n# g\n@dec\ndef g(\n\n): z¦\n"),
+    ("code", "int f() {\n  a;\n\n}¦\n\nint g() {}¦\n"),
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "parts"), CUT, ids=[text for _, text, _ in CUT])
-def test_built_in_chunkers(name: str, text: str, parts: list[str]) -> None:
+@pytest.mark.parametrize(("name", "marked"), CUT)
+def test_built_in_chunkers(name, marked):
+    text, parts = marked.replace("¦", ""), [part.strip() for part in marked.split("¦")]
     rows = cut([text], Chunking(chunker=name))
-    assert [text[row[4] : row[4] + row[5]] for row in rows] == parts
-    assert [row[2] for row in rows] == list(range(len(parts)))
+    assert [text[row[4] : row[4] + row[5]].strip() for row in rows] == [p for p in parts if p]
+    assert [row[2] for row in rows] == list(range(len(rows)))
 
 
 @settings(max_examples=often(400, less=30), deadline=None)
@@ -353,7 +262,7 @@ def test_built_in_chunkers(name: str, text: str, parts: list[str]) -> None:
     ),
     name=st.sampled_from(BUILT_IN),
 )
-def test_built_in_chunkers_cover_any_text(texts: list[str], name: str) -> None:
+def test_built_in_chunkers_cover_any_text(texts, name):
     rows = cut(texts, Chunking(chunker=name, max_tokens=3, overlap=(1,)))
     assert_covered(texts, rows)
 
@@ -362,7 +271,7 @@ def test_built_in_chunkers_cover_any_text(texts: list[str], name: str) -> None:
 @pytest.mark.parametrize(
     "unit", some([".", '."', "\n ", "\n", "` ", "```\n", "# ", "。」", " ", "A. "], less=5)
 )
-def test_built_in_chunkers_take_no_square_of_time(name: str, unit: str) -> None:
+def test_built_in_chunkers_take_no_square_of_time(name, unit):
     """A hundred thousand characters of anything: the square would be minutes, and time out."""
     text = unit * (100_000 // len(unit)) + "x"
     assert cut([text], Chunking(chunker=name, max_tokens=1_000_000))[-1][5] > 0
@@ -375,7 +284,7 @@ def chunks_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
     return list(corpus.sql("FROM chunks ORDER BY chunk_key").to_pylist())
 
 
-def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path: Path) -> None:
+def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path):
     path = tmp_path / "c.duckdb"
     mine = "# Head\nIt is. So!\n\n## Next \nmore \n"
     with toy_corpus(path, 20) as corpus:
@@ -399,14 +308,11 @@ def test_a_corpus_is_cut_by_a_chunker_and_back(tmp_path: Path) -> None:
         assert later["text"].to_pylist() == ["Again.", "And again."]
         corpus.remove("later")
         assert corpus.chunk(corpus.chunking(chunker=None)) > 20
-        strip = ("chunk_key",)
-        found = [{k: v for k, v in row.items() if k not in strip} for row in chunks_of(corpus)]
-        assert found[: len(before)] == [
-            {k: v for k, v in row.items() if k not in strip} for row in plain[: len(before)]
-        ]
+        found = [{**row, "chunk_key": 0} for row in chunks_of(corpus)]
+        assert found[: len(before)] == [{**row, "chunk_key": 0} for row in plain[: len(before)]]
 
 
-def test_what_is_served_is_the_span(tmp_path: Path) -> None:
+def test_what_is_served_is_the_span(tmp_path):
     """One that has all tokens of its section may yet be less than it."""
     register_chunker("bits", lambda text: [(0, len(text) - 2), (len(text) - 3, len(text))])
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -422,8 +328,8 @@ def test_what_is_served_is_the_span(tmp_path: Path) -> None:
 
 
 @thorough
-def test_a_failure_changes_nothing(tmp_path: Path) -> None:
-    def failing(text: str) -> list[tuple[int, int]]:
+def test_a_failure_changes_nothing(tmp_path):
+    def failing(text):
         return [(0, len(text))] if "bad" not in text else [(1, len(text))]
 
     register_chunker("mine", failing)
@@ -434,25 +340,20 @@ def test_a_failure_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(ChunkingError, match="record own/2, section 0: the chunker left out"):
             corpus.chunk(dp.Chunking(chunker="mine"))
         assert (chunks_of(corpus), corpus.status()) == before
-    with toy_corpus(tmp_path / "d.duckdb", 20) as corpus:
+        corpus.remove("own")
         corpus.chunk(dp.Chunking(chunker="mine"))
         before = chunks_of(corpus), corpus.status()
-        with pytest.raises(ChunkingError, match="record again/2, section 0: the chunker left out"):
-            corpus.ingest(source, name="again")
-        assert (chunks_of(corpus), corpus.status()) == before
-        chunkers.REGISTRY.clear()
-        register_chunker("mine", failing, version=2)
-        told = r"chunker 'mine' is asked for in version '1', and registered in '2'"
-        with pytest.raises(ChunkingError, match=told):
-            corpus.ingest(source, name="again")
-        assert (chunks_of(corpus), corpus.status()) == before
-        with pytest.raises(ChunkingError, match="'own' is not registered"):
-            corpus.chunk(dp.Chunking(chunker=Chunker(name="own")))
+        for said in ("record again/2, section 0: the chunker left out", "in version '1', and regi"):
+            with pytest.raises(ChunkingError, match=said):
+                corpus.ingest(source, name="again")
+            assert (chunks_of(corpus), corpus.status()) == before
+            chunkers.REGISTRY.clear()
+            register_chunker("mine", failing, version=2)
         with corpus.sampler(batch_size=4, prefetch=0) as sampler:  # needs no function
             assert len(next(sampler)) == 4
 
 
-def test_the_command_names_a_chunker(tmp_path: Path) -> None:
+def test_the_command_names_a_chunker(tmp_path):
     path = tmp_path / "c.duckdb"
     toy_corpus(path, 20).close()
     said = cli("chunk", path, "--chunker", "sentences", "--max-tokens", "9").stderr

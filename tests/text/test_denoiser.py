@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 import sys
 import unicodedata
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +16,7 @@ from hypothesis import strategies as st
 
 from duckplets.errors import ChunkingError
 from duckplets.text import denoiser as module
-from duckplets.text.characters import (
-    DIGIT,
-    LETTER,
-    NARROW_SPACES,
-    SPACE,
-    WIDE_SPACES,
-    _table,
-)
+from duckplets.text.characters import DIGIT, LETTER, NARROW_SPACES, SPACE, WIDE_SPACES, _table
 from duckplets.text.denoiser import Denoiser
 
 OCR = "42 524 NOVEX INDUSTRIES Springfield 10788 143 1995 190 394 13611 358"
@@ -33,13 +24,9 @@ OCR = "42 524 NOVEX INDUSTRIES Springfield 10788 143 1995 190 394 13611 358"
 # ---- the rules, line by line
 
 
-def is_flagged(character: str, flag: int) -> bool:
-    # Not str.isalpha, so that a newer Python, which knows more letters, agrees.
-    return bool(_table()[ord(character)] & flag)
-
-
 def count(text: str, flag: int) -> int:
-    return sum(is_flagged(character, flag) for character in text)
+    # Not str.isalpha, so that a newer Python, which knows more letters, agrees.
+    return sum(bool(_table()[ord(character)] & flag) for character in text)
 
 
 def crowded(text: str, limit: float) -> bool:
@@ -85,81 +72,53 @@ def reference(text: str | None, limit: float = 0.35, *, tables: bool = True) -> 
     return "\n".join(kept) if found else None
 
 
-def test_the_oracle_itself_knows_the_known_line() -> None:
-    assert reference(OCR) == "42 524 NOVEX INDUSTRIES Springfield 10788 143"
-
-
 # ---- by hand
 
 CASES: list[tuple[str, str | None]] = [
     # waves
     (OCR, "42 524 NOVEX INDUSTRIES Springfield 10788 143"),
     ("a1234", "a1234"),  # alone above the limit: what holds a letter stays
-    ("a1234 5 b", "a1234 b"),
     ("Total 12 34", "Total 12"),
     ("12 Total 34", "Total"),  # 2 of 7 would do, but the wave is refused whole
-    ("Total 12", "Total 12"),
     ("abcdefg 1234 5", "abcdefg"),
     ("abcdefg 123 456", "abcdefg 123"),
     ("abcdefg   123\t456", "abcdefg 123"),
     ("  abcdefg 123 456  ", "abcdefg 123"),
     ("1 ab 2 999999 3 cd 4", "ab cd"),  # the waves of all runs are one
-    ("1 abc 999999 def 2", "abc def"),
     ("1 abcdefgh 999999 ijkl 2", "abcdefgh ijkl"),
     ("1234567 - ab - 7654321", "- ab -"),  # no digits, no letters: fits
-    ("1 2 3 - - ab", "3 - - ab"),
-    ("123456789 $ ab", "$ ab"),
-    ("2024-01-02 x", "x"),
-    ("BX-4711 99", "BX-4711"),
-    ("COVID19 2020 2021", "COVID19"),
     ("aaaaaaaaaaaaa 1111111", "aaaaaaaaaaaaa 1111111"),  # 7 of 20 is the limit itself
     ("aaaaaaaaaaaaa 11111111", "aaaaaaaaaaaaa"),
     # lines without a letter
-    ("12 34", None),
-    ("----", None),
     ("€ 12,50", None),
     ("Page\n12\nend", "Page\nend"),
     ("\u0301\u0301", None),  # marks are no letters
     ("", None),
     (" \n\t\n", None),
-    ("① ²", None),
     ("Ⅷ ½", None),
     # scripts
     ("日本語 １２３４５６", "日本語"),
-    ("日本語 １", "日本語 １"),
     ("Αθήνα 10431 210", "Αθήνα"),
-    ("Αθήνα 10", "Αθήνα 10"),
     ("مرحبا ١٢٣٤٥٦ ٧", "مرحبا"),
-    ("שלום 5 66666", "שלום 5"),
-    ("नमस्ते १२३४५६", "नमस्ते"),
     ("𝒳𝒴 𝟙𝟚𝟛", "𝒳𝒴"),
     ("Привет\u3000123\u00a0456\u2003мир", "Привет мир"),
     # tables
     ("| a | b |", "a b"),
     ("|a|b|", "a b"),
-    ("| a | b", "a b"),
-    ("  | a | b |  ", "a b"),
     ("| a |  | c |", "a c"),
     ("| two  words | b |", "two  words b"),
     ("|---|:-:|", None),
-    ("| | |", None),
-    ("||", None),
     ("| Item | Price |\n|---|---:|\n| Tea | 3 |\n| Milk | 4711 |", "Item Price\nTea 3\nMilk"),
-    ("| Sum | 12 | 13 |", "Sum"),
     ("| Springfield | 12 | 13 |", "Springfield 12 13"),
-    ("| 12 | 13 |", None),
     ("| one bar", "| one bar"),
-    ("a | b | c", "a | b | c"),
     ("a|1|2|3", "a|1|2|3"),
     ("|| ab 1234567 ||", "ab"),
     # line ends and blank lines
     ("One.\r\nTwo.\rThree.\n", "One.\nTwo.\nThree.\n"),
-    ("One.\n\nTwo.", "One.\n\nTwo."),
     ("\nOne.\n\n", "\nOne.\n\n"),
     ("One.\n\n12\n\nTwo.", "One.\n\nTwo."),
     ("One.\n12\n\n\nTwo.", "One.\n\n\nTwo."),
     ("12\n\nOne.\n", "One.\n"),
-    ("One.\n12", "One."),
     ("One.\n12\n", "One.\n"),
     ("One.\u2028a 1\x0b6 Two", "One.\u2028a 1\x0b6 Two"),  # white space, not line ends
     ("ab\x0c12\x85345", "ab"),
@@ -167,39 +126,9 @@ CASES: list[tuple[str, str | None]] = [
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES, ids=[repr(text)[:30] for text, _ in CASES])
-def test_by_hand(text: str, expected: str | None) -> None:
+def test_by_hand(text, expected):
     assert Denoiser()(text) == expected
     assert reference(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("| a | b |", "| a | b |"),
-        ("|---|:-:|", None),
-        ("| ab | 1234 |", "| ab |"),
-        ("|ab|1234|", "|ab|1234|"),
-    ],
-)
-def test_tables_are_left_alone_when_told_so(text: str, expected: str | None) -> None:
-    assert Denoiser(strip_markdown=False)(text) == expected
-    assert reference(text, tables=False) == expected
-
-
-@pytest.mark.parametrize(
-    ("limit", "expected"),
-    [
-        (0, "a b"),
-        (0.25, "a b"),
-        (0.35, "- a - b 3"),
-        (0.5, "2 - a - b 3"),
-        (0.6, "1  2 - a - b 3"),
-        (1, "1  2 - a - b 3"),
-    ],
-)
-def test_the_limit_may_be_chosen(limit: float, expected: str) -> None:
-    text = "1  2 - a - b 3"
-    assert Denoiser(max_digit_ratio=limit)(text) == reference(text, limit) == expected
 
 
 PROSE = """\
@@ -211,7 +140,7 @@ It was a bright cold day in April, and the clocks were striking thirteen.
 """
 
 
-def test_prose_passes_byte_for_byte() -> None:
+def test_prose_passes_byte_for_byte():
     assert Denoiser()(PROSE) == PROSE
     texts = pa.array([PROSE, PROSE[:70]] * 100)
     assert Denoiser().apply(texts).equals(texts)
@@ -219,24 +148,10 @@ def test_prose_passes_byte_for_byte() -> None:
 
 # ---- many texts at once
 
-
-WORDS = [
-    "a",
-    "ab",
-    "NOVEX",
-    "Springfield",
-    "né",
-    "漢字",
-    "שלום",
-    "नमस्ते",
-    "𝒳",
-    "e\u0301",
-    "x1",
-    "4y4",
-]
+WORDS = ["a", "ab", "NOVEX", "né", "漢字", "שלום", "नमस्ते", "𝒳", "e\u0301", "x1", "4y4"]
 NUMBERS = ["1", "42", "10788", "٧٧", "１２３", "²", "①", "3.5", "1,000", "½", "Ⅷ"]
-MARKS = ["|", "|", "-", "--", ":", "€", "—", "\u0301", "\0", "||"]
-SPACES = [" ", " ", " ", "  ", "\t", "\u3000", "\u00a0", "\u2028", "\x85", "\x0c"]
+MARKS = [*"||-:€—\u0301\0", "--", "||"]
+SPACES = [*"   \t\u3000\u00a0\u2028\x85\x0c", "  "]
 ENDS = ["\n", "\n", "\n\n", "\r\n", "\r", "\n \n"]
 
 
@@ -264,9 +179,7 @@ def text_of(draw: random.Random) -> str | None:
     some(product([1, 64, 1 << 20], [pa.string(), pa.large_string()]), less=3),
     ids=str,
 )
-def test_any_texts_agree_with_the_oracle(
-    block: int, kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_texts_agree_with_the_oracle(block, kind, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", block)
     draw = random.Random(f"{block}{kind}")
     for limit, tables in ((0.35, True), (0.35, False), (0.0, True), (0.5, True), (1.0, True)):
@@ -278,34 +191,29 @@ def test_any_texts_agree_with_the_oracle(
         assert found.to_pylist() == [reference(text, limit, tables=tables) for text in texts]
 
 
-@settings(max_examples=often(150, less=10), deadline=None)
+FEW = "a漢\u0301𝟙17٧| -:\n\r\t\u3000\x85"
+
+
+@settings(max_examples=often(250, less=18), deadline=None)
 @given(
-    texts=st.lists(st.text("a漢\u0301𝟙17٧| -:\n\r\t\u3000\x85", max_size=60), max_size=4),
+    texts=st.lists(st.text(FEW, max_size=60) | st.text(max_size=80), max_size=4),
     limit=st.sampled_from([0.0, 0.2, 0.35, 0.5, 0.8, 1.0]),
     tables=st.booleans(),
 )
-def test_texts_of_few_characters_agree_with_the_oracle(
-    texts: list[str], limit: float, tables: bool
-) -> None:
+def test_texts_of_few_or_any_characters_agree_with_the_oracle(texts, limit, tables):
     found = Denoiser(max_digit_ratio=limit, strip_markdown=tables).apply(
         pa.array(texts, pa.string())
     )
     assert found.to_pylist() == [reference(text, limit, tables=tables) for text in texts]
 
 
-@settings(max_examples=often(100, less=8), deadline=None)
-@given(text=st.text(max_size=80))
-def test_texts_of_any_characters_agree_with_the_oracle(text: str) -> None:
-    assert Denoiser()(text) == reference(text)
-
-
-def test_cleaning_again_changes_nothing() -> None:
+def test_cleaning_again_changes_nothing():
     draw = random.Random(5)
     once = Denoiser(strip_markdown=False).apply(pa.array([text_of(draw) for _ in range(500)]))
     assert Denoiser(strip_markdown=False).apply(once).equals(once)
 
 
-def test_slices_empty_arrays_and_parts() -> None:
+def test_slices_empty_arrays_and_parts():
     texts = pa.array(["gone 1", "12", None, "| a | b |", "kept", "x 111 2"])
     whole = Denoiser().apply(texts).to_pylist()
     assert whole == ["gone 1", None, None, "a b", "kept", "x"]
@@ -318,13 +226,13 @@ def test_slices_empty_arrays_and_parts() -> None:
     assert Denoiser().apply(pa.chunked_array([], pa.string())).to_pylist() == []
 
 
-def test_one_long_line_and_many_short_ones() -> None:
+def test_one_long_line_and_many_short_ones():
     assert Denoiser()("word 123456 7 " * 40_000) == " ".join(["word"] * 40_000)
     assert Denoiser()("1 " * 40_000 + "a" * 13) == "1 1 1 1 1 1 1 " + "a" * 13
     assert Denoiser()("ab 12345\n" * 50_000) == "ab\n" * 50_000
 
 
-def test_long_tokens_are_counted_in_full() -> None:
+def test_long_tokens_are_counted_in_full():
     sizes = some((1, 255, 256, 257, 511, 512, 900), less=4)
     texts = [
         f"{'1' * digits} {'a' * letters}{'2' * more} {'3' * digits}"
@@ -338,7 +246,7 @@ def test_long_tokens_are_counted_in_full() -> None:
 # ---- characters
 
 
-def test_letters_digits_and_white_space_are_those_of_python() -> None:
+def test_letters_digits_and_white_space_are_those_of_python():
     table = _table()
     points = [chr(i) for i in range(sys.maxunicode + 1)]
     for flag, ours in ((LETTER, str.isalpha), (DIGIT, str.isdigit)):
@@ -367,25 +275,15 @@ def test_letters_digits_and_white_space_are_those_of_python() -> None:
         ({"strip_markdown": 1}, "strip_markdown=1: give True or False"),
     ],
 )
-def test_wrong_settings_are_refused(given: dict[str, Any], told: str) -> None:
+def test_wrong_settings_are_refused(given, told):
     with pytest.raises(ChunkingError, match=told):
         Denoiser(**given)
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_what_is_no_text_is_refused():
     with pytest.raises(ChunkingError, match="a text to clean is bytes: expected str"):
-        Denoiser()(b"12")  # type: ignore[arg-type]
+        Denoiser()(b"12")
     with pytest.raises(ChunkingError, match=r"is no Unicode text: .*surrogates not allowed"):
         Denoiser()("a\ud800")
     with pytest.raises(ChunkingError, match="texts to clean are int64"):
         Denoiser().apply(pa.array([1]))
-
-
-def test_settings_are_values() -> None:
-    assert Denoiser(max_digit_ratio=1) == Denoiser(max_digit_ratio=1.0)
-    assert len({Denoiser(), Denoiser(), Denoiser(strip_markdown=False)}) == 2
-    assert pickle.loads(pickle.dumps(Denoiser(max_digit_ratio=0.5))) == Denoiser(
-        max_digit_ratio=0.5
-    )
-    with pytest.raises(AttributeError):
-        Denoiser().max_digit_ratio = 0.5  # type: ignore[misc]

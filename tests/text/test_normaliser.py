@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,7 +19,6 @@ CASES = {
     "one,two;three": "one, two; three",
     "Was ist das ? Ja : nein !": "Was ist das? Ja: nein!",
     "a ( b ) [ c ]": "a (b) [c]",
-    "(  )": "( )",
     "“Hi” – it’s ‘so’ — 5−3": "\"Hi\" - it's 'so' - 5-3",
     "  a \t b\u00a0c  ": "a b c",
     "a\r\nb\rc\n\n \n\nd\u2028e\x85f": "a\nb\nc\n\nd\ne\nf",
@@ -29,8 +26,6 @@ CASES = {
     "e\u0301 A\u030a": "é Å",
     "می\u200cخواهم 👩\u200d🔬": "می\u200cخواهم 👩\u200d🔬",
     "sad :( and glad :) or ;)": "sad :( and glad :) or ;)",
-    "- [ ] to do": "- [ ] to do",
-    "3 : 4 and 1 , 2": "3 : 4 and 1, 2",
     "wait ... what .NET .5": "wait ... what .NET .5",
     "see http://a.b . End": "see http://a.b . End",
     "": None,
@@ -38,29 +33,12 @@ CASES = {
 }
 
 KEPT = [
-    *("3.14", "1,000.5", "10:30", "-5", "1e-9", "192.168.0.1", "2024-01-02", "3/4", "50%"),
+    *("3.14", "1,000.5", "10:30", "-5", "1e-9", "192.168.0.1", "2024-01-02", "3/4", "50%", "..."),
     *("https://a.b/c,d;e?f=g,h!i", "http://x.y:80/z_(w)", "www.a.b/c,d", "me,you@a.b", "C:\\a,b"),
-    *("e.g.", "i.e.", "U.S.A.", "a.m.", "Ph.D.", "z.B.", "don't", "well-known", "...", "?!"),
+    *("e.g.", "i.e.", "U.S.A.", "a.m.", "Ph.D.", "z.B.", "don't", "well-known", "?!"),
 ]
-PIECES = [
-    *KEPT,
-    *" ab1.,;:!?()[]{}\"'/@-\n\r\t\0",
-    *(
-        "\u0301",
-        "“",
-        "’",
-        "—",
-        "\u00a0",
-        "\u2028",
-        "\u200b",
-        "é",
-        "\x85",
-        " \n ",
-        "  ",
-        "word",
-        "東",
-    ),
-]
+SIGNS = " ab1.,;:!?()[]{}\"'/@-\n\r\t\0\u0301“’—\u00a0\u2028\u200bé\x85東"
+PIECES = [*KEPT, *SIGNS, " \n ", "  ", "word"]
 MODES = [
     dp.Normaliser(),
     dp.Normaliser(white_space="all"),
@@ -72,12 +50,14 @@ MODES = [
 
 
 @pytest.mark.parametrize(("text", "expected"), CASES.items())
-def test_texts_in_one_form(text: str, expected: str | None) -> None:
+def test_texts_in_one_form(text, expected):
     assert dp.Normaliser()(text) == expected
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_twice_is_once(mode: dp.Normaliser) -> None:
+def test_twice_is_once_and_settings_come_back(mode):
+    settings = dp.Chunking(preprocessors=(dp.Denoiser(), mode)).to_json()
+    assert dp.Chunking.from_json(settings).preprocessors == (dp.Denoiser(), mode)
     draw = random.Random(7)
     for _ in range(often(20_000, less=1_500)):
         text = "".join(draw.choices(PIECES, k=draw.randint(1, 20)))
@@ -85,7 +65,7 @@ def test_twice_is_once(mode: dp.Normaliser) -> None:
         assert once is None or mode(once) == once, repr(text)
 
 
-def test_tokens_that_mean_something_stay() -> None:
+def test_tokens_that_mean_something_stay():
     draw = random.Random(8)
     for _ in range(often(5_000, less=500)):
         tokens = draw.choices([*KEPT, "word", "Word"], k=draw.randint(1, 8))
@@ -104,13 +84,9 @@ def test_tokens_that_mean_something_stay() -> None:
         ({"punctuation": False}, "a , b,c ( d )"),
     ],
 )
-def test_each_part_can_be_left_out(off: dict[str, Any], text: str) -> None:
+def test_each_part_can_be_left_out(off, text):
     assert dp.Normaliser(**off)(text) == text
     assert dp.Normaliser()(text) != text
-
-
-def test_all_white_space_in_one_line() -> None:
-    assert dp.Normaliser(white_space="all")("a\n\n b\u2028c ") == "a b c"
 
 
 @pytest.mark.parametrize(
@@ -123,22 +99,17 @@ def test_all_white_space_in_one_line() -> None:
         ("\r\n \0\n", None),
     ],
 )
-def test_code_keeps_its_lines(code: str, expected: str | None) -> None:
+def test_code_keeps_its_lines(code, expected):
     assert dp.Normaliser(code=True)(code) == expected
 
 
-def test_many_texts_at_once() -> None:
+def test_many_texts_at_once():
     for kind in (pa.string(), pa.large_string()):
         texts = pa.array([*CASES, None], kind)
         found = dp.Normaliser().apply(texts)
         assert found.type == kind
         assert found.to_pylist() == [*CASES.values(), None]
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_settings_come_back(mode: dp.Normaliser) -> None:
-    settings = dp.Chunking(preprocessors=(dp.Denoiser(), mode)).to_json()
-    assert dp.Chunking.from_json(settings).preprocessors == (dp.Denoiser(), mode)
+    assert dp.Normaliser(white_space="all")("a\n\n b\u2028c ") == "a b c"
 
 
 @pytest.mark.parametrize(
@@ -150,12 +121,12 @@ def test_settings_come_back(mode: dp.Normaliser) -> None:
         ({"code": True, "quotes": False}, "quotes=False: with code=True leave it out"),
     ],
 )
-def test_wrong_settings_are_refused(given: dict[str, Any], told: str) -> None:
+def test_wrong_settings_are_refused(given, told):
     with pytest.raises(ChunkingError, match=told):
         dp.Normaliser(**given)
 
 
-def test_wrong_uses_are_refused() -> None:
+def test_wrong_uses_are_refused():
     with pytest.raises(ChunkingError, match="a text to normalise is bytes"):
         dp.Normaliser()(b"a")  # type: ignore[arg-type]
     with pytest.raises(ChunkingError, match=r"Normaliser is a class; write dp\.Normaliser\(\)"):
@@ -166,7 +137,7 @@ def test_wrong_uses_are_refused() -> None:
         from_json({"name": "normaliser", "nfd": True})
 
 
-def test_a_corpus_is_normalised_and_keeps_what_came(tmp_path: Path) -> None:
+def test_a_corpus_is_normalised_and_keeps_what_came(tmp_path):
     rows = [{"id": "a", "text": "Hello , world ."}, {"id": "b", "text": "as it is"}]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         source = dp.MemorySource(rows, id="id", text="text")
@@ -182,7 +153,7 @@ def test_a_corpus_is_normalised_and_keeps_what_came(tmp_path: Path) -> None:
         assert corpus.sql(texts)["text"][0].as_py() == "Hello , world ."
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_commands(tmp_path):
     path = tmp_path / "c.duckdb"
     toy_corpus(path, 4).close()
     told = cli("chunk", path, "--normalise", "text").stderr
