@@ -62,9 +62,7 @@ def theirs(settings: Mined, matrix: np.ndarray, positives: list[list[int]]) -> l
     knobs = ("range_min", "max_score", "min_score", "absolute_margin", "relative_margin")
     try:
         mined = mine_hard_negatives(
-            Dataset.from_dict(
-                dict(zip(("query", "answer"), zip(*pairs, strict=True), strict=True))
-            ),
+            Dataset.from_dict({"query": [a for a, _ in pairs], "answer": [d for _, d in pairs]}),
             Scores(matrix),
             corpus=[f"document {d}" for d in range(matrix.shape[1])],
             **{name: getattr(settings, name) for name in knobs},

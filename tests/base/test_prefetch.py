@@ -49,8 +49,7 @@ def test_items_come_in_order_whoever_makes_them(most, workers):
     assert not threads()
 
 
-@pytest.mark.parametrize("most", [0, 1, 4])
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize(("most", "workers"), [(0, 1), (4, 1), (1, 3), (4, 3)])
 def test_an_error_comes_at_its_place_and_ends_the_items(most, workers):
     begun: list[int] = []
     items = Lookahead(squares(begun, fail_at=7), "of this test", most=most, threads=workers)

@@ -201,16 +201,12 @@ def test_a_refused_condition_says_why(text):
     "text",
     [
         "(" * 10_000 + "1=1" + ")" * 10_000,
-        "(" * 4_000 + "1=1" + ")" * 4_000,
         "(" * 5_000,
         "not " * 2_000 + "true",
-        "- " * 3_000 + "1 = 1",
-        "[" * 3_000,
         "lower(" * 1_000 + "text" + ")" * 1_000 + " = 'x'",
         "case when " * 500 + "true" + " then true end" * 500,
         "1" + "::int" * 1_500 + " = 1",
         "taxonomy" + "[1]" * 2_000 + " = 'x'",
-        "taxonomy" + "[1]" * 400 + " = 'x'",
         "taxonomy" + "[:]" * 400 + " = 'x'",
         "text" + ".lower()" * 1_200 + " = 'x'",
         "1" + " + 1" * 2_000 + " = 1",
@@ -284,13 +280,9 @@ def parenthesised(tree: exp.Expression) -> str:
 
 PAIRS = """
 negative.meta['topic'] = anchor.meta['topic'] and len(negative.text) < 2 * len(anchor.text)
-negative.date != anchor.date
-negative.date is distinct from anchor.date
 Anchor.DATE is not distinct from NEGATIVE."Date"
 negative.date != anchor.date or anchor.position = 1
-not (anchor.date = negative.date)
 not (anchor.date != negative.date or anchor.position = 1)
-anchor.date = negative.date or anchor.position = 1
 negative.date != anchor.date and negative.position = anchor.position
 negative.meta['lang'] = 'en'
 (anchor.date) = (negative.date + interval 1 day) and anchor.date > '2023-01-01'
@@ -302,7 +294,6 @@ case when anchor.position = 0 and anchor.trust > 0 then negative.text = anchor.t
 substring(anchor.text, negative.position, 1) = 'a' or anchor.text[negative.position:2] > ''
 anchor.date + interval (negative.position + anchor.position) day > '2024-03-01'
 contains(anchor.text, left(negative.heading, 9)) or anchor.text = anchor.heading
-upper('x') = 'X'
 """.strip().splitlines()
 
 
@@ -333,10 +324,8 @@ def test_a_pair_condition_taken_apart_means_what_its_text_says(text, database):
     [
         ("date = anchor.date", "anchor.date or negative.date"),
         ("anchor.date = positive.date", "anchor.date or negative.date"),
-        ("anchor.date = records.date", "anchor.date or negative.date"),
         ("main.anchor.date = negative.date", "anchor.date or negative.date"),
         ("anchor.dat = negative.date", "did you mean 'date'"),
-        ("anchor.* = 1", "star"),
         ("anchor.text", "is a value"),
         ("anchor = negative", "column anchor"),
         ("anchor.date < now() and negative.position = 0", "whenever"),

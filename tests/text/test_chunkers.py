@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Iterator
@@ -152,9 +153,8 @@ def test_what_is_given_is_kept_as_it_is():
         (0, False, 1, 0, 3, 25, 1, 4),
         (0, True, 0, 0, 4, 9, 1, 2),
     ]
-    long = Chunking(
-        chunker=register_chunker("mine", lambda _: [(0, 28), (0, 28, "summary")]), max_tokens=3
-    )
+    long = given_by((0, 7), (4, 28), (0, 28, "summary"))
+    long = dataclasses.replace(long, max_tokens=3)
     assert (0, True, 0, 0, 0, 14, 0, 3) in cut([WHOLE], long)
     twin = given_by((0, 5), (5, 28), (0, 5, "summary"))
     assert [row[1] for row in cut([WHOLE], twin)] == [False, False]
