@@ -150,9 +150,7 @@ def test_sources_that_are_not_listed_weigh_0_until_a_phase_names_them(load):
         ('name = "web"\npath = "/data/other"', "web"),
         ('path = "/data/tokenized/web"', "web"),
         ('path = "/data/web.jsonl.gz"', "web"),
-        ('path = "/data/web-v1.5"', "web-v1.5"),
         ("path = 'C:\\data\\web'", "web"),
-        ('path = "s3://bucket/data/web"', "web"),
         ('hf_name = "bigcode/the-stack-dedup"', "bigcode--the-stack-dedup"),
         ('hf_name = "wikitext"\nhf_config = "wikitext-103-raw-v1"', "wikitext"),
         ('name = ""\npath = "/data/web"\nhf_name = ""', "web"),
@@ -219,7 +217,6 @@ WRONG = [
     ("[[data.datasets]]\nname='a'\nwieght=1", "data: datasets[0]: unknown key 'wieght' (did you m"),
     (PHASE + "weights = {}", "phases[0]: unknown key 'weights' (did you mean 'dataset_weights'"),
     ("mix_temperature = 2\n[data]", "mix_temperature stands outside of [data]; move it there"),
-    ("[[dta.phases]]\nstart_step = 3", "unknown table [dta] (did you mean 'data'?)"),
     ("", "there is no [data] table"),
     # types
     ("data = 3", f"data: give a table of {KEYS}"),
@@ -230,12 +227,9 @@ WRONG = [
     # datasets
     ("[[data.datasets]]\nweight = 2", "data: datasets[0]: no name, and no path or hf_name; give"),
     ("[[data.datasets]]\npath = '/d/*.npy'", "none can be made of '/d/*.npy'; give the name of a"),
-    ("[[data.datasets]]\nname='a'\nweight=-1", "data: datasets[0]: weight=-1: give a f"),
     (TWO + "[[data.datasets]]\npath='/x/web'", "data: datasets[2]: a second dataset 'web'; give e"),
     # phases
-    (PHASE + PHASE, "a phase at step 5 after one at step 5; start_step must rise"),
     (PHASE + "lr_scale = 0", "data: phases[0]: lr_scale=0: give a finite number above 0"),
-    (PHASE + "dataset_weights = {a = -1}", "[0]: dataset_weights['a']=-1: give a finite numb"),
     (
         TWO + PHASE + "dataset_weights = {wbe = 1}",
         "data: phases[0]: dataset_weights: no dataset 'wbe' (did you mean 'web'?); there are: web,",
@@ -249,7 +243,6 @@ WRONG = [
     ("[data]\nanneal_weights = {a = 1}", "data: anneal_weights without anneal_start_step; give b"),
     (AT_4.replace("{a = 1}", "[1]"), "data: anneal_weights=[1]: give a weight for each name"),
     (AT_4 + TWO, "data: anneal_weights: no dataset 'a'; there are: web, code"),
-    (AT_4 + "anneal_end_step = 4", "anneal: end_step=4 must be more than start_step=4; leave it o"),
     (AT_4 + "anneal_lr_scale = 0", "data: anneal_lr_scale=0: give a finite number above 0"),
     (AT_4 + PHASE, "phases and anneal together; give one of them"),
     # files that are none

