@@ -49,10 +49,7 @@ def test_columns_are_read_as_those_of_a_dict() -> None:
     assert found.keys() == list(columns)
     assert found.values() == list(columns.values())
     assert found.get("anchor") == found["anchor"] == columns["anchor"]
-    assert found.get("text") is None
-    assert found.get("text", 7) == 7
-    assert "anchor" in found
-    assert "text" not in found
+    assert (found.get("text"), found.get("text", 7), "text" in found) == (None, 7, False)
     assert len(found) == 5 != len(columns)
     assert not isinstance(found, Mapping)  # trainers make new ones of those, by their keys
 

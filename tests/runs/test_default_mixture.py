@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from corpora import all_windows, odd_corpus, samples
 from effort import often, some
-from prebuilt import prebuilt, toy_corpus
+from frozen_runs import titled
+from prebuilt import prebuilt
 
 import duckplets as dp
 
@@ -84,20 +85,6 @@ def test_the_share_of_long_sections_is_exact_and_their_weight_whole(
         }
 
 
-def test_any_recipe_may_go_by_its_anchors(tmp_path: Path) -> None:
-    law = dp.role("anchor", where="meta['topic'] = 'law'")
-    with odd_corpus(tmp_path / "c.duckdb", 60, 3, repeats=0.0) as corpus:
-        sparse = dp.TripletRecipe("law", law, CONTEXT, CONTEXT, weight=0.5, share="anchors")
-        sampler = corpus.sampler(recipes=[TITLE, sparse], columns=["recipe"])
-        windows = [w for w in all_windows(corpus) if w.split == "train"]
-        anchors = len({w.record for w in windows if w.topic == "law"})
-        records = len({w.record for w in windows})
-        assert 0 < anchors < records
-        seen = drawn(sampler, 1000, "recipe")
-        share = Fraction(1, 2) * Fraction(anchors, records)
-        assert abs(seen["law"] - 1000 * share / (1 + share)) < 1
-
-
 @pytest.mark.parametrize("seed", range(often(12, less=1)))
 def test_texts_are_every_chunk_exactly_once_an_epoch(tmp_path: Path, seed: int) -> None:
     epochs = 1 + seed % 3
@@ -117,20 +104,12 @@ PLACE = ("text_record_id", "text_section", "text_window", "text")
 BODY = dp.role("context", where="position = 1")
 # Stored triplet recipes, and which windows their texts are.
 UNIONS: dict[str, tuple[list[dp.TripletRecipe], Any]] = {
-    "titles alone": (
-        [dp.TripletRecipe("a", ANCHOR, ANCHOR, ANCHOR, allow_same_anchor_positive=True)],
-        lambda w: w.role == "anchor",
-    ),
     "overlapping conditions": (
         [
             dp.TripletRecipe("a", BODY, CONTEXT, dp.position(1), weight=0.1),
             dp.TripletRecipe("b", dp.position(1), BODY, dp.role("context", "kind = 'summary'")),
         ],
         lambda w: w.role == "context",
-    ),
-    "two of three": (
-        [dp.TripletRecipe("a", ANCHOR, BODY, BODY)],
-        lambda w: w.position in (0, 1),
     ),
     "by topic": (
         [dp.TripletRecipe("a", ANCHOR, dp.any_section("meta['topic'] = 'law'"), ANCHOR)],
@@ -179,44 +158,26 @@ def test_a_source_may_bring_recipes(tmp_path: Path) -> None:
         corpus.split(1, 0, 0)
         sampler = corpus.sampler(mixture="equal", columns=["source", "recipe"])
         seen = drawn(sampler, 800, "source", "recipe")
-        assert seen == {
-            ("shop", "own"): 400,
-            ("plain", "anchor_context"): 400,
-        }
-        recipes = {r["source"]: r["triplet_recipes"] for r in corpus.capacity().to_pylist()}
-        assert recipes == {"shop": 1, "plain": 1}
-        texts = drawn(corpus.sampler("texts", columns=["source", "instruction"]), 90, *SAID)
+        assert seen == {("shop", "own"): 400, ("plain", "anchor_context"): 400}
+        said = ["source", "instruction"]
+        texts = drawn(corpus.sampler("texts", columns=said), 90, *said)
         assert set(texts) == {("shop", "find"), ("plain", None)}
-        assert corpus.pool("own").num_rows == 9  # of the source that brings it
         again = Shop()
-        again.recipes = None  # says nothing, so they stay
-        corpus.ingest(again)
-        assert "own" in drawn(corpus.sampler(columns=["recipe"]), 20, "recipe")
-        again.recipes = []
-        corpus.ingest(again)
-        assert "own" not in drawn(corpus.sampler(columns=["recipe"]), 20, "recipe")
+        for recipes, stays in ((None, True), ([], False)):  # None says nothing
+            again.recipes = recipes
+            corpus.ingest(again)
+            names = drawn(corpus.sampler(columns=["recipe"]), 20, "recipe")
+            assert ("own" in names) == stays
         given = corpus.sampler(recipes=[TITLE], columns=["recipe"])
         assert drawn(given, 20, "recipe") == {"title": 20}
-
-
-SAID = ("source", "instruction")
-
-
-@pytest.mark.parametrize(
-    ("recipes", "told"),
-    [
-        ("own", "recipes='own'.*give a list"),
-        ([TITLE, 3], "recipes: 3 is none; give TripletRecipe"),
-        ([TITLE, TITLE], "recipes: two recipes are named 'title'"),
-    ],
-)
-def test_what_a_source_brings_are_recipes(tmp_path: Path, recipes: Any, told: str) -> None:
-    shop = Shop()
-    shop.recipes = recipes
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        with pytest.raises(dp.RecipeError, match=f"source 'shop': {told}"):
-            corpus.ingest(shop)
-        assert corpus.sources().num_rows == 0
+        for wrong, told in (
+            ("own", "recipes='own'.*give a list"),
+            ([TITLE, 3], "recipes: 3 is none; give TripletRecipe"),
+            ([TITLE, TITLE], "recipes: two recipes are named 'title'"),
+        ):
+            again.recipes = wrong
+            with pytest.raises(dp.RecipeError, match=f"source 'shop': {told}"):
+                corpus.ingest(again)
 
 
 NAMES = ("a", "b", "c")
@@ -235,12 +196,8 @@ SIZES: dict[str, tuple[dict[str, dict[str, Any]], Any, str]] = {
 }
 
 
-@prebuilt
 def three_sources(path: Path, count: int) -> dp.Corpus:
-    """Sources of so many records each, all of them of one split."""
-    corpus = toy_corpus(path, count, sources=NAMES)
-    corpus.split(1, 0, 0, reassign=True)
-    return corpus
+    return titled(path, dict.fromkeys(NAMES, count))
 
 
 @pytest.mark.parametrize(
@@ -283,32 +240,27 @@ def test_shares_and_anchors_are_those_that_index_controls_list(
 def test_a_saved_run_keeps_what_its_controls_were(tmp_path: Path) -> None:
     with three_sources(tmp_path / "c.duckdb", 40) as corpus:
         corpus.set_index_controls("a", size=7, size_mode="sample")
-        columns = ["source", "anchor_record_id"]
-        sampler = corpus.sampler(columns=columns, batch_size=20)
+        sampler = corpus.sampler(columns=["source", "anchor_record_id"], batch_size=20)
         next(sampler)
         sampler.save()
         following = [next(sampler).to_pydict() for _ in range(5)]
-        corpus.set_index_controls("a", size=20)
+        corpus.set_index_controls("a", size=0)
         with corpus.resume() as resumed:
             assert [next(resumed).to_pydict() for _ in range(5)] == following
-        other = corpus.sampler(columns=columns, batch_size=20)
         with pytest.raises(dp.StateMismatchError, match="index "):
-            other.load_state_dict(sampler.state_dict())
-        corpus.set_index_controls("a")
-        assert "index" not in corpus.sampler().state_dict()["fingerprint"]
-
-
-def test_an_unlisted_source_that_a_mixture_asks_for_is_told(tmp_path: Path) -> None:
-    with three_sources(tmp_path / "c.duckdb", 12) as corpus:
-        corpus.set_index_controls("a", size=0)
+            corpus.sampler(batch_size=20).load_state_dict(sampler.state_dict())
         with pytest.raises(dp.EmptyPoolError, match=r"source 'a'.*controls list 0 of its records"):
             corpus.sampler(mixture={"a": 1})
+        corpus.set_index_controls("a")
+        assert "index" not in corpus.sampler().state_dict()["fingerprint"]
 
 
 def test_a_declared_mixture_holds_where_none_is_given(tmp_path: Path) -> None:
     with three_sources(tmp_path / "c.duckdb", 12) as corpus:
         assert corpus.sampler().notes == []
-        _declare(corpus, a=3, b=0)
+        for name, weight in (("a", 3), ("b", 0)):
+            given = {"name": name, "weight": weight}
+            corpus.database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
         sampler = corpus.sampler(columns=["source"])
         assert sampler.notes == [
             "no mixture= is given, so the one declared with the sources holds: a 3, b 0; each of "
@@ -317,16 +269,7 @@ def test_a_declared_mixture_holds_where_none_is_given(tmp_path: Path) -> None:
         assert drawn(sampler, 400, "source") == {"a": 300, "c": 100}
         weights = {row["name"]: row["weight"] for row in corpus.status()["sources"]}
         assert weights == {"a": 3, "b": 0, "c": None}
-        given = corpus.sampler(mixture={"c": 1, "a": 0, "b": 0}, columns=["source"])
-        assert given.notes == []
-        assert drawn(given, 40, "source") == {"c": 40}
-
-
-def _declare(corpus: dp.Corpus, **weights: float) -> None:
-    """Store the weights of a list of sources."""
-    for name, weight in weights.items():
-        given = {"name": name, "weight": weight}
-        corpus.database.rows("UPDATE sources SET weight = $weight WHERE name = $name", given)
+        assert corpus.sampler(mixture={"c": 1, "a": 0, "b": 0}).notes == []
 
 
 def test_setting_weights_waits_for_no_block(tmp_path: Path) -> None:
@@ -353,13 +296,11 @@ def test_setting_weights_waits_for_no_block(tmp_path: Path) -> None:
 def test_drift_shows_the_values_that_differ(tmp_path: Path) -> None:
     with three_sources(tmp_path / "c.duckdb", 12) as corpus:
         corpus.sampler(recipes=[TITLE], mixture={"a": 2}).save()
-        other = replace(TITLE, weight=0.5, per="chunk")
-        with pytest.raises(dp.StateMismatchError) as error:
-            corpus.resume(recipes=[other], mixture={"a": 3})
-        told = str(error.value)
-        assert "source 'a', recipe 'title': weight (saved: 1.0, now: 0.5), per (saved:" in told
-        assert "weights (saved: {'a': 2.0}, now: {'a': 3.0})" in told
-        with pytest.raises(dp.StateMismatchError, match=r"recipe 'title': saved only.*'x': now"):
-            corpus.resume(recipes=[replace(TITLE, name="x")])
+        for other, told in (
+            (replace(TITLE, weight=0.5), "recipe 'title': weight .saved: 1.0, now: 0.5."),
+            (replace(TITLE, name="x"), "recipe 'title': saved only.*'x': now"),
+        ):
+            with pytest.raises(dp.StateMismatchError, match=told):
+                corpus.resume(recipes=[other], mixture={"a": 3})
         with pytest.raises(dp.StateMismatchError, match=r"mixture: weights \(saved: {'a': 2.0}, n"):
             corpus.sampler(recipes=[TITLE], mixture={"a": 3}).save()

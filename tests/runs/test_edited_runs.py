@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 from commands import cli, error
-from effort import often, some, thorough
-from prebuilt import copied, prebuilt
+from effort import often, some
+from frozen_runs import titled
 
 import duckplets as dp
 from duckplets.runs import state
-from duckplets.testing import toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -25,22 +24,10 @@ SOURCES = {"a": 37, "b": 50, "c": 8}
 PAIR = dp.TripletRecipe("pair", dp.role("anchor"), dp.role("context"), dp.role("context"))
 
 
-@prebuilt
-def three_sources(path: Path) -> dp.Corpus:
-    corpus = dp.Corpus(path)
-    for name, count in SOURCES.items():
-        source = dp.MemorySource(
-            toy_records(count, seed=name), anchor="title", positive="body", id="id"
-        )
-        corpus.ingest(source, name=name, progress=False)
-    corpus.split(1, 0, 0)
-    corpus.add_recipe(PAIR)
-    return corpus
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    copied(tmp_path / "c.duckdb", three_sources.__wrapped__)
+    with titled(tmp_path / "c.duckdb", SOURCES) as made:
+        made.add_recipe(PAIR)
     return tmp_path / "c.duckdb"
 
 
@@ -141,47 +128,38 @@ def test_an_edited_run_is_one_of_the_new_mixture_from_the_start(
 
 
 def test_another_past_is_refused_with_both_values_phase_by_phase(corpus: dp.Corpus) -> None:
-    old = dp.Mixture(
-        {"a": 3}, phases=[dp.Phase(4, {"b": 2}), dp.Phase(9, {"c": 0}, 0.5)], omitted=1
-    )
+    phases = [dp.Phase(4, {"b": 2}), dp.Phase(9, {"c": 0}, 0.5)]
+    old = dp.Mixture({"a": 3}, phases=phases, omitted=1)
     sampler = corpus.sampler(mixture=old, batch_size=4)
     rows(sampler, 6)
     sampler.save()
-    for new, told in [
+    for changed, told in [
         (
-            dp.Mixture({"a": 3}, phases=[dp.Phase(5, {"b": 2})], omitted=1),
+            {"phases": [dp.Phase(5, {"b": 2})]},
             "would change samples from step 4, but the run is at step 6",
         ),
+        ({}, "from step 4 (saved: {'b': 2.0}, lr_scale 1, now: none); from step 9 (saved"),
         (
-            dp.Mixture({"a": 3}, omitted=1),
-            "from step 4 (saved: {'b': 2.0}, lr_scale 1, now: none); from step 9 (saved",
-        ),
-        (
-            dp.Mixture({"a": 3}, 2, old.phases, omitted=1),
+            {"temperature": 2, "phases": phases},
             "from step 0, but the run is at step 6; use set_weights or a Phase from step 6",
         ),
-        (
-            dp.Mixture({"a": 3}, anneal=dp.Anneal(4, {"b": 2}, 9), omitted=1),
-            "from step 4 step by step to st",
-        ),
+        ({"anneal": dp.Anneal(4, {"b": 2}, 9)}, "from step 4 step by step to st"),
     ]:
+        new = dp.Mixture({"a": 3}, omitted=1, **changed)
         with pytest.raises(dp.StateMismatchError) as caught:
             corpus.resume(mixture=new)
         assert told in str(caught.value), caught.value
         corpus.resume(mixture=new, allow_drift=("mixture",)).close()
     with pytest.raises(dp.StateMismatchError, match=r"seed \(saved.*; from step 4 \(saved"):
         corpus.resume(mixture={"a": 3}, seed=1)
-    for wrong in ({"d": 1}, 7, dp.Mixture({"a": 0, "b": 0, "c": 0}), {"a": -1}, "none.toml"):
+    for wrong in ({"d": 1}, 7, {"a": -1}, "none.toml"):
         with pytest.raises(dp.MixtureError):
             corpus.resume(mixture=wrong)
-    with pytest.raises(dp.SamplerError, match="did you mean 'mixture'"):
-        corpus.resume(mixtur=old)
     # Equal samples are accepted, however they are written down.
     again = dp.Mixture({"a": 6, "b": 2, "c": 2}, phases=[dp.Phase(4, {"b": 4})])
     assert corpus.resume(mixture=again).changed_from == 36
 
 
-@thorough
 def test_a_save_over_checkpoints_of_another_future_is_refused(
     corpus: dp.Corpus, path: Path, tmp_path: Path
 ) -> None:
@@ -195,27 +173,19 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(
     expected = rows(edited, 3)
     with pytest.raises(dp.StateMismatchError, match=r"step 3,.*'two', 'three'.*--after 3$"):
         edited.save()
-    assert "--after 3" in error(
-        "sample", path, "--resume", "--tag", "one", "--save", "--mixture", _toml(path)
-    )
     other = tmp_path / "other.duckdb"
     apart = corpus.resume(tag="one", mixture=new, save_to=other)
     rows(apart, 3)
     assert apart.save() == other
     assert dp.resume(path, state=other).step == 5
     assert dp.resume(path).step == 6
-    assert (
-        "forgot 3 cursors"
-        in cli("cursor", "reset", path, "--run", "default", "--after", "3").stderr
-    )
+    forget = ("cursor", "reset", path, "--run", "default", "--after", "3")
+    assert "forgot 3 cursors" in cli(*forget).stderr
     edited.save()
     assert [row["tag"] for row in state.cursors(state.state_path(path))] == [None, "one"]
     assert rows(corpus.resume(tag="one"), 3) == expected
     with pytest.raises(dp.SamplerError, match="after=-1"):
         state.reset(state.state_path(path), "default", after=-1)
-    assert state.reset(state.state_path(path), "default", after=0) == 2
-    with pytest.raises(dp.StateMismatchError, match="no run 'default'"):
-        corpus.resume()
 
 
 def _toml(path: Path) -> Path:
@@ -238,53 +208,21 @@ def test_a_file_and_the_command_line_edit_a_run(corpus: dp.Corpus, path: Path) -
     assert "would change samples from" in error("sample", path, "--resume", "--mixture", "a=2")
 
 
-@thorough
-def test_equal_recipes_are_equal_and_columns_follow(corpus: dp.Corpus, path: Path) -> None:
-    corpus.sampler(recipes=["pair"], batch_size=4).save()
-    for same in ([PAIR], ["pair"], PAIR, None):
-        corpus.resume(recipes=same).close()
-    other = dp.TripletRecipe("pair", dp.role("context"), dp.role("anchor"), dp.role("anchor"))
-    with pytest.raises(dp.StateMismatchError, match="recipes"):
-        corpus.resume(recipes=[other])
-    with pytest.raises(dp.RecipeError, match="neither a recipe"):
-        corpus.resume(recipes=[3])
-    more = corpus.resume(negatives=3, allow_drift=("negatives",))
-    expected = corpus.sampler(recipes=["pair"], batch_size=4, negatives=3)
-    assert rows(more, 3) == rows(expected, 3)
-    corpus.sampler(batch_size=4, run="own", columns=["negative"]).save()
-    with pytest.raises(dp.SamplerError, match="columns: triplets have no 'negative'"):
-        corpus.resume("own", negatives=3, allow_drift=("negatives",))
-    corpus.resume("own", negatives=3, columns=["negative_3"], allow_drift=["negatives"]).close()
-    corpus.close()
-    with dp.Corpus(path) as own:
-        own.remove_recipe("pair")
-    with dp.resume(path, recipes=["pair"]) as sampler:
-        assert sampler.settings.columns[:2] == ["anchor", "positive"]
-    with pytest.raises(dp.SamplerError, match="no argument 'records'"):
-        dp.resume(path, records=[1])
-
-
 def test_a_run_that_cannot_be_saved_is_known_at_once(
     corpus: dp.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    (tmp_path / "file").touch()
     for place, why in [
         (tmp_path / "none" / "s.duckdb", "does not exist; make it first"),
-        (tmp_path / "file" / "s.duckdb", "does not exist"),
         (tmp_path, "it is a folder"),
     ]:
         with pytest.raises(dp.SamplerError, match=why):
             corpus.sampler(state=place)
     corpus.sampler().save()
-    with pytest.raises(dp.SamplerError, match="does not exist; make it first"):
-        corpus.resume(save_to=tmp_path / "none" / "s.duckdb")
     before = set(tmp_path.iterdir())
     monkeypatch.setattr("os.access", lambda path, mode: False)
     with pytest.raises(dp.SamplerError, match="nothing may be written in"):
         corpus.sampler(state=tmp_path / "s.duckdb")
-    assert not caplog.text
-    sampler = corpus.sampler(batch_size=4)  # maybe only to look at: it is read all the same
-    rows(sampler, 2)
+    rows(corpus.sampler(batch_size=4), 2)  # maybe only to look at: it is read all the same
     assert caplog.text.count("this run cannot be saved in") == 1
     assert set(tmp_path.iterdir()) == before
 
@@ -300,12 +238,10 @@ def calls_of(sampler: dp.Sampler) -> list[Callable[[int], Any]]:
     ]
 
 
-@pytest.mark.parametrize("kind", some(["triplets", "pairs", "texts"], less=1))
-def test_numbers_near_powers_of_two_are_right_or_refused(corpus: dp.Corpus, kind: Any) -> None:
+def test_numbers_near_powers_of_two_are_right_or_refused(corpus: dp.Corpus) -> None:
     near = [2**k + d for k in some(range(70), less=4) for d in (-1, 0, 1)]
     near += [2**53 - 1, 2**53, 2**53 + 1, 10**5000]
-    recipes = [PAIR] if kind != "texts" else None
-    sampler = corpus.sampler(kind, recipes=recipes, batch_size=4, prefetch=0, columns=["position"])
+    sampler = corpus.sampler(recipes=[PAIR], batch_size=4, prefetch=0, columns=["position"])
     for n in near:
         accepted = True
         for call in calls_of(sampler):
