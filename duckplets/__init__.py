@@ -14,6 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the table below
+    from duckplets.adapters.evaluation import Comparison as Comparison
+    from duckplets.adapters.evaluation import compare as compare
     from duckplets.base.documents import DocumentLimits as DocumentLimits
     from duckplets.corpus.compact import CompactReport as CompactReport
     from duckplets.corpus.corpus import Corpus as Corpus
@@ -131,6 +133,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
 __version__ = "0.2.0"
 
 _HOMES = {
+    "adapters.evaluation": "Comparison compare",
     "base.documents": "DocumentLimits",
     "corpus.compact": "CompactReport",
     "corpus.corpus": "Corpus",

@@ -4,18 +4,14 @@ That trainer tokenises every column it is given, in their order, so these datase
 the text columns, and the label of pairs; of messages, these and the rejected ones; of token shards
 the arrays.
 ``Sampler.to_hf``, ``Sampler.to_hf_dataset``, ``Sampler.hf_batch_sampler`` and
-``Sampler.hf_callback`` are these functions, and so is ``Corpus.evaluator``.
+``Sampler.hf_callback`` are these functions.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
@@ -29,9 +25,6 @@ from duckplets.tokens.batches import ARRAYS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from duckplets.corpus.corpus import Corpus
-    from duckplets.export import Documents
-    from duckplets.recipes.recipes import TripletRecipe
     from duckplets.runs.sampler import Sampler
 
 
@@ -58,7 +51,7 @@ def to_hf(sampler: Sampler, start_step: int | None = None) -> Any:
         SamplerError: There is no such step, the sampler is that of one rank of several, or its
             ``columns=`` leave out all texts.
     """
-    datasets = _imported("datasets")
+    datasets = imported("datasets")
     columns = _columns(sampler)
     _refuse_ranks(sampler)
     if start_step is not None:
@@ -81,7 +74,7 @@ def to_hf_dataset(sampler: Sampler, steps: int) -> Any:
         ExtensionError: ``datasets`` is not installed.
         SamplerError: The run has no batch left, or its ``columns=`` leave out all texts.
     """
-    datasets = _imported("datasets")
+    datasets = imported("datasets")
     columns = _columns(sampler)
     batches = sampler.peek(integer("steps", steps, 1))
     tables = [batch.table.select(list(columns)) for batch in batches]
@@ -108,7 +101,7 @@ def hf_batch_sampler(sampler: Sampler) -> type:
         SamplerError: The sampler is that of one rank of several.
     """
     _refuse_ranks(sampler)
-    default = _imported("sentence_transformers.base.sampler").DefaultBatchSampler
+    default = imported("sentence_transformers.base.sampler").DefaultBatchSampler
     expected = sampler.settings.batch_size
 
     class KeptBatches(default):  # type: ignore[misc, valid-type]
@@ -168,7 +161,7 @@ def hf_callback(sampler: Sampler) -> Any:
             has.
     """
     _refuse_ranks(sampler)
-    callbacks = _imported("transformers").TrainerCallback
+    callbacks = imported("transformers").TrainerCallback
 
     class SavesSampler(callbacks):  # type: ignore[misc, valid-type]
         """Save a run beside every checkpoint; see ``hf_callback``."""
@@ -198,62 +191,6 @@ def hf_callback(sampler: Sampler) -> Any:
                 sampler.save(path=path, step=step)
 
     return SavesSampler()
-
-
-def evaluator(
-    corpus_of: Corpus,
-    /,
-    split: str = "test",
-    *,
-    corpus: Documents = "all",
-    recipe: TripletRecipe | str | None = None,
-    source: str | None = None,
-    **options: Any,
-) -> Any:
-    """Return an ``InformationRetrievalEvaluator`` of sentence-transformers over a split.
-
-    Its queries are the anchors of a split, equal texts once; relevant are the positives of all
-    anchors of a query's text. It is what the export ``beir`` writes, held in memory, with equal
-    documents once: a model cannot tell them apart.
-
-    Args:
-        split: Whose anchors.
-        corpus: The documents: those of ``all`` splits, as in use, or those of the ``split``.
-        recipe: Whose anchors, positives and negatives; by default sections of the role
-            ``anchor`` and those of the role ``context``.
-        source: Of this source only.
-        options: Of the evaluator, such as ``name``, ``batch_size`` or ``mrr_at_k``.
-
-    Raises:
-        ExtensionError: ``sentence_transformers`` is not installed.
-        EmptyPoolError: No anchor of the split has a positive.
-    """
-    from duckplets.recipes.recipes import TripletRecipe, role
-
-    anchor, context = role("anchor"), role("context")
-    recipe = recipe or TripletRecipe("evaluation", anchor, context, context)
-    evaluation = _imported("sentence_transformers.sentence_transformer.evaluation")
-    with TemporaryDirectory() as folder:
-        place = Path(folder) / "beir"
-        wanted: dict[str, Any] = {"split": split, "corpus": corpus, "recipe": recipe}
-        corpus_of.export_negatives(place, format="beir", source=source, progress=False, **wanted)
-        queries = {row["_id"]: row["text"] for row in _json_lines(place / "queries.jsonl")}
-        first: dict[str, str] = {}  # document of each text
-        same: dict[str, str] = {}  # of each document the first one with its text
-        for row in _json_lines(place / "corpus.jsonl"):
-            same[row["_id"]] = first.setdefault(row["text"], row["_id"])
-        documents = {document: text for text, document in first.items()}
-        relevant: dict[str, set[str]] = {}
-        with (place / "qrels" / f"{split}.tsv").open(encoding="utf-8", newline="") as stream:
-            for query, document, _ in islice(csv.reader(stream, delimiter="\t"), 1, None):
-                relevant.setdefault(query, set()).add(same[document])
-    options = {"name": split, **options}
-    return evaluation.InformationRetrievalEvaluator(queries, documents, relevant, **options)
-
-
-def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open(encoding="utf-8") as stream:
-        yield from map(json.loads, stream)
 
 
 def _batches_a_step(sampler: Sampler, args: Any) -> int:
@@ -360,7 +297,8 @@ def _refuse_ranks(sampler: Sampler) -> None:
         )
 
 
-def _imported(name: str) -> Any:
+def imported(name: str) -> Any:
+    """Import a module of an extra."""
     from importlib import import_module
 
     try:

@@ -30,7 +30,7 @@ from duckplets.runs import state as run_state
 if TYPE_CHECKING:
     from duckplets import export as _export
     from duckplets import report as _report
-    from duckplets.adapters import huggingface as _huggingface
+    from duckplets.adapters import evaluation as _evaluation
     from duckplets.corpus import recipes as _recipes
     from duckplets.corpus import runs as _runs
     from duckplets.export import record_lines as _record_lines
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from duckplets.vectors import knn as _knn
     from duckplets.vectors import rescore as _rescore
 else:
-    _huggingface, _report = map(Room, ("adapters.huggingface", "report"))
+    _evaluation, _report = map(Room, ("adapters.evaluation", "report"))
     _recipes, _runs = map(Room, ("corpus.recipes", "corpus.runs"))
     _export, _record_lines = map(Room, ("export", "export.record_lines"))
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
@@ -163,7 +163,7 @@ class Corpus:
     add_negatives = _external.add_negatives
     negatives = _policy.negatives
     export_negatives = _export.export_negatives
-    evaluator = _huggingface.evaluator
+    evaluator = _evaluation.evaluator
 
     embed = _embed.embed
     add_vectors = _vectors.add_vectors
