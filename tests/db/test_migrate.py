@@ -285,3 +285,14 @@ def test_the_schema_is_the_golden_one_and_has_comments(kind, path, golden):
         assert comment, f"{what} {relation} has no comment"
         for column, _, _, remark in columns[relation]:
             assert remark, f"{relation}.{column} has no comment"
+
+
+def test_the_duckdb_cli_shows_what_users_need(path: Path) -> None:
+    migrate.create(path, "corpus")
+    told = """
+        acquisitions candidates chunk_texts chunks clusters contaminations corpus_versions
+        judgement_counts
+        judgements live_records minings negative_texts negatives quarantine recipes records
+        rejected_texts section_texts sections source_counts sources split_counts splits
+    """
+    assert [name for (name,) in asked(path, "SHOW TABLES")] == told.split()

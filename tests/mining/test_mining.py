@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
-from effort import often, some
+from effort import often, some, thorough
 from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
 
 import duckplets as dp
@@ -259,3 +261,74 @@ def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
         corpus.ingest(more(1), name="odd0", progress=False)
         with pytest.raises(SplitError, match=r"duckplets split"):
             corpus.mine(recipe())
+
+
+POSITIONS = often(125_000, less=10_000)  # of four negatives each, for two ways to mine
+
+
+@thorough
+@pytest.mark.parametrize("by", some([dp.bm25(relative_margin=0.05, range_max=4), "bm25"], less=1))
+def test_a_million_drawn_negatives_break_no_rule(tmp_path: Path, by: Any) -> None:
+    with odd_corpus(tmp_path / "c.duckdb", often(700, less=100), 12, sources=2) as corpus:
+        corpus.mine(recipe(by=by), split="train")
+        everything = {s.key: s for s in sections(corpus)}
+        chunks = corpus.sql("SELECT chunk_key, section_key FROM chunks ORDER BY ALL")
+        of_chunk = dict(zip(*(c.to_pylist() for c in chunks.columns), strict=True))
+        size = max(of_chunk) + 1
+        names: dict[str, dict[Any, int]] = {}
+        codes = {
+            name: np.full(size, -1, np.int64)
+            for name in ("source", "split", "record", "group", "normal")
+        }
+        for chunk, key in of_chunk.items():
+            for name, values in codes.items():
+                value = getattr(everything[key], name)
+                if value is not None:
+                    values[chunk] = names.setdefault(name, {}).setdefault(value, len(names[name]))
+        known = set()
+        for source in ("odd0", "odd1"):
+            oracle = Oracle(list(everything.values()), source, "train")
+            for anchor in oracle.anchors:
+                for text in {anchor.normal} | oracle._known[anchor.normal]:
+                    pair = names["normal"][anchor.normal], names["normal"].get(text, -1)
+                    known.add((names["source"][source] * size + pair[0]) * size + pair[1])
+        with corpus.sampler(recipes=[recipe(by=by)], negatives=4, swap=False, epochs=300) as run:
+            drawn, mined_ones = 0, 0
+            for start in range(0, POSITIONS, 5_000):
+                plan = run._planner.plan(start, start + 5_000)
+                anchors, _, *negatives = plan.chunks
+                for column, places in zip(negatives, plan.candidates, strict=True):
+                    for name in ("source", "split"):
+                        assert (codes[name][column] == codes[name][anchors]).all()
+                    assert (codes["record"][column] != codes["record"][anchors]).all()
+                    grouped = codes["group"][anchors] >= 0
+                    same = codes["group"][column] == codes["group"][anchors]
+                    assert not (same & grouped).any()
+                    words = codes["source"][anchors] * size + codes["normal"][anchors]
+                    assert not np.isin(words * size + codes["normal"][column], list(known)).any()
+                    drawn += len(column)
+                    mined_ones += int((places >= 0).sum())
+        assert drawn == 4 * POSITIONS
+        assert drawn / 5 < mined_ones < drawn or by == "bm25"
+
+
+WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"
+
+
+@pytest.mark.skipif(not WORDNET.exists(), reason="the WordNet file is not here")
+def test_scores_are_match_bm25s_on_wordnet(tmp_path: Path) -> None:
+    part = pq.read_table(WORDNET).slice(40_000, often(8_000, less=1_000))
+    pq.write_table(part, tmp_path / "some.parquet")
+    with dp.Corpus(tmp_path / "w.duckdb") as corpus:
+        source = dp.ParquetSource(
+            tmp_path / "some.parquet",
+            anchor="title",
+            positive="definition",
+            id="id",
+            group="hypernym",
+        )
+        corpus.ingest(source, name="wordnet", progress=False)
+        corpus.split(0.8, 0.1, 0.1, seed=42)
+        corpus.mine(recipe(), split="train", progress=False)
+        oracle = Oracle(sections(corpus), "wordnet", "train")
+        assert oracle.check(corpus, "mined", depth=100, sample=ANCHORS) > 3 * ANCHORS

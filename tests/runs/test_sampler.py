@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from corpora import odd_corpus
-from effort import often, some
+from effort import often, some, thorough
 from prebuilt import kept, toy_corpus
 
 import duckplets as dp
@@ -360,3 +360,21 @@ def test_positions_that_are_none_are_refused(corpus: dp.Corpus) -> None:
     for steps in (-1, 1.5, True):
         with pytest.raises(dp.SamplerError, match="steps="):
             sampler.plan(steps)  # type: ignore[arg-type]
+
+
+@thorough
+def test_a_run_that_was_let_drift_can_be_saved(tmp_path: Path) -> None:
+    path = tmp_path / "toy.duckdb"
+    with toy_corpus(path, 60) as corpus:
+        corpus.sampler(batch_size=16).save()
+    with dp.resume(path, batch_size=8, allow_drift=("batch_size",)) as sampler:
+        next(sampler)
+        sampler.save()
+        sampler.save(tag="drifted")
+    with dp.resume(path) as sampler:
+        assert (sampler.settings.batch_size, sampler.position) == (8, 8)
+    with dp.resume(path, batch_size=4, allow_drift=("batch_size",)) as sampler:
+        # The checkpoint is of the other order, and must not be taken for one of this.
+        with pytest.raises(dp.StateMismatchError, match=r"another run.*path="):
+            sampler.save()
+        sampler.save(path=tmp_path / "other.duckdb")

@@ -266,3 +266,15 @@ def test_search_prints_a_table_or_json(path: Path, tmp_path: Path) -> None:
     assert "k=0" in error("search", path, "fox", "--k", "0")
     assert "does not exist" in error("search", tmp_path / "none.duckdb", "fox")
     assert not (tmp_path / "none.duckdb").exists()
+
+
+@with_duckdb
+def test_the_duckdb_cli_searches_a_source_or_a_split(path: Path) -> None:
+    scopes = [{"source": "right", "split": "train"}, {"source": "left"}, {"split": "train"}]
+    for scope in some(scopes, less=1):
+        given = ", ".join(f"{name} := '{value}'" for name, value in scope.items())
+        found = duckdb(path, f"FROM search_terms(['fox', 'run'], k := 50, {given})")
+        with dp.Corpus(path, read_only=True) as opened:
+            expected = search(of(opened), "run fox", 50, **scope)
+        assert found == expected.select(["record_id", "score", "text"]).to_pylist()
+    assert duckdb(path, "FROM search_terms(['fox'], source := 'nowhere')") == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import cli
 from corpora import odd_corpus
-from effort import often
+from effort import often, some, thorough
 from prebuilt import copied
 
 import duckplets as dp
@@ -95,3 +95,18 @@ def test_doctor_says_so_and_deleting_helps(prepared: Path) -> None:
     shutil.rmtree(folder)
     assert outcome(prepared) == "served"
     assert cli("doctor", prepared).exit_code == 0
+
+
+@thorough
+@pytest.mark.parametrize("cut", some([0.5, 0, 1, -1], less=1))
+def test_files_that_are_cut_short(prepared: Path, cut: float) -> None:
+    folder = snapshot.folder_of(prepared)
+    for file in sorted(path for path in folder.iterdir() if path.name != "lock"):
+        whole = file.read_bytes()
+        file.write_bytes(whole[: int(len(whole) * cut) if cut == 0.5 else int(cut)])
+        assert problems(prepared)
+        assert outcome(prepared) in ("served", "refused")
+        file.unlink()
+        assert file.name == "manifest.json" or problems(prepared)
+        assert outcome(prepared) in ("served", "refused")
+        file.write_bytes(whole)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import often, thorough
 from source_rows import untold
 
 import duckplets as dp
@@ -19,6 +20,7 @@ from duckplets import MemorySource
 from duckplets.db.database import Database
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, row_batches
+from duckplets.sources.custom.indexed import IndexedSource
 from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
@@ -338,3 +340,28 @@ def test_a_cursor_is_kept_as_it_was(reader, many_marks):
     items = list(adapted(Given(batches)).open(reader).batches)
     seen = [item.cursor["at"]["seen"] for item in items if isinstance(item, Mark)]
     assert seen == [[0], [0, 1], [0, 1, 2]]
+
+
+@thorough
+def test_a_reading_goes_on_from_every_mark(reader, many_marks):
+    some_rows = PLAIN[: often(40, less=12)]
+    for source in (
+        Paged(some_rows, page=len(some_rows) // 4),
+        CustomSource(Paged(some_rows, page=len(some_rows) // 4), **OWN),
+        IndexedSource(some_rows, name="i"),
+        IndexedSource(some_rows, name="i", shuffle=False, **OWN),
+    ):
+        items = list(adapted(source).open(reader).batches)
+        whole = records_in(items)
+        marks = [item.cursor for item in items if isinstance(item, Mark)]
+        assert len(marks) >= 4
+        seen = 0
+        tried = marks[:: max(1, len(marks) // often(4, less=1))]
+        for item in items:
+            if isinstance(item, Mark) and item.cursor not in tried:
+                continue
+            if isinstance(item, Mark):
+                cursor = json.loads(json.dumps(item.cursor))
+                assert rows_of(source, reader, cursor) == whole[seen:]
+            else:
+                seen += item.num_rows

@@ -26,7 +26,7 @@ import duckplets as dp
 from duckplets.base import object_store as stores
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint, ingest
-from duckplets.sources import row_batches
+from duckplets.sources import paths, row_batches
 from duckplets.sources.mapping import changed
 from duckplets.sources.rows import Mark
 
@@ -351,3 +351,22 @@ def test_no_secret_is_stored_logged_or_shown(proxy, tmp_path, caplog):
     for secret in (SECRET.encode(), KEY.encode()):
         assert not [file for file in files if secret in file.read_bytes()]
         assert secret.decode() not in caplog.text
+
+
+@thorough
+@pytest.mark.parametrize("make", some(SOURCES, less=3))
+def test_workers_read_objects_as_one_process_does(
+    make: Callable[[str], Any], proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They bring them to their own cache, of the content that was listed, and no other."""
+    monkeypatch.setattr(paths, "AT_ONCE", 1)  # byte: an object is a part
+    source, kept = make(f"s3://{BUCKET}"), {}
+    for name, engine in (("alone", None), ("engine", Shuffled())):
+        with dp.Corpus(tmp_path / f"{name}.duckdb") as corpus:
+            report = corpus.ingest(source, engine=engine)
+            found = corpus.sql("SELECT * FROM sections ORDER BY ALL")
+            kept[name] = found, report.added, report.notes
+    assert kept["alone"] == kept["engine"]
+    assert isinstance(engine, Shuffled)
+    assert len(engine.labels) == 2
+    assert all(label.startswith(f"s3://{BUCKET}/") for label in engine.labels)

@@ -364,3 +364,12 @@ def test_the_command_names_a_chunker(tmp_path):
     back = cli("chunk", path, "--chunker", "windows").stderr
     assert "chunker" not in back
     assert "summary_tokens=4" in back
+
+
+def test_blocks_of_texts_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["Né one. Two!", "", " ", "漢字。漢", "no end", "A. B. C. " * 9] * 3
+    chunking = Chunking(chunker="sentences", max_tokens=2, overlap=(1,))
+    whole = cut(texts, chunking)
+    for block in (1, 7, 40):
+        monkeypatch.setattr("duckplets.text.windows.BLOCK", block)
+        assert cut(texts, chunking) == whole
