@@ -81,7 +81,6 @@ ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "empty input": (alpaca("Hi", "", "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
     "null input": (alpaca("Hi", None, "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
-    "null system": (alpaca("Hi", "", "Lo", None), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
     "empty system": (alpaca("Hi", "", "Lo", ""), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
     "blank system": (
         alpaca("Hi", "", "Lo", " "),
@@ -102,8 +101,6 @@ ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         alpaca("a\x01b", "", "c\x1fd"),
         Good([("u", "a\x01b"), ("a", "c\x1fd")], "a\x01b", "c\x1fd"),
     ),
-    "combining": (alpaca("e\u0301", "", "ﬁ"), Good([("u", "e\u0301"), ("a", "ﬁ")], "e\u0301", "ﬁ")),
-    "a number as text": (alpaca("1+1", "", "2"), Good([("u", "1+1"), ("a", "2")], "1+1", "2")),
     "JSON as text": (
         alpaca("[1]", '{"a": null}', "null"),
         Good([("u", '[1]{"a": null}'), ("a", "null")], '[1]{"a": null}', "null"),
@@ -112,10 +109,6 @@ ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         alpaca(" Hi ", "", " Lo\n"),
         Good([("u", " Hi "), ("a", " Lo\n")], " Hi ", " Lo\n"),
     ),
-    "other keys": (
-        alpaca("Hi", "", "Lo") | {"images": [], "text": 5},
-        Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
-    ),
     "no output": (alpaca("Hi", ""), missing("output")),
     "null output": (alpaca("Hi", "", None), missing("output")),
     "empty output": (alpaca("Hi", "", ""), EMPTY_OUTPUT),
@@ -123,16 +116,13 @@ ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "nothing to do": (alpaca(output="Lo"), NO_INSTRUCTION),
     "nulls to do": (alpaca(None, None, "Lo"), NO_INSTRUCTION),
     "empty to do": (alpaca("", "", "Lo"), EMPTY_INSTRUCTION),
-    "empty and null to do": (alpaca("", None, "Lo"), EMPTY_INSTRUCTION),
     "blank to do": (alpaca(" ", "\t", "Lo"), EMPTY_INSTRUCTION),
     "number": (alpaca("Hi", "", 5), no_text("output", "5")),
-    "fraction": (alpaca("Hi", "", 5.5), no_text("output", "5.5")),
     "truth": (alpaca("Hi", True, "Lo"), no_text("input", "true")),
     "list": (alpaca(["Hi"], "", "Lo"), no_text("instruction", '["Hi"]')),
     "object": (alpaca("Hi", "", "Lo", {"a": 1}), no_text("system", '{"a":1}')),
     "two faults": (alpaca(1, "", 2), no_text("instruction", "1")),
     "long value": (alpaca("Hi", "", ["x" * 100]), no_text("output", '["' + "x" * 58)),
-    "nothing": ({}, missing("output")),
 }
 
 
@@ -210,15 +200,10 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         Good([("s", "Be"), ("s", "kind"), *QA], "q", "r"),
     ),
     "empty system turn": (sharegpt(("system", ""), Q, R), Good(QA, "q", "r")),
-    "empty system column": (sharegpt(Q, R, system=""), Good(QA, "q", "r")),
     "null system column": (sharegpt(Q, R, system=None), Good(QA, "q", "r")),
     "call and observation": (
         sharegpt(Q, ("function_call", '{"f": 1}'), ("observation", "42"), ("gpt", "r")),
         Good([("u", "q"), ("a", '{"f": 1}'), ("t", "42"), ("a", "r")], 'q\n\n{"f": 1}\n\n42', "r"),
-    ),
-    "tool": (
-        sharegpt(Q, ("function_call", "f"), ("tool", "42"), ("gpt", "r")),
-        Good([("u", "q"), ("a", "f"), ("t", "42"), ("a", "r")], "q\n\nf\n\n42", "r"),
     ),
     "call at the end": (
         sharegpt(Q, ("function_call", "f")),
@@ -236,22 +221,6 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "two questions": (
         sharegpt(Q, ("human", "p"), R),
         Good([("u", "q"), ("u", "p"), ("a", "r")], "q\n\np", "r"),
-    ),
-    "other keys": (
-        sharegpt({"from": "human", "value": "q", "wait": 3, "id": None}, R, tools="[]"),
-        Good(QA, "q", "r"),
-    ),
-    "Unicode": (
-        sharegpt(("human", '"ü"\n\\\u2029'), ("gpt", "漢字😀\t")),
-        Good([("u", '"ü"\n\\\u2029'), ("a", "漢字😀\t")], '"ü"\n\\\u2029', "漢字😀\t"),
-    ),
-    "text that looks like JSON": (
-        sharegpt(("human", "[1]"), ("gpt", '"x"')),
-        Good([("u", "[1]"), ("a", '"x"')], "[1]", '"x"'),
-    ),
-    "spaces are kept": (
-        sharegpt(("human", " q "), ("gpt", "\nr ")),
-        Good([("u", " q "), ("a", "\nr ")], " q ", "\nr "),
     ),
     "as JSON text": (
         {"conversations": ' [{"from": "human", "value": "q"}, {"from":"gpt", "value":"r"}]'},
@@ -276,14 +245,9 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "turns that are texts": (sharegpt("q", "r"), lacks("conversations", 1, "from")),
     "null turn": (sharegpt(Q, None, R), lacks("conversations", 2, "from")),
     "no tag": (sharegpt({"value": "q"}, R), lacks("conversations", 1, "from")),
-    "null tag": (sharegpt(Q, {"from": None, "value": "r"}), lacks("conversations", 2, "from")),
     "unknown tag": (
         sharegpt(Q, ("bot", "r")),
         said(2, "has an unknown 'from'", f"'from' is \"bot\"; known are: {TAGS}"),
-    ),
-    "tag in capitals": (
-        sharegpt(("Human", "q"), R),
-        said(1, "has an unknown 'from'", f"'from' is \"Human\"; known are: {TAGS}"),
     ),
     "number as tag": (
         sharegpt(Q, (5, "r")),
@@ -305,13 +269,8 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         empty("conversations", 2, "assistant"),
     ),
     "empty question": (sharegpt(("human", ""), R), empty("conversations", 1, "user")),
-    "first fault counts": (
-        sharegpt(Q, ("bot", "x"), ("gpt", 5)),
-        said(2, "has an unknown 'from'", f"'from' is \"bot\"; known are: {TAGS}"),
-    ),
     "no reply": (sharegpt(Q), unanswered("conversations")),
     "only a reply": (sharegpt(R), bare("conversations")),
-    "only a system and a reply": (sharegpt(("system", "Be"), R), bare("conversations")),
     "only an empty system": (sharegpt(("system", "")), without_turns("conversations")),
     "system is a number": (sharegpt(Q, R, system=5), no_text("system", "5")),
 }
@@ -325,10 +284,6 @@ def block(text: Any, **more: Any) -> dict[str, Any]:
 
 OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "one turn": (openai(U, A), Good(QA, "q", "r")),
-    "two turns": (
-        openai(U, A, ("user", "p"), ("assistant", "s")),
-        Good([*QA, ("u", "p"), ("a", "s")], "q\n\nr\n\np", "s"),
-    ),
     "system": (openai(("system", "Be"), U, A), Good([("s", "Be"), *QA], "q", "r")),
     "developer": (openai(("developer", "Be"), U, A), Good([("s", "Be"), *QA], "q", "r")),
     "empty system": (openai(("system", ""), U, A), Good(QA, "q", "r")),
@@ -336,18 +291,9 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         openai(U, ("assistant", "f"), ("tool", "42"), A),
         Good([("u", "q"), ("a", "f"), ("t", "42"), ("a", "r")], "q\n\nf\n\n42", "r"),
     ),
-    "function": (
-        openai(U, ("assistant", "f"), ("function", "42"), A),
-        Good([("u", "q"), ("a", "f"), ("t", "42"), ("a", "r")], "q\n\nf\n\n42", "r"),
-    ),
     "blocks": (
         openai(("user", [block("q"), block("p")]), A),
         Good([("u", ["q", "p"]), ("a", "r")], "q\np", "r"),
-    ),
-    "one block": (openai(U, ("assistant", [block("r")])), Good(QA, "q", "r")),
-    "blocks of the reply": (
-        openai(U, ("assistant", [block("r"), block("s", extra=1)])),
-        Good([("u", "q"), ("a", ["r", "s"])], "q", "r\ns"),
     ),
     "block with an empty text": (
         openai(U, ("assistant", [block(""), block("r")])),
@@ -361,16 +307,7 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         openai(U, {"role": "assistant", "content": "r", "tool_calls": []}),
         Good(QA, "q", "r"),
     ),
-    "null tool calls": (
-        openai(U, {"role": "assistant", "content": "r", "tool_calls": None}),
-        Good(QA, "q", "r"),
-    ),
     "names": (openai({"role": "user", "content": "q", "name": "Ann"}, A, id=7), Good(QA, "q", "r")),
-    "ends with a question": (openai(U, A, ("user", "p")), Good([*QA, ("u", "p")], "q", "r")),
-    "Unicode": (
-        openai(("user", "é\n\u2028"), ("assistant", '漢"字"\\')),
-        Good([("u", "é\n\u2028"), ("a", '漢"字"\\')], "é\n\u2028", '漢"字"\\'),
-    ),
     "as JSON text": (
         {"messages": '[{"role":"user","content":"q"},{"role":"assistant","content":"r"}]'},
         Good(QA, "q", "r"),
@@ -378,8 +315,6 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "missing": ({"text": "q"}, missing("messages")),
     "null": ({"messages": None}, missing("messages")),
     "empty": (openai(), without_turns("messages")),
-    "text": ({"messages": "q"}, whole("messages", "is not a list", "not a list: q")),
-    "truth": ({"messages": False}, whole("messages", "is not a list", "not a list: false")),
     "no role": (openai({"content": "q"}, A), lacks("messages", 1, "role")),
     "unknown role": (
         openai(U, ("bot", "r")),
@@ -479,7 +414,6 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "no blocks": (openai(U, ("assistant", [])), empty("messages", 2, "assistant")),
     "empty reply": (openai(U, ("assistant", "")), empty("messages", 2, "assistant")),
-    "blank question": (openai(("user", " "), A), empty("messages", 1, "user")),
     "no reply": (openai(("system", "Be"), U), unanswered("messages")),
     "only a reply": (openai(A), bare("messages")),
 }
@@ -545,7 +479,6 @@ PLAIN = preferred(QA, QW)
 
 PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "texts and a prompt": (pair("r", "w", prompt="q"), PLAIN),
-    "texts and an instruction": (pair("r", "w", instruction="q"), PLAIN),
     "texts and a question": (pair("r", "w", question="q"), PLAIN),
     "instruction and input": (
         pair("r", "w", instruction="a:", input="b"),
@@ -553,14 +486,12 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "the prompt before the question": (pair("r", "w", prompt="q", question="x"), PLAIN),
     "a blank prompt": (pair("r", "w", prompt=" ", question="q"), PLAIN),
-    "a null prompt": (pair("r", "w", prompt=None, instruction="q"), PLAIN),
     "lists": (pair(spoken(U, A), spoken(U, W)), PLAIN),
     "replies and a prompt": (pair(spoken(A), spoken(W), prompt="q"), PLAIN),
     "replies and a list as prompt": (pair(spoken(A), spoken(W), prompt=spoken(U)), PLAIN),
     "texts and a list as prompt": (pair("r", "w", prompt=spoken(U)), PLAIN),
     "a list that has its own prompt": (pair(spoken(U, A), spoken(U, W), prompt="other"), PLAIN),
     "one list, one text": (pair(spoken(A), "w", prompt="q"), PLAIN),
-    "one with a prompt of its own": (pair(spoken(U, A), "w", prompt="q"), PLAIN),
     "system column": (
         pair("r", "w", question="q", system="Be"),
         preferred([("s", "Be"), *QA], [("s", "Be"), *QW]),
@@ -578,23 +509,9 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         preferred([("s", "Be"), *QA], [("s", "S"), *QW]),
     ),
     "empty system": (pair("r", "w", prompt="q", system=""), PLAIN),
-    "several turns": (
-        pair(spoken(U, A, ("user", "p"), ("assistant", "s")), spoken(U, A, ("user", "p"), W)),
-        preferred([*QA, ("u", "p"), ("a", "s")], [*QA, ("u", "p"), ("a", "w")], "q\n\nr\n\np", "s"),
-    ),
     "a prompt of several turns": (
         pair("s", "w", prompt=spoken(U, A, ("user", "p"))),
         preferred([*QA, ("u", "p"), ("a", "s")], [*QA, ("u", "p"), ("a", "w")], "q\n\nr\n\np", "s"),
-    ),
-    "Unicode": (
-        pair('"é"\n', "漢\\", prompt="\u2028😀"),
-        preferred(
-            [("u", "\u2028😀"), ("a", '"é"\n')],
-            [("u", "\u2028😀"), ("a", "漢\\")],
-            "\u2028😀",
-            '"é"\n',
-            "漢\\",
-        ),
     ),
     "lists as JSON text": (
         pair(
@@ -612,7 +529,6 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     "no chosen": (pair(rejected="w", prompt="q"), missing("chosen")),
     "null rejected": (pair("r", None, prompt="q"), missing("rejected")),
     "no prompt": (pair("r", "w"), bare("chosen")),
-    "blank prompts": (pair("r", "w", prompt="", instruction=" ", question=None), bare("chosen")),
     "no prompt of the rejected": (pair(spoken(U, A), "w"), bare("rejected")),
     "number": (
         pair(5, "w", prompt="q"),
@@ -638,10 +554,6 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         pair(spoken(("human", "q"), A), spoken(U, W)),
         turn("chosen", 1, "has an unknown 'role'", f"'role' is \"human\"; known are: {ROLES}"),
     ),
-    "unknown role in the prompt": (
-        pair("r", "w", prompt=spoken(("human", "q"))),
-        turn("prompt", 1, "has an unknown 'role'", f"'role' is \"human\"; known are: {ROLES}"),
-    ),
     "content that is no text": (
         pair(spoken(U, A), spoken(U, ("assistant", 4))),
         turn("rejected", 2, "has a 'content' that is not text", "'content' is not text: 4"),
@@ -665,7 +577,6 @@ PAIR: dict[str, tuple[dict[str, Any], Good | Bad]] = {
             "its prompt is not that of the other side: q\n\nw\n\nq",
         ),
     ),
-    "no rejected reply": (pair(spoken(U, A), spoken(U)), unanswered("rejected")),
 }
 
 CASES = {"alpaca": ALPACA, "sharegpt": SHAREGPT, "openai": OPENAI, "pair": PAIR}

@@ -15,7 +15,6 @@ import json
 import re
 import sys
 import threading
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,7 +42,6 @@ class Fault:
         whole: Send all the file where a part was asked for.
         headers: Sent besides.
         body: Sent with a status.
-        skip: Matching requests that pass before.
     """
 
     path: str
@@ -54,7 +52,6 @@ class Fault:
     whole: bool = False
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b"{}"
-    skip: int = 0
 
 
 @dataclass
@@ -115,18 +112,9 @@ class Hub:
         """Return the requests that match an expression."""
         return [request for request in self.requests if re.search(path, request)]
 
-    def answer(self, path: str) -> Any:
-        """Return what the interface answers about a data set, or under it."""
-        address = f"{self.url}/api/datasets/{path}?recursive=true"
-        with urllib.request.urlopen(address, timeout=10) as response:
-            return json.load(response)
-
     def fault_of(self, request: str) -> Fault | None:
         for fault in self.faults:
             if fault.times and re.search(fault.path, request):
-                if fault.skip:
-                    fault.skip -= 1
-                    continue
                 fault.times -= 1
                 return fault
         return None

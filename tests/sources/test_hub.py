@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
-from effort import THOROUGH, some
+from effort import THOROUGH
 from hub_data import MOODS, flat, items, jsonl, opened, parquet, point_to, read, rows
 from hub_server import Hub
 
@@ -79,6 +79,16 @@ def test_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> Non
         assert read(HubSource(f"hf://org/data{end} {KEYS}")) == expected, end
         assert len(expected) == 388 + 3 * (form is not parquet and end != ".json")
         assert {None, "no anchor", "no positive"} <= {row["skip"] for row in expected}
+    data = [{"instruction": f"do {i}", "input": "", "output": f"did {i}"} for i in range(9)]
+    data.append(data[0] | {"output": None})
+    how: dict[str, Any] = {"converter": "alpaca", "on_error": "quarantine"}
+    for end in (".parquet", ".jsonl"):
+        files = {f"a{end}": FORMS[end][1](data[:5]), f"b{end}": FORMS[end][1](data[5:])}
+        hub.add("org/instructions", files)
+        expected = read(FORMS[end][0](written(files, tmp_path), **how))
+        line = "hf://org/instructions converter=alpaca on_error=quarantine"
+        assert read(HubSource(line)) == expected
+        assert expected[-1]["quarantined"]
     csv = {"a.csv": b"q,a\n1,2\n\n3,4,5\n6,7\n", "b.csv": b'a,q\n8,"9\n"\n'}
     hub.add("org/csv", csv)
     expected = read(CsvSource(written(csv, tmp_path), anchor="q", positive="a"))
@@ -88,17 +98,6 @@ def test_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> Non
     hub.add("org/arrow", {"train/x.arrow": (tmp_path / "x.arrow").read_bytes()})
     expected = read(ArrowSource(tmp_path / "x.arrow", text="t"))
     assert read(HubSource("hf://org/arrow/default/train text=t")) == expected
-
-
-def test_ids_are_of_the_id_column_else_of_the_content(hub: Hub) -> None:
-    files = sharded(parquet, ".parquet")
-    hub.add("org/data", files)
-    hub.add("org/turned", dict(zip(files, reversed(files.values()), strict=True)))
-    one, other = (read(HubSource(f"hf://org/{name} {KEYS}")) for name in ("data", "turned"))
-    assert one != other
-    assert sorted(str(row["key"]) for row in one) == sorted(str(row["key"]) for row in other)
-    named = read(HubSource("hf://org/data anchor=question id=key"))
-    assert named[0]["key"] == "k1-0"
 
 
 # ---- going on
@@ -254,25 +253,6 @@ def test_a_wrong_column_is_told_when_it_is_opened(hub, files, column, said):
     with pytest.raises(SourceError) as error:
         read(HubSource(f"hf://org/data text={column}"))
     assert said in str(error.value)
-
-
-@pytest.mark.usefixtures("small_tables")
-@pytest.mark.parametrize("form", some([parquet, jsonl], less=1))
-def test_instruction_data_is_converted_as_from_disk(hub: Hub, tmp_path: Path, form: Any) -> None:
-    data: list[dict[str, Any]] = [
-        {"instruction": f"do {i}", "input": "", "output": f"done {i}" if i % 7 else None}
-        for i in range(100)
-    ]
-    end = "parquet" if form is parquet else "jsonl"
-    files = {f"a.{end}": form(data[:60]), f"b.{end}": form(data[60:])}
-    hub.add("org/data", files)
-    kind = ParquetSource if form is parquet else JsonSource
-    source = HubSource("hf://org/data converter=alpaca on_error=quarantine")
-    expected = read(kind(written(files, tmp_path), converter="alpaca", on_error="quarantine"))
-    assert read(source) == expected
-    assert json.loads(expected[1]["messages"])[-1]["role"] == "assistant"
-    assert sum(row["quarantined"] is not None for row in expected) == 15
-    assert resumed_everywhere(source) >= 3
 
 
 @pytest.mark.parametrize("form", [parquet, jsonl])
