@@ -10,14 +10,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from effort import often, thorough
-from killed_intakes import dying, nursery, running
-from test_kills import JOBS, tell
+from effort import often
+from stored_rows import TIMES, stored_rows
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -27,15 +25,7 @@ from duckplets.sources.custom import feed
 from duckplets.sources.custom.protocol import CustomSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
-TABLES = [
-    "sources",
-    "records",
-    "sections",
-    "chunks",
-    "splits",
-    "record_prefixes",
-    "corpus_versions",
-]
+NOT_THE_SAME = (*TIMES, "started_at", "ended_at", "cursor")
 
 
 class Given:
@@ -44,16 +34,6 @@ class Given:
     def __init__(self, batches: Callable[[Any], Any], name: str = "given") -> None:
         self.name = name
         self.batches = batches
-
-
-def record(i: int) -> dict[str, Any]:
-    prefix = Prefix(0.5, [[Field("n", str(i))]]) if i % 3 == 0 else None
-    return {
-        "anchor": f"question {i}",
-        "positive": f"answer {i} " * (i % 5 + 1) if i % 11 else None,
-        "meta": {f"key {i % 4}": i},
-        "prefix": prefix,
-    }
 
 
 class Flaky:
@@ -75,7 +55,13 @@ class Flaky:
             if i in self.failing:
                 self.failing.discard(i)
                 raise ConnectionError(f"lost at {i}")
-            yield record(i % 90)
+            number = i % 90  # the last ten come again
+            yield {
+                "anchor": f"question {number}",
+                "positive": f"answer {number} " * (number % 5 + 1) if number % 11 else None,
+                "meta": {f"key {number % 4}": number},
+                "prefix": Prefix(0.5, [[Field("n", str(number))]]) if number % 3 == 0 else None,
+            }
 
 
 @pytest.fixture(scope="module")
@@ -111,19 +97,6 @@ def many_marks(monkeypatch):
     monkeypatch.setattr(row_batches, "MAX_ROWS", 1)
     monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 1)
     monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
-
-
-def contents(corpus: dp.Corpus) -> dict[str, list[dict[str, Any]]]:
-    """All rows of a corpus, without its times."""
-    found = {}
-    for table in TABLES:
-        rows = corpus.sql(f"SELECT * FROM {table}").to_pylist()
-        times = {"report", "committed_at", "created_at", "updated_at"}
-        found[table] = [{k: v for k, v in row.items() if k not in times} for row in rows]
-    return found
-
-
-# ---- errors have a place, and leave the corpus as it was
 
 
 def failing(at: int, error: Exception) -> Callable[[Any], Iterator[Any]]:
@@ -205,13 +178,6 @@ def test_faults_name_source_and_row_and_leave_the_corpus_as_it_was(
     assert (corpus.sql("FROM live_records").to_pylist(), corpus.version) == before
 
 
-def test_the_error_itself_is_kept(reader):
-    error = TypeError("bad page")
-    with pytest.raises(dp.SourceError) as raised:
-        list(adapted(Given(failing(3, error))).open(reader).batches)
-    assert raised.value.__cause__ is error
-
-
 MAPPING_FAULTS = [
     ({"text": "bdoy"}, "source 'given': no column 'bdoy' (did you mean 'body'?); its columns are"),
     ({"text": "body", "id": "key"}, "source 'given': no column 'key'"),
@@ -221,13 +187,13 @@ MAPPING_FAULTS = [
 
 
 @pytest.mark.parametrize(("mapping", "message"), MAPPING_FAULTS)
-@pytest.mark.parametrize("page", [1, 500])
-def test_a_mapping_that_no_record_fits_is_an_error(reader, mapping, message, page):
+def test_a_mapping_that_no_record_fits_is_an_error(reader, mapping, message):
     records = [{"title": "t", "body": f"b{i}"} for i in range(500)]
-    pages = [(records[i : i + page], i) for i in range(0, 500, page)]
-    with pytest.raises(dp.SourceError) as raised:
-        list(CustomSource(Given(lambda _: pages), **mapping).open(reader).batches)
-    assert message in str(raised.value)
+    for page in (1, 500):
+        pages = [(records[i : i + page], i) for i in range(0, 500, page)]
+        with pytest.raises(dp.SourceError) as raised:
+            list(CustomSource(Given(lambda _, pages=pages: pages), **mapping).open(reader).batches)
+        assert message in str(raised.value)
     table = pa.Table.from_pylist(records)
     with pytest.raises(dp.SourceError) as raised:
         list(CustomSource(Given(lambda _: [(table, 1)]), **mapping).open(reader).batches)
@@ -235,41 +201,11 @@ def test_a_mapping_that_no_record_fits_is_an_error(reader, mapping, message, pag
     assert message.removeprefix("source 'given': ") in str(raised.value)
 
 
-def kept(items: Any, seen: list[Any]) -> Iterator[Any]:
-    """Note items as they come, also where an error follows."""
-    for item in items:
-        seen.append(item)
-        yield from ()
-
-
-def test_a_key_may_be_rare(reader, many_marks):
-    """A mapped key that the first records lack, and only the last one has."""
-    without = often(50, less=15)
-    records = [{"title": "t"}] * without + [{"title": "t", "note": "n"}]
-    pages = [([r], i) for i, r in enumerate(records)]
-    source = CustomSource(Given(lambda c: pages[(c or -1) + 1 :]), anchor="title", positive="note")
-    items = list(source.open(reader).batches)
-    rows = [r for item in items if isinstance(item, pa.RecordBatch) for r in item.to_pylist()]
-    assert [row["skip"] for row in rows] == ["no positive"] * without + [None]
-    marks = [item.cursor for item in items if not isinstance(item, pa.RecordBatch)]
-    assert len(list(source.open(reader, marks[-1]).batches)) == 0
-    typo = CustomSource(Given(lambda c: pages[(c or -1) + 1 :]), anchor="title", date="nope")
-    items = []
-    with pytest.raises(dp.SourceError, match="no column 'nope'"):
-        items.extend(kept(typo.open(reader).batches, items))
-    marks = [item.cursor for item in items if not isinstance(item, pa.RecordBatch)]
-    with pytest.raises(dp.SourceError, match="no column 'nope'"):
-        list(typo.open(reader, marks[-1]).batches)
-
-
-# ---- going on
-
-
 def test_an_interrupted_ingest_ends_as_an_unbroken_one(tmp_path, many_marks):
     with dp.Corpus(tmp_path / "whole.duckdb") as corpus:
         corpus.split()
         whole = corpus.ingest(Flaky(), progress=False)
-        expected = contents(corpus)
+        expected = stored_rows(corpus, without=NOT_THE_SAME)
     assert (whole.read, whole.added) == (100, 81)
     assert len(expected["record_prefixes"]) > 20
     draw = random.Random(5)
@@ -284,24 +220,10 @@ def test_an_interrupted_ingest_ends_as_an_unbroken_one(tmp_path, many_marks):
                 assert corpus.sql("FROM live_records").num_rows == 0
                 assert corpus.version == 0
             report = corpus.ingest(source, progress=False)
-            assert contents(corpus) == expected
+            assert stored_rows(corpus, without=NOT_THE_SAME) == expected
         assert (report.read, report.added, report.reasons) == (100, 81, whole.reasons)
         assert max(map(source.pages.count, source.pages)) <= 3
         assert source.pages.count(0) == 1, "pages before the first mark are not read again"
-
-
-@thorough
-def test_an_ingest_that_fails_may_be_begun_anew(tmp_path, many_marks):
-    source = Flaky(13)
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        with pytest.raises(dp.SourceError, match="row 14"):
-            corpus.ingest(source, progress=False)
-        report = corpus.ingest(source, restart=True, progress=False)
-    assert report.added == 81
-    assert source.pages.count(0) == 2
-
-
-# ---- threads
 
 
 def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
@@ -318,7 +240,7 @@ def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
 
     rows = adapted(Given(batches)).open(reader)
     used = 0
-    for _ in range(30):
+    for _ in range(20):
         item = next(rows.batches)
         used += item.num_rows if isinstance(item, pa.RecordBatch) else 0
         time.sleep(0.02)
@@ -327,25 +249,6 @@ def test_production_is_a_bounded_number_of_rows_ahead(reader, monkeypatch):
         if made <= 40:
             assert ahead <= 64 + 128 + 16 + 4 + 32
     assert used > 500
-    rows.batches.stop()
-
-
-def test_production_is_bounded_in_bytes(reader, monkeypatch):
-    monkeypatch.setattr(row_batches, "MAX_BYTES", 1 << 20)
-    monkeypatch.setattr(feed, "_BLOCK_BYTES", 1 << 19)
-    monkeypatch.setattr(feed, "_BYTES_WAITING", 1 << 20)
-    made = 0
-
-    def batches(_: Any) -> Iterator[Any]:
-        nonlocal made
-        for i in count():
-            made += 1
-            yield [{"text": "x" * 200_000}], i
-
-    rows = adapted(Given(batches)).open(reader)
-    next(rows.batches)
-    time.sleep(0.3)
-    assert 5 <= made <= 18
     rows.batches.stop()
 
 
@@ -380,15 +283,6 @@ def test_all_of_a_source_runs_in_one_thread_and_is_closed_there(reader):
         list(rows.batches)
 
 
-def test_rows_that_nobody_reads_end_their_thread(reader):
-    before = threading.active_count()
-    rows = adapted(Given(lambda _: (([{"text": "x" * 1000}] * 1000, i) for i in count()))).open(
-        reader
-    )
-    assert threading.active_count() == before + 1
-    del rows  # the fixture sees that it ends
-
-
 def test_a_source_that_does_not_answer_does_not_hold_up_a_stop(reader, monkeypatch):
     monkeypatch.setattr(feed, "_PATIENCE", 0.05)
     going_on, waiting = threading.Event(), threading.Event()
@@ -417,30 +311,6 @@ def test_a_source_that_does_not_answer_does_not_hold_up_a_stop(reader, monkeypat
     assert [str(error) for error in errors] == ["source 'given': reading was stopped"]
 
 
-def test_an_ingest_that_fails_in_storing_ends_the_thread(tmp_path):
-    records = [{"id": f"r{i % 5_000}", "text": f"t{i}"} for i in range(20_000)]
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        pages = ((records[i % 20_000 : i % 20_000 + 500], i) for i in count(step=500))
-        with pytest.raises(dp.SourceError, match="has other content than the record"):
-            corpus.ingest(Given(lambda _: pages), progress=False)
-
-
-def test_ctrl_c_ends_the_thread_and_comes_through(tmp_path):
-    def batches(_: Any) -> Iterator[Any]:
-        for i in count():
-            if i == 50:
-                os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.001 if i < 50 else 0.05)
-            yield [{"text": f"t{i}"}], i
-
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        with pytest.raises(KeyboardInterrupt):
-            corpus.ingest(Given(batches), progress=False)
-        assert corpus.sql("FROM live_records").num_rows == 0
-        # What was stored is discarded with it; the corpus works as before.
-        assert corpus.ingest(Given(lambda _: [([{"text": "x"}], 1)]), restart=True).added == 1
-
-
 def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setattr(feed, "_PATIENCE", 0.05)
     going_on = threading.Event()
@@ -455,49 +325,6 @@ def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkey
         corpus.ingest(Given(batches), progress=False)
     assert gave_up == [], "the ingest has waited until the source gave up"
     going_on.set()
-
-
-class Nine:
-    """Nine pages, each told of as it is read."""
-
-    name = "killed"
-
-    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
-        for i in range(cursor or 0, 9):
-            tell("page", i)
-            time.sleep(0.01)
-            yield [{"text": f"text {i} {j}", "meta": {"n": i}} for j in range(5)], i + 1
-
-
-def nine_pages(path: Path, *death: int) -> None:
-    """Ingest pages, and commit each."""
-    for module, name, value in (
-        (row_batches, "MAX_ROWS", 1),
-        (ingest, "_ROWS_A_COMMIT", 1),
-        (ingest, "_TIMES_A_COMMIT", 0),
-    ):
-        vars(module)[name] = value
-    dying(*death)
-    with dp.Corpus(path) as corpus:
-        report = corpus.ingest(Nine(), progress=False)
-        tell("added", report.added, corpus.version)
-
-
-JOBS["nine_pages"] = nine_pages
-
-
-@thorough
-def test_a_killed_ingest_goes_on_and_ends_as_an_unbroken_one(tmp_path):
-    whole, broken = tmp_path / "whole.duckdb", tmp_path / "broken.duckdb"
-    with running(__file__) as run:
-        # Killed within the second commit, and within the fourth of all.
-        told = [run("nine_pages", broken, marks).told for marks in (2, 3)]
-        told += [run("nine_pages", path).told for path in (broken, whole)]
-    assert [lines[0] for lines in told] == ["page 0", "page 1", "page 3", "page 0"]
-    assert [lines[-1] for lines in told[2:]] == ["added 45 1"] * 2
-    with dp.Corpus(whole) as one, dp.Corpus(broken) as other:
-        assert contents(one) == contents(other)
-
-
-if __name__ == "__main__":
-    nursery()
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:  # what was stored is discarded with it
+        assert corpus.sql("FROM live_records").num_rows == 0
+        assert corpus.ingest(Given(lambda _: [([{"text": "x"}], 1)]), restart=True).added == 1

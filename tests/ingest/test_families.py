@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
-import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from commands import cli, ok
+from commands import cli
 from effort import often
-from prebuilt import toy_corpus
+from prebuilt import empty_corpus
 
 import duckplets as dp
 from duckplets.ingest.splits import connected
@@ -64,18 +62,12 @@ def test_families_are_what_is_connected() -> None:
         records, ties = draw.randint(1, 40), draw.randint(1, 30)
         edges = [(draw.randrange(records), draw.randrange(ties)) for _ in range(size)]
         assert families(edges) == least(edges)
-
-
-@pytest.mark.parametrize("order", ["along", "against", "zigzag", "hashed"])
-def test_long_chains_are_one_family(order: str) -> None:
     keys = list(range(10_000))
-    random.Random(3).shuffle(keys) if order == "hashed" else None
-    keys = {"against": keys[::-1], "zigzag": keys[::2] + keys[1::2][::-1]}.get(order, keys)
-    edges = [(key, tie) for at, key in enumerate(keys) for tie in (at, at + 1)]
-    assert set(families(edges).values()) == {0}
+    orders = [keys, keys[::-1], keys[::2] + keys[1::2][::-1], draw.sample(keys, len(keys))]
+    for order in orders:  # of a long chain
+        edges = [(key, tie) for at, key in enumerate(order) for tie in (at, at + 1)]
+        assert set(families(edges).values()) == {0}
 
-
-# ---- in a corpus
 
 Row = dict[str, Any]
 
@@ -126,7 +118,7 @@ def test_a_family_has_the_split_of_its_least_group_or_of_its_text(
     members = family_of(given)
     found = []
     for n in range(2):
-        with dp.Corpus(tmp_path / f"{n}.duckdb") as corpus:
+        with empty_corpus(tmp_path / f"{n}.duckdb") as corpus:
             corpus.ingest(source(given), name="s")
             corpus.split(*RATIOS, seed=7, keep_together="text")
             splits = assignment(corpus)
@@ -146,7 +138,7 @@ def test_a_family_has_the_split_of_its_least_group_or_of_its_text(
 
 
 def test_later_records_take_the_split_of_their_family(tmp_path: Path) -> None:
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.split(*RATIOS, keep_together="text")
         first = [{"id": f"r{i}", "q": f"text {i}", "a": "a", "group": None} for i in range(40)]
         corpus.ingest(source(first), name="s")
@@ -170,11 +162,10 @@ def test_records_without_anchor_are_told_by_their_first_section(tmp_path: Path) 
     texts = [{"text": f"only {i % 30}"} for i in range(60)] + [
         {"text": f"ONLY {i}"} for i in range(30)
     ]
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(texts, text="text"), name="s")
         report = corpus.split(*RATIOS, keep_together="text")
         assert report.shared_anchors == {"validation": 0, "test": 0}
-        assert sum(report.anchors.values()) == report["validation"] + report["test"]
         with pytest.raises(dp.SplitError, match=r"keep_together=text, not with .*reassign=True"):
             corpus.split(*RATIOS)
         report = corpus.split(*RATIOS, reassign=True)
@@ -184,7 +175,12 @@ def test_records_without_anchor_are_told_by_their_first_section(tmp_path: Path) 
             shared = [row["text"] in train for row in splits if row["split"] == name]
             assert (report.anchors[name], report.shared_anchors[name]) == (len(shared), sum(shared))
         assert sum(report.shared_anchors.values()) > 0
-        assert f"shared_anchors={report.shared_anchors}" in repr(report)
+        # Texts that are cleaned otherwise are told anew.
+        corpus.chunk(
+            dp.Chunking(preprocessors=(dp.register_preprocessor("same", lambda text: "only"),))
+        )
+        corpus.split(*RATIOS, keep_together="text", reassign=True)
+        assert len(set(assignment(corpus).values())) == 1
 
 
 def test_a_split_says_which_shares_were_asked_for_and_which_came_out(tmp_path: Path) -> None:
@@ -192,7 +188,7 @@ def test_a_split_says_which_shares_were_asked_for_and_which_came_out(tmp_path: P
         {"id": f"r{i}", "q": f"q {i % 50}", "a": f"a {i}", "group": "large" if i < 40 else None}
         for i in range(60)
     ]
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
         assert str(corpus.split(*RATIOS)).endswith("; no records yet")
         corpus.ingest(source(rows), name="s")
         corpus.ingest(source(rows), name="s", on_conflict="replace")
@@ -204,61 +200,22 @@ def test_a_split_says_which_shares_were_asked_for_and_which_came_out(tmp_path: P
             got = "/".join(f"{round(100 * share, 1):g}" for share in report.got.values())
             said = f"asked 80/10/10, got {got}; the largest family holds {largest} records"
             assert said in str(report)
-    path = tmp_path / "c.duckdb"
-    ok("split", path, "--reassign")
-    assert re.match(
-        r"asked 80/10/10, got [\d.]+/[\d.]+/[\d.]+; the largest family holds 40 records\n",
-        cli("split", path).stderr,
+    assert cli("split", tmp_path / "c.duckdb", "--reassign").stderr.startswith(
+        "asked 80/10/10, got"
     )
-    with toy_corpus(tmp_path / "toy.duckdb", 30) as corpus:
-        report = corpus.split(*RATIOS, reassign=True)
-        assert report.largest_family == 1
-        assert re.search(r"; asked 50/25/25, got [\d.]+/[\d.]+/[\d.]+(; \d+ of the|$)", str(report))
 
 
-def test_texts_that_are_cleaned_otherwise_are_told_anew(tmp_path: Path) -> None:
-    first_word = dp.register_preprocessor("first word", lambda text: text.split()[0])
-    texts = [{"text": f"one {i}"} for i in range(20)]
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(dp.MemorySource(texts, text="text"), name="s")
-        corpus.split(*RATIOS, keep_together="text")
-        assert len(set(assignment(corpus).values())) > 1
-        corpus.chunk(dp.Chunking(preprocessors=(first_word,)))
-        assert sum(corpus.split(*RATIOS, keep_together="text").shared_anchors.values()) > 0
-        corpus.split(*RATIOS, keep_together="text", reassign=True)
-        assert len(set(assignment(corpus).values())) == 1
-
-
-def test_splits_of_earlier_versions_keep_their_fingerprints(tmp_path: Path) -> None:
-    with toy_corpus(tmp_path / "c.duckdb", 40) as corpus:
-        plain = corpus.sampler(batch_size=4).settings.splits
-        assert set(plain) == {"train", "validation", "test", "seed"}
-        assert set(
-            json.loads(corpus.sql("FROM settings WHERE name = 'splits'")["value"][0].as_py())
-        ) == set(plain)
-        corpus.split(*RATIOS, keep_together="text", reassign=True)
-        assert corpus.sampler(batch_size=4).settings.splits["keep_together"] == "text"
-
-
-# ---- shares that are not named
-
-
-@pytest.mark.parametrize(
-    ("named", "shares"),
-    [
+def test_shares_that_are_not_named_divide_the_rest(tmp_path: Path) -> None:
+    cases: list[tuple[dict[str, float], tuple[float, float, float]]] = [
         ({}, (0.8, 0.1, 0.1)),
         ({"train": 0.9}, (0.9, 0.05, 0.05)),
         ({"train": 1}, (1, 0, 0)),
         ({"validation": 0.1}, (0.8, 0.1, 0.1)),
         ({"test": 0}, (0.888888888889, 0.111111111111, 0)),
         ({"train": 0.7, "test": 0.1}, (0.7, 0.2, 0.1)),
-    ],
-    ids=str,
-)
-def test_shares_that_are_not_named_divide_the_rest(
-    tmp_path: Path, named: dict[str, Any], shares: tuple[float, float, float]
-) -> None:
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        used = corpus.split(**named).settings
-        assert (used.train, used.validation, used.test) == pytest.approx(shares, abs=0)
-        assert corpus.split(*shares) == {}  # the very settings, written out
+    ]
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        for named, shares in cases:
+            used = corpus.split(**named, reassign=True).settings
+            assert (used.train, used.validation, used.test) == pytest.approx(shares, abs=0)
+            assert corpus.split(*shares) == {}  # the very settings, written out

@@ -52,11 +52,13 @@ GIVEN = [
 
 
 @_each(("path", "arguments"), GIVEN)
-@_each("kind", [str, Path])
-def test_a_path_is_a_source(folder, tmp_path, path, arguments, kind):
+def test_a_path_is_a_source(folder, tmp_path, path, arguments):
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        report = corpus.ingest(kind(folder / path), **arguments)
+        report = corpus.ingest(str(folder / path), **arguments)
         assert (report.read, report.added) == (2, 2)
+        report = corpus.ingest(folder / path, **arguments, name="given", trust=0.9)
+        assert corpus.sources()["trust"].to_pylist()[-1] == 0.9
+        corpus.remove("given")
         texts = corpus.sql("SELECT role, text FROM section_texts ORDER BY text").to_pylist()
         assert [tuple(row.values()) for row in texts] == [
             ("context", "first"),
@@ -64,15 +66,6 @@ def test_a_path_is_a_source(folder, tmp_path, path, arguments, kind):
             ("context", "second"),
             ("anchor", "two"),
         ]
-
-
-def test_what_stands_beside_a_path_is_of_the_ingest_too(folder, tmp_path):
-    (folder / "t.csv").write_text("q,a,t\none,first,0.25\n")
-    with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(folder / "faq.csv", **PAIR, name="given", trust=0.9)
-        corpus.ingest(folder / "t.csv", **PAIR, trust="t")
-        assert corpus.sources()["name"].to_pylist() == ["given", "t"]
-        assert corpus.sql("SELECT DISTINCT trust FROM records").to_pylist() != []
 
 
 def test_a_hub_line_is_a_source():
@@ -93,6 +86,7 @@ WRONG = [
     ("faq.parquet", {"encoding": "latin-1"}, "encoding= is for files of text"),
     ("docs", {"pattern": "*.md", "anchor": "q"}, "is text: anchor= is for files with columns"),
     ("sets.yaml", {}, "corpus.ingest_data_sets("),
+    (dp.CsvSource("faq.csv", **PAIR), {"anchor": "q"}, "= is for a path or Arrow data: a CsvSour"),
 ]
 
 
@@ -102,17 +96,8 @@ def test_faults(folder, tmp_path, path, arguments, said):
         empty_corpus(tmp_path / "c.duckdb") as corpus,
         pytest.raises(dp.SourceError) as raised,
     ):
-        corpus.ingest(folder / path, **arguments)
+        corpus.ingest(folder / path if isinstance(path, str) else path, **arguments)
     assert said in str(raised.value)
-
-
-@_each("arguments", [{"anchor": "q"}, {"format": "csv"}])
-def test_a_source_has_its_own_arguments(folder, tmp_path, arguments):
-    with (
-        empty_corpus(tmp_path / "c.duckdb") as corpus,
-        pytest.raises(dp.SourceError, match=r"= is for a path or Arrow data: a CsvSource is told"),
-    ):
-        corpus.ingest(dp.CsvSource(folder / "faq.csv", **PAIR), **arguments)
 
 
 def test_the_texts_of_a_folder_are_of_the_one_kind_there_is(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from effort import often
-from prebuilt import empty_corpus, toy_corpus
+from prebuilt import empty_corpus
 
 import duckplets as dp
 
@@ -114,16 +114,6 @@ def test_rows_set_aside_are_those_of_the_reading_in_force(corpus):
     assert "gone from the table quarantine: 2 rows of earlier versions" in report.notes
 
 
-def test_runs_go_on_after_a_remap(tmp_path):
-    with toy_corpus(tmp_path / "t.duckdb") as corpus:
-        name = corpus.sources()["name"][0].as_py()
-        before = corpus.sampler("triplets", batch_size=4, seed=3)
-        first = [before.batch_at(step).to_pydict() for step in range(3)]
-        rows = [{"q": f"new {i}", "a": f"answer {i}"} for i in range(40)]
-        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, remap=True)
-        assert [before.batch_at(step).to_pydict() for step in range(3)] == first
-
-
 def test_another_place_is_allowed_and_said(corpus, tmp_path):
     for month in ("may", "june"):
         (tmp_path / f"{month}.csv").write_text(f"q,a\n{month} q,{month} a\n")
@@ -151,30 +141,3 @@ def test_a_folder_is_read_again_as_it_was(corpus, tmp_path):
     assert "file name of 2 files" in report.notes[-1]
     corpus.ingest(dp.TextFileSource(folder), remap=True)
     assert texts(corpus) == ["Heading", "text", "Second", "more"]
-
-
-def test_a_damaged_mapping_is_told(corpus):
-    corpus.ingest(memory(anchor="q"))
-    corpus.database.rows("UPDATE sources SET mapping = '[1]'")
-    with pytest.raises(dp.DamagedFileError, match="table sources, source 'memory': mapping"):
-        corpus.ingest(memory(anchor="q"))
-
-
-def test_a_report_says_what_an_anchor_is(corpus):
-    report = corpus.ingest(memory(anchor=["q", "a"], positive="c"))
-    assert "anchor: the first of columns q, a that has text; positive: column c" in str(report)
-    assert repr(report) == str(report)
-    assert "text: column q; no anchors" in str(corpus.ingest(memory(text="q"), name="t"))
-
-
-def test_an_interrupted_remap_leaves_the_corpus_as_it_was(corpus):
-    corpus.ingest(memory(anchor="q"))
-    before = texts(corpus)
-
-    def rows() -> Iterator[dict[str, Any]]:
-        yield from ROWS
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        corpus.ingest(dp.MemorySource(rows(), anchor="a"), remap=True)
-    assert (texts(corpus), corpus.version) == (before, 1)

@@ -20,7 +20,7 @@ import duckplets as dp
 from duckplets.corpus import doctor
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint
-from duckplets.ingest.store import CONFLICT, OVERTAKEN, SAME
+from duckplets.ingest.store import CONFLICT, OVERTAKEN
 from duckplets.sources import Mark, Rows
 
 Records = list[dict[str, Any]]
@@ -157,40 +157,25 @@ def test_an_ingest_interrupted_anywhere_ends_as_an_unbroken_one(
     assert all(check.ok for check in doctor.corpus(broken.path))
 
 
-def test_it_goes_on_after_the_last_mark_that_was_stored(
+def test_control_c_leaves_what_was_stored_and_it_goes_on_after_the_last_mark(
     opened: Callable[[str], dp.Corpus],
 ) -> None:
-    corpus, source = opened("c.duckdb"), Pages(some(MANY), 3, tears=4)
-    with pytest.raises(TornError):
-        ingest(corpus, source)
-    source.tears = None
-    ingest(corpus, source)
-    assert source.opened_at == [None, 4]
-
-
-def test_rows_after_the_last_mark_are_stored_with_the_whole(
-    opened: Callable[[str], dp.Corpus], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 10**9)
-    monkeypatch.setattr("duckplets.ingest.ingest._SECONDS_A_COMMIT", 10**9)
-    one, other = opened("one.duckdb"), opened("other.duckdb")
-    ingest(one, Pages(some(MANY)))
-    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
-    ingest(other, Pages(some(MANY)))
-    assert contents(one) == contents(other)
-
-
-def test_control_c_leaves_what_was_stored(opened: Callable[[str], dp.Corpus]) -> None:
     corpus = opened("c.duckdb")
     before = visible(corpus)
+    with pytest.raises(KeyboardInterrupt):  # before the first mark
+        ingest(corpus, Pages(some(9), tears=0, error=KeyboardInterrupt()))
+    assert contents(corpus) == contents(opened("never.duckdb"))
     threads = threading.active_count()
+    source = Pages(some(MANY), 3, tears=5, error=KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        ingest(corpus, Pages(some(MANY), 3, tears=5, error=KeyboardInterrupt()))
+        ingest(corpus, source)
     assert visible(corpus) == before
     assert threading.active_count() == threads
     (found,) = checkpoint.ingests(corpus.database)
     assert (found.name, found.cursor, found.counts["read"]) == ("pages", 5, 15)
+    source.tears = None
+    ingest(corpus, source)
+    assert source.opened_at == [None, 5]
 
 
 def test_others_come_and_go_meanwhile(opened: Callable[[str], dp.Corpus]) -> None:
@@ -209,22 +194,6 @@ def test_others_come_and_go_meanwhile(opened: Callable[[str], dp.Corpus]) -> Non
     assert None not in live["split"].to_pylist()
     served = {s for batch in [run.batch_at(t) for t in range(20)] for s in batch["source"]}
     assert served == {"memory"}, "a run that is pinned draws no record published later"
-
-
-def test_a_source_that_is_known_gets_more(opened: Callable[[str], dp.Corpus]) -> None:
-    corpus = opened("c.duckdb")
-    first, second = some(20, 1), [{"id": "z", "title": "z", "body": "z z"}]
-    ingest(corpus, Pages(first), trust=0.25)
-    more = Pages(first + second)
-    more.tears = 5
-    with pytest.raises(TornError):
-        ingest(corpus, more)
-    more.tears = None
-    report = ingest(corpus, more)
-    assert (report.added, report.read) == (1, 21)
-    assert report.reasons[SAME] >= 19 - 2
-    trust = corpus.sql("SELECT trust FROM live_records WHERE record_id = 'pages/z'")
-    assert trust["trust"].to_pylist() == [0.25]
 
 
 TEARS = list(itertools.product([1, 2, 5], [None, 1, 2, 3]))
@@ -256,22 +225,16 @@ def test_replacing_takes_the_last_of_several(
     }
     assert (report.read, report.added, report.replaced) == (7, 4, 2)
     assert report.reasons == {OVERTAKEN: 3}
+    again = [{"id": i, "title": str(n), "body": f"body {n}"} for n, i in enumerate("mnopm")]
+    with pytest.raises(dp.SourceError, match=r"record 'pages/m' \(row 1\) has other content"):
+        ingest(corpus, Pages(again, 1))  # found across marks
+    report = ingest(corpus, Pages(again, 1), on_conflict="skip")
+    assert (report.added, report.reasons) == (4, {CONFLICT: 1})
     was = corpus.sql(
         "SELECT record_id FROM records WHERE added_version <= $v AND removed_version > $v",
         {"v": pinned},
     )
     assert sorted(was["record_id"].to_pylist()) == ["pages/a", "pages/b"]
-
-
-def test_a_conflict_is_found_across_marks_and_can_be_skipped(
-    opened: Callable[[str], dp.Corpus],
-) -> None:
-    corpus = opened("c.duckdb")
-    records = [{"id": i, "title": str(n), "body": f"body {n}"} for n, i in enumerate("abcda")]
-    with pytest.raises(dp.SourceError, match=r"record 'pages/a' \(row 1\) has other content"):
-        ingest(corpus, Pages(records, 1))
-    report = ingest(corpus, Pages(records, 1), on_conflict="skip")
-    assert (report.added, report.reasons) == (4, {CONFLICT: 1})
 
 
 def test_what_a_kill_leaves_of_one_that_cannot_go_on_is_gone_with_the_next(
@@ -304,98 +267,6 @@ def test_what_a_kill_leaves_of_one_that_cannot_go_on_is_gone_with_the_next(
     assert killed.sql(texts).equals(whole.sql(texts))
 
 
-def test_a_failed_one_that_cannot_go_on_leaves_nothing(
-    opened: Callable[[str], dp.Corpus], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_AT_ONCE", 0)
-
-    def torn() -> Iterator[dict[str, Any]]:
-        yield from some(4_000)
-        raise TornError
-
-    corpus = opened("c.duckdb")
-    with pytest.raises(TornError):
-        ingest(corpus, dp.MemorySource(torn(), anchor="title", positive="body", id="id"), name="s")
-    assert contents(corpus) == contents(opened("never.duckdb"))
-
-
-# ---- which ingest goes on
-
-
-@pytest.fixture
-def half(opened: Callable[[str], dp.Corpus]) -> dp.Corpus:
-    """A corpus with half an ingest."""
-    corpus = opened("half.duckdb")
-    with pytest.raises(TornError):
-        ingest(corpus, Pages(some(MANY), tears=4))
-    return corpus
-
-
-@pytest.mark.parametrize(
-    ("source", "arguments", "message"),
-    [
-        (Pages(some(MANY), version=2), {}, "with another source, stopped at"),
-        (Pages(some(MANY)), {"trust": 0.9}, "with another trust, stopped at"),
-        (dp.MemorySource(some(3), text="title"), {"name": "pages"}, "from pages://here, stopped"),
-    ],
-)
-def test_another_ingest_of_that_name_is_refused(
-    half: dp.Corpus, source: Any, arguments: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(dp.SourceError, match=message) as caught:
-        ingest(half, source, **arguments)
-    assert "after 12 rows" in str(caught.value)
-    assert "restart=True" in str(caught.value)
-
-
-def test_restart_discards_what_was_stored(
-    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
-) -> None:
-    unbroken = opened("unbroken.duckdb")
-    ingest(unbroken, Pages(some(MANY), version=2))
-    ingest(half, Pages(some(MANY), version=2), restart=True)
-    assert contents(half) == contents(unbroken)
-
-
-def test_restart_without_an_unfinished_ingest_is_an_ordinary_one(
-    opened: Callable[[str], dp.Corpus],
-) -> None:
-    one, other = opened("one.duckdb"), opened("other.duckdb")
-    ingest(one, Pages(some(10)))
-    ingest(other, Pages(some(10)), restart=True)
-    assert contents(one) == contents(other)
-
-
-def test_removing_discards_what_was_stored(
-    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
-) -> None:
-    added = sum(bool(r["body"].strip()) for r in some(MANY)[:12])
-    assert half.remove("pages") <= added
-    assert contents(half) == contents(opened("never.duckdb"))
-    assert half.remove("memory") == 1
-    with pytest.raises(dp.SourceError, match="no source 'pages'"):
-        half.remove("pages")
-
-
-def test_texts_are_not_cleaned_otherwise_meanwhile(half: dp.Corpus) -> None:
-    message = "source 'pages' has an unfinished ingest; finish it, or discard it"
-    with pytest.raises(dp.ChunkingError, match=message):
-        half.denoise()
-    half.chunk(dp.Chunking(max_tokens=8))
-    half.remove("pages")
-    assert half.denoise() == 1
-
-
-def test_an_unfinished_ingest_is_shown(half: dp.Corpus) -> None:
-    (found,) = half.unfinished()
-    assert half.status()["unfinished"] == [found]
-    assert (found["source"], found["uri"], found["rows"]) == ("pages", "pages://here", 12)
-    half.close()
-    checks = list(doctor.corpus(half.path))
-    assert all(check.ok for check in checks)
-    assert "unfinished ingest of pages: 12 rows" in "\n".join(check.what for check in checks)
-
-
 def test_an_ingest_that_stored_nothing_leaves_nothing(
     opened: Callable[[str], dp.Corpus],
 ) -> None:
@@ -410,44 +281,64 @@ def test_an_ingest_that_stored_nothing_leaves_nothing(
     assert contents(corpus) == contents(opened("never.duckdb"))
 
 
-def test_control_c_before_the_first_mark_leaves_nothing(
-    opened: Callable[[str], dp.Corpus],
+@pytest.fixture
+def half(opened: Callable[[str], dp.Corpus]) -> dp.Corpus:
+    """A corpus with half an ingest."""
+    corpus = opened("half.duckdb")
+    with pytest.raises(TornError):
+        ingest(corpus, Pages(some(MANY), tears=4))
+    return corpus
+
+
+def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_stored(
+    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
 ) -> None:
-    corpus = opened("c.duckdb")
-    with pytest.raises(KeyboardInterrupt):
-        ingest(corpus, Pages(some(9), tears=0, error=KeyboardInterrupt()))
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        (Pages(some(MANY), version=2), {}, "with another source, stopped at"),
+        (Pages(some(MANY)), {"trust": 0.9}, "with another trust, stopped at"),
+        (dp.MemorySource(some(3), text="title"), {"name": "pages"}, "from pages://here, stopped"),
+        (Pages(some(3), version={1}), {}, r"its settings\(\) are not plain JSON values"),  # type: ignore[arg-type]
+    ]
+    for source, arguments, message in cases:
+        with pytest.raises(dp.SourceError, match=message) as caught:
+            ingest(half, source, **arguments)
+        assert "settings()" in message or "after 12 rows" in str(caught.value)
+        assert "settings()" in message or "restart=True" in str(caught.value)
+    unbroken = opened("unbroken.duckdb")
+    ingest(unbroken, Pages(some(MANY), version=2), restart=True)  # with nothing to restart
+    ingest(half, Pages(some(MANY), version=2), restart=True)
+    assert contents(half) == contents(unbroken)
+
+
+def test_it_is_shown_and_texts_are_not_cleaned_otherwise_until_it_is_removed(
+    half: dp.Corpus, opened: Callable[[str], dp.Corpus]
+) -> None:
+    (found,) = half.unfinished()
+    assert half.status()["unfinished"] == [found]
+    assert (found["source"], found["uri"], found["rows"]) == ("pages", "pages://here", 12)
+    half.close()
+    checks = list(doctor.corpus(half.path))
+    assert all(check.ok for check in checks)
+    assert "unfinished ingest of pages: 12 rows" in "\n".join(check.what for check in checks)
+    corpus = opened("half.duckdb")
+    message = "source 'pages' has an unfinished ingest; finish it, or discard it"
+    with pytest.raises(dp.ChunkingError, match=message):
+        corpus.denoise()
+    added = sum(bool(r["body"].strip()) for r in some(MANY)[:12])
+    assert corpus.remove("pages") <= added
     assert contents(corpus) == contents(opened("never.duckdb"))
-
-
-def test_one_killed_before_its_first_record_stands_in_nobodys_way(
-    opened: Callable[[str], dp.Corpus],
-) -> None:
-    corpus, unbroken = opened("c.duckdb"), opened("unbroken.duckdb")
-    with corpus.database.transaction():
-        checkpoint.begin(corpus.database, "pages", 99, {"kind": "hub", "uri": "hf://a/b"})
-    ingest(corpus, Pages(some(9)))
-    ingest(unbroken, Pages(some(9)))
-    assert contents(corpus) == contents(unbroken)
-
-
-def test_settings_that_are_no_json_are_refused(opened: Callable[[str], dp.Corpus]) -> None:
-    with pytest.raises(dp.SourceError, match=r"its settings\(\) are not plain JSON values"):
-        ingest(opened("c.duckdb"), Pages(some(3), version={1}))  # type: ignore[arg-type]
-
-
-def test_a_source_without_marks_is_no_resumable_one() -> None:
-    assert Pages([]).in_pieces
-    assert not dp.MemorySource([], text="text").in_pieces
+    assert corpus.denoise() == 1
+    with pytest.raises(dp.SourceError, match="no source 'pages'"):
+        corpus.remove("pages")
 
 
 @pytest.mark.parametrize(("times", "commits"), [(0, 6), (10**9, 1)])
-def test_marks_soon_after_a_commit_are_passed_by(
+def test_marks_soon_after_a_commit_are_passed_by_and_nothing_is_lost(
     opened: Callable[[str], dp.Corpus], monkeypatch: pytest.MonkeyPatch, times: int, commits: int
 ) -> None:
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", times)
     saved: list[Any] = []
     save = checkpoint.save
     monkeypatch.setattr(checkpoint, "save", lambda *args: (saved.append(args[2]), save(*args)))
-    records = some(18)
-    assert opened("c.duckdb").ingest(Pages(records, page=3), progress=False).read == 18
+    assert ingest(opened("c.duckdb"), Pages(some(18), page=3)).read == 18
     assert saved == list(range(1, commits + 1))

@@ -157,35 +157,25 @@ def test_what_may_pass_is_told_from_what_does_not() -> None:
     assert retry.may_pass(OSError(5, "I/O"), is_local=True)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"readers": 0}, "readers=0: give a whole number from 1"),
-        ({"retries": -1}, "retries=-1: give a whole number from 0"),
-        ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
-        ({"size_mb": -1}, "size_mb=-1"),
-        ({"sources": 5}, "give several in a list, or by name"),
-        ({"sources": ["x.jsonl"]}, "is a path, not a source"),
-        ({"sources": [Pages("p", []), Pages("p", [])]}, "two sources would be 'p': give them by"),
-    ],
-)
-def test_wrong_arguments_are_refused_before_anything_is_read(
-    corpus: dp.Corpus, given: dict[str, Any], message: str
-) -> None:
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"readers": 0}, "readers=0: give a whole number from 1"),
+    ({"retries": -1}, "retries=-1: give a whole number from 0"),
+    ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
+    ({"size_mb": -1}, "size_mb=-1"),
+    ({"sources": 5}, "give several in a list, or by name"),
+    ({"sources": ["x.jsonl"]}, "is a path, not a source"),
+    ({"sources": [Pages("p", []), Pages("p", [])]}, "two sources would be 'p': give them by"),
+]
+
+
+def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) -> None:
     pages = Pages("p", [{"text": GOOD}])
-    arguments = {"sources": [pages], "quality": QUALITY, "progress": False} | given
-    with pytest.raises(dp.SourceError) as caught:
-        corpus.acquire(**arguments)
-    assert message in str(caught.value)
+    for given, message in WRONG:
+        arguments = {"sources": [pages], "quality": QUALITY, "progress": False} | given
+        with pytest.raises(dp.SourceError) as caught:
+            corpus.acquire(**arguments)
+        assert message in str(caught.value)
     assert (pages.calls, corpus.version) == ([], 0)
-
-
-def test_equal_texts_are_taken_where_no_gate_is_about_them(corpus: dp.Corpus) -> None:
-    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(3)]
-    for name in "ab":
-        written(corpus.path.with_name(f"{name}.jsonl"), rows)
-        source = dp.JsonSource(corpus.path.with_name(f"{name}.jsonl"), text="text", id="id")
-        assert corpus.ingest(source, where="text <> ''", progress=False).added == 3
 
 
 def test_shuffled_streams_are_refused(corpus: dp.Corpus) -> None:
@@ -193,19 +183,13 @@ def test_shuffled_streams_are_refused(corpus: dp.Corpus) -> None:
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(9)]
     data = datasets.Dataset.from_list(rows)
     stream = data.to_iterable_dataset(num_shards=3)
-    for shuffled in (
-        stream.shuffle(seed=1, buffer_size=4),
-        stream.shuffle(seed=1).map(lambda row: row).take(5),
-    ):
-        source = dp.DatasetSource(shuffled, text="text", id="id")
-        for take in (
-            lambda given: corpus.acquire([given], progress=False, quality=None),
-            lambda given: corpus.ingest(given, progress=False, limit=5),
-        ):
-            with pytest.raises(
-                dp.SourceError, match=r"is shuffled as it streams.*without .shuffle"
-            ):
-                take(source)
+    shuffled = stream.shuffle(seed=1, buffer_size=4).map(lambda row: row).take(5)
+    source = dp.DatasetSource(shuffled, text="text", id="id")
+    told = r"is shuffled as it streams.*without .shuffle"
+    with pytest.raises(dp.SourceError, match=told):
+        corpus.acquire([source], progress=False, quality=None)
+    with pytest.raises(dp.SourceError, match=told):
+        corpus.ingest(source, progress=False, limit=5)
     assert corpus.version == 0
     found = {
         "stream": dp.DatasetSource(stream, text="text", id="id"),
@@ -215,40 +199,27 @@ def test_shuffled_streams_are_refused(corpus: dp.Corpus) -> None:
     assert [report.added for report in reports.values()] == [9, 0]
 
 
-def test_sources_are_read_at_the_same_time_but_no_more_than_are_asked_for(
-    corpus: dp.Corpus,
+def test_what_ends_the_writer_ends_the_readers(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_work: set[str] = set()
-    most = [0]
-
-    class Watched(Pages):
-        def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
-            at_work.add(self.name)
-            for pair in super().batches(cursor):
-                most[0] = max(most[0], len(at_work))
-                yield pair
-            at_work.remove(self.name)
-
-    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(10)]
-    slow = [Watched(name, rows, page=1, sleep=0.03) for name in "abcd"]
-    corpus.acquire(slow, quality=None, where="true", readers=3, progress=False)
-    assert most == [3]
-    assert [len(source.calls) for source in slow] == [1, 1, 1, 1]
-
-
-def test_what_ends_the_writer_ends_the_readers(corpus: dp.Corpus) -> None:
     rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(1000)]
 
     def endless(name: str) -> Pages:
         return Pages(name, rows, page=1, sleep=0.01, fails=())
 
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        corpus.acquire([endless(name) for name in "abc"], quality=QUALITY, progress=False)
-    assert time.monotonic() - started < 8
-    timer.join()
+    def interrupted(sources: list[Pages]) -> None:
+        timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            corpus.acquire(sources, quality=QUALITY, progress=False)
+        assert time.monotonic() - started < 8
+        timer.join()
+
+    interrupted([endless(name) for name in "abc"])
+    # While a source waits to be read again, too.
+    monkeypatch.setattr(retry, "FIRST_WAIT", 60.0)
+    interrupted([Pages("torn", [{"text": GOOD}], fails=(0,))])
 
     def refused(name: str, report: Any) -> None:
         raise dp.RecipeError("enough")
@@ -257,23 +228,6 @@ def test_what_ends_the_writer_ends_the_readers(corpus: dp.Corpus) -> None:
         corpus.acquire(
             [Pages("x", rows[:2]), endless("d")], quality=QUALITY, progress=False, each=refused
         )
-
-
-def test_an_interrupt_while_a_source_waits_to_be_read_again(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry, "FIRST_WAIT", 60.0)
-    torn = Pages("torn", [{"text": GOOD}], fails=(0,))
-    timer = threading.Timer(0.4, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    started = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        corpus.acquire([torn], quality=QUALITY, progress=False)
-    assert time.monotonic() - started < 8
-    timer.join()
-
-
-# ---- killed
 
 
 def beside(path: Path, *death: int) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commands import cli, error, ok, usage
 from effort import thorough
-from gated_rows import GOOD, LONG, written
+from gated_rows import GOOD, written
 
 
 @thorough
@@ -46,26 +46,6 @@ def test_text_is_taken_in_judged_and_told_of(tmp_path: Path) -> None:
     assert "where" in error("ingest", *given, "--where", "role = 'x'")
 
 
-def test_a_corpus_that_was_made_for_nothing_is_not_left(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    written(path, [LONG])
-    assert "generel" in error(
-        "ingest", tmp_path / "c.duckdb", path, "--text", "text", "--quality", "generel"
-    )
-    ok(
-        "ingest",
-        tmp_path / "c.duckdb",
-        path,
-        "--text",
-        "text",
-        "--quality",
-        "code",
-        "--limit",
-        "0",
-    )
-    assert not (tmp_path / "c.duckdb").exists()
-
-
 def test_gates_read_rows_by_the_options_of_ingest_and_data_sets_by_their_own(
     tmp_path: Path,
 ) -> None:
@@ -98,10 +78,10 @@ def test_gates_read_rows_by_the_options_of_ingest_and_data_sets_by_their_own(
     none = ("ingest", corpus, sets, "--readers", "0")
     assert "readers=0: give a whole number" in error(*none, "--limit", "9")
     assert "--readers is for an ingest through gates" in usage(*none)
-    assert "domain='law'" in error("ingest", corpus, bad_sets(tmp_path))
-
-
-def bad_sets(folder: Path) -> Path:
-    path = folder / "bad.toml"
-    path.write_text('[a]\nfile_name = "a.jsonl"\ntext = "text"\ndomain = "law"\n')
-    return path
+    sets.write_text("a: {file_name: a.jsonl, text: text, domain: law}\n")
+    assert "domain='law'" in error("ingest", corpus, sets)
+    # A corpus that was made for nothing is not left.
+    given = ("ingest", tmp_path / "new.duckdb", tmp_path / "a.jsonl", "--text", "text", "--quality")
+    assert "generel" in error(*given, "generel")
+    ok(*given, "code", "--limit", "0")
+    assert not (tmp_path / "new.duckdb").exists()

@@ -43,6 +43,11 @@ def leak(source: str, number: int, length: int = 13, start: int = 20) -> str:
     return " ".join([*words_of("before", 5), ", ".join(shared).upper(), *words_of("after", 5)])
 
 
+def splits_of(corpus: dp.Corpus) -> dict[str, str]:
+    rows = corpus.sql("SELECT record_id, split FROM live_records").to_pylist()
+    return {row["record_id"]: row["split"] for row in rows}
+
+
 def rows_of(corpus: dp.Corpus) -> list[dict[str, Any]]:
     return list(
         corpus.sql(
@@ -79,12 +84,7 @@ def test_shared_ngrams_are_found_with_their_place(tmp_path: Path, form: str) -> 
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         report = corpus.decontaminate(path, text=["q", "a"], progress=False)
         rows = {row["record_id"]: row for row in rows_of(corpus)}
-        splits = dict(
-            zip(
-                *corpus.sql("SELECT record_id, split FROM live_records").to_pydict().values(),
-                strict=True,
-            )
-        )
+        splits = splits_of(corpus)
     assert rows.keys() == {"one/3", "two/7"}  # 12 words are too few
     assert rows["one/3"]["ngram"] == " ".join(words_of(("one", 3))[20:33])
     assert [rows[key]["matches"] for key in ("one/3", "two/7")] == [1, 3]
@@ -142,12 +142,7 @@ def with_leaks(corpus: dp.Corpus) -> None:
 def test_the_test_split_and_a_source(tmp_path: Path) -> None:
     with corpus_of(tmp_path / "c.duckdb") as corpus:
         with_leaks(corpus)
-        split = dict(
-            zip(
-                *corpus.sql("SELECT record_id, split FROM live_records").to_pydict().values(),
-                strict=True,
-            )
-        )
+        split = splits_of(corpus)
         report = corpus.decontaminate("test", progress=False)
         leaks = {key for key in split if key.startswith("leaks/")}
         assert found(corpus).keys() == {key for key in leaks if split[key] != "test"}
@@ -167,14 +162,6 @@ def test_the_test_split_and_a_source(tmp_path: Path) -> None:
         assert of.contaminated == 1
         kinds = {(row["version"], row["action"]) for row in rows_of(corpus)}
         assert kinds == {(before, "mark"), (before + 1, "remove")}
-
-
-def test_a_folder_of_texts(tmp_path: Path) -> None:
-    (tmp_path / "texts").mkdir()
-    (tmp_path / "texts" / "exam.txt").write_text(leak("two", 9))
-    with corpus_of(tmp_path / "c.duckdb") as corpus:
-        corpus.decontaminate(tmp_path / "texts", progress=False)
-        assert found(corpus)["two/9"].startswith(str(tmp_path / "texts" / "exam.txt"))
 
 
 def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
@@ -218,9 +205,13 @@ def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
         corpus.decontaminate("test")
 
 
-def test_the_command(tmp_path: Path) -> None:
-    path, questions = str(tmp_path / "c.duckdb"), str(write(tmp_path, "jsonl"))
-    corpus_of(Path(path)).close()
+def test_a_folder_of_texts_and_the_command(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "exam.txt").write_text(leak("two", 9))
+    path, questions = tmp_path / "c.duckdb", write(tmp_path, "jsonl")
+    with corpus_of(path) as corpus:
+        corpus.decontaminate(tmp_path / "texts", progress=False)
+        assert found(corpus)["two/9"].startswith(str(tmp_path / "texts" / "exam.txt"))
     told = run("decontaminate", path, questions, "--text", "q", "--action", "remove")
     assert "120 records compared" in told
     assert "2 contaminated, removed (version 3" in told

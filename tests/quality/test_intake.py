@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import test_kills
 from effort import often, some
-from gated_rows import GOOD, LONG, check, contents, ends, oracle, take, texts, written
-from killed_intakes import dying, nursery
+from gated_rows import GOOD, LONG, check, contents, ends, take, texts, written
+from gated_sources import Pages
 from prebuilt import empty_corpus
 
 import duckplets as dp
+from duckplets.quality import plugins
 from duckplets.quality.settings import Quality
-from duckplets.sources import row_batches
 
 NO_GATES: dict[str, Any] = {"min_sentences": None, "lorem_ipsum": True, "curly_brackets": True}
 CARD = "the number 4111 1111 1111 1111 was on it"
@@ -54,20 +53,16 @@ def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    "mapping",
-    [
-        {"anchor": "q", "positive": "a"},
-        {"anchor": "q", "context": "a"},
-        {"text": "a"},
-        {"text": "a", "null_values": ("N/A", "nan")},
-        {"anchor": "q", "positive": "a", "null_values": "N/A"},
-        {"anchor": "q", "positive": "a", "date": "d", "on_bad_date": "fail"},
-    ],
-)
-def test_rows_are_judged_and_counted_with_gates_as_without(
-    tmp_path: Path, mapping: dict[str, Any]
-) -> None:
+MAPPINGS: list[dict[str, Any]] = [
+    {"anchor": "q", "positive": "a", "null_values": "N/A"},
+    {"anchor": "q", "context": "a"},
+    {"text": "a"},
+    {"text": "a", "null_values": ("N/A", "nan")},
+    {"anchor": "q", "positive": "a", "date": "d", "on_bad_date": "fail"},
+]
+
+
+def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path: Path) -> None:
     values = [None, "", " \t", "N/A", "nan", "text"]
     rows: list[Any] = [
         {"id": f"{i}{j}", "q": q, "a": a, "d": "2024-01-01" if i else "some day"}
@@ -75,25 +70,26 @@ def test_rows_are_judged_and_counted_with_gates_as_without(
         for j, a in enumerate(values)
     ]
     rows += [{"id": None, "q": "q", "a": "a", "d": None}, {"id": "n", "q": 7, "a": 8, "d": None}]
-    path = tmp_path / "rows.jsonl"
-    written(path, rows)
-    source = dp.JsonSource(path, id="id", **mapping)
-    told = []
-    for quality in (None, Quality("c4", duplicates=False, **NO_GATES)):
-        with empty_corpus(tmp_path / f"{quality is None}.duckdb") as corpus:
-            report = corpus.ingest(source, name="s", quality=quality, progress=False)
-            told.append((report.added, report.skipped, report.failed, report.reasons))
-            if quality is not None:
-                ended = corpus.acquisitions().to_pylist()[0]
-                assert ended["unreadable"] == report.failed
-                assert ended["filtered"] == report.skipped
-    assert told[0] == told[1]
-    added, skipped, failed, reasons = told[0]
-    assert added + skipped + failed == len(rows)
-    texts = sum(reasons.get(reason, 0) for reason in ("no text", "not text: number"))
-    assert failed == texts + reasons.get("unreadable date", 0)
-    assert added
-    assert failed if "text" in mapping else skipped
+    written(tmp_path / "rows.jsonl", rows)
+    no_gates = Quality("c4", duplicates=False, **NO_GATES)
+    with (
+        empty_corpus(tmp_path / "plain.duckdb") as plain,
+        empty_corpus(tmp_path / "gated.duckdb") as gated,
+    ):
+        for number, mapping in enumerate(MAPPINGS):
+            source = dp.JsonSource(tmp_path / "rows.jsonl", id="id", **mapping)
+            given: dict[str, Any] = {"name": f"s{number}", "progress": False}
+            one = plain.ingest(source, **given)
+            other = gated.ingest(source, quality=no_gates, **given)
+            for name in ("read", "added", "skipped", "failed", "reasons"):
+                assert getattr(one, name) == getattr(other, name), mapping
+            ended = gated.acquisitions().to_pylist()[-1]
+            assert (ended["unreadable"], ended["filtered"]) == (other.failed, other.skipped)
+            assert one.read == len(rows)
+            reasons = ("no text", "not text: number", "unreadable date")
+            assert one.failed == sum(one.reasons.get(reason, 0) for reason in reasons)
+            assert one.added
+            assert one.failed if "text" in mapping else one.skipped
 
 
 def test_every_planted_row_ends_where_it_should(corpus: dp.Corpus, tmp_path: Path) -> None:
@@ -136,6 +132,69 @@ def test_every_planted_row_ends_where_it_should(corpus: dp.Corpus, tmp_path: Pat
         corpus.why("s/99")
 
 
+ENGLISH = (
+    "the river runs slowly through the green valley and people walk along it every morning because "
+    "they like to see how the light falls upon the old stone bridge near the village, number "
+)
+OK, PROFANE = ("accepted", None), ("rejected", "max_profanity_density")
+SAME, LANGUAGE = ("rejected", "same text"), ("rejected", "language")
+DIRTY: list[tuple[dict[str, Any] | bytes, tuple[str, str | None]]] = [
+    ({"text": ENGLISH + "one"}, OK),
+    ({"text": ENGLISH + "one", "title": "another"}, SAME),
+    ({"text": (ENGLISH + "one").replace(" ", "  \u00a0")}, SAME),  # after cleaning
+    ({"text": ENGLISH + "cafe\u0301"}, OK),
+    ({"text": ENGLISH + "café"}, SAME),
+    ({"text": ENGLISH + "two", "title": " "}, ("rejected", "required")),
+    ({"text": ENGLISH + "two", "license": None}, ("rejected", "licenses")),
+    ({"text": ENGLISH + "two", "license": "proprietary"}, ("rejected", "licenses")),
+    ({"text": ENGLISH + "two", "license": " CC-BY "}, OK),  # what was rejected held nothing
+    ({"text": 17}, ("unreadable", "not text: number")),
+    ({"text": {"a": "b"}}, ("unreadable", "not text: map")),
+    *(({"text": ENGLISH + w}, PROFANE) for w in ("damn", "DAMN's", "(damn)!", "son of a gun")),
+    *(({"text": ENGLISH + word}, OK) for word in ("damnation", "goddamned", "amn")),
+    ({"text": ENGLISH * 4 + "damn"}, OK),  # less than one of a hundred words
+    ({"text": ENGLISH + "zzz"}, ("rejected", "NOT contains(text, 'zzz')")),
+    ({"text": ENGLISH + "SHOUT"}, ("rejected", "quiet")),
+    ({"text": "damn"}, ("rejected", "min_characters")),  # of two faults the first gate is told
+    ({"text": "Der Fluss fließt langsam durch das grüne Tal, und die Leute gehen"}, LANGUAGE),
+    ({"text": "Река медленно течёт по зелёной долине, и люди гуляют вдоль неё"}, LANGUAGE),
+    ({"text": "河水缓缓流过绿色的山谷，" * 5}, LANGUAGE),
+    ({"text": "1234 5678 90 :: 12 / 77 -- 90 41 :: 66 / 13 -- 35 71 82 93 40"}, OK),  # of none
+    ({"text": ENGLISH + "a\0b \x07 \u2028 \x1b"}, OK),
+    ({"text": "x" + ENGLISH * 4_000}, OK),
+    (b'{"text": "' + b"\\ud800 x" * 20 + b'"}', ("unreadable", "invalid JSON")),
+    (json.dumps({"title": "t", "license": "mit", "text": ENGLISH + "cr"}).encode() + b"\r", OK),
+    (b'{"text": "The last line is cut o', ("unreadable", "invalid JSON")),
+]
+
+
+def test_dirt_of_every_kind_ends_where_it_should(corpus: dp.Corpus, tmp_path: Path) -> None:
+    pytest.importorskip("py3langid")
+    (tmp_path / "words.txt").write_text("# mild\ndamn\nson of a gun\n", encoding="utf-8")
+    dp.register_gate("quiet", lambda texts: ["SHOUT" not in text for text in texts])
+    quality = Quality(
+        required=("title",),
+        licenses=("mit", "cc-by"),
+        profanity=tmp_path / "words.txt",
+        gates=("NOT contains(text, 'zzz')", "quiet"),
+    )
+    common = {"title": "a title", "license": "MIT"}
+    lines = [
+        row if isinstance(row, bytes) else json.dumps(common | row).encode() for row, _ in DIRTY
+    ]
+    (tmp_path / "dirty.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
+    source = dp.JsonSource(tmp_path / "dirty.jsonl", text="text", meta=["title", "license"])
+    corpus.normalise()
+    report = take(corpus, source, quality=quality)
+    plugins.GATES.clear()
+    rows = corpus.sql("SELECT outcome, rule FROM judgements ORDER BY row").to_pylist()
+    assert [tuple(row.values()) for row in rows] == [end for _, end in DIRTY]
+    assert report.added == sum(end == OK for _, end in DIRTY)
+    counted = {(r["outcome"], r["rule"]): r["rows"] for r in corpus.outcomes().to_pylist()}
+    assert counted == Counter(end for _, end in DIRTY)
+    check(corpus)
+
+
 @pytest.mark.parametrize("gate", [{}, {"quality": None, "where": "true"}])
 def test_the_same_command_reads_only_what_was_appended(
     corpus: dp.Corpus, tmp_path: Path, gate: dict[str, Any]
@@ -157,12 +216,14 @@ def test_the_same_command_reads_only_what_was_appended(
     with pytest.raises(dp.SourceError, match="are not what they were"):
         take(corpus, source, **gate)
     assert len(texts(corpus)) == 8
+    if not gate:
+        with pytest.raises(
+            dp.SourceError, match=r"another quality \(copyright\): judge\(\) applies"
+        ):
+            take(corpus, source, quality=Quality(language=None, copyright=()))
     corpus.remove("s")
     assert take(corpus, written(path, [GOOD.format(1)]), **gate).added == 1
     assert len(ends(corpus)) == 1
-
-
-SOURCES = ["file", "memory", "pages"]
 
 
 def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
@@ -170,21 +231,10 @@ def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
         return written(path, rows)
     if kind == "memory":
         return dp.MemorySource(rows, text="text", id="id")
-
-    class Pages:
-        name = "pages"
-
-        def batches(self, cursor: Any) -> Iterator[tuple[list[dict[str, Any]], Any]]:
-            for start in range(int(cursor or 0), len(rows), 4):
-                yield (
-                    [{"id": r["id"], "text": r["text"]} for r in rows[start : start + 4]],
-                    start + 4,
-                )
-
-    return Pages()
+    return Pages("pages", rows)
 
 
-@pytest.mark.parametrize("kind", some(SOURCES, less=2))
+@pytest.mark.parametrize("kind", some(["file", "memory", "pages"], less=2))
 def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(
     tmp_path: Path, kind: str
 ) -> None:
@@ -224,27 +274,25 @@ def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(
         check(corpus)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"where": "role = 'x'"}, "role is no column of a row; these are record_id, source"),
-        ({"where": "trust >"}, "not a condition"),
-        ({"where": "read_text('x') = ''"}, "read_text"),
-        ({"where": 5}, "give a condition in SQL"),
-        ({"size_mb": -1}, "size_mb=-1: give a number of 10^6 bytes"),
-        ({"size_mb": True}, "size_mb=True: give a number"),
-        ({"limit": 1.5}, "limit=1.5: give a whole number"),
-        ({"quality": "generel"}, "general"),
-        ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
-        ({"remap": True}, "do not go with on_conflict='replace' or remap=True"),
-    ],
-)
-def test_wrong_arguments_are_refused_before_anything_is_read(
-    corpus: dp.Corpus, arguments: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(dp.DuckpletsError) as caught:
-        take(corpus, dp.MemorySource([{"text": GOOD}], text="text"), **arguments)
-    assert message in str(caught.value)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"where": "role = 'x'"}, "role is no column of a row; these are record_id, source"),
+    ({"where": "trust >"}, "not a condition"),
+    ({"where": "read_text('x') = ''"}, "read_text"),
+    ({"where": 5}, "give a condition in SQL"),
+    ({"size_mb": -1}, "size_mb=-1: give a number of 10^6 bytes"),
+    ({"size_mb": True}, "size_mb=True: give a number"),
+    ({"limit": 1.5}, "limit=1.5: give a whole number"),
+    ({"quality": "generel"}, "general"),
+    ({"on_conflict": "replace"}, "do not go with on_conflict='replace'"),
+    ({"remap": True}, "do not go with on_conflict='replace' or remap=True"),
+]
+
+
+def test_wrong_arguments_are_refused_before_anything_is_read(corpus: dp.Corpus) -> None:
+    for arguments, message in WRONG:
+        with pytest.raises(dp.DuckpletsError) as caught:
+            take(corpus, dp.MemorySource([{"text": GOOD}], text="text"), **arguments)
+        assert message in str(caught.value)
     assert corpus.version == 0
 
 
@@ -284,17 +332,8 @@ def test_what_comes_in_while_an_intake_is_unfinished_comes_first(
     monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
     monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
 
-    class Torn:
-        name = "torn"
-        whole = False
-
-        def batches(self, cursor: Any) -> Iterator[tuple[list[dict[str, Any]], Any]]:
-            for page in range(int(cursor or 0), 3):
-                if page == 2 and not self.whole:
-                    raise OSError("gone")
-                yield [{"id": str(page), "text": GOOD.format(page)}], page + 1
-
-    torn = Torn()
+    rows = [{"id": str(page), "text": GOOD.format(page)} for page in range(3)]
+    torn = Pages("torn", rows, page=1, fails=(2,), error=KeyError("gone"))
     with pytest.raises(dp.SourceError, match="gone"):
         take(corpus, torn, "torn")
     with pytest.raises(dp.SourceError, match=r"with another quality \(min_characters\), stopped"):
@@ -306,18 +345,10 @@ def test_what_comes_in_while_an_intake_is_unfinished_comes_first(
     corpus.ingest(
         dp.MemorySource([{"text": GOOD.format(1)}], text="text"), name="m", progress=False
     )
-    torn.whole = True
     report = take(corpus, torn, "torn", size_mb=1)  # a cap is no part of what must agree
     assert (report.added, report.reasons) == (2, {"duplicates: came in meanwhile": 1})
     assert sorted(texts(corpus)) == [GOOD.format(i) for i in range(3)]
     check(corpus)
-
-
-def test_an_intake_that_was_read_otherwise_is_refused(corpus: dp.Corpus) -> None:
-    source = dp.MemorySource([{"text": GOOD}], text="text")
-    take(corpus, source)
-    with pytest.raises(dp.SourceError, match=r"another quality \(copyright\): judge\(\) applies"):
-        take(corpus, source, quality=Quality(language=None, copyright=()))
 
 
 def test_redacted_texts_leave_no_original_anywhere(tmp_path: Path) -> None:
@@ -348,72 +379,6 @@ def test_redacted_texts_leave_no_original_anywhere(tmp_path: Path) -> None:
             "rejecting",
         )
         assert "secret" not in str(contents(corpus))  # where that gate failed
-
-
-def test_rejected_texts_are_kept_only_where_they_may_be(corpus: dp.Corpus) -> None:
-    source = dp.MemorySource([{"text": "short"}, {"text": GOOD}], text="text")
-    take(corpus, source, quality=Quality(language=None, keep_rejected=False))
-    assert corpus.sql("SELECT * FROM rejected_rows").num_rows == 0
-    assert (
-        corpus.sql("SELECT metrics.characters FROM judgements WHERE gate = 'schema'").num_rows == 1
-    )
-
-
-def test_copies_are_told_as_by_reading_one_row_after_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
-    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
-    for seed in range(often(40, less=1)):
-        draw = random.Random(seed)
-        monkeypatch.setattr(row_batches, "MAX_ROWS", draw.randrange(often(1, less=9), 30))
-        words = [GOOD.format(i) for i in range(9)] + ["short", "other"]
-        rows = [
-            {"id": str(draw.randrange(25)), "text": draw.choice(words)}
-            for _ in range(often(60, less=40))
-        ]
-        with empty_corpus(tmp_path / f"{seed}.duckdb") as corpus:
-            source = written(tmp_path / f"{seed}.jsonl", rows)
-            report = take(corpus, source, on_conflict="skip")
-            found = corpus.sql("SELECT coalesce(rule, outcome) AS r FROM judgements ORDER BY row")
-            assert found["r"].to_pylist() == oracle(rows), seed
-            assert report.added == oracle(rows).count("accepted")
-            check(corpus)
-
-
-# ---- killed
-
-ROWS = often(900, less=150)
-
-
-def killed_rows() -> list[dict[str, Any]]:
-    draw = random.Random(5)
-    some = [text for text, _, _, _ in PLANTED if text]
-    return [
-        {
-            "text": draw.choice(
-                [GOOD.format(i), GOOD.format(draw.randrange(ROWS)), draw.choice(some)]
-            )
-        }
-        for i in range(ROWS)
-    ]
-
-
-def gates(path: Path, *death: int) -> None:
-    """Take in a file, committed after every few rows."""
-    from duckplets.ingest import ingest
-
-    ingest._ROWS_A_COMMIT = 0
-    ingest._TIMES_A_COMMIT = 0
-    vars(row_batches)["MAX_ROWS"] = often(60, less=30)
-    dying(*death)
-    with dp.Corpus(path) as corpus:
-        source = dp.JsonSource(path.with_name("a.jsonl"), text="text", id="id")
-        take(corpus, source, on_conflict="skip", size_mb=0.05)
-
-
-test_kills.JOBS["gates"] = gates
-
-
-if __name__ == "__main__":
-    nursery()
+        no_texts = Quality(language=None, keep_rejected=False)
+        take(corpus, dp.MemorySource([{"text": "tiny"}], text="text"), "none", quality=no_texts)
+        assert "tiny" not in str(contents(corpus))

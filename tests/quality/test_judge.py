@@ -12,8 +12,8 @@ from gated_rows import GOOD, LONG, contents, oracle, take, texts
 from prebuilt import empty_corpus
 
 import duckplets as dp
-from duckplets.quality.explain import stability
 from duckplets.quality.settings import Quality
+from duckplets.sources import row_batches
 
 STRICT = Quality(language=None, min_characters=200)
 QUALITY = Quality(language=None)
@@ -146,7 +146,11 @@ def test_what_was_not_measured_is_measured_from_kept_texts_or_refused(tmp_path: 
         corpus.judge(Quality(language=None, pii="redact"))
 
 
-def test_judging_gives_what_an_intake_by_the_thresholds_gives(tmp_path: Path) -> None:
+def test_judging_gives_what_an_intake_by_the_thresholds_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duckplets.ingest.ingest._ROWS_A_COMMIT", 0)
+    monkeypatch.setattr("duckplets.ingest.ingest._TIMES_A_COMMIT", 0)
     for seed in range(often(30, less=1)):
         draw = random.Random(seed)
         words = [GOOD.format(i) * draw.randrange(1, 4) for i in range(6)] + ["short"]
@@ -161,6 +165,11 @@ def test_judging_gives_what_an_intake_by_the_thresholds_gives(tmp_path: Path) ->
             assert found["r"].to_pylist() == oracle(rows), seed
             keys = corpus.sql("SELECT record_id FROM records WHERE removed_version IS NULL")
             assert keys.num_rows == oracle(rows).count("accepted")
+        monkeypatch.setattr(row_batches, "MAX_ROWS", draw.randrange(often(1, less=9), 30))
+        with empty_corpus(tmp_path / f"{seed}-straight.duckdb") as straight:
+            take(straight, made, on_conflict="skip")
+            found = straight.sql("SELECT coalesce(rule, outcome) AS r FROM judgements ORDER BY row")
+            assert found["r"].to_pylist() == oracle(rows), seed
 
 
 def test_shifts_are_told_against_a_source_and_a_version(corpus: dp.Corpus) -> None:
@@ -174,28 +183,3 @@ def test_shifts_are_told_against_a_source_and_a_version(corpus: dp.Corpus) -> No
         corpus.shifts("nobody")
     with pytest.raises(dp.QualityError, match="there are versions 1 to 3"):
         corpus.shifts(9)
-
-
-def test_the_index_is_that_of_the_formula() -> None:
-    import math
-
-    before, now = [1.0] * 50 + [2.0] * 50, [1.0] * 25 + [2.0] * 75
-    expected = (0.25 - 0.5) * math.log(0.25 / 0.5) + (0.75 - 0.5) * math.log(0.75 / 0.5)
-    assert math.isclose(stability(now, before), expected)
-    assert stability(before, before) == 0
-
-
-def test_a_rejected_row_that_becomes_a_record_keeps_its_label(tmp_path: Path) -> None:
-    rows = [
-        {"id": str(i), "q": f"question {i}", "a": "x" * (10 + 20 * i), "same": i % 2}
-        for i in range(6)
-    ]
-    source = dp.MemorySource(rows, anchor="q", positive="a", id="id", label="same")
-    strict = dp.Quality(language=None, min_characters=60)
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        report = corpus.ingest(source, name="judged", quality=strict, progress=False)
-        assert 0 < report.added < 6
-        corpus.judge(dp.Quality(language=None, min_characters=1))
-        found = corpus.sql("SELECT record_id, label FROM records WHERE removed_version IS NULL")
-        labels = {row["record_id"]: row["label"] for row in found.to_pylist()}
-    assert labels == {f"judged/{i}": i % 2 for i in range(6)}

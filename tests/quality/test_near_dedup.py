@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from commands import ok as run
-from effort import often, some, thorough
+from effort import some
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.db.database import Database
 from duckplets.errors import ReadOnlyError, SamplerError
-from duckplets.quality.minhash import NearSettings, grams_of
 
 WORDS = [f"word{i}" for i in range(3000)]
 GRAMS = 200  # of a text
@@ -79,28 +74,6 @@ def planted(path: Path) -> dp.Corpus:
     return filled(path, {"s": {key: " ".join(words) for key, words in both.items()}})
 
 
-def test_a_chain_has_the_similarity_of_each_to_the_survivor(tmp_path: Path) -> None:
-    """The last of three is near to the second alone, by which it is found."""
-    ends: list[list[list[str]]] = []
-    for i in range(20):
-        first = text_of(f"chain{i}")
-        second = first[:-12] + text_of(f"end{i}")[:12]
-        ends.append([first, second, text_of(f"begin{i}")[:12] + second[12:]])
-    texts = {f"c{i}{n}": " ".join(words) for i, of in enumerate(ends) for n, words in enumerate(of)}
-    with filled(tmp_path / "c.duckdb", {"s": texts}) as corpus:
-        corpus.deduplicate(action="mark", progress=False)
-        found = dict(clusters(corpus))
-    assert len(found) >= 18
-    whole = 0
-    for i, (first, *others) in enumerate(ends):
-        of = found.get(f"s/c{i}0", {})
-        truth = {f"s/c{i}{n}": jaccard(first, other) for n, other in enumerate(others, start=1)}
-        assert truth[f"s/c{i}1"] > 0.85 > truth[f"s/c{i}2"]
-        assert of == {key: pytest.approx(truth[key]) for key in of}
-        whole += len(of) == 2
-    assert whole >= 16
-
-
 def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> None:
     with planted(tmp_path / "c.duckdb") as corpus:
         report = corpus.deduplicate(action="mark", progress=False)
@@ -114,59 +87,14 @@ def test_pairs_from_the_threshold_on_are_found_and_no_others(tmp_path: Path) -> 
         assert head == f"{key[:-1]}0"
         assert of == {key: pytest.approx(truth[key])}
     assert report.records == 300
+    s = report.settings
+    assert report.recall == pytest.approx(1 - (1 - 0.85**s.rows) ** s.bands, abs=1e-4)
     assert report.duplicates == report.clusters == len(found)
     assert report.by_source == [
         {"source": "s", "split": None, "records": 300, "duplicates": len(found)}
     ]
     heads = [f"s/{name}0" for name, _ in PAIRS if f"s/{name}1" in found]
     assert [example["survivor"] for example in report.examples] == heads[:5]
-
-
-def near_pairs(near: float, count: int) -> Iterator[tuple[str, str]]:
-    """Yield pairs of 100 different words each, whose similarity is just above a threshold."""
-    shared = math.ceil(200 * near / (1 + near))
-    for n in range(count):
-        words = random.Random(f"{near} {n}").sample(range(10**6), 200 - shared)
-        one, other = words[:100], words[:shared] + words[100:]
-        yield " ".join(map(str, one)), " ".join(map(str, other))
-
-
-@thorough
-@pytest.mark.parametrize("near", [0.5, 0.6, 0.7, 0.8, 0.85, 0.95])
-def test_bands_follow_the_threshold(tmp_path: Path, near: float) -> None:
-    count = often(2000, less=200)
-    texts = {
-        f"{i}{j}": t for i, pair in enumerate(near_pairs(near, count)) for j, t in enumerate(pair)
-    }
-    with filled(tmp_path / "c.duckdb", {"s": texts}) as corpus:
-        report = corpus.deduplicate(near, ngram=1, dry_run=True, progress=False)
-        few = corpus.deduplicate(near, ngram=1, bands=2, rows=3, dry_run=True, progress=False)
-    assert report.clusters >= 0.97 * count  # in any 200; of all .99 and more
-    assert report.recall >= 0.99
-    s = report.settings
-    assert report.recall == pytest.approx(1 - (1 - near**s.rows) ** s.bands, abs=1e-4)
-    assert few.recall == pytest.approx(1 - (1 - near**3) ** 2, abs=1e-4)
-    assert few.clusters / count == pytest.approx(few.recall, abs=0.12)
-
-
-@pytest.mark.parametrize(
-    ("near", "bands", "rows", "expected"),
-    [
-        (0.85, None, None, (12, 7)),
-        (0.85, None, 8, (15, 8)),
-        (0.85, 14, None, (14, 7)),
-        (0.85, 3, 9, (3, 9)),
-        (1, None, None, (1, 16)),
-        (0.01, None, None, (459, 1)),
-        (0.0001, None, None, (1000, 1)),
-        (0.3, 2, None, (2, 1)),
-    ],
-)
-def test_what_is_given_of_bands_and_rows_is_taken(
-    near: float, bands: int | None, rows: int | None, expected: tuple[int, int]
-) -> None:
-    found = NearSettings.of(near=near, ngram=5, bands=bands, rows=rows, seed=1)
-    assert (found.bands, found.rows) == expected
 
 
 @pytest.mark.parametrize("seed", some(range(5), less=1))
@@ -190,6 +118,23 @@ def test_clusters_are_the_components_of_all_pairs(tmp_path: Path, seed: int) -> 
     expected = {(group[0], *sorted(group[1:])) for group in groups if len(group) > 1}
     assert found == expected
     assert expected
+
+
+def test_neither_order_nor_threads_decide_what_belongs_together(tmp_path: Path) -> None:
+    every = {f"{n}{s}": " ".join(text_of(n, k * s)) for n, k in PAIRS[:30] for s in (0, 1)}
+    found = []
+    for threads, order in ((1, list(every)), (2, random.Random(1).sample(list(every), len(every)))):
+        path = tmp_path / f"{threads}.duckdb"
+        with filled(path, {"s": {key: every[key] for key in order}}, threads=threads) as corpus:
+            corpus.deduplicate(progress=False)
+            of_all = clusters(corpus)
+            shares = sorted(share for _, of in of_all for share in of.values())
+            found.append(({frozenset({head, *of}) for head, of in of_all}, shares))
+            rank = {f"s/{key}": i for i, key in enumerate(order)}
+            assert all(rank[head] < min(rank[key] for key in of) for head, of in of_all)
+            assert set(ids(corpus)) == rank.keys() - {key for _, of in of_all for key in of}
+    assert found[0] == found[1]
+    assert len(found[0][0]) > 10
 
 
 def chain() -> dict[str, dict[str, str]]:
@@ -217,29 +162,6 @@ def test_what_is_linked_through_others_is_one_cluster_and_the_first_stays(tmp_pa
         ((head, of),) = clusters(corpus)
         assert head == "x/c"
         assert of["x/a"] < 0.85 <= of["late/b"]  # linked by the third
-
-
-def test_neither_order_nor_threads_decide_what_belongs_together(tmp_path: Path) -> None:
-    keys = [f"{name}{side}" for name, _ in PAIRS[:30] for side in (0, 1)]
-    every = {f"{n}{s}": " ".join(text_of(n, k * s)) for n, k in PAIRS[:30] for s in (0, 1)}
-    found = []
-    for number, threads in ((0, 1), (1, 2)):
-        order = random.Random(number).sample(keys, len(keys)) if number else keys
-        path = tmp_path / f"{number}.duckdb"
-        with filled(path, {"s": {key: every[key] for key in order}}, threads=threads) as corpus:
-            report = corpus.deduplicate(progress=False)
-            assert report.version == 2
-            found.append(
-                (
-                    {frozenset({head, *of}) for head, of in clusters(corpus)},
-                    sorted(similarity for _, of in clusters(corpus) for similarity in of.values()),
-                )
-            )
-            rank = {f"s/{key}": i for i, key in enumerate(order)}
-            assert all(rank[head] < min(rank[key] for key in of) for head, of in clusters(corpus))
-            assert set(ids(corpus)) == rank.keys() - {k for _, of in clusters(corpus) for k in of}
-    assert found[0] == found[1]
-    assert len(found[0][0]) > 10
 
 
 def test_removing_makes_a_version_and_again_nothing(tmp_path: Path) -> None:
@@ -286,21 +208,15 @@ def test_removing_makes_a_version_and_again_nothing(tmp_path: Path) -> None:
 
 
 def test_equal_texts_are_equal_whole(tmp_path: Path) -> None:
+    def record(key: str, **sections: str) -> dict[str, Any]:
+        found = [{"role": role, "text": text} for role, text in sections.items()]
+        return {"id": key, "sections": found}
+
     rows = [
-        {
-            "id": "a",
-            "sections": [{"role": "anchor", "text": "one"}, {"role": "context", "text": "two"}],
-        },
-        {"id": "b", "sections": [{"role": "anchor", "text": "one\n\ntwo"}]},
-        {"id": "c", "sections": [{"role": "anchor", "text": "One\n\ntwo"}]},
-        {
-            "id": "d",
-            "sections": [
-                {"role": "anchor", "text": "one"},
-                {"role": "rejected", "text": "three"},
-                {"role": "context", "text": "two"},
-            ],
-        },
+        record("a", anchor="one", context="two"),
+        record("b", anchor="one\n\ntwo"),
+        record("c", anchor="One\n\ntwo"),
+        record("d", anchor="one", rejected="three", context="two"),
     ]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(rows, id="id"), name="s", progress=False)
@@ -339,25 +255,6 @@ def test_short_texts_signs_and_scripts_without_spaces(tmp_path: Path) -> None:
     }
 
 
-def test_no_records_are_no_clusters(tmp_path: Path) -> None:
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        for near in (0.85, None):
-            report = corpus.deduplicate(near, progress=False)
-            assert (report.records, report.clusters, corpus.version) == (0, 0, 0)
-
-
-def test_a_hash_is_of_the_words_wherever_they_stand() -> None:
-    giant = "x" * 700_000
-    texts = ["a b c", f"é {giant} A, b; C", f"{giant} q", f"{giant}y {giant} Q!", "cab a b c"]
-    found = grams_of(Database.scratch(), pa.array(texts), 3, whole=True)
-    by_text = [found.text(i) for i in range(len(found.hashes))]
-    assert len(by_text) == 1 + 3 + 1 + 1 + 2
-    assert len(set(found.hashes.tolist())) == len(set(by_text)) == 6
-    assert [by_text[i] for i in np.flatnonzero(found.hashes == found.hashes[0])] == ["a b c"] * 3
-    # What others have stored must stay comparable.
-    assert found.hashes[0] == 6193940949759566849
-
-
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"near": 0}, r"near=0: give a finite number above 0 to 1 or None"),
     ({"near": 1.01}, r"near=1\.01"),
@@ -374,14 +271,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        for near in (0.85, None):
+            report = corpus.deduplicate(near, progress=False)
+            assert (report.records, report.clusters, corpus.version) == (0, 0, 0)
         for given, told in WRONG:
             with pytest.raises(SamplerError, match=told):
                 corpus.deduplicate(**given)
 
 
 def test_the_command(tmp_path: Path) -> None:
-    path = str(tmp_path / "c.duckdb")
-    filled(Path(path), {"s": {"a": "the same text", "b": "The same text."}}).close()
+    path = tmp_path / "c.duckdb"
+    filled(path, {"s": {"a": "the same text", "b": "The same text."}}).close()
     assert "1 duplicate in 1 cluster, nothing is stored" in run("deduplicate", path, "--dry-run")
     assert "0 duplicates" in run("deduplicate", path, "--equal")
     told = run("deduplicate", path, "--near", "0.9")

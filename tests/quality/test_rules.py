@@ -131,11 +131,17 @@ def measured_cases() -> pa.Table:
 
 @pytest.mark.parametrize("at", range(len(CASES)), ids=[case[0] for case in CASES])
 def test_a_rule_at_its_limit(at: int) -> None:
+    """It decides by the metrics that ``needed`` names, and by no other."""
     rule, value, *_ = CASES[at]
-    quality = only(rule, value)
-    found = decide(Database.reader(), measured_cases().slice(2 * at, 2), quality)
+    quality, table = only(rule, value), measured_cases().slice(2 * at, 2)
+    found = decide(Database.reader(), table, quality)
     assert found["rule"].to_pylist() == [None, rule]
     assert found["outcome"].to_pylist() == ["accepted", "rejected"]
+    if rule in RULES:
+        more = {"emails", "phones", "ssns", "addresses", "cards"} if rule == PRIVACY else set()
+        assert needed(quality) == {*RULES[rule], "sha256"} | more
+        kept = table.select(["row", *needed(quality)])
+        assert decide(Database.reader(), kept, quality)["rule"].to_pylist() == [None, rule]
 
 
 def test_every_rule_of_the_presets_has_its_case() -> None:
@@ -147,19 +153,6 @@ def test_every_rule_of_the_presets_has_its_case() -> None:
         "max_profanity_density",
         "min_language_probability",
     }
-
-
-def test_a_rule_decides_by_the_metrics_that_it_needs() -> None:
-    """Without one of them, no row fails by the rule: so ``needed`` names what has to be there."""
-    database, table = Database.reader(), measured_cases()
-    for at, (rule, value, *_) in enumerate(CASES):
-        if rule in RULES:
-            quality = only(rule, value)
-            row = table.slice(2 * at + 1, 1)
-            more = {"emails", "phones", "ssns", "addresses", "cards"} if rule == PRIVACY else set()
-            assert needed(quality) == {*RULES[rule], "sha256"} | more
-            kept = row.select(["row", *needed(quality)])
-            assert decide(database, kept, quality)["rule"].to_pylist() == [rule]
 
 
 def row(**values: Any) -> pa.Table:
@@ -202,43 +195,34 @@ def test_the_first_gate_that_fails_is_the_reason() -> None:
     assert reason == {"row": 7, "outcome": "accepted", "gate": None, "rule": None}
 
 
-def test_duplicates_have_rules_and_can_be_let_pass() -> None:
-    database, one = Database.reader(), row(characters=100)
+LICENSES: dict[str, Any] = {"licenses": ("MIT", "apache-2.0")}
+PRIVATE: dict[str, Any] = {"words": 2, "emails": 1}
+CHOICES: list[tuple[dict[str, Any], dict[str, Any], str | None]] = [
+    ({"license": "mit"}, LICENSES, None),
+    ({"license": " MIT "}, LICENSES, None),
+    ({"license": "gpl"}, LICENSES, "licenses"),
+    ({"license": ""}, LICENSES, "licenses"),
+    ({"license": None}, LICENSES, "licenses"),
+    ({"language": "undetermined"}, {"undetermined": "accept"}, None),
+    ({"language": "undetermined"}, {"undetermined": "reject"}, "undetermined"),
+    (PRIVATE, {}, "max_pii_density"),
+    (PRIVATE, {"pii_kinds": ("phone", "card")}, None),
+    (PRIVATE, {"pii": "redact"}, None),
+    (PRIVATE, {"pii": None}, None),
+    (PRIVATE, {"max_pii_density": 0.5}, None),
+]
+
+
+def test_choices_that_are_no_limits() -> None:
+    database = Database.reader()
+    for values, settings, rule in CHOICES:
+        found = decide(database, row(characters=100, **values), Quality(**settings))
+        assert found["rule"].to_pylist() == [rule], (values, settings)
     given = pa.array(["same id"])
-    assert decide(database, one, Quality(), given)["rule"].to_pylist() == ["same id"]
-    assert decide(database, one, Quality(duplicates=False), given)["rule"].to_pylist() == [None]
-
-
-@pytest.mark.parametrize(
-    ("license", "passes"),
-    [("mit", True), (" MIT ", True), ("gpl", False), ("", False), (None, False)],
-)
-def test_licences(license: str | None, passes: bool) -> None:  # noqa: A002
-    quality = Quality(licenses=("MIT", "apache-2.0"))
-    found = decide(Database.reader(), row(characters=100, license=license), quality)
-    assert (found["rule"].to_pylist() == [None]) == passes
-    assert passes or found["gate"].to_pylist() == ["schema"]
-
-
-def test_undetermined_text_follows_its_setting() -> None:
-    one = row(characters=100, language="undetermined")
-    for choice, rule in (("accept", None), ("reject", "undetermined")):
-        quality = Quality(undetermined=choice)
-        assert decide(Database.reader(), one, quality)["rule"].to_pylist() == [rule]
-
-
-def test_kinds_of_personal_data_can_be_left_out_and_redaction_rejects_nothing() -> None:
-    database, one = Database.reader(), row(characters=100, words=2, emails=1)
-    choices: list[tuple[dict[str, Any], str | None]] = [
-        ({}, "max_pii_density"),
-        ({"pii_kinds": ("phone", "card")}, None),
-        ({"pii": "redact"}, None),
-        ({"pii": None}, None),
-        ({"max_pii_density": 0.5}, None),
-    ]
-    for settings, rule in choices:
-        quality = Quality(**settings)
-        assert decide(database, one, quality)["rule"].to_pylist() == [rule], settings
+    for duplicates, rule in ((True, "same id"), (False, None)):
+        quality = Quality(duplicates=duplicates)
+        found = decide(database, row(characters=100), quality, given)
+        assert found["rule"].to_pylist() == [rule]
 
 
 def test_fields_that_are_there_are_metrics() -> None:

@@ -54,21 +54,6 @@ def test_presets_are_what_they_store(name: str) -> None:
     assert dp.Quality.of(quality) is quality
 
 
-def test_general_is_what_the_rules_say() -> None:
-    quality = dp.Quality()
-    assert (quality.min_characters, quality.language, quality.min_language_probability) == (
-        *(50, "en"),
-        0.9,
-    )
-    assert (quality.language_prefix, quality.undetermined, quality.licenses) == (
-        500,
-        "accept",
-        None,
-    )
-    assert quality.copyright == ("copyright", "©", "all rights reserved")
-    assert (quality.profanity, quality.pii, quality.max_pii_density) == (None, "reject", 0.01)
-
-
 def test_fingerprints_follow_what_decides(tmp_path: Path) -> None:
     first, second = (file(tmp_path, name, "damn\n#\nhell") for name in ("a.txt", "b.txt"))
     base = dp.Quality(profanity=first)
@@ -136,24 +121,29 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), WRONG)
-def test_wrong_settings(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(dp.QualityError, match=message):
-        dp.Quality(**settings)
+NO_SETTINGS: list[tuple[Any, str]] = [
+    ("generel", "did you mean 'general'"),
+    (7, "quality=7: expected one of"),
+    ({"min_character": 3}, "unknown setting 'min_character' .did you mean 'min_characters'"),
+    ("nothing.toml", "there is no such file"),
+]
 
 
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("generel", "did you mean 'general'"),
-        (7, "quality=7: expected one of"),
-        ({"min_character": 3}, "unknown setting 'min_character' .did you mean 'min_characters'"),
-        ("nothing.toml", "there is no such file"),
-    ],
-)
-def test_what_is_no_settings(value: Any, message: str) -> None:
-    with pytest.raises(dp.QualityError, match=message):
-        dp.Quality.of(value)
+def test_wrong_settings() -> None:
+    for settings, message in WRONG:
+        with pytest.raises(dp.QualityError, match=message):
+            dp.Quality(**settings)
+    for value, message in NO_SETTINGS:
+        with pytest.raises(dp.QualityError, match=message):
+            dp.Quality.of(value)
+    for name in ("", "Upper", "two words", "a-b"):
+        with pytest.raises(dp.QualityError, match="gate name"):
+            dp.register_gate(name, lambda texts: [True] * len(texts))
+    with pytest.raises(dp.QualityError, match="expected a function"):
+        dp.register_gate("mine", 3)  # type: ignore[arg-type]
+    dp.register_gate("words", lambda texts: [True] * len(texts))
+    with pytest.raises(dp.QualityError, match="gate name 'words' is taken"):
+        dp.Quality(gates=("bytes > 3",))
 
 
 FILES: list[tuple[str, str, str | bytes | None, str]] = [
@@ -174,14 +164,12 @@ FILES: list[tuple[str, str, str | bytes | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("setting", "name", "content", "message"), FILES)
-def test_wrong_word_files(
-    setting: str, name: str, content: str | bytes | None, message: str, tmp_path: Path
-) -> None:
-    path = str(tmp_path / name) if content is None else file(tmp_path, name, content)
-    with pytest.raises(dp.QualityError, match=message) as raised:
-        dp.Quality(**{setting: path})  # type: ignore[arg-type]
-    assert str(raised.value).startswith(path)
+def test_wrong_word_files(tmp_path: Path) -> None:
+    for setting, name, content, message in FILES:
+        path = str(tmp_path / name) if content is None else file(tmp_path, name, content)
+        with pytest.raises(dp.QualityError, match=message) as raised:
+            dp.Quality(**{setting: path})  # type: ignore[arg-type]
+        assert str(raised.value).startswith(path)
 
 
 def test_the_largest_word_files_are_measured(tmp_path: Path) -> None:
@@ -199,9 +187,6 @@ def test_the_largest_word_files_are_measured(tmp_path: Path) -> None:
     assert rules(texts, quality) == [None, "max_profanity_density", "min_domain_terms"]
     with pytest.raises(dp.QualityError, match="its words have 25,008 characters; 25,000 are"):
         dp.Quality(profanity=file(tmp_path, "w.txt", "\n".join(many[:3126])))
-
-
-# -- own gates ------------------------------------------------------------------------------------
 
 
 def test_conditions_and_functions_are_gates() -> None:
@@ -225,54 +210,27 @@ def test_conditions_and_functions_are_gates() -> None:
     assert other["own:shouting"] == "2"
 
 
-def test_other_limits_need_no_text() -> None:
-    dp.register_gate("score", lambda texts: [len(text) / 100 for text in texts])
-    table = pa.table({"row": [1, 2], "text": ["x" * 60, "x" * 90]})
-    database = Database.reader()
-    found = measure(database, table, dp.Quality(language=None, gates=("score < 1",)))
-    for limit, passed in ((0.5, 0), (0.7, 1), (1.0, 2)):
-        quality = dp.Quality(language=None, gates=(f"score < {limit} AND bytes > 3",))
-        outcomes = decide(database, found, quality)["outcome"].to_pylist()
-        assert outcomes.count("accepted") == passed
+FAILING: list[tuple[Any, str, str]] = [
+    (lambda texts: 1 / 0, "bad", "gate 'bad' failed on 1 texts: ZeroDivisionError"),
+    (lambda texts: [], "bad", "returned 0 values for 1 texts"),
+    (lambda texts: [0.5], "bad", "returned 0.5: expected bools, or compare it"),
+    (lambda texts: ["yes"], "bad < 1", "returned 'yes': expected bools or finite numbers"),
+    (lambda texts: [float("inf")], "bad < 1", "returned inf"),
+]
 
 
-@pytest.mark.parametrize(
-    ("function", "gate", "message"),
-    [
-        (lambda texts: 1 / 0, "bad", "gate 'bad' failed on 1 texts: ZeroDivisionError"),
-        (lambda texts: [], "bad", "returned 0 values for 1 texts"),
-        (lambda texts: [0.5], "bad", "returned 0.5: expected bools, or compare it"),
-        (lambda texts: ["yes"], "bad < 1", "returned 'yes': expected bools or finite numbers"),
-        (lambda texts: [float("inf")], "bad < 1", "returned inf"),
-    ],
-)
-def test_a_function_that_fails_says_which(function: Any, gate: str, message: str) -> None:
-    dp.register_gate("bad", function)
-    with pytest.raises(dp.QualityError, match=message):
-        rules(["text"], dp.Quality(language=None, gates=(gate,)))
-
-
-@pytest.mark.parametrize("name", ["", "Upper", "two words", "a-b"])
-def test_names_of_gates(name: str) -> None:
-    with pytest.raises(dp.QualityError, match="gate name"):
-        dp.register_gate(name, lambda texts: [True] * len(texts))
-    with pytest.raises(dp.QualityError, match="expected a function"):
-        dp.register_gate("mine", 3)  # type: ignore[arg-type]
-
-
-def test_a_gate_cannot_take_the_name_of_a_metric() -> None:
-    for name in ("words", "text", "row"):
-        dp.register_gate(name, lambda texts: [True] * len(texts))
-        with pytest.raises(dp.QualityError, match=f"gate name '{name}' is taken"):
-            dp.Quality(gates=("bytes > 3",))
-        plugins.GATES.clear()
-
-
-# -- language -------------------------------------------------------------------------------------
+def test_a_function_that_fails_says_which() -> None:
+    for function, gate, message in FAILING:
+        dp.register_gate("bad", function)
+        with pytest.raises(dp.QualityError, match=message):
+            rules(["text"], dp.Quality(language=None, gates=(gate,)))
 
 
 def test_detectors_of_the_users_own() -> None:
+    seen: list[str] = []
+
     def mine(texts: list[str]) -> list[tuple[str, float]]:
+        seen.extend(texts)
         return [("xx" if "ø" in text else "yy", 0.87654321) for text in texts]
 
     dp.register_detector("mine", mine, languages={"xx", "yy"})
@@ -282,26 +240,12 @@ def test_detectors_of_the_users_own() -> None:
     table = pa.table({"row": [1], "text": [LONG]})
     found = measure(Database.reader(), table, quality)
     assert found["language_probability"].to_pylist() == [0.8765]
+    seen.clear()  # only the beginning is looked at
+    rules([LONG * 9, "é" * 40, "1" * 30 + LONG], replace(quality, language_prefix=30))
+    assert seen == [(LONG * 9)[:30], "é" * 30]
     dp.register_detector("mine", lambda texts: [("zz", 1.0)] * len(texts), languages={"xx"})
     with pytest.raises(dp.QualityError, match="expected a pair of one of its languages"):
         rules([LONG], quality)
-
-
-def test_only_the_beginning_is_looked_at() -> None:
-    seen: list[str] = []
-
-    def mine(texts: list[str]) -> list[tuple[str, float]]:
-        seen.extend(texts)
-        return [("xx", 1.0)] * len(texts)
-
-    dp.register_detector("mine", mine, languages={"xx"})
-    quality = dp.Quality(language="xx", detector="mine", language_prefix=30)
-    rules([LONG * 9, "é" * 40, "1" * 30 + LONG], quality)
-    assert seen == [(LONG * 9)[:30], "é" * 30]
-
-
-def test_the_codes_are_those_of_the_detector() -> None:
-    assert language.detector_of("py3langid").languages == language.CODES
 
 
 def test_without_the_extra_it_is_an_error_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
