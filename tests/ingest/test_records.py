@@ -513,7 +513,7 @@ def test_a_read_only_corpus_refuses_to_change(tmp_path: Path) -> None:
     recipe = dp.TripletRecipe("r", *[dp.any_section()] * 3)
     attempts: list[tuple[str, Callable[[dp.Corpus], Any]]] = [
         ("ingest", lambda corpus: corpus.ingest(texts("x"))),
-        ("ingest data sets", lambda corpus: corpus.ingest_data_sets("sets.yaml")),
+        ("ingest", lambda corpus: corpus.ingest_data_sets("sets.yaml")),
         ("set a prefix", lambda corpus: corpus.set_prefix("toy", None)),
         ("set index controls", lambda corpus: corpus.set_index_controls("toy")),
         ("denoise", lambda corpus: corpus.denoise()),
