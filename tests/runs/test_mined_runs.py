@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from corpora import counts_of
 from effort import thorough
 from mined_corpora import CASES, guarded_corpus, rules_of, some_candidates, write_mining
 
@@ -47,11 +47,7 @@ def mine(corpus: dp.Corpus, seed: int, source: str = "s0", **more: Any) -> int:
 
 
 def sampler_of(corpus: dp.Corpus, **more: Any) -> dp.Sampler:
-    arguments = {
-        "mixture": {"s0": 1},
-        "batch_size": 8,
-        "columns": COLUMNS,
-    } | more
+    arguments = {"mixture": {"s0": 1}, "batch_size": 8, "columns": COLUMNS} | more
     return corpus.sampler(recipes=[RECIPE], **arguments)
 
 
@@ -64,11 +60,7 @@ def test_a_run_without_mined_negatives_is_refused(corpus: dp.Corpus) -> None:
         sampler_of(corpus)
     mine(corpus, 1)
     sampler_of(corpus)
-    for more in [
-        {"split": "test"},
-        {"mixture": dp.Mixture({}, omitted=1)},
-        {"mixture": {"s1": 1}},
-    ]:
+    for more in ({"split": "test"}, {"mixture": {"s1": 1}}):
         with pytest.raises(dp.StateMismatchError, match="mine"):
             sampler_of(corpus, **more)
 
@@ -76,44 +68,17 @@ def test_a_run_without_mined_negatives_is_refused(corpus: dp.Corpus) -> None:
 def test_a_changed_recipe_makes_negatives_stale(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
     changed = dp.TripletRecipe("hard", **CASES["topic"]["recipe"], by="bm25")
+    how: dict[str, Any] = {"recipes": [changed], "mixture": {"s0": 1}, "batch_size": 50}
     with pytest.raises(dp.StateMismatchError, match="recipe has changed: anchor"):
-        corpus.sampler(recipes=[changed], mixture={"s0": 1})
-    columns = ["anchor_meta", "negative_meta", "negative_by"]
-    sampler = corpus.sampler(
-        recipes=[changed],
-        mixture={"s0": 1},
-        allow_stale=True,
-        columns=columns,
-        batch_size=50,
-    )
-    for row in next(sampler).to_pylist():
+        corpus.sampler(**how)
+    columns = ["anchor_meta", "negative_meta"]
+    for row in next(corpus.sampler(**how, allow_stale=True, columns=columns)).to_pylist():
         assert dict(row["anchor_meta"]) == dict(row["negative_meta"])
-    drawn = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(range_max=9))
-    corpus.sampler(recipes=[drawn], mixture={"s0": 1})
-    with pytest.raises(dp.StateMismatchError, match=r"no candidates of scorer 'dens'.*are: bm25"):
-        corpus.sampler(recipes=[drawn], mixture={"s0": 1}, by="dens")
-    other = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by="dens")
-    with pytest.raises(dp.StateMismatchError, match=r"no candidates of scorer 'dens'.*are: bm25"):
-        corpus.sampler(recipes=[other], mixture={"s0": 1})
-
-
-@thorough
-def test_a_run_keeps_its_negatives_when_they_are_mined_again(corpus: dp.Corpus) -> None:
-    mine(corpus, 1)
-    straight = tables(sampler_of(corpus), 9)
-    run = sampler_of(corpus)
-    assert tables(run, 4) == straight[:4]
-    run.save()
-    counts = counts_of(run)
-    corpus.ingest(MORE, name="s0", progress=False)
-    corpus.split(0.6, 0.2, 0.2, seed=3)
-    mine(corpus, 2)
-    resumed = corpus.resume()
-    assert counts_of(resumed) == counts
-    assert tables(resumed, 5) == straight[4:]
-    fresh = sampler_of(corpus, run="fresh")
-    with pytest.raises(dp.StateMismatchError, match="candidates"):
-        fresh.load_state_dict(run.state_dict())
+    drawn = replace(RECIPE, by=dp.bm25(range_max=9))
+    corpus.sampler(**how | {"recipes": [drawn]})
+    for recipe, more in ((drawn, {"by": "dens"}), (replace(RECIPE, by="dens"), {})):
+        with pytest.raises(dp.StateMismatchError, match=r"of scorer 'dens'.*are: bm25"):
+            corpus.sampler(**how | {"recipes": [recipe]}, **more)
 
 
 @thorough
@@ -194,17 +159,14 @@ def test_another_policy_is_an_edit_of_the_future(corpus: dp.Corpus) -> None:
     back = corpus.resume(by="bm25")
     assert {row["negative_rank"] for table in tables(back, 9) for row in table.to_pylist()} > {1, 2}
     assert after[:9] != straight
-    stored = dp.TripletRecipe("hard", **CASES["plain"]["recipe"], by=dp.bm25(range_max=2))
-    other = corpus.sampler(recipes=[stored], mixture={"s0": 1}, by=policy, columns=COLUMNS)
-    assert {row["negative_rank"] for row in next(other).to_pylist()} == {1}
 
 
 def test_fallbacks_are_counted_over_saves(corpus: dp.Corpus) -> None:
     mine(corpus, 1)
-    arguments: dict[str, Any] = {"negatives": 2, "columns": ["negative_1_by", "negative_2_by"]}
-    sampler = sampler_of(corpus, **arguments)
+    columns = ["negative_1_by", "negative_2_by"]
+    sampler = sampler_of(corpus, negatives=2, columns=columns)
     expected = 0
-    for step in range(30):
+    for step in range(20):
         batch = next(sampler)
         expected += sum(by == "bm25_fallback" for row in batch for by in row.values())
         if step in (3, 17):
@@ -212,8 +174,5 @@ def test_fallbacks_are_counted_over_saves(corpus: dp.Corpus) -> None:
             sampler.save()
             assert sampler.state_dict()["counts"]["sources"]["s0"][1] == expected
             sampler = corpus.resume()
-    assert 0 < sampler.metrics()["data/s0/fallbacks"] == expected < 30 * 16
-    older = {**sampler.state_dict(), "counts": {"position": 0, "sources": {}}}
-    sampler.load_state_dict(older)
-    assert sampler.metrics()["data/s0/fallbacks"] == expected
+    assert 0 < sampler.metrics()["data/s0/fallbacks"] == expected < 20 * 16
     assert "data/s0/fallbacks" not in corpus.sampler().metrics()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,9 +13,10 @@ from typing import Any
 import pytest
 from corpora import counts_of
 from effort import often, some
+from frozen_runs import titled
+from prebuilt import kept
 
 import duckplets as dp
-from duckplets.testing import toy_records
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -47,33 +47,15 @@ EVERY = pytest.mark.parametrize("name", MIXTURES)
 SOME = pytest.mark.parametrize("name", some(MIXTURES, less=2))
 
 
-def fill(corpus: dp.Corpus, rows: dict[str, int] = ROWS) -> dp.Corpus:
-    for name, count in rows.items():
-        source = dp.MemorySource(
-            toy_records(count, seed=name), anchor="title", positive="body", id="id"
-        )
-        corpus.ingest(source, name=name, progress=False)
-    corpus.split(1, 0, 0)
-    return corpus
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("phases") / "toy.duckdb"
-    fill(dp.Corpus(path)).close()
-    return path
-
-
 @pytest.fixture
-def corpus(path: Path, tmp_path: Path) -> Iterator[dp.Corpus]:
-    with dp.Corpus(path, read_only=True, threads=1) as corpus:
+def corpus() -> Iterator[dp.Corpus]:
+    with dp.Corpus(kept(titled.__wrapped__, ROWS), read_only=True, threads=1) as corpus:
         yield corpus
 
 
 @pytest.fixture
-def own(path: Path, tmp_path: Path) -> Iterator[dp.Corpus]:
-    shutil.copy(path, tmp_path)
-    with dp.Corpus(tmp_path / path.name, threads=1) as corpus:
+def own(tmp_path: Path) -> Iterator[dp.Corpus]:
+    with titled(tmp_path / "toy.duckdb", ROWS) as corpus:
         yield corpus
 
 
@@ -236,7 +218,7 @@ def test_a_source_of_weight_0_is_brought_in(own: dp.Corpus) -> None:
 def test_with_no_duplicates_weights_change_where_batches_are_arranged_anew(
     tmp_path: Path,
 ) -> None:
-    with fill(dp.Corpus(tmp_path / "toy.duckdb"), {"a": 300, "b": 300}) as corpus:
+    with titled(tmp_path / "toy.duckdb", {"a": 300, "b": 300}) as corpus:
         mixture = dp.Mixture({}, omitted=1, phases=[dp.Phase(100, {"a": 3})])
         arguments: dict[str, Any] = {"recipes": [PAIR], "batch_size": 8, "no_duplicates": True}
         sampler = corpus.sampler(mixture=mixture, **arguments)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import some
@@ -35,13 +36,12 @@ def open_files() -> set[str]:
     return {os.readlink(link) for link in links if link.is_symlink() and link.exists()}
 
 
-LEAVINGS: dict[str, Callable[[dp.Corpus], None]] = {
+LEAVINGS: dict[str, Callable[[dp.Corpus], Any]] = {
     "closed": lambda corpus: _taken(corpus).close(),
     "broken out of": lambda corpus: next((None for _ in corpus.sampler()), None),
     "dropped": lambda corpus: [_taken(corpus)].clear(),
-    "run out": lambda corpus: [None for _ in corpus.sampler(epochs=1)] and None,
+    "run out": lambda corpus: [None for _ in corpus.sampler(epochs=1)],
     "in an error": lambda corpus: _interrupted(corpus),
-    "with": lambda corpus: _managed(corpus),
 }
 
 
@@ -58,11 +58,6 @@ def _interrupted(corpus: dp.Corpus) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         loop()
-
-
-def _managed(corpus: dp.Corpus) -> None:
-    with corpus.sampler() as sampler:
-        next(sampler)
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
