@@ -30,27 +30,16 @@ def test_the_command_is_run_by_somebody_who_is_not_root() -> None:
     assert f"--uid {user.partition(':')[0]}" in of("RUN")[-1]
 
 
-def copied() -> list[str]:
-    """Return what is copied from the checkout."""
-    return [
-        source
-        for rest in of("COPY")
-        if not rest.startswith("--from=")
-        for source in rest.split()[:-1]
-    ]
-
-
-def test_what_is_copied_is_there_and_is_what_the_build_needs() -> None:
-    assert all((ROOT / source).exists() for source in copied())
+def test_what_the_build_needs_is_copied_and_no_more_is_sent() -> None:
+    taken = [rest.split()[:-1] for rest in of("COPY") if not rest.startswith("--from=")]
+    copied = {source for sources in taken for source in sources}
+    assert all((ROOT / source).exists() for source in copied)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     needed = {*wheel["packages"], *wheel["force-include"], "pyproject.toml"}
     needed |= {project["project"]["readme"], *project["project"]["license-files"]}
-    assert needed <= set(copied())
-
-
-def test_no_more_than_that_is_sent_to_the_build() -> None:
+    assert needed <= copied
     lines = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
-    assert {rule[1:] for rule in rules if rule.startswith("!")} == set(copied())
+    assert {rule[1:] for rule in rules if rule.startswith("!")} == copied

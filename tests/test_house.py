@@ -141,13 +141,12 @@ def test_imports_go_round_nowhere() -> None:
 
 
 def test_torch_is_imported_in_its_own_package_only() -> None:
-    def of(names: frozenset[str], package: str) -> set[str]:
-        return {name for name in names if name == package or name.startswith(f"{package}.")}
+    def of(names: Iterable[str], package: str) -> set[str]:
+        return {name for name in names if f"{name}.".startswith(f"{package}.")}
 
-    users = {name for name, file in MODULES.items() if of(imports(file), "torch")}
     room = "duckplets.adapters.torch"
-    users |= {name for name, file in MODULES.items() if of(imports(file), room)}
-    assert users == of(frozenset(MODULES), room) | {"duckplets.torch"}
+    users = {n for n, file in MODULES.items() if any(of(imports(file), p) for p in ("torch", room))}
+    assert users == of(MODULES, room) | {"duckplets.torch"}
 
 
 def test_the_package_itself_is_imported_by_the_top_only() -> None:
@@ -165,64 +164,41 @@ def test_only_the_room_of_the_database_imports_duckdb(file: Path) -> None:
 # ---- statements
 
 
-def text_of(statement: str) -> str:
-    return query(statement)
-
-
 def header_of(statement: str) -> list[str]:
     """Return the comment lines at the top, without their dashes."""
     lines = []
-    for line in text_of(statement).splitlines():
+    for line in query(statement).splitlines():
         if not line.startswith("--"):
             break
         lines.append(line.removeprefix("--").strip())
     return lines
 
 
-def declared_parameters(statement: str) -> set[str]:
-    lines = "\n".join(header_of(statement))
-    found = re.search(r"^Parameters:(.*?)(?=^Rows:|\Z)", lines, re.MULTILINE | re.DOTALL)
-    return set(re.findall(r"\$(\w+)", found[1])) if found else set()
-
-
 @cache
 def trees(statement: str) -> list[exp.Expr]:
-    return [tree for tree in parse(text_of(statement), dialect="duckdb") if tree is not None]
+    return [tree for tree in parse(query(statement), dialect="duckdb") if tree is not None]
 
 
 @EVERY_STATEMENT
-def test_statements_parse(statement: str) -> None:
-    found = trees(statement)
-    assert found
-    assert not any(isinstance(tree, exp.Command) for tree in found), "sqlglot gave up on it"
-
-
-@EVERY_STATEMENT
-def test_a_header_says_what_a_statement_is_for(statement: str) -> None:
+def test_a_statement_parses_and_its_header_is_right(statement: str) -> None:
+    assert trees(statement)
+    assert not any(isinstance(tree, exp.Command) for tree in trees(statement)), "sqlglot gave up"
     header = header_of(statement)
     assert header
     assert not header[0].startswith(("Parameters:", "Rows:"))
     assert header[0][0].isupper() or header[0].startswith("`")
     assert " ".join(header).endswith(".")
-
-
-@EVERY_STATEMENT
-def test_the_parameters_of_a_header_are_the_real_ones(statement: str) -> None:
+    found = re.search(r"^Parameters:(.*?)(?=^Rows:|\Z)", "\n".join(header), re.M | re.DOTALL)
     used = {
         str(node.name)
         for tree in trees(statement)
         for node in tree.find_all(exp.Placeholder, exp.Parameter)
     }
-    assert declared_parameters(statement) == used
-
-
-@EVERY_STATEMENT
-def test_a_statement_ends_with_itself(statement: str) -> None:
-    text = text_of(statement)
+    assert set(re.findall(r"\$(\w+)", found[1]) if found else ()) == used
+    text = query(statement)
     assert text == text.rstrip() + "\n"
     assert not text.rstrip().endswith(";")
-    assert not re.search(r"[ \t]+$", text, re.MULTILINE)
-    assert "\t" not in text
+    assert not re.search(r"\t|[ \t]+$", text, re.MULTILINE)
 
 
 @cache
@@ -309,12 +285,6 @@ def test_a_type_checker_sees_the_public_names_where_they_are_found() -> None:
     assert sum(len(names.split()) for names in duckplets._HOMES.values()) == len(homes)
 
 
-@each(MODULES)
-def test_modules_are_documented(name: str) -> None:
-    documentation = ast.get_docstring(tree_of(MODULES[name]))
-    assert documentation or MODULES[name].stat().st_size == 0, name
-
-
 def test_errors_are_public() -> None:
     errors = importlib.import_module("duckplets.errors")
     classes = {name for name in errors.__all__ if isinstance(getattr(errors, name), type)}
@@ -328,13 +298,10 @@ def test_errors_are_public() -> None:
 
 
 @EVERY_FILE
-def test_files_are_read_at_a_sitting(file: Path) -> None:
-    lines = file.read_text(encoding="utf-8").count("\n")
-    assert lines <= 600
-
-
-@EVERY_FILE
-def test_modules_are_named_for_what_is_in_them(file: Path) -> None:
+def test_a_file_is_short_documented_and_named_for_what_is_in_it(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert text.count("\n") <= 600
+    assert not text or ast.get_docstring(tree_of(file))
     assert not {"utils", "util", "helpers", "common", "manager", "misc"} & {
         word for part in file.relative_to(PACKAGE).with_suffix("").parts for word in part.split("_")
     }

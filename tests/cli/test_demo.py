@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from commands import cli, ok
-from effort import often
+from effort import often, thorough
 from programs import said
 
 from duckplets.cli import demo
@@ -13,7 +13,7 @@ from duckplets.cli.demo import docstrings, topics
 from duckplets.corpus.corpus import Corpus
 
 
-def test_topics_have_a_title_and_a_text() -> None:
+def test_what_the_demo_reads_is_text_without_addresses() -> None:
     found = topics()
     assert len(found) > 50
     assert len({row["topic"] for row in found}) == len(found)
@@ -22,9 +22,6 @@ def test_topics_have_a_title_and_a_text() -> None:
         assert "\n" not in row["title"]
         assert row["text"]
         assert row["text"][0] not in "*=-~"
-
-
-def test_docstrings_are_of_public_names_and_show_no_addresses() -> None:
     found = docstrings()
     assert len(found) > 1000
     names = [row["name"] for row in found]
@@ -37,6 +34,7 @@ def test_docstrings_are_of_public_names_and_show_no_addresses() -> None:
         assert " at 0x" not in row["signature"]
 
 
+@thorough
 def test_the_text_is_the_same_in_every_process() -> None:
     code = "from duckplets.cli.demo import docstrings, topics; print([topics(), docstrings()])"
     runs = [
@@ -46,8 +44,7 @@ def test_the_text_is_the_same_in_every_process() -> None:
     assert runs[0] == runs[1]
 
 
-def test_demo_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     fewer = docstrings()[:: often(1, less=16)]
     topical = topics()[:: often(1, less=8)]
     monkeypatch.setattr(demo, "docstrings", lambda: fewer)
