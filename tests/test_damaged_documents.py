@@ -137,33 +137,21 @@ TRIPLET = {
     "per": "record",
     "sources": ["toy"],
 }
-PREFIX = {
-    "probability": 0.5,
-    "variants": [
-        [{"key": "a", "values": ["x", "y"], "presence": 1.0}, {"key": "b", "column": "date"}]
-    ],
-}
+VARIANT = [{"key": "a", "values": ["x", "y"], "presence": 1.0}, {"key": "b", "column": "date"}]
+PREFIX = {"probability": 0.5, "variants": [VARIANT]}
+MAPPING = {"text": ["t"]}
 CHUNKING = dp.Chunking().to_json() | {"fingerprint": dp.Chunking().fingerprint()}
-UNFINISHED = {
-    "settings": {
-        "kind": "hub",
-        "uri": "hf://a/b",
-        "trust": 0.5,
-        "source": {"mapping": {"text": ["t"]}},
-    },
+UNFINISHED: dict[str, Any] = {
+    "settings": {"kind": "hub", "uri": "hf://a/b", "trust": 0.5, "source": {"mapping": MAPPING}},
     "cursor": {
         "rows": 1,
         "at": {"file": "a.parquet", "row": 1},
         "of": {"revision": "0" * 40, "found": {"a": ["b", []]}, "seen": ["b"]},
     },
-    "counts": {
-        "read": 3,
-        "added": 2,
-        "replaced": 0,
-        "reasons": {"no text": 1},
-        "dropped_sections": {},
-    },
+    "counts": dict.fromkeys(("read", "added", "replaced"), 2)
+    | {"reasons": {"no text": 1}, "dropped_sections": {}},
 }
+SPLITS = {"train": 0.8, "validation": 0.1, "test": 0.1, "seed": 0}
 TERMS = {"stemmer": "none", "stop_words": ["a"], "ignore": "[^a-z]+", "strip_accents": True}
 Read = Callable[[Any], object]
 
@@ -176,37 +164,24 @@ def _all_of_unfinished(database: Any) -> None:
         cursor_of(found.cursor, "hf://a/b")
 
 
-# Table, column, which row, what is stored there, what reads it.
+# Table, column, what is stored there (a setting under its name), what reads it.
 STORED: dict[str, tuple[str, str, Any, Read]] = {
     "recipe": ("recipes", "definition", TRIPLET, recipe_store.stored),
-    "splits": (
-        "settings WHERE name = 'splits'",
-        "value",
-        {"train": 0.8, "validation": 0.1, "test": 0.1, "seed": 0},
-        splits.current_splits,
-    ),
+    "splits": ("settings", "value", SPLITS, splits.current_splits),
     "chunking": (
-        "settings WHERE name = 'chunking'",
-        "value",
-        CHUNKING,
+        *("settings", "value", CHUNKING),
         lambda db: (chunks.current_chunking(db), chunks.fingerprint(db)["weight_floor"]),
     ),
     "terms": (
-        "settings WHERE name = 'terms'",
-        "value",
-        {"": TERMS, "toy": TERMS},
+        *("settings", "value", {"": TERMS, "toy": TERMS}),
         lambda db: index.terms_of(db, "toy"),
     ),
     "index": ("text_indexes", "terms", TERMS, index.stored),
     "prefix": ("source_prefixes", "definition", PREFIX, lambda db: prefixes.of_sources(db, 1)),
-    "unfinished settings": (
-        "unfinished_ingests",
-        "settings",
-        UNFINISHED["settings"],
-        _all_of_unfinished,
-    ),
-    "unfinished cursor": ("unfinished_ingests", "cursor", UNFINISHED["cursor"], _all_of_unfinished),
-    "unfinished counts": ("unfinished_ingests", "counts", UNFINISHED["counts"], _all_of_unfinished),
+    **{
+        f"unfinished {column}": ("unfinished_ingests", column, stored, _all_of_unfinished)
+        for column, stored in UNFINISHED.items()
+    },
 }
 
 
@@ -218,7 +193,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
     with dp.Corpus(path) as corpus:
         run = corpus.database.rows
         now = "now()::TIMESTAMP"
-        for table, column in sorted({(what[0].split()[0], what[1]) for what in STORED.values()}):
+        for table, column in sorted({what[:2] for what in STORED.values()}):
             run(f"ALTER TABLE {table} ALTER {column} TYPE VARCHAR")
         run("DELETE FROM settings WHERE name IN ('terms', 'chunking')")
         run(
@@ -236,7 +211,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
 @pytest.mark.parametrize("name", STORED)
 def test_a_mutant_of_stored_json_is_read_or_refused(name: str, full: dp.Corpus) -> None:
     table, column, given, read = STORED[name]
-    table, _, where = table.partition(" ")
+    where = f"WHERE name = '{name}'" if table == "settings" else ""
 
     def put(text: str | None) -> None:
         full.database.rows(f"UPDATE {table} SET {column} = $text {where}", {"text": text})
@@ -271,9 +246,6 @@ def test_a_mutant_of_a_saved_run_is_resumed_or_refused(part: str, tmp_path: Path
                 database.rows("UPDATE saves SET state = $text", {"text": whole})
             assert len(state.cursors(file)) == 1
             tried(name, seed, lambda: next(corpus.resume("default")))
-
-
-# -- a hub ----------------------------------------------------------------------------------------
 
 
 def test_what_is_damaged_can_be_put_right_as_the_error_says(full: dp.Corpus) -> None:

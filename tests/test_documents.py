@@ -115,6 +115,7 @@ def test_pages_have_blocks() -> None:
     assert {page.stem for page in RUN} >= set(guide.split())
 
 
+@pytest.mark.usefixtures("pools_once")
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run(
     page: Path,

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import cli, error, files, finish, finished, lines, ok, process, talk, usage
-from effort import often, some, thorough
+from effort import some, thorough
 from hub_server import Hub
 from prebuilt import toy_corpus
-from programs import PATIENCE, python, ran
+from programs import PATIENCE, ran
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -342,39 +342,17 @@ def test_recipes_are_kept_shown_and_removed(toy: str) -> None:
     said = error("recipe", "add", toy, "other.toml")
     assert "another recipe 'bodies', nothing was added" in said
     assert "duckplets recipe remove toy.duckdb bodies" in said
-    assert ok("recipe", "list", toy).splitlines() == listed
-
     for name in ("mine", "bodies", "anchor_context"):
         Path("shown.toml").write_text(ok("recipe", "show", toy, name))
         (shown,) = dp.load_recipes("shown.toml")
         assert shown.name == name
-        if name == "mine":
-            assert shown == dp.load_recipes("r.toml")[0]
-
-    (sample,) = lines(ok("sample", toy, "--batch-size", "1"))
-    assert sample["recipe"] == "mine"
-    ok("recipe", "remove", toy, "mine")
-    ok("recipe", "remove", toy, "bodies")
+        assert name != "mine" or shown == dp.load_recipes("r.toml")[0]
+    assert {row["recipe"] for row in lines(ok("sample", toy))} == {"mine"}
+    for name in ("mine", "bodies"):
+        ok("recipe", "remove", toy, name)
     assert "stored" not in ok("recipe", "list", toy)
     by_file = ok("sample", toy, "--recipes", "r.toml", "--kind", "texts", "--batch-size", "9")
     assert {sample["recipe"] for sample in lines(by_file)} == {"bodies"}
-
-
-def test_any_recipe_comes_back_from_what_is_shown(toy: str) -> None:
-    recipe = dp.TripletRecipe(
-        'odd "name" \\ é',
-        dp.role("anchor", where="text <> '\x7f\"\\'"),
-        dp.near_date(-3),
-        dp.any_section(),
-        strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
-        instruction="two\nlines\t",
-        sources=("a", "b"),
-        weight=0.1,
-    )
-    with dp.Corpus(toy) as corpus:
-        corpus.add_recipe(recipe)
-    Path("r.toml").write_text(ok("recipe", "show", toy, recipe.name), encoding="utf-8")
-    assert dp.load_recipes("r.toml") == [recipe]
 
 
 def test_pool_rows_are_json_lines(toy: str) -> None:
@@ -624,17 +602,12 @@ DUCKDB = shutil.which("duckdb", path=str(Path(sys.executable).parent)) or shutil
 with_duckdb = pytest.mark.skipif(DUCKDB is None, reason="pip install duckdb-cli")
 
 
-def duckdb(path: str, statement: str, *, patience: float = 0) -> list[dict[str, Any]]:
-    """Run a statement in the real duckdb CLI, again while the file is locked for a save."""
-    deadline = time.monotonic() + patience
-    while True:
-        run = ran(str(DUCKDB), "-readonly", "-json", path, typed=statement)
-        if run.returncode == 0 and not run.stderr:
-            rows: list[dict[str, Any]] = json.loads(run.stdout or "[]")
-            return rows
-        assert "lock" in run.stderr, run.stderr
-        assert time.monotonic() < deadline, run.stderr
-        time.sleep(0.01)
+def duckdb(path: str, statement: str) -> list[dict[str, Any]]:
+    """Run a statement in the real duckdb CLI."""
+    run = ran(str(DUCKDB), "-readonly", "-json", path, typed=statement)
+    assert (run.returncode, run.stderr) == (0, "")
+    rows: list[dict[str, Any]] = json.loads(run.stdout or "[]")
+    return rows
 
 
 @with_duckdb
@@ -648,60 +621,3 @@ def test_the_duckdb_cli_runs_what_sql_prints(toy: str) -> None:
         expected = lines(ok("sql", toy, recipe, "--rows", *options))
         assert [row["record_id"] for row in rows] == [row["record_id"] for row in expected]
         assert rows
-
-
-@with_duckdb
-def test_the_duckdb_cli_shows_commented_tables(toy: str) -> None:
-    ok("sample", toy, "--save")
-    for path in (toy, "toy.state.duckdb"):
-        bare = "SELECT count(*) AS n FROM duckdb_columns() WHERE comment IS NULL AND NOT internal"
-        tables = duckdb(
-            path, "SELECT schema_name || '.' || table_name AS name FROM duckdb_tables()"
-        )
-        assert tables
-        on_tables = f"{bare} AND table_name IN (SELECT table_name FROM duckdb_tables())"
-        assert duckdb(path, on_tables) == [{"n": 0}]
-        rows = (f"(SELECT count(*) FROM {table['name']})" for table in tables)
-        duckdb(path, f"SELECT {', '.join(rows)}")
-
-
-SAVING = """
-import sys, threading, time
-import duckplets as dp
-
-with dp.Corpus(sys.argv[1], read_only=True) as corpus:
-    sampler = corpus.sampler(batch_size=4)
-    waiting = threading.Thread(target=sys.stdin.read)
-    waiting.start()
-    print("started", flush=True)
-    while waiting.is_alive():
-        next(sampler)
-        sampler.save()
-        time.sleep(0.1)
-    print(sampler.step)
-"""
-
-
-@thorough
-@with_duckdb
-def test_both_files_can_be_looked_at_while_a_run_goes_on(toy: str) -> None:
-    statement = ok("sql", toy, "anchor_context")
-    steps: list[int] = []
-    with python("-c", SAVING, toy, stdin=subprocess.PIPE) as running:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "started\n"
-        wait_for(Path("toy.state.duckdb").exists)
-        pool = len(lines(ok("sql", toy, "anchor_context", "--rows")))
-        while len(set(steps)) < often(5, less=2):
-            assert running.poll() is None
-            assert len(duckdb(toy, statement)) == pool
-            steps += column(duckdb("toy.state.duckdb", "SELECT step FROM cursors", patience=60))
-        code, out, err = finish(running)  # closes its stdin: it may end
-    assert code == 0, err
-    assert column(duckdb("toy.state.duckdb", "SELECT step FROM cursors")) == [int(out)]
-    assert steps == sorted(steps)
-    assert steps[0] < steps[-1]
-
-
-def column(rows: Sequence[dict[str, Any]]) -> list[int]:
-    return [int(row["step"]) for row in rows]

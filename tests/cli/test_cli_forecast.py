@@ -50,14 +50,11 @@ def test_a_forecast_is_that_of_the_sampler(toy: str) -> None:
 def test_mined_negatives_are_forecast_where_they_are_drawn(toy: str) -> None:
     with dp.Corpus(toy) as corpus:
         corpus.mine("anchor_context", split="train", progress=False)
-    for by, told in (([], "mined"), (["--by", "bm25"], "mined"), (["--by", "random"], "random")):
-        how = ("--batch-size", "8", "--preset", "crate", *by, "--json")
-        rows = json.loads(ok("forecast", toy, *how))["rows"]
+    for by, told in (([], "mined"), (["--by", "random"], "random")):
+        rows = json.loads(ok("forecast", toy, "--preset", "crate", *by, "--json"))["rows"]
         drawn = {row["recipe"] + " " + row["source"]: row["negatives"] for row in rows}
         assert (drawn["anchor_context a"], drawn["anchor_anchor a"]) == (told, "random")
     assert "empty='skip'" in error("forecast", toy, "--negatives", "900")
-    many = ["--negatives", "30", "--mixture", "a=1,b=0"]
-    assert "anchor_context" in ok("forecast", toy, *many, "--empty", "skip")
 
 
 @pytest.mark.parametrize("command", [["sample"], ["served", "--next", "1"]])
@@ -94,18 +91,11 @@ def test_what_another_mixture_alters(toy: str) -> None:
         "start": 40, "stop": None, "source": "a", "before": [0.75, 0.75], "after": [0.25, 0.25],
     }  # fmt: skip
     assert "no source 'z'" in error("forecast", toy, *how, "--against", "z=1")
-
-
-def test_the_last_line_says_from_where(toy: str) -> None:
     for weights, said in (
         ({"a": 30, "b": 10}, "nothing changes\n"),
         ({"a": 1, "b": 1}, "samples are others from step 0 on\n"),
     ):
-        assert ok("forecast", toy, *OPTIONS, "--against", mixture("m.toml", weights)).endswith(said)
-    scaled = mixture("scaled.toml", {"a": 3, "b": 1}, phase(9, "{ a = 3 }", 2))
-    found = ok("forecast", toy, *OPTIONS, "--against", scaled)
-    assert "lr_scale from step 9: 1, 2" in found
-    assert found.endswith("(position 72)\n")  # dealt by shares of their own from there on
+        assert ok("forecast", toy, *how, "--against", mixture("m.toml", weights)).endswith(said)
 
 
 def test_a_mixture_against_a_saved_run(toy: str) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from commands import cli, error, files, lines, ok
 from effort import THOROUGH, some
-from prebuilt import toy_corpus
 from programs import ran
 
 import duckplets as dp
@@ -145,6 +144,14 @@ def test_no_command_prints_what_acts(hostile: str) -> None:
         printed(*command.split(), hostile)
     printed("sql", hostile, "mine", "--explain", widest=WHOLE)
     printed("served", hostile, "--to", "4", code=1)  # its sources had other names
+    # A recipe of such a name is refused when it is read, in a line.
+    parts = to_dict(dp.TextRecipe("x", dp.role("anchor"))) | {"name": HOSTILE}
+    database = Database.open(Path(hostile))
+    given = {"name": HOSTILE, "kind": "text", "definition": json.dumps(parts)}
+    database.run("recipes/store/add", given)
+    database.close()
+    for command in some(["status", "recipe list", "sample"], less=1):
+        printed(*command.split(), hostile, code=1, widest=5000)
 
 
 def test_json_output_has_the_values_that_are_stored(hostile: str) -> None:
@@ -202,18 +209,6 @@ def test_no_error_repeats_what_acts(hostile: str) -> None:
             assert said == ""
 
 
-def test_recipes_of_other_hands_print_nothing_that_acts(hostile: str) -> None:
-    """A recipe of such a name is refused when it is read, in a line."""
-    parts = to_dict(dp.TextRecipe("x", dp.role("anchor"))) | {"name": HOSTILE}
-    database = Database.open(Path(hostile))
-    database.run(
-        "recipes/store/add", {"name": HOSTILE, "kind": "text", "definition": json.dumps(parts)}
-    )
-    database.close()
-    for command in some(["status", "recipe list", "sample"], less=1):
-        printed(*command.split(), hostile, code=1, widest=5000)
-
-
 # ---- names and places of every kind
 
 
@@ -256,18 +251,15 @@ def test_odd_names_give_a_line_and_leave_nothing(toy: str, monkeypatch: pytest.M
     Path("x.csv").write_text("a\n1\n")
     Path("b\udcff.csv").write_text("a\n1\n")
     monkeypatch.setattr(migrate, "create", CREATE)
+    fits = f"{'n' * 213}.duckdb"  # a corpus like any other
+    shutil.copy(toy, fits)
+    ok("sample", fits, "--save")
+    assert ok("cursor", "list", fits).count("\n") == 2
     before = files()
     for arguments, said in some(ODD, less=7):
         assert re.search(said, error(*arguments)), ascii(arguments)
         assert files() - before <= {"n.duckdb"}
         Path("n.duckdb").unlink(missing_ok=True)
-
-
-def test_a_long_name_that_fits_is_a_corpus_like_any_other() -> None:
-    path = f"{'n' * 213}.duckdb"
-    toy_corpus(Path(path), 20).close()
-    ok("sample", path, "--save")
-    assert ok("cursor", "list", path).count("\n") == 2
 
 
 def test_a_folder_that_may_not_be_written_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,31 +279,28 @@ def test_a_folder_that_may_not_be_written_is_named(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_folders_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_that_are_closed(toy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "create", CREATE)
-    folder = Path("closed")
-    folder.mkdir()
-    toy_corpus(folder / "a.duckdb", 20).close()
-    shutil.copy(folder / "a.duckdb", "toy.duckdb")
-    folder.chmod(0o500)
+    Path("closed").mkdir()
+    Path("x.csv").write_text("a\n1\n")
+    shutil.copy(toy, "closed/a.duckdb")
     try:
+        Path("closed").chmod(0o500)
         assert "index has to be built" in error("search", "closed/a.duckdb", "word")
-        Path("x.csv").write_text("a\n1\n")
-        new = error("ingest", "closed/n.duckdb", "x.csv", "--text", "a")
-        assert "closed/n.duckdb cannot be" in new
-        folder.chmod(0)
-        for arguments in [
-            ["status", "closed/a.duckdb"],
-            ["ingest", "closed/a.duckdb", "x.csv", "--text", "a"],
-            ["ingest", "n.duckdb", "closed/x.csv", "--text", "a"],
-            ["ingest", "n.duckdb", "closed/*.csv", "--text", "a"],
-            ["recipe", "add", "toy.duckdb", "closed/x.toml"],
-        ]:
-            assert "closed" in error(*arguments)
-        with pytest.raises(dp.MigrationError):
-            dp.Corpus("closed/a.duckdb")
+        assert "closed/n.duckdb cannot be" in error(
+            "ingest", "closed/n.duckdb", "x.csv", "--text=a"
+        )
+        Path("closed").chmod(0)
+        for typed in (
+            "status closed/a.duckdb",
+            "ingest closed/a.duckdb x.csv --text a",
+            "ingest n.duckdb closed/x.csv --text a",
+            "ingest n.duckdb closed/*.csv --text a",
+            "recipe add toy.duckdb closed/x.toml",
+        ):
+            assert "closed" in error(*typed.split())
     finally:
-        folder.chmod(0o700)
+        Path("closed").chmod(0o700)
 
 
 # ---- the streams of a process

@@ -103,10 +103,6 @@ def test_what_pools_have_is_counted_once_a_version(
 ) -> None:
     with dp.Corpus(toy) as corpus:  # one recipe of one source and three splits
         corpus.remove("other")
-    content = Path(toy).read_bytes()
-    first = json.loads(ok("status", toy, "--json"))
-    del first["bytes"]
-    assert Path(toy).read_bytes() == content  # a small corpus is left as it is
     monkeypatch.setattr(corpus_status, "_WORTH_KEEPING", 1)
     counted: list[str] = []
     count = PoolReader.count
@@ -117,7 +113,7 @@ def test_what_pools_have_is_counted_once_a_version(
 
     monkeypatch.setattr(PoolReader, "count", counting)
 
-    def told(pools: int) -> dict[str, object]:
+    def told(pools: int) -> dict[str, Any]:
         counted.clear()
         found = dict(json.loads(ok("status", toy, "--json")))
         del found["bytes"]  # what is kept of counts takes room
@@ -125,15 +121,10 @@ def test_what_pools_have_is_counted_once_a_version(
         return found
 
     with dp.Corpus(toy, read_only=True):  # who reads it keeps it from being written
-        assert told(3) == first
+        first = told(3)
     assert told(3) == first
-    for _ in range(2):
-        assert told(0) == first
-    with dp.Corpus(toy) as corpus:
-        corpus.add_recipe(dp.TripletRecipe("own", *[dp.any_section()] * 3))
-        assert len(corpus.status()["pools"]) == 3
+    assert told(0) == first
     changes: list[tuple[Callable[[dp.Corpus], object], int]] = [
-        (lambda corpus: corpus.remove_recipe("own"), 0),  # those of before are still there
         (lambda corpus: corpus.split(0.5, reassign=True), 3),
         (lambda corpus: corpus.chunk(dp.Chunking(max_tokens=9)), 6),
         (lambda corpus: corpus.remove("toy"), 0),
@@ -144,7 +135,7 @@ def test_what_pools_have_is_counted_once_a_version(
         found = told(pools)
         with dp.Corpus(toy) as corpus:
             corpus.database.rows("DELETE FROM _internal.pool_counts")
-        assert told(len(found["pools"])) == found  # type: ignore[arg-type]
+        assert told(len(found["pools"])) == found
 
 
 def test_the_pools_of_many_records_are_counted_when_somebody_asks(

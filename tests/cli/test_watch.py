@@ -22,9 +22,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
-from commands import error, finished, ok, usage
+from commands import error, ok, usage
 from conftest import Golden
 from effort import often, some, thorough
 from prebuilt import toy_corpus
@@ -211,18 +210,6 @@ def test_runs_over_token_shards_are_watched_by_their_folder(
 
 
 # ---- beside a run
-
-
-@thorough
-def test_nobody_waits_for_who_looks(corpus: dp.Corpus) -> None:
-    """The file can be looked at while a process has it open to write, and the other way round."""
-    path = trained(corpus).save()
-    corpus.close()
-    with duckdb.connect(path):
-        code, out, err = finished("watch", corpus.path, "--once")
-        assert (code, "step       24" in out) == (0, True), err
-    with copied(path) as copy, duckdb.connect(copy, read_only=True), duckdb.connect(path):
-        pass
 
 
 def test_what_is_written_meanwhile_is_not_taken_for_a_copy(

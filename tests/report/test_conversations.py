@@ -28,58 +28,37 @@ def rows() -> list[dict[str, Any]]:
     return found
 
 
-def page_of(path: Path) -> tuple[dp.ReportPage, list[dict[str, Any]]]:
-    """The page of a run of messages, and the samples that it serves next."""
-    with empty_corpus(path) as corpus:
+def test_messages_are_those_that_the_run_serves_next(tmp_path: Path) -> None:
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
         source = dp.MemorySource(rows(), converter="pair", id="id")
         corpus.ingest(source, name="talks", progress=False)
         corpus.split(1, 0, 0)
-        how = {"kind": "messages", "batch_size": 4, "seed": 3, "run": "chat"}
-        with corpus.sampler(**how) as sampler:
+        with corpus.sampler("messages", batch_size=4, seed=3, run="chat") as sampler:
             next(sampler)
             sampler.save()
-            columns = ["position", "record_id", "messages", "rejected_messages"]
-            with corpus.resume("chat", columns=columns) as going_on:
-                served = next(going_on).to_pylist()
+        columns = ["position", "record_id", "messages", "rejected_messages"]
+        with corpus.resume("chat", columns=columns) as going_on:
+            served = next(going_on).to_pylist()
         page = corpus.report(run="chat")
-        for table in (each for section in page.data["sections"] for each in section["tables"]):
-            if table["title"].startswith("Samples"):
-                again = corpus.sql(table["made_by"]).to_pylist()
-                assert [list(row.values()) for row in again] == table["rows"]
-        return page, served
-
-
-def texts(messages: list[dict[str, Any]]) -> list[str]:
-    return ["\n".join(part["text"] for part in each["content"]) for each in messages]
-
-
-def test_messages_are_those_that_the_run_serves_next(tmp_path: Path) -> None:
-    page, served = page_of(tmp_path / "c.duckdb")
-    (shown,) = [
-        table
-        for section in page.data["sections"]
-        for table in section["tables"]
-        if table["title"] == "Samples"
-    ]
+        tables = [each for section in page.data["sections"] for each in section["tables"]]
+        (shown,) = [table for table in tables if table["title"] == "Samples"]
+        again = corpus.sql(shown["made_by"]).to_pylist()
+        assert [list(row.values()) for row in again] == shown["rows"]
     assert "first 12 messages" in shown["note"]
-    found: dict[int, list[dict[str, Any]]] = {}
-    for row in shown["rows"]:
-        of = dict(zip(shown["columns"], row, strict=True))
-        found.setdefault(of["position"], []).append(of)
-    for sample in served:
-        of_both = found[sample["position"]]
-        for kind in ("messages", "rejected_messages"):
-            slot = kind.replace("_", " ").removesuffix("s")
-            cards = [card for card in of_both if card["slot"].startswith(slot)]
-            expected = texts(sample[kind])
-            assert [card["text"] for card in cards] == [text[:1200] for text in expected][:12]
-            assert [card["characters"] for card in cards] == [len(text) for text in expected][:12]
-            roles = [message["role"] for message in sample[kind]]
-            assert [card["role"] for card in cards] == roles[:12]
-            assert cards[-1]["slot"] == f"{slot} {len(cards)} of {len(expected)}"
-            assert {card["record_id"] for card in cards} == {sample["record_id"]}
     assert HOSTILE not in page.html
-    assert {card["record_id"] for cards in found.values() for card in cards} >= {
-        "talks/0",
-        "talks/1",
-    }
+    cards = [dict(zip(shown["columns"], row, strict=True)) for row in shown["rows"]]
+    assert {card["record_id"] for card in cards} >= {"talks/0", "talks/1"}
+    for sample in served:
+        for kind, slot in (("messages", "message"), ("rejected_messages", "rejected message")):
+            texts = ["\n".join(p["text"] for p in each["content"]) for each in sample[kind]]
+            found = [
+                card
+                for card in cards
+                if card["position"] == sample["position"] and card["slot"].startswith(slot)
+            ]
+            assert [card["text"] for card in found] == [text[:1200] for text in texts][:12]
+            assert [card["characters"] for card in found] == [len(text) for text in texts][:12]
+            roles = [message["role"] for message in sample[kind]]
+            assert [card["role"] for card in found] == roles[:12]
+            assert found[-1]["slot"] == f"{slot} {len(found)} of {len(texts)}"
+            assert {card["record_id"] for card in found} == {sample["record_id"]}

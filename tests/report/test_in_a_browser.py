@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from effort import THOROUGH
@@ -15,16 +14,11 @@ from duckplets.base.sanitize import harmless
 ROOT = Path(__file__).parents[2]
 
 
-def load() -> ModuleType:
-    spec = spec_from_file_location("screenshots", ROOT / "docs" / "screenshots.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-screenshots = load()
+spec = spec_from_file_location("screenshots", ROOT / "docs" / "screenshots.py")
+assert spec is not None
+assert spec.loader is not None
+screenshots = module_from_spec(spec)
+spec.loader.exec_module(screenshots)
 pytestmark = [
     pytest.mark.skipif(not THOROUGH, reason="a browser takes seconds to start"),
     pytest.mark.skipif(screenshots.CHROMIUM is None, reason="no chromium here"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from html.parser import HTMLParser
 from itertools import pairwise
 
 import pyarrow as pa
@@ -114,22 +113,10 @@ def test_lines_stay_inside(several: list[tuple[float, float]]) -> None:
     check(plot)
 
 
-class Tags(HTMLParser):
-    """The elements of a drawing."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: set[str] = set()
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.tags.add(tag)
-
-
 def check(plot: Plot) -> None:
     """Check that a drawing has few ticks at ascending places, and only elements of drawings."""
     for ticks in (plot.along, plot.up):
         assert len(ticks) <= 13
         assert len({place for place, _ in ticks}) == len(ticks)
     known = {"style", "div", "svg", "path", "text", "title", "ul", "li", "bdi"}
-    assert Tags(plot._repr_html_()).tags <= known
+    assert set(re.findall(r"<([^\s/>]+)", plot._repr_html_())) <= known
