@@ -231,3 +231,33 @@ def test_the_command_says_what_it_freed(tmp_path: Path, monkeypatch: pytest.Monk
     assert "records: 30" in freed[1]
     assert Path("c.duckdb").stat().st_mode & 0o777 == 0o640
     assert json.loads(ok("status", "c.duckdb", "--json"))["version"] == 3
+
+
+KEYS = {
+    "records": "record_key",
+    "sections": "section_key",
+    "chunks": "chunk_key",
+    "sources": "source_id",
+}
+
+
+@thorough
+def test_keys_are_not_given_out_again(tmp_path: Path) -> None:
+    with toy_corpus(tmp_path / "c.duckdb", 30, sources=("a", "b")) as corpus:
+        corpus.add_recipe(MINED)
+        corpus.index(dp.Terms(stemmer="none"), source="b", split="test", progress=False)
+        corpus.mine(source="b", split="test", progress=False)
+        used = {
+            table: set(corpus.sql(f"SELECT {key} FROM {table}")[key].to_pylist())
+            for table, key in KEYS.items()
+        }
+        corpus.remove("b")
+        for _ in range(2):  # what the first one noted, the second passes on
+            corpus.compact()
+        corpus.ingest(source(9, 0, 30), name="c")
+        corpus.mine(source="c", split="test", progress=False)
+        for table, key in KEYS.items():
+            new = corpus.sql(f"SELECT {key} FROM {table}")[key].to_pylist()
+            assert min({*new} - used[table]) > max(used[table]), table
+        assert corpus.sql("SELECT count(*) AS n FROM records")["n"][0].as_py() == 60
+        assert corpus.version == 4

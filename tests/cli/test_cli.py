@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commands import cli, error, files, finish, finished, lines, ok, process, talk, usage
-from effort import some, thorough
+from effort import often, some, thorough
 from hub_server import Hub
 from prebuilt import toy_corpus
-from programs import PATIENCE, ran
+from programs import PATIENCE, python, ran
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -621,3 +621,59 @@ def test_the_duckdb_cli_runs_what_sql_prints(toy: str) -> None:
         expected = lines(ok("sql", toy, recipe, "--rows", *options))
         assert [row["record_id"] for row in rows] == [row["record_id"] for row in expected]
         assert rows
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus of two sources, made once; tests get a copy."""
+    path = tmp_path_factory.mktemp("made") / "toy.duckdb"
+    toy_corpus(path, 60, sources=("a", "b")).close()
+    return path
+
+
+SAVING = """
+import sys, threading, time
+import duckplets as dp
+
+with dp.Corpus(sys.argv[1], read_only=True) as corpus:
+    sampler = corpus.sampler(batch_size=4)
+    waiting = threading.Thread(target=sys.stdin.read)
+    waiting.start()
+    print("started", flush=True)
+    while waiting.is_alive():
+        next(sampler)
+        sampler.save()
+        time.sleep(0.1)
+    print(sampler.step)
+"""
+
+
+@pytest.fixture
+def toy(made: Path, tmp_path: Path) -> str:
+    shutil.copy(made, tmp_path / "toy.duckdb")
+    return "toy.duckdb"
+
+
+def column(rows: Sequence[dict[str, Any]]) -> list[int]:
+    return [int(row["step"]) for row in rows]
+
+
+@thorough
+@with_duckdb
+def test_both_files_can_be_looked_at_while_a_run_goes_on(toy: str) -> None:
+    statement = ok("sql", toy, "anchor_context")
+    steps: list[int] = []
+    with python("-c", SAVING, toy, stdin=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "started\n"
+        wait_for(Path("toy.state.duckdb").exists)
+        pool = len(lines(ok("sql", toy, "anchor_context", "--rows")))
+        while len(set(steps)) < often(5, less=2):
+            assert running.poll() is None
+            assert len(duckdb(toy, statement)) == pool
+            steps += column(duckdb("toy.state.duckdb", "SELECT step FROM cursors", patience=60))
+        code, out, err = finish(running)  # closes its stdin: it may end
+    assert code == 0, err
+    assert column(duckdb("toy.state.duckdb", "SELECT step FROM cursors")) == [int(out)]
+    assert steps == sorted(steps)
+    assert steps[0] < steps[-1]

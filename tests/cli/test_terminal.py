@@ -355,3 +355,15 @@ def test_ctrl_c_while_modules_are_loaded() -> None:
     for module in some(modules, less=1):
         found = ran(sys.executable, "-c", INTERRUPTED, module)
         assert (found.returncode, found.stdout, found.stderr) == (130, "", "interrupted\n"), module
+
+
+def test_recipes_of_other_hands_print_nothing_that_acts(hostile: str) -> None:
+    """A recipe of such a name is refused when it is read, in a line."""
+    parts = to_dict(dp.TextRecipe("x", dp.role("anchor"))) | {"name": HOSTILE}
+    database = Database.open(Path(hostile))
+    database.run(
+        "recipes/store/add", {"name": HOSTILE, "kind": "text", "definition": json.dumps(parts)}
+    )
+    database.close()
+    for command in some(["status", "recipe list", "sample"], less=1):
+        printed(*command.split(), hostile, code=1, widest=5000)

@@ -22,8 +22,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
-from commands import error, ok, usage
+from commands import error, finished, ok, usage
 from conftest import Golden
 from effort import often, some, thorough
 from prebuilt import toy_corpus
@@ -328,3 +329,15 @@ def test_a_run_is_watched_while_it_trains(corpus: dp.Corpus) -> None:
     assert terminal.output.count(LEFT) == 1
     assert terminal.output.rindex(CURSOR) > terminal.output.rindex(b"last save")
     assert longest < 10, "a save that waits for a lock gives up then"
+
+
+@thorough
+def test_nobody_waits_for_who_looks(corpus: dp.Corpus) -> None:
+    """The file can be looked at while a process has it open to write, and the other way round."""
+    path = trained(corpus).save()
+    corpus.close()
+    with duckdb.connect(path):
+        code, out, err = finished("watch", corpus.path, "--once")
+        assert (code, "step       24" in out) == (0, True), err
+    with copied(path) as copy, duckdb.connect(copy, read_only=True), duckdb.connect(path):
+        pass

@@ -14,7 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from effort import often
+from effort import often, thorough
+from killed_intakes import running
 from stored_rows import TIMES, stored_rows
 
 import duckplets as dp
@@ -328,3 +329,56 @@ def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkey
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:  # what was stored is discarded with it
         assert corpus.sql("FROM live_records").num_rows == 0
         assert corpus.ingest(Given(lambda _: [([{"text": "x"}], 1)]), restart=True).added == 1
+
+
+TABLES = [
+    "sources",
+    "records",
+    "sections",
+    "chunks",
+    "splits",
+    "record_prefixes",
+    "corpus_versions",
+]
+
+
+def contents(corpus: dp.Corpus) -> dict[str, list[dict[str, Any]]]:
+    """All rows of a corpus, without its times."""
+    found = {}
+    for table in TABLES:
+        rows = corpus.sql(f"SELECT * FROM {table}").to_pylist()
+        times = {"report", "committed_at", "created_at", "updated_at"}
+        found[table] = [{k: v for k, v in row.items() if k not in times} for row in rows]
+    return found
+
+
+@thorough
+def test_a_killed_ingest_goes_on_and_ends_as_an_unbroken_one(tmp_path):
+    whole, broken = tmp_path / "whole.duckdb", tmp_path / "broken.duckdb"
+    with running(__file__) as run:
+        # Killed within the second commit, and within the fourth of all.
+        told = [run("nine_pages", broken, marks).told for marks in (2, 3)]
+        told += [run("nine_pages", path).told for path in (broken, whole)]
+    assert [lines[0] for lines in told] == ["page 0", "page 1", "page 3", "page 0"]
+    assert [lines[-1] for lines in told[2:]] == ["added 45 1"] * 2
+    with dp.Corpus(whole) as one, dp.Corpus(broken) as other:
+        assert contents(one) == contents(other)
+
+
+def test_production_is_bounded_in_bytes(reader, monkeypatch):
+    monkeypatch.setattr(row_batches, "MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(feed, "_BLOCK_BYTES", 1 << 19)
+    monkeypatch.setattr(feed, "_BYTES_WAITING", 1 << 20)
+    made = 0
+
+    def batches(_: Any) -> Iterator[Any]:
+        nonlocal made
+        for i in count():
+            made += 1
+            yield [{"text": "x" * 200_000}], i
+
+    rows = adapted(Given(batches)).open(reader)
+    next(rows.batches)
+    time.sleep(0.3)
+    assert 5 <= made <= 18
+    rows.batches.stop()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from effort import often
-from prebuilt import empty_corpus
+from prebuilt import empty_corpus, toy_corpus
 
 import duckplets as dp
 
@@ -141,3 +141,13 @@ def test_a_folder_is_read_again_as_it_was(corpus, tmp_path):
     assert "file name of 2 files" in report.notes[-1]
     corpus.ingest(dp.TextFileSource(folder), remap=True)
     assert texts(corpus) == ["Heading", "text", "Second", "more"]
+
+
+def test_runs_go_on_after_a_remap(tmp_path):
+    with toy_corpus(tmp_path / "t.duckdb") as corpus:
+        name = corpus.sources()["name"][0].as_py()
+        before = corpus.sampler("triplets", batch_size=4, seed=3)
+        first = [before.batch_at(step).to_pydict() for step in range(3)]
+        rows = [{"q": f"new {i}", "a": f"answer {i}"} for i in range(40)]
+        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, remap=True)
+        assert [before.batch_at(step).to_pydict() for step in range(3)] == first

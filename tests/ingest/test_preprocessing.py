@@ -384,3 +384,19 @@ def test_preprocessors_are_called_in_order_and_keys_of_what_they_drop_stay_free(
     corpus.ingest(source_of([rows[0] | {"id": "b"}]), name="s", progress=False)
     keys = [row["section_key"] for row in dump(corpus, "sections")["sections"]]
     assert keys == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def test_a_run_is_not_resumed_over_other_texts(corpus: dp.Corpus) -> None:
+    rows = rows_of(60, 10)
+    corpus.chunk(PLAIN)
+    corpus.ingest(source_of(rows), name="s", progress=False)
+    corpus.split(1, 0, 0)
+    with corpus.sampler("texts", batch_size=4) as sampler:
+        next(sampler)
+        sampler.save()
+    corpus.chunk(DENOISED)
+    with pytest.raises(dp.StateMismatchError, match="chunking"):
+        corpus.resume()
+    corpus.chunk(PLAIN)
+    with corpus.resume() as sampler:
+        assert next(sampler).step == 1

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -560,3 +561,36 @@ def test_odd_texts_come_back_exactly(
     assert sorted(map(str, stored.to_pylist())) == sorted(
         str({"group_key": text[:99], "taxonomy": [text[:99]], "m": text[:99]}) for text in ODD
     )
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], dp.Corpus]:
+    """Open one empty corpus after the other, faster than creating each."""
+    folder = tmp_path_factory.mktemp("copies")
+    dp.Corpus(folder / "empty.duckdb").close()
+    numbers = itertools.count()
+
+    def copy() -> dp.Corpus:
+        path = folder / f"c{next(numbers)}.duckdb"
+        shutil.copy(folder / "empty.duckdb", path)
+        return dp.Corpus(path)
+
+    return copy
+
+
+@settings(max_examples=often(25, less=2), deadline=None)
+@given(given_texts=st.lists(st.text(min_size=1, max_size=30), min_size=1, max_size=8, unique=True))
+def test_any_text_comes_back_exactly(
+    copies: Callable[[], dp.Corpus], given_texts: list[str]
+) -> None:
+    filled = [text for text in given_texts if text.strip()]
+    with copies() as corpus:
+        if not filled:
+            with pytest.raises(dp.SourceError):
+                corpus.ingest(texts(*given_texts))
+            return
+        report = ingest(corpus, texts(*given_texts))
+        assert report.added == len(filled)
+        assert sorted(live(corpus).values()) == sorted(filled)
+        windows = column(corpus, "SELECT text FROM chunk_texts")
+        assert sorted(windows) == sorted(filled)

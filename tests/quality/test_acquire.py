@@ -279,3 +279,24 @@ def test_killed_and_run_again_it_leaves_what_the_unbroken_run_leaves(tmp_path: P
 
 if __name__ == "__main__":
     nursery()
+
+
+def test_sources_are_read_at_the_same_time_but_no_more_than_are_asked_for(
+    corpus: dp.Corpus,
+) -> None:
+    at_work: set[str] = set()
+    most = [0]
+
+    class Watched(Pages):
+        def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+            at_work.add(self.name)
+            for pair in super().batches(cursor):
+                most[0] = max(most[0], len(at_work))
+                yield pair
+            at_work.remove(self.name)
+
+    rows = [{"id": str(i), "text": GOOD.format(i)} for i in range(10)]
+    slow = [Watched(name, rows, page=1, sleep=0.03) for name in "abcd"]
+    corpus.acquire(slow, quality=None, where="true", readers=3, progress=False)
+    assert most == [3]
+    assert [len(source.calls) for source in slow] == [1, 1, 1, 1]

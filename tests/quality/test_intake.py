@@ -382,3 +382,12 @@ def test_redacted_texts_leave_no_original_anywhere(tmp_path: Path) -> None:
         no_texts = Quality(language=None, keep_rejected=False)
         take(corpus, dp.MemorySource([{"text": "tiny"}], text="text"), "none", quality=no_texts)
         assert "tiny" not in str(contents(corpus))
+
+
+def test_rejected_texts_are_kept_only_where_they_may_be(corpus: dp.Corpus) -> None:
+    source = dp.MemorySource([{"text": "short"}, {"text": GOOD}], text="text")
+    take(corpus, source, quality=Quality(language=None, keep_rejected=False))
+    assert corpus.sql("SELECT * FROM rejected_rows").num_rows == 0
+    assert (
+        corpus.sql("SELECT metrics.characters FROM judgements WHERE gate = 'schema'").num_rows == 1
+    )

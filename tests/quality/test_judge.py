@@ -183,3 +183,19 @@ def test_shifts_are_told_against_a_source_and_a_version(corpus: dp.Corpus) -> No
         corpus.shifts("nobody")
     with pytest.raises(dp.QualityError, match="there are versions 1 to 3"):
         corpus.shifts(9)
+
+
+def test_a_rejected_row_that_becomes_a_record_keeps_its_label(tmp_path: Path) -> None:
+    rows = [
+        {"id": str(i), "q": f"question {i}", "a": "x" * (10 + 20 * i), "same": i % 2}
+        for i in range(6)
+    ]
+    source = dp.MemorySource(rows, anchor="q", positive="a", id="id", label="same")
+    strict = dp.Quality(language=None, min_characters=60)
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        report = corpus.ingest(source, name="judged", quality=strict, progress=False)
+        assert 0 < report.added < 6
+        corpus.judge(dp.Quality(language=None, min_characters=1))
+        found = corpus.sql("SELECT record_id, label FROM records WHERE removed_version IS NULL")
+        labels = {row["record_id"]: row["label"] for row in found.to_pylist()}
+    assert labels == {f"judged/{i}": i % 2 for i in range(6)}

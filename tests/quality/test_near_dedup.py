@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import ok as run
-from effort import some
+from effort import often, some, thorough
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -288,3 +289,30 @@ def test_the_command(tmp_path: Path) -> None:
     assert "from 0.9, 99.1% of the pairs just there" in told
     assert "what was ingested first stays, whatever its split" in told
     assert "kept s/a, removed s/b (similarity 1.000)" in told
+
+
+def near_pairs(near: float, count: int) -> Iterator[tuple[str, str]]:
+    """Yield pairs of 100 different words each, whose similarity is just above a threshold."""
+    shared = math.ceil(200 * near / (1 + near))
+    for n in range(count):
+        words = random.Random(f"{near} {n}").sample(range(10**6), 200 - shared)
+        one, other = words[:100], words[:shared] + words[100:]
+        yield " ".join(map(str, one)), " ".join(map(str, other))
+
+
+@thorough
+@pytest.mark.parametrize("near", [0.5, 0.6, 0.7, 0.8, 0.85, 0.95])
+def test_bands_follow_the_threshold(tmp_path: Path, near: float) -> None:
+    count = often(2000, less=200)
+    texts = {
+        f"{i}{j}": t for i, pair in enumerate(near_pairs(near, count)) for j, t in enumerate(pair)
+    }
+    with filled(tmp_path / "c.duckdb", {"s": texts}) as corpus:
+        report = corpus.deduplicate(near, ngram=1, dry_run=True, progress=False)
+        few = corpus.deduplicate(near, ngram=1, bands=2, rows=3, dry_run=True, progress=False)
+    assert report.clusters >= 0.97 * count  # in any 200; of all .99 and more
+    assert report.recall >= 0.99
+    s = report.settings
+    assert report.recall == pytest.approx(1 - (1 - near**s.rows) ** s.bands, abs=1e-4)
+    assert few.recall == pytest.approx(1 - (1 - near**3) ** 2, abs=1e-4)
+    assert few.clusters / count == pytest.approx(few.recall, abs=0.12)

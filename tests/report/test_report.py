@@ -495,3 +495,9 @@ def test_without_jinja_the_error_says_what_to_install(
         pytest.raises(dp.ExtensionError, match=r"pip install 'duckplets\[report\]'"),
     ):
         corpus.report()
+
+
+def test_personal_data_stays_out_of_examples(page: dp.ReportPage) -> None:
+    texts = [row[-1] for row in table(page, "Examples")["rows"]]
+    assert any("[EMAIL]" in text for text in texts)
+    assert not any("example.org" in text or "555-0123" in text for text in texts)
