@@ -21,11 +21,11 @@ thorough = pytest.mark.skipif(not THOROUGH, reason="slow: make test-all runs it"
 def often(times: int, *, less: int) -> int:
     """Return how often, or how much: in full, or less for a suite of minutes.
 
-    In full a few hundred repetitions are at most eight times as many: the suite takes an hour.
+    In full a few hundred repetitions are at most four times as many: the suite takes an hour.
     """
     if not THOROUGH:
         return less
-    return times if times > _REPEATED else min(times, 8 * less)
+    return times if times > _REPEATED else min(times, 4 * less)
 
 
 def some(cases: Iterable[T], *, less: int) -> Sequence[T]:

@@ -128,7 +128,14 @@ def ingest(
     )
     say(*(f"failed: {problem}" for problem in problems))
     if preview is not None:
-        output.show_records(found, preview, how.get("on_error"), how["limits"], json=json)
+        for each in found:
+            try:
+                output.show_records(each, preview, how.get("on_error"), how["limits"], json=json)
+            except SourceError as error:
+                if not keep_going:
+                    raise
+                problems.append(str(error))
+                say(f"failed: {each.name}: {error}")
         if problems:
             raise typer.Exit(1)
         return

@@ -78,17 +78,16 @@ def show_ingested(reports: Sequence[tuple[str, IngestReport]], *, json: bool) ->
 
 
 def show_records(
-    found: Sequence[FoundSource], n: int, on_error: OnError | None, limits: Limits, *, json: bool
+    found: FoundSource, n: int, on_error: OnError | None, limits: Limits, *, json: bool
 ) -> None:
-    """Print the first records that sources would become."""
+    """Print the first records that a source would become."""
     from duckplets.ingest.preview import preview
 
-    for each in found:
-        seen = preview(each.source, n, on_error=on_error, limits=limits)
-        if json:
-            print_lines([{"source": each.name, **asdict(seen)}])
-        else:
-            tell(*f"{shown(each.name)}: {seen}".splitlines())
+    seen = preview(found.source, n, on_error=on_error, limits=limits)
+    if json:
+        print_lines([{"source": found.name, **asdict(seen)}])
+    else:
+        tell(*f"{shown(found.name)}: {seen}".splitlines())
 
 
 def say_kept(unfinished: Iterable[Mapping[str, Any]]) -> None:

@@ -112,7 +112,7 @@ WRONG_USAGE = [
     ("split toy.duckdb --train most", "--train"),
     ("chunk toy.duckdb --overlap 1,x", "1,x"),
     ("sample toy.duckdb --kind quadruplets", "quadruplets"),
-    ("sample toy.duckdb --steps -1", "-1"),
+    ("sample toy.duckdb --steps -1", "--steps"),
     ("sample toy.duckdb --out x.csv", "FILE.parquet"),
     ("sample toy.duckdb --out nowhere/x.parquet", "nowhere"),
     ("sample toy.duckdb --tag x", "--save"),
@@ -488,12 +488,12 @@ def test_examples_of_the_help_texts_run(
     days = pa.array(["2024-01-01"] * table.num_rows)
     pq.write_table(table.append_column("day", days), "news/1.parquet")
     Path("docs").mkdir()
+    Path("docs", "a.md").write_text("# Title\n\ntext")
     mixture = '[[data.datasets]]\nname = "{}"\nweight = 0.5\n'
     questions = [f"question {i},the answer to question {i}\n" for i in range(50)]
     for name, text in {
         "chats.jsonl": json.dumps({"conversations": turns}) + "\n",
         "faq.csv": "".join(["question,answer\n", *questions]),
-        "docs/a.md": "# Title\n\ntext",
         "recipes.toml": RECIPES.replace("mine", "titles"),
         "old.toml": mixture.format("faq"),
         "new.toml": mixture.format("faq"),

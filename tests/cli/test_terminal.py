@@ -238,7 +238,7 @@ ODD = [
     (["ingest", "n.duckdb", f"{LONGEST}n"], "File name too long"),
     (["ingest", "n.duckdb", "x.csv", "--anchor", "a\nb"], r"no column 'a\\nb'"),
     (["ingest", "b\udcff.duckdb", "x.csv", "--text", "a"], "is not UTF-8"),
-    (["status", "b\udcff.duckdb"], "is not UTF-8"),
+    (["status", "b\udcff.duckdb"], "does not exist"),
     (["ingest", "n.duckdb", "b\udcff.csv", "--text", "a", "--name", "x"], "is not UTF-8"),
     (["ingest", "n.duckdb", "b\udcff*", "--text", "a", "--name", "x"], "is not UTF-8"),
     (["search", "toy.duckdb", "\udcff"], "surrogate"),

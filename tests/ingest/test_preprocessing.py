@@ -370,7 +370,7 @@ def test_preprocessors_are_called_in_order_and_keys_of_what_they_drop_stay_free(
     report = corpus.ingest(source_of(rows), name="s", progress=False)
     assert seen == ["SOME PROSE", "KEPT AS IT IS", "12345678901"]
     for name in ("short", "note", "denoiser"):
-        assert f"1 section dropped by {name}" in str(report)
+        assert f"1 time: section dropped by {name}" in str(report)
     stored = dump(corpus, "sections")["sections"]
     assert [(row["section_key"], row["text"]) for row in stored] == [(2, "SOME PROSE")]
     # Other windows of clean texts need no function.

@@ -302,8 +302,9 @@ def test_another_ingest_of_that_name_is_refused_and_restart_discards_what_was_st
     for source, arguments, message in cases:
         with pytest.raises(dp.SourceError, match=message) as caught:
             ingest(half, source, **arguments)
-        assert "settings()" in message or "after 12 rows" in str(caught.value)
-        assert "settings()" in message or "restart=True" in str(caught.value)
+        if "with another" in message:
+            assert "after 12 rows" in str(caught.value)
+            assert "restart=True" in str(caught.value)
     unbroken = opened("unbroken.duckdb")
     ingest(unbroken, Pages(some(MANY), version=2), restart=True)  # with nothing to restart
     ingest(half, Pages(some(MANY), version=2), restart=True)

@@ -195,14 +195,14 @@ def test_a_large_text_in_pieces_is_measured_as_a_whole(monkeypatch: pytest.Monke
     parts = ["a line that ends here.", "One more {", "", " ", "\t", "x", "- ALL rights"]
     parts += ["é\u3000日", "\u3000"]
     texts = [
-        "\n".join(draw.choices(parts, k=draw.choice([3, 80]))) for _ in range(often(99, less=30))
+        "\n".join(draw.choices(parts, k=draw.choice([3, 200]))) for _ in range(often(99, less=30))
     ]
     texts += ["\n" + texts[1] + "\n", "\n\n" + texts[1] + "\n\n", "one line " * 80, "a" * 300]
     table = pa.table({"row": np.arange(len(texts)), "text": texts})
     monkeypatch.setattr("duckplets.quality.measure._SAMPLE", 40)
     whole = measure(Database.reader(), table, Quality(language=None)).to_pydict()
-    monkeypatch.setattr("duckplets.quality.measure._LARGE", 200)
-    monkeypatch.setattr("duckplets.quality.measure._MORSEL_BYTES", 50)
+    monkeypatch.setattr("duckplets.quality.measure._LARGE", 400)
+    monkeypatch.setattr("duckplets.quality.measure._MORSEL_BYTES", 160)
     order = np.random.default_rng(1).permutation(len(texts))  # which changes nothing
     mixed = measure(Database.reader(), table.take(order), Quality(language=None))
     found = mixed.sort_by("row").to_pydict()

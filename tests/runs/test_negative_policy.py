@@ -71,7 +71,9 @@ def test_stale_ones_are_refused_with_three_ways_out(tmp_path: Path) -> None:
         corpus.add_recipe(OPEN)
         names = {"id": "id", "anchor": "title", "positive": "body", "context": "notes"}
         row = {"id": "new", "title": "new title", "body": "a new body", "notes": "x"}
-        source = dp.MemorySource([row | {"g": "new", "topic": "law"}], **names, group="g")
+        source = dp.MemorySource(
+            [row | {"g": "new", "topic": "law"}], **names, group="g", meta="topic"
+        )
         corpus.ingest(source, name="s0", progress=False)
         with pytest.raises(dp.StateMismatchError, match="stale") as caught:
             opened(corpus)
