@@ -602,12 +602,17 @@ DUCKDB = shutil.which("duckdb", path=str(Path(sys.executable).parent)) or shutil
 with_duckdb = pytest.mark.skipif(DUCKDB is None, reason="pip install duckdb-cli")
 
 
-def duckdb(path: str, statement: str) -> list[dict[str, Any]]:
-    """Run a statement in the real duckdb CLI."""
-    run = ran(str(DUCKDB), "-readonly", "-json", path, typed=statement)
-    assert (run.returncode, run.stderr) == (0, "")
-    rows: list[dict[str, Any]] = json.loads(run.stdout or "[]")
-    return rows
+def duckdb(path: str, statement: str, *, patience: float = 0) -> list[dict[str, Any]]:
+    """Run a statement in the real duckdb CLI, again while the file is locked for a save."""
+    deadline = time.monotonic() + patience
+    while True:
+        run = ran(str(DUCKDB), "-readonly", "-json", path, typed=statement)
+        if run.returncode == 0 and not run.stderr:
+            rows: list[dict[str, Any]] = json.loads(run.stdout or "[]")
+            return rows
+        assert "lock" in run.stderr, run.stderr
+        assert time.monotonic() < deadline, run.stderr
+        time.sleep(0.01)
 
 
 @with_duckdb
