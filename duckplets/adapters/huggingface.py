@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from duckplets.base.checks import integer
+from duckplets.base.columns import shaped_type
 from duckplets.errors import ExtensionError, SamplerError
-from duckplets.runs.messages import type_of
 from duckplets.samples.columns import slot_names
 from duckplets.tokens.batches import ARRAYS
 
@@ -277,7 +277,7 @@ def _columns(sampler: Sampler) -> dict[str, pa.DataType]:
         return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
     slots, kind = slot_names(settings.kind, settings.negatives), pa.string()
     if settings.kind == "messages":
-        slots, kind = [*slots, "rejected_messages"], type_of(sampler.message_shape)
+        slots, kind = [*slots, "rejected_messages"], shaped_type(sampler.message_shape)
     found: dict[str, pa.DataType] = {slot: kind for slot in slots if slot in settings.columns}
     if not found:
         raise SamplerError(

@@ -45,6 +45,15 @@ def matrix_of(vectors: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
     return np.asarray(numbers.reshape(len(vectors), vectors.type.list_size))
 
 
+def shaped_type(shape: Any) -> pa.DataType:
+    """Return the Arrow type of a shape as ``from_json`` takes it."""
+    if isinstance(shape, list):
+        return pa.list_(shaped_type(shape[0]))
+    if isinstance(shape, dict):
+        return pa.struct([(name, shaped_type(of)) for name, of in shape.items()])
+    return pa.float64() if shape == "DOUBLE" else pa.string()
+
+
 def packed(table: pa.Table) -> tuple[bytes, list[bytes]]:
     """Return the schema and the rows of a table as separate Arrow IPC messages."""
     rows = [part.serialize().to_pybytes() for part in table.to_batches()]

@@ -22,7 +22,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from duckplets.base.sanitize import shown
-from duckplets.db.queries import query
 from duckplets.errors import RecipeError
 from duckplets.pools.cte_steps import assembled, bound, literal, of_sources
 from duckplets.recipes.condition_rules import COLUMNS
@@ -412,15 +411,6 @@ def _looked_at(recipe: Recipe, labels: Labels | None = None) -> frozenset[str]:
 def compares_texts(recipe: Recipe) -> bool:
     """Return whether the staged pool reads whole texts, besides precomputed facts."""
     return "text" in _looked_at(_meant(recipe))
-
-
-def families_statement(of: str) -> str:
-    """Return the statement for the families of records: their groups, or a value of theirs."""
-    if of == "group":
-        return query("runs/families/groups")
-    from duckplets.recipes.conditions import record_value
-
-    return assembled([], "runs/families/given", {"family_value": _sql(record_value(of))})[0]
 
 
 def facts_statement(recipe: Recipe) -> str:

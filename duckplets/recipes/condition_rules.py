@@ -26,13 +26,10 @@ from duckplets.errors import RecipeError, nearest
 if TYPE_CHECKING:
     from sqlglot import exp
 
-OF_RECORDS = (
-    *("record_id", "date", "group_key", "taxonomy", "meta", "trust", "created_at", "updated_at"),
-    *("source", "label"),
-)
 COLUMNS = (
-    *OF_RECORDS,
-    *("position", "role", "heading", "text", "token_count", "kind", "window_index"),
+    *("record_id", "date", "group_key", "taxonomy", "meta", "trust", "created_at", "updated_at"),
+    *("source", "position", "role", "heading", "text", "token_count", "kind", "window_index"),
+    "label",
 )
 
 Form = tuple[dict[str, Any], list[Any]]

@@ -25,7 +25,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from duckplets.db.parser import reading
 from duckplets.errors import RecipeError
 from duckplets.recipes import condition_rules as rules
-from duckplets.recipes.condition_rules import COLUMNS, LONG_COLUMNS, OF_RECORDS, PIECES
+from duckplets.recipes.condition_rules import COLUMNS, LONG_COLUMNS, PIECES
 
 _SPAN = re.compile(r"\b(interval\s*)'\s*([+-]?\d+)\s*([a-z]+)\s*'", re.IGNORECASE)
 _KEYWORDS = ("interval", "null")  # types to sqlglot
@@ -65,16 +65,6 @@ def free_condition(text: str, columns: Mapping[str, bool]) -> exp.Expression:
     for column in tree.find_all(exp.Column):
         column.this.replace(exp.to_identifier(column.name.lower(), quoted=True))
     return tree
-
-
-def record_value(text: str) -> exp.Expression:
-    """Parse a value of a record, such as ``meta['entity']``, over ``slot``."""
-    columns = {name: name in LONG_COLUMNS for name in OF_RECORDS}
-    tree = free_condition(f"({text}) IS NOT NULL", columns)
-    whole = tree.this.this if isinstance(tree, exp.Not) and isinstance(tree.this, exp.Is) else None
-    if not isinstance(whole, exp.Paren):  # a text that closes the parenthesis
-        raise _refusal(text, "one value of a record is wanted, such as meta['entity']")
-    return _on_slot(whole.this)
 
 
 def _text_of(condition: str) -> str:

@@ -26,6 +26,7 @@ from duckplets.artifacts.read_ahead import ReadAhead
 from duckplets.base.arrays import Integers
 from duckplets.base.block_size import BlockSize
 from duckplets.base.checks import integer
+from duckplets.base.columns import shaped_type
 from duckplets.base.fork_guard import HomeLock
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.sanitize import listed
@@ -41,7 +42,7 @@ from duckplets.errors import (
 from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
 from duckplets.records.order_reader import Order, OrderPart, Take, elements_of, indexed_elements
-from duckplets.runs.messages import shape_of, type_of
+from duckplets.runs.messages import shape_of
 from duckplets.samples.batch import Batch
 from duckplets.serving.snapshot import folder_of, opened, sound
 from duckplets.serving.texts import ROLES, ChunkTexts
@@ -319,7 +320,7 @@ class _Fetcher:
             rows = self.database.table("runs/messages/parsed", which).combine_chunks()
         places = np.full(len(keys), -1, dtype=np.int64)
         places[rows["request"].to_numpy()] = np.arange(rows.num_rows)
-        order, kind = pa.array(places, mask=places < 0), type_of(self._shape)
+        order, kind = pa.array(places, mask=places < 0), shaped_type(self._shape)
         return {name: rows[name].combine_chunks().take(order).cast(kind) for name in wanted}
 
     def _texts(self, part: OrderPart, size: int) -> dict[str, pa.Array]:

@@ -58,15 +58,6 @@ def shape_of(database: Database, version: int, part: str = "text") -> list[Any]:
     return [said | (_TOOLS if tools else {}) | {"loss_weight": "DOUBLE"}]
 
 
-def type_of(shape: Any) -> pa.DataType:
-    """Return the Arrow type of a shape."""
-    if isinstance(shape, list):
-        return pa.list_(type_of(shape[0]))
-    if isinstance(shape, dict):
-        return pa.struct([(name, type_of(of)) for name, of in shape.items()])
-    return pa.float64() if shape == "DOUBLE" else pa.string()
-
-
 def has_pairs(database: Database, sources: Sequence[str], version: int) -> bool:
     """Return whether some of the sources have preference pairs."""
     rows = database.run("runs/messages/sources", {"version": version})

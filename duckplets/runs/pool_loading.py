@@ -17,11 +17,11 @@ import numpy as np
 from duckplets.artifacts.arrays import key_of
 from duckplets.base.arrays import Integers, Words
 from duckplets.errors import EmptyPoolError
+from duckplets.ingest.families import Families
 from duckplets.mining.store import Minings
 from duckplets.order.copies import listing
-from duckplets.order.permute import mix
 from duckplets.pools.arrays import Pool
-from duckplets.pools.compile import CompiledPool, compile_pool, families_statement
+from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import NoAnchorError, PoolReader, labels_of
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
@@ -94,6 +94,9 @@ def open_streams(
     pools: Sequence[FoundPool] = []
     if wanted:
         pools = loading.read(wanted) if snapshot is None else loading.kept(wanted, snapshot)
+    families, apart = None, settings.no_duplicates
+    if isinstance(apart, str) and apart != "negatives":
+        families = Families(database, apart, loading.where)
     streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
     for (compiled, _), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
@@ -112,7 +115,7 @@ def open_streams(
                 of_records=loading.records[source] if by_anchors else None,
                 shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
-                families=loading.families_of(found.pool.anchors.records),
+                families=None if families is None else families.of(found.pool.anchors.records),
             )
         )
     seen = {*map(attrgetter("source"), [*streams, *empty])}
@@ -141,13 +144,13 @@ class _Loading:
         texts: Words | None,
     ) -> None:
         self._database, self._settings, self._texts = database, settings, texts
-        self._where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
+        self.where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
         self._minings = Minings(database) if settings.candidates else None
         self.kinds = labels_of(database, settings.corpus_version)
         self._listed: dict[str, Integers] = {}  # ascending record keys by source
         for source in sources:
             if control := settings.index.get(source):
-                where = {**self._where, "sources": [source], "by_source": False}
+                where = {**self.where, "sources": [source], "by_source": False}
                 keys = database.table("records/read/keys", where)["record_key"].to_numpy()
                 rows = listing(source, len(keys), **control).rows
                 self._listed[source] = np.asarray(keys[rows])
@@ -155,29 +158,9 @@ class _Loading:
     @cached_property
     def records(self) -> dict[str, int]:
         """Number of listed records of each source."""
-        found = counted(self._database, **self._where)
+        found = counted(self._database, **self.where)
         listed = {name: len(keys) for name, keys in self._listed.items()}
         return {name: count for name, (count, _) in found.items()} | listed
-
-    def families_of(self, records: Integers) -> Words | None:
-        """Return the families of records, if no two samples of one may share a batch."""
-        if self._families is None:
-            return None
-        keys, words = self._families
-        at = np.minimum(np.searchsorted(keys, records), max(len(keys) - 1, 0))
-        own = mix(records.astype(np.uint64))  # of a record without a value: its own
-        return np.where(keys[at] == records, words[at], own) if len(keys) else own
-
-    @cached_property
-    def _families(self) -> tuple[Integers, Words] | None:
-        """Keys of records, ascending, and the hash of the family of each."""
-        apart = self._settings.no_duplicates
-        if isinstance(apart, bool) or apart == "negatives":
-            return None
-        statement = families_statement(apart)
-        with self._database.deadline(f"no_duplicates={apart!r}"):
-            rows = self._database.arrow(statement, self._where)
-        return rows["record_key"].to_numpy(), rows["family"].to_numpy()
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
         """Return the compiled pool of a recipe, and the minings it draws from."""
@@ -189,7 +172,7 @@ class _Loading:
             source=source,
             negatives=self._settings.negatives,
             labels="given" if labels and self._settings.pairs == "labelled" else labels,
-            **self._where,
+            **self.where,
         )
         return pool, mined
 

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_type_hints
 from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.settings import Bounds, Name, checked, misfit
 from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
+from duckplets.ingest import families
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
-from duckplets.pools.compile import families_statement
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Mined, Scorer
 from duckplets.recipes.recipes import Preset, Recipe, checked_preset
@@ -242,13 +242,7 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
             f"a batch of all ranks has at most {_MOST_SAMPLES:,} samples; give less of one of them"
         )
     if isinstance(apart := plain["no_duplicates"], str) and apart not in ("negatives", "group"):
-        try:
-            families_statement(apart)
-        except RecipeError as error:
-            raise SamplerError(
-                f"no_duplicates={apart!r}: give True, False, 'negatives', 'group', or a value of "
-                f"records such as \"meta['entity']\"; {error}"
-            ) from error
+        families.statement(apart)  # refuses what is no value of records
     plain["by"], pairs = checked_by(given.get("by")), given.get("pairs")
     if kind in SINGLE:
         if plain["by"] is not None:

@@ -29,7 +29,7 @@ from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
 from duckplets.runs.sources import drawn_by, notes_on_mined, pins, resolved, shares
-from duckplets.samples.no_duplicates import planner_of
+from duckplets.samples.no_duplicates import PLANNERS, NoDuplicatesPlanner
 from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.serving.snapshot import fingerprint
 from duckplets.vectors.columns import pinned
@@ -91,7 +91,7 @@ def planned(
                 f"{settings.run!r} are integers: open another run"
             )
         graded = has_grades if graded is None else graded
-        planner = planner_of(version.no_duplicates)(
+        planner = PLANNERS.get(version.no_duplicates, NoDuplicatesPlanner)(
             streams,
             schedule,
             kind=version.kind,

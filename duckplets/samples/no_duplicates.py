@@ -4,12 +4,12 @@ block ─redraw→ negatives that differ ─_Block→ samples that fit in other 
 
 Negatives that repeat a text of their batch are drawn again; ``no_duplicates="negatives"`` does no
 more; ``"group"`` treats the family of a sample's record as one more of its texts. A sample that
-still repeats a text moves to the first batch without its texts: into a place
-another such sample left, or into that of one which can move there instead. A sample that fits
-nowhere is displaced: its place goes to the next sample of the block that fits, and none is served a
-third time before all that fit were served twice. If no sample of the block fits, samples after the
-block are tried, and finally a batch known to hold no text twice replaces the whole batch. All is a
-pure function of the block (``Schedule.block``).
+still repeats a text moves to the first batch without its texts: into a place another such sample
+left, or into that of one which can move there instead. A sample that fits nowhere is displaced: its
+place goes to the next sample of the block that fits, and none is served a third time before all
+that fit were served twice. If no sample of the block fits, samples after the block are tried, and
+finally a batch known to hold no text twice replaces the whole batch. All is a pure function of the
+block (``Schedule.block``).
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from duckplets.samples.plan import Dealt, PartPlanner, Plan, joined
 from duckplets.samples.redraw import Drawn, OneBatch, one_batch, redraw
 from duckplets.samples.stream import Draw, Stream
 
-NoDuplicates: TypeAlias = bool | str
-"""``negatives``, ``group`` or a value of records (``meta['entity']``), if not True or False."""
+NoDuplicates: TypeAlias = bool | str  # "negatives", "group" or a value of records
 
 BLOCK_BATCHES = 64  # at most 64: the batches with a text are the bits of one word
 
@@ -176,13 +175,10 @@ class NoDuplicatesPlanner(_Redrawing):
         if len(found) >= room:
             return found
         names = listed(shown(repr(name)) for name in schedule.names_at(step))
-        grouped = any(self.streams[number].families is not None for number in reached)
-        what = "texts and families" if grouped else "texts"
         raise RecipeError(
-            f"no_duplicates cannot be kept: at step {step:,} a batch of all ranks has "
-            f"{room:,} samples, and what is drawn there ({names}) has different {what} for "
-            f"{len(found):,}; lower batch_size so that a batch of all ranks has at most "
-            f"{len(found):,}"
+            f"no_duplicates cannot be kept: at step {step:,} a batch of all ranks has {room:,} "
+            f"samples, and what is drawn there ({names}) has different texts (and families, where "
+            f"kept apart) for {len(found):,}; lower batch_size so it has at most {len(found):,}"
         )
 
     def _reached(self, schedule: Schedule, step: int, draws: int) -> dict[int, int]:
@@ -238,11 +234,10 @@ class NoDuplicatesPlanner(_Redrawing):
                 self._spare(schedule, step, room)
 
 
-def planner_of(no_duplicates: NoDuplicates) -> type[PartPlanner]:
-    """Return the planner that keeps batches as asked."""
-    if not no_duplicates:
-        return PartPlanner
-    return NegativesApartPlanner if no_duplicates == "negatives" else NoDuplicatesPlanner
+PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
+    False: PartPlanner,
+    "negatives": NegativesApartPlanner,
+}  # all others are NoDuplicatesPlanner
 
 
 def arranged(

@@ -115,7 +115,6 @@ def spread(draws: Plan, per_draw: int) -> Plan:
     within = np.tile(np.arange(per_draw), len(draws))
     pairs = draws.each(lambda column: np.repeat(column, per_draw, axis=-1))
     candidates, slots = draws.candidates, len(draws.chunks)
-    others = draws.hashes[1:slots]
     if candidates is not None:
         of_positives = np.full((1, len(draws)), AT_RANDOM)
         candidates = np.concatenate([of_positives, candidates]).T.reshape(1, -1)
@@ -123,7 +122,9 @@ def spread(draws: Plan, per_draw: int) -> Plan:
         pairs,
         positions=pairs.positions * per_draw + within,
         chunks=np.stack([pairs.chunks[0], draws.chunks[1:].T.reshape(-1)]),
-        hashes=np.stack([pairs.hashes[0], others.T.reshape(-1), *pairs.hashes[slots:]]),
+        hashes=np.stack(
+            [pairs.hashes[0], draws.hashes[1:slots].T.reshape(-1), *pairs.hashes[slots:]]
+        ),
         labels=(within == 0).astype(np.int64),
         candidates=candidates,
     )

@@ -43,8 +43,7 @@ class Draw:
     """Some samples of one stream, a row per slot: anchor, positive, negatives; or the text."""
 
     chunks: Sequence[Integers]  # chunk keys; for messages record keys; for tokens row and epoch
-    # Hashes of their texts; none for tokens. Where families are kept apart, theirs come last.
-    hashes: Sequence[Words]
+    hashes: Sequence[Words]  # of their texts, and of families kept apart; none for tokens
     # origin of each negative: the number of a candidate, or a code of ``negatives``
     candidates: Sequence[Integers] | None = None
     requests: NegativeRequests | None = None  # requests that its negatives answer

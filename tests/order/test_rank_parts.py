@@ -20,7 +20,7 @@ from duckplets.order.schedule import Schedule
 from duckplets.pools.arrays import Anchors, Pool
 from duckplets.pools.compile import CompiledPool
 from duckplets.runs.settings import RunSettings
-from duckplets.samples.no_duplicates import planner_of
+from duckplets.samples.no_duplicates import PLANNERS, NoDuplicatesPlanner
 from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.samples.stream import Stream
 
@@ -43,7 +43,7 @@ def planner(
     rows: dict[str, int], batch: int, seed: int = 1, mixture: Any = None, *, distinct: bool = False
 ) -> PartPlanner:
     mixed = mixture or dp.Mixture(rows)  # in proportion to the rows, by default
-    return planner_of(distinct)(
+    return PLANNERS.get(distinct, NoDuplicatesPlanner)(
         [stream(name, count, seed) for name, count in rows.items()],
         Schedule(mixed, list(rows), seed=seed, batch=batch),
         kind="texts",

@@ -16,7 +16,8 @@ from effort import some, thorough
 from prebuilt import prebuilt
 
 import duckplets as dp
-from duckplets.runs.messages import shape_of, type_of
+from duckplets.base.columns import shaped_type
+from duckplets.runs.messages import shape_of
 
 pytestmark = pytest.mark.usefixtures("pools_once")
 
@@ -95,7 +96,7 @@ def test_messages_are_lists_of_what_was_stored(corpus: dp.Corpus) -> None:
     pairs = 0
     for batch, told in zip(sampler, asked, strict=True):
         assert batch.keys() == names
-        assert batch.table["messages"].type == type_of(shape_of(corpus.database, 1))
+        assert batch.table["messages"].type == shaped_type(shape_of(corpus.database, 1))
         assert told.table.select(names).equals(batch.table)
         for row in told.to_pylist():
             assert row["messages"] == chosen(row["record_id"])

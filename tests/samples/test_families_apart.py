@@ -73,7 +73,7 @@ def test_no_batch_has_two_of_a_family_and_every_anchor_comes(
 def test_a_batch_of_more_than_there_are_families_is_refused(corpus: dp.Corpus) -> None:
     size = len({*FAMILY.values()})
     given: dict[str, Any] = {**KINDS[2], "no_duplicates": "group"}
-    with pytest.raises(dp.RecipeError, match=rf"different texts and families for {size}; lower"):
+    with pytest.raises(dp.RecipeError, match=rf"kept apart\) for {size}; lower"):
         corpus.sampler(batch_size=size + 1, **given)
     assert len(next(corpus.sampler(batch_size=size // 2, **given))) == size // 2
 

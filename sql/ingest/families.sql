@@ -25,7 +25,7 @@ ORDER BY records.record_key
 -- records without one are in none.
 -- Parameters: $split, $version.
 -- Rows: one a record with a value, by record_key.
-SELECT slot.record_key, md5_number_lower(json_array(family_value)) AS family
+SELECT record_key, md5_number_lower(json_array(family_value)) AS family
 FROM (
     SELECT
         records.record_key, records.record_id, records.date, records.group_key, records.taxonomy,
@@ -39,4 +39,4 @@ FROM (
         AND is_live(records.added_version, records.removed_version, $version)
 ) AS slot
 WHERE (family_value) IS NOT NULL
-ORDER BY slot.record_key
+ORDER BY record_key

@@ -1,0 +1,70 @@
+"""Tell which records are of one family: of a group, of one text, or of one value of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from duckplets.base.arrays import Integers, Words
+from duckplets.db.database import Database
+from duckplets.db.queries import query
+from duckplets.errors import RecipeError, SamplerError
+from duckplets.order.permute import mix
+from duckplets.recipes.condition_rules import LONG_COLUMNS
+
+_COLUMNS = (
+    *("record_id", "date", "group_key", "taxonomy", "meta", "trust", "created_at", "updated_at"),
+    *("source", "label"),
+)
+
+
+class Families:
+    """The families of the records of a split, as of a version."""
+
+    def __init__(self, database: Database, of: str, where: Mapping[str, Any]) -> None:
+        with database.deadline(f"no_duplicates={of!r}"):
+            rows = database.arrow(statement(of), where)
+        self._keys = rows["record_key"].to_numpy()  # ascending
+        self._words = rows["family"].to_numpy()
+
+    def of(self, records: Integers) -> Words:
+        """Return the hash of the family of each record; one without a value is its own."""
+        own = mix(records.astype(np.uint64))
+        if not len(self._keys):
+            return own
+        at = np.minimum(np.searchsorted(self._keys, records), len(self._keys) - 1)
+        return np.where(self._keys[at] == records, self._words[at], own)
+
+
+def statement(of: str) -> str:
+    """Return the statement that finds families: by ``group``, or by a value of records.
+
+    Raises:
+        SamplerError: It is no value of records.
+    """
+    if of == "group":
+        return query("ingest/families/groups")
+    try:
+        value = _value(of)
+    except RecipeError as error:
+        raise SamplerError(
+            f"no_duplicates={of!r}: give True, False, 'negatives', 'group', or a value of records "
+            f"such as \"meta['entity']\"; {error}"
+        ) from error
+    return query("ingest/families/given").replace("family_value", value)
+
+
+def _value(text: str) -> str:
+    from sqlglot import exp
+    from sqlglot.dialects.duckdb import DuckDB
+
+    from duckplets.recipes.conditions import free_condition
+
+    columns = {name: name in LONG_COLUMNS for name in _COLUMNS}
+    tree = free_condition(f"({text}) IS NOT NULL", columns)
+    whole = tree.this.this if isinstance(tree, exp.Not) and isinstance(tree.this, exp.Is) else None
+    if not isinstance(whole, exp.Paren):  # a text that closes the parenthesis
+        raise RecipeError(f"{text!r} is not one value")
+    return str(whole.this.sql(dialect=DuckDB))
