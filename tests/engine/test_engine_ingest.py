@@ -22,8 +22,10 @@ from gated_rows import QUALITY, check, contents, lines_of
 from gated_sources import Pages, assert_nothing_is_left
 from local_engine import Shuffled
 from programs import python
+from worker_processes import kill_one, workers_of
 
 import duckplets as dp
+from duckplets.engine.local import local
 from duckplets.sources import paths, row_batches
 from duckplets.sources.limits import FileReader
 from duckplets.sources.partitions import cuts_of
@@ -421,3 +423,20 @@ def test_texts_that_are_left_in_place_are_those_of_their_rows(tmp_path: Path) ->
             found.append((corpus.sql(texts).to_pylist(), contents(corpus)["records"]))
     assert found[0] == found[1]
     assert len(found[0][0]) > 20
+
+
+@thorough
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_worker_killed_while_parts_are_made_changes_nothing(workers: int, tmp_path: Path) -> None:
+    source = dp.JsonSource(files_of(tmp_path / "in", "jsonl", 6, 1_000, 10), **COLUMNS)
+    alone = ingested(tmp_path / "a.duckdb", source, None, **GATED)
+    gone: list[int] = []
+    before = workers_of()
+
+    def kill_at_first(done: int, total: int | None) -> None:
+        gone.extend([] if gone else kill_one(before))  # while others of its parts are made
+
+    with local(workers) as engine:
+        found = ingested(tmp_path / "b.duckdb", source, engine, progress=kill_at_first, **GATED)
+    assert gone
+    assert found == alone

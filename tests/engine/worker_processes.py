@@ -34,6 +34,14 @@ def kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
+def kill_one(besides: set[int]) -> list[int]:
+    """Kill one of the workers, not of those, and return which, if there is one."""
+    pids = sorted(workers_of() - besides)[:1]
+    for pid in pids:
+        kill(pid)
+    return pids
+
+
 @contextmanager
 def watched(look: Callable[[set[int]], None], every: float) -> Iterator[None]:
     """Have the workers that were started since looked at from another thread, again and again."""
