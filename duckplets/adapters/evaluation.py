@@ -67,7 +67,10 @@ def evaluator(
     Raises:
         ExtensionError: ``sentence_transformers`` is not installed.
         EmptyPoolError: No anchor of the split has a positive.
+        QualityError: The folder of ``results`` is missing; later, they cannot be written.
     """
+    if results is not None and not Path(results).parent.is_dir():
+        raise QualityError(f"results={shown(results)!r}: there is no such folder; make it first")
     from duckplets.recipes.recipes import TripletRecipe, role
 
     anchor, context = role("anchor"), role("context")
@@ -162,8 +165,11 @@ def _write(path: Path, made: Any, found: Sequence[Sequence[Mapping[str, Any]]]) 
                 **dict(zip(METRICS, values, strict=True)),
             }
         )
-    with written_aside(path) as file:
-        file.write(json.dumps({"name": made.name, "queries": rows}).encode())
+    try:
+        with written_aside(path) as file:
+            file.write(json.dumps({"name": made.name, "queries": rows}).encode())
+    except OSError as error:
+        raise QualityError(f"{shown(path)} cannot be written: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ GROUP BY records.record_key
 ORDER BY records.record_key
 
 -- name: given
--- The families of the records of a split as of a version, by a value of theirs (family_value);
--- records without one are in none.
+-- The families of the records of a split as of a version, by a value of theirs, which takes
+-- the place of a name below; records without one are in none.
 -- Parameters: $split, $version.
 -- Rows: one a record with a value, by record_key.
 SELECT record_key, md5_number_lower(json_array(family_value)) AS family

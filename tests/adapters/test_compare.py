@@ -94,6 +94,8 @@ def test_an_evaluator_keeps_what_came_of_each_query(tmp_path: Path) -> None:
         corpus.ingest(dp.MemorySource(rows, anchor="a", positive="b", group="g"), progress=False)
         corpus.split(0, 0, 1)
         evaluator = corpus.evaluator("test", results=tmp_path / "r.json")
+        with pytest.raises(dp.QualityError, match="no such folder"):
+            corpus.evaluator("test", results=tmp_path / "none" / "r.json")
     assert len(evaluator.corpus) == 60
     asked = dict(zip(evaluator.queries_ids, evaluator.queries, strict=True))
     answer = dict(zip(evaluator.corpus, evaluator.corpus_ids, strict=True))

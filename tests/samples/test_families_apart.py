@@ -49,12 +49,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
         yield corpus
 
 
+@pytest.mark.parametrize(("size", "seed"), [(20, 42), (7, 1), (13, 5)])
 @pytest.mark.parametrize("kind", range(len(KINDS)))
 @pytest.mark.parametrize("apart", APART)
 def test_no_batch_has_two_of_a_family_and_every_anchor_comes(
-    corpus: dp.Corpus, apart: str, kind: int
+    corpus: dp.Corpus, apart: str, kind: int, size: int, seed: int
 ) -> None:
-    given = {**KINDS[kind], "batch_size": 20, "epochs": 2}
+    given = {**KINDS[kind], "batch_size": size, "epochs": 2, "seed": seed}
     sampler, plain = corpus.sampler(**given, no_duplicates=apart), corpus.sampler(**given)
     record = "text_record_id" if kind == 2 else "anchor_record_id"
     for batch in sampler:
@@ -62,12 +63,19 @@ def test_no_batch_has_two_of_a_family_and_every_anchor_comes(
         assert len(texts) == len({*texts})
     served = sampler.served(0, sampler.position)
     found = [APART[apart][name.split("/")[1]] for name in served[record].to_pylist()]
-    batches = [found[at : at + 20] for at in range(0, len(found), 20)]
+    batches = [found[at : at + size] for at in range(0, len(found), size)]
     assert all(len(batch) == len({*batch}) for batch in batches)
     gave = sum(source is not None for source in served["displaced"].to_pylist())
     due = Counter(plain.served(0, sampler.position)[record].to_pylist())
     assert (due - Counter(served[record].to_pylist())).total() <= gave <= len(served) // 10
     assert_resumes_everywhere(corpus.sampler(**given, no_duplicates=apart), 5)
+
+
+def test_a_literal_is_data_wherever_it_stands(corpus: dp.Corpus) -> None:
+    odd = "coalesce(meta['entity'], 'x\n; DROP TABLE records; --')"
+    batch = next(corpus.sampler(**KINDS[2], batch_size=2, no_duplicates=odd))
+    assert len(batch) == 2
+    assert corpus.count() == 300
 
 
 def test_a_batch_of_more_than_there_are_families_is_refused(corpus: dp.Corpus) -> None:
