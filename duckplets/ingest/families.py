@@ -10,7 +10,7 @@ import numpy as np
 from duckplets.base.arrays import Integers, Words
 from duckplets.db.database import Database
 from duckplets.db.queries import query
-from duckplets.errors import RecipeError, SamplerError
+from duckplets.errors import DeadlineError, QueryError, RecipeError, SamplerError
 from duckplets.order.permute import mix
 from duckplets.recipes.condition_rules import LONG_COLUMNS
 
@@ -21,18 +21,34 @@ _COLUMNS = (
 
 
 class Families:
-    """The families of the records of a split, as of a version."""
+    """The families of the records of a split, as of a version.
+
+    Raises:
+        SamplerError: No record has the value, or it cannot be computed.
+        DeadlineError: It takes too long.
+    """
 
     def __init__(self, database: Database, of: str, where: Mapping[str, Any]) -> None:
-        with database.deadline(f"no_duplicates={of!r}"):
-            rows = database.arrow(statement(of), where)
+        asked = f"no_duplicates={of!r}"
+        try:
+            with database.deadline(asked):
+                rows = database.arrow(statement(of), where)
+        except DeadlineError:
+            raise
+        except QueryError as error:  # of a value, such as a cast that fails
+            raise SamplerError(f"{asked}: {error}") from error
+        if of != "group" and not rows.num_rows:
+            raise SamplerError(
+                f"{asked}: no record of split {where['split']!r} has such a value, so it would "
+                f"keep none apart; give another one, or leave it out"
+            )
         self._keys = rows["record_key"].to_numpy()  # ascending
         self._words = rows["family"].to_numpy()
 
     def of(self, records: Integers) -> Words:
         """Return the hash of the family of each record; one without a value is its own."""
         own = mix(records.astype(np.uint64))
-        if not len(self._keys):
+        if not len(self._keys):  # a split without records
             return own
         at = np.minimum(np.searchsorted(self._keys, records), len(self._keys) - 1)
         return np.where(self._keys[at] == records, self._words[at], own)

@@ -95,6 +95,8 @@ def test_a_batch_of_more_than_there_are_families_is_refused(corpus: dp.Corpus) -
         ("meta['x']; DROP TABLE records", "condition"),
         ("random()", "random"),
         ("", "no_duplicates=''"),
+        ("meta['entty']", "no record of split 'train' has such a value"),
+        ("record_id::INT", r"no_duplicates='record_id::INT': Conversion Error"),
         (7, "no_duplicates=7"),
     ],
 )
