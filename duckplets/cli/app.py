@@ -58,7 +58,7 @@ _HEADINGS = {
     ),
     "Negatives, pairs and duplicates": (
         *("negatives", "by", "pairs", "swap", "allow_stale"),
-        *("no_duplicates", "no_duplicates_of"),
+        *("no_duplicates", "no_duplicates_of", "apart"),
     ),
     "Ranks and machine": ("rank", "world_size", "remainder", "memory_mb", "snapshot"),
     "How candidates are looked for": (

@@ -63,6 +63,14 @@ _SPELLED: dict[str, Any] = {
             "bm25|random|bm25=SHARE,random=SHARE",
         ),
     ],
+    "apart": Annotated[
+        str | None,
+        option(
+            "No sample beside one whose anchor it has a positive of, or a candidate of this "
+            "scorer above such a part of the positive's score.",
+            "SCORER=PART",
+        ),
+    ],
     "no_duplicates": Annotated[
         bool | None, typer.Option("--no-duplicates", help="No text twice in a batch.")
     ],
@@ -206,6 +214,8 @@ def opening(
         "version": int(version) if version is not None and version.isdecimal() else version,
         "allow_drift": names(allow_drift),
     }
+    if apart := given.pop("apart", None):
+        read["apart"] = next(iter(_weights([apart], "--apart", "SCORER=PART: dense=0.95").items()))
     if no_duplicates_of:
         read["no_duplicates"] = no_duplicates_of
     arguments = given | {name: value for name, value in read.items() if value is not None}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Further arguments of a sampler of texts, with their defaults.
 _OF_TEXTS = {
-    **dict.fromkeys(("recipes", "columns", "by", "pairs", "swap", "preset"), None),
+    **dict.fromkeys(("recipes", "columns", "by", "pairs", "swap", "preset", "apart"), None),
     "no_duplicates": False,
     "prefixes": True,
     "negatives": 1,
@@ -50,6 +50,7 @@ def sampler(
     world_size: int = 1,
     remainder: Remainder = "keep",
     no_duplicates: NoDuplicates = False,
+    apart: tuple[str, float] | None = None,
     negatives: int = 1,
     by: By | None = None,
     pairs: Pairs | None = None,
@@ -98,6 +99,11 @@ def sampler(
             as True, and no two samples of one family in a batch, which are records of a
             ``group_key``, else with one normalised anchor text; or of one value of records, as in
             ``"meta['entity']"``, where records without a value are kept from none.
+        apart: A scorer and a part of a score, as in ``("dense", 0.95)``: of no two samples of a
+            batch has one a text that is a known positive of the other's anchor, or stands among
+            the candidates that this scorer mined for it above that part of the score of its
+            lowest-scoring positive. It also lets no text come twice. Samples give way as with
+            ``no_duplicates=True``.
         negatives: Distinct negatives a triplet.
         by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
             what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.

@@ -18,6 +18,8 @@ from duckplets.artifacts.arrays import key_of
 from duckplets.base.arrays import Integers, Words
 from duckplets.errors import EmptyPoolError
 from duckplets.ingest.families import Families
+from duckplets.mining import near
+from duckplets.mining.near import NearTexts
 from duckplets.mining.store import Minings
 from duckplets.order.copies import listing
 from duckplets.pools.arrays import Pool
@@ -27,7 +29,7 @@ from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.runs import messages
 from duckplets.runs.settings import RunSettings, every_recipe
-from duckplets.runs.sources import counted, drawn_by, pinned_minings, shares_of
+from duckplets.runs.sources import counted, drawn_by, pinned_mining, pinned_minings, shares_of
 from duckplets.samples import candidates
 from duckplets.samples.candidates import Candidates
 from duckplets.samples.columns import needs_scores, parts_of
@@ -116,6 +118,7 @@ def open_streams(
                 shares=shares_of(settings, source, recipe.name) if is_mixed else None,
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
                 families=None if families is None else families.of(found.pool.anchors.records),
+                near=loading.near(source, found.pool) if settings.apart else None,
             )
         )
     seen = {*map(attrgetter("source"), [*streams, *empty])}
@@ -161,6 +164,13 @@ class _Loading:
         found = counted(self._database, **self.where)
         listed = {name: len(keys) for name, keys in self._listed.items()}
         return {name: count for name, (count, _) in found.items()} | listed
+
+    def near(self, source: str, pool: Pool) -> NearTexts:
+        """Return the texts that are kept from the batches of a pool's anchors."""
+        apart, name = self._settings.apart, pool.compiled.recipe.name
+        named = apart["minings"].get(source, {}).get(name, {}).get(apart["scorer"])
+        mining = named and pinned_mining(Minings(self._database), self._settings, named, name)
+        return near.read(self._database, pool, mining, apart["above"])
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:
         """Return the compiled pool of a recipe, and the minings it draws from."""

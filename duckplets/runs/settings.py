@@ -91,6 +91,8 @@ class RunSettings:
     # By source: size, size_mode, weight and seed of its index controls.
     index: dict[str, dict[str, Any]] = field(default_factory=dict)
     by: By | None = None
+    # Texts near an anchor that are kept from its batch: scorer, above, and minings as candidates.
+    apart: dict[str, Any] = field(default_factory=dict)
     preset: Preset | None = None  # preset for recipes of sources that join
     pairs: Pairs | None = None
     # Vector columns: columns, the set of each; sets, commit and digest of each; missing.
@@ -161,6 +163,7 @@ class RunSettings:
         some = {
             "candidates": mined and digest(mined),
             "by": plain["by"] if self.by != "random" else None,
+            "apart": self.apart and digest(self.apart),
             "pairs": self.pairs,
             "prefixes": shows and digest(self.declared_prefixes),
             "index": self.index and digest(self.index),
@@ -244,6 +247,11 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(apart := plain["no_duplicates"], str) and apart not in ("negatives", "group"):
         families.statement(apart)  # refuses what is no value of records
     plain["by"], pairs = checked_by(given.get("by")), given.get("pairs")
+    plain["apart"] = _checked_apart(given.get("apart"), kind, pairs)
+    if plain["apart"] and not plain["no_duplicates"]:
+        plain["no_duplicates"] = True
+    elif plain["apart"] and plain["no_duplicates"] == "negatives":
+        raise SamplerError("apart= moves samples, and no_duplicates='negatives' none: give True")
     if kind in SINGLE:
         if plain["by"] is not None:
             raise SamplerError(f"by={plain['by']!r}: {kind} have no negatives; leave it out")
@@ -258,6 +266,25 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     swap = given.get("swap")
     plain["swap"] = plain["preset"] == "crate" if swap is None else bool(swap)
     return {**given, **plain}
+
+
+def _checked_apart(given: Any, kind: str, pairs: str | None) -> dict[str, Any]:
+    """Return which scorer says what is near, and above which part of the positive's score."""
+    if not given or isinstance(given, dict):  # as saved
+        return given or {}
+    form = f"apart={given!r}: give a scorer and a part of the positive's score: ('dense', 0.95)"
+    if kind in SINGLE or pairs == "labelled":
+        what = kind if kind in SINGLE else "labelled pairs"
+        raise SamplerError(f"apart={given!r}: {what} have no mined candidates; leave it out")
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise SamplerError(form)
+    try:
+        return {
+            "scorer": checked("apart", given[0], Scorer, SamplerError),
+            "above": checked("apart", given[1], Annotated[float, Bounds(0.01, 1)], SamplerError),
+        }
+    except SamplerError as error:
+        raise SamplerError(f"{form}; {error}") from error
 
 
 def checked_by(by: Any) -> By | None:

@@ -201,6 +201,30 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
     ]
 
 
+def near_pins(
+    database: Database, settings: RunSettings, *, allow_stale: bool
+) -> tuple[dict[str, Any], list[str]]:
+    """Return ``apart`` with the minings that say what is near, and notes on what has none."""
+    apart, scorer = settings.apart, settings.apart["scorer"]
+    found = pins(database, settings, allow_stale=allow_stale, near=scorer)
+    if not found:
+        known = {of.scorer for of in mining_store.Minings(database).found(split=settings.split)}
+        raise StateMismatchError(
+            f"apart={(scorer, apart['above'])}: no recipe of this run has mined negatives of it in "
+            f"split {settings.split!r} ({no_scorer(scorer, known)}); mine them with corpus.mine"
+        )
+    without = defaultdict[str, list[str]](list)
+    for source, recipes in settings.recipes.items():
+        for recipe in recipes:
+            if recipe.weight and recipe.name not in found.get(source, {}):
+                without[recipe.name].append(source)
+    return {**apart, "minings": found}, [
+        f"recipe {name!r} has no candidates of {scorer} in source {listed(of)}, so apart= knows "
+        f"only the positives of its anchors there"
+        for name, of in without.items()
+    ]
+
+
 def _ways(by: Any) -> list[str]:
     """Return the scorers, or ``random``, that a run names."""
     if isinstance(by, dict):
@@ -221,10 +245,12 @@ def pins(
     at_random: Collection[tuple[str, str]] = (),
     allow_stale: bool,
     instead: str = "",
+    near: str | None = None,
 ) -> Candidates:
     """Return number and digest of each mining a run draws from; refuse stale ones.
 
-    ``at_random`` are sources and recipes that draw at random nevertheless.
+    ``at_random`` are sources and recipes that draw at random nevertheless; ``near`` is a scorer
+    whose minings are wanted in place of those drawn from.
     """
     minings, found = mining_store.Minings(database), dict[str, Any]()
     take = partial(
@@ -240,7 +266,7 @@ def pins(
         for recipe in recipes:
             if not (isinstance(recipe, TripletRecipe) and recipe.weight):
                 continue
-            is_plain = not minings.finished and recipe.by is None
+            is_plain = not minings.finished and (near is not None or recipe.by is None)
             if is_plain or (source, recipe.name) in at_random:
                 continue
             mined = minings.found(recipe.name, source=source, split=settings.split)
@@ -253,6 +279,8 @@ def pins(
                 scorers = [way for way in _ways(settings.by) if way in there]
                 if settings.by is None:
                     scorers = [None] if there else []
+            if near is not None:
+                scorers = [near] if near in there else []
             try:
                 mined = [take(recipe, source=source, scorer=scorer) for scorer in scorers]
             except StateMismatchError:
@@ -279,16 +307,24 @@ def pinned_minings(
         )
     found, drawn = list[tuple[Mining, Mined]](), policy_of(recipe.by)
     for scorer, named in pinned.items():
-        mining = minings.by_key(named["mining"])
-        if mining.digest != named["digest"]:
-            raise StateMismatchError(
-                f"source {source!r}, recipe {recipe.name!r}: the negatives of mining {mining.key} "
-                f"are not those run {settings.run!r} was opened with (digest then: "
-                f"{named['digest']}, now: {mining.digest}); it is another corpus"
-            )
+        mining = pinned_mining(minings, settings, named, recipe.name)
         policy = drawn if drawn is not None and drawn.scorer == scorer else Mined(scorer)
         found.append((mining, policy))
     return found
+
+
+def pinned_mining(
+    minings: mining_store.Minings, settings: RunSettings, named: Mapping[str, Any], recipe: str
+) -> Mining:
+    """Return a mining that a run is pinned to, as it was then."""
+    mining = minings.by_key(named["mining"])
+    if mining.digest != named["digest"]:
+        raise StateMismatchError(
+            f"source {mining.source!r}, recipe {recipe!r}: the negatives of mining {mining.key} "
+            f"are not those run {settings.run!r} was opened with (digest then: "
+            f"{named['digest']}, now: {mining.digest}); it is another corpus"
+        )
+    return mining
 
 
 def unused_minings(

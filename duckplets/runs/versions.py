@@ -28,7 +28,14 @@ from duckplets.recipes import store as recipe_store
 from duckplets.runs.forecast import unreached
 from duckplets.runs.pool_loading import empty_pools, with_lengths
 from duckplets.runs.settings import RunSettings, schedule_of_part
-from duckplets.runs.sources import drawn_by, notes_on_mined, pins, resolved, shares
+from duckplets.runs.sources import (
+    drawn_by,
+    near_pins,
+    notes_on_mined,
+    pins,
+    resolved,
+    shares,
+)
 from duckplets.samples.no_duplicates import PLANNERS, NoDuplicatesPlanner
 from duckplets.samples.plan import PartPlanner, Planner
 from duckplets.serving.snapshot import fingerprint
@@ -177,6 +184,7 @@ def with_version(
         "declared_prefixes": _prefixes(database, last, version, fresh),
         "by": by,
         "candidates": {},
+        "apart": last.apart,
         "sources": [*fresh],
         "recipes": fresh,
         "index": shares(database, Mixture(), came, split=settings.split, version=version).index,
@@ -193,6 +201,9 @@ def with_version(
     stays_stale = version == last.corpus_version
     found = pins(database, made.versions[-1], needed, at_random=at_random, allow_stale=stays_stale)
     made = _with_join(made, number, candidates=found)
+    if last.apart:
+        apart, _ = near_pins(database, made.versions[-1], allow_stale=stays_stale)
+        made = _with_join(made, number, apart=apart)
     if by != last.by and by is not None:
         notes_on_mined(database, made.versions[-1])
     return made

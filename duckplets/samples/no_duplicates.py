@@ -22,6 +22,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.base.sanitize import listed, shown
@@ -58,7 +59,8 @@ class _Redrawing(PartPlanner):
         plan, per_draw = self._draws(numbers, dealt, note), self.samples_per_draw
         draws, within = np.divmod(plan.positions, per_draw)
         draws -= numbers[:1]
-        return Drawn(plan, owners[draws], places[draws], within - 2, requests)
+        near = [stream.near for stream in self.streams if stream.near is not None]
+        return Drawn(plan, owners[draws], places[draws], within - 2, requests, near)
 
     def _span(self, schedule: Schedule, low: int, high: int) -> Drawn:
         """Draw the samples at positions ``low … high-1``, whatever they repeat."""
@@ -255,7 +257,7 @@ def arranged(
     plan, displaced = drawn.plan, np.full(len(drawn), -1)
     if len(repeating) == 0:
         return replace(plan, displaced=displaced)
-    own = _Block(plan.hashes, batch, np.unique(repeating)).order
+    own = _Block(drawn, batch, np.unique(repeating)).order
     made, own = _filled(drawn, batch, own, further, spare)
     displaced[own < 0] = plan.streams[np.setdiff1d(np.arange(len(own)), own)]
     return replace(made.plan, positions=plan.positions, displaced=displaced)
@@ -304,15 +306,23 @@ def _filled(
 class _Block:
     """A block in which ``moving`` samples go to batches without their texts."""
 
-    def __init__(self, hashes: Words, batch: Integers, moving: Integers) -> None:
+    def __init__(self, drawn: Drawn, batch: Integers, moving: Integers) -> None:
         self.order = np.arange(len(batch))  # the sample at every place, or -1
         self.order[moving] = -1
-        codes = pa.array(hashes.reshape(-1)).dictionary_encode().indices.to_numpy()
-        self._texts = codes.reshape(hashes.shape)  # numbers of distinct texts
+        texts = pa.array(drawn.plan.hashes.reshape(-1)).dictionary_encode()
+        codes = texts.indices.to_numpy()
+        self._texts = codes.reshape(drawn.plan.hashes.shape)  # numbers of distinct texts
         self._batch = batch
         self._having = np.zeros(codes.max() + 1, np.uint64)  # batches with each text, as bits
         there = np.flatnonzero(self.order >= 0)
         np.bitwise_or.at(self._having, self._texts[:, there], _bits(batch[there]))
+        # batches that each text is kept from, also for a sample that has left since
+        self._barred = np.zeros_like(self._having)
+        rows, kept = drawn.kept
+        found = pc.index_in(pa.array(kept), texts.dictionary).fill_null(-1).to_numpy()
+        self._rows, self._kept = rows[found >= 0], found[found >= 0]
+        here = self.order[self._rows] >= 0
+        np.bitwise_or.at(self._barred, self._kept[here], _bits(batch[self._rows[here]]))
         self._holes: dict[int, list[int]] = {}  # places by batch, the first one last
         for place in moving.tolist()[::-1]:
             self._holes.setdefault(int(batch[place]), []).append(place)
@@ -322,8 +332,14 @@ class _Block:
                 self._exchange(sample)
 
     def _blocked(self, sample: int) -> int:
-        """Return the batches, as bits, that have a text of a sample."""
-        return int(np.bitwise_or.reduce(self._having[self._texts[:, sample]]))
+        """Return the batches, as bits, that a sample does not fit into."""
+        own = self._texts[:, sample]
+        found = np.bitwise_or.reduce(self._having[own] | self._barred[own])
+        return int(found | np.bitwise_or.reduce(self._having[self._kept_from(sample)]))
+
+    def _kept_from(self, sample: int) -> Integers:
+        low, high = np.searchsorted(self._rows, [sample, sample + 1])
+        return self._kept[low:high]
 
     def _fits(self, sample: int) -> bool:
         """Put a sample into the first hole of a batch without its texts, its own batch first."""
@@ -339,13 +355,15 @@ class _Block:
         if not self._holes[batch]:
             del self._holes[batch]
         self._having[self._texts[:, sample]] |= _bits(batch)
+        self._barred[self._kept_from(sample)] |= _bits(batch)
 
     def _exchange(self, sample: int) -> None:
         """Put a sample where it fits in place of one that can fill a hole."""
         home, blocked = int(self._batch[sample]), self._blocked(sample)
         fits = (_bits(self._batch) & np.uint64(blocked) == 0) & (self.order >= 0)
         for batch in sorted(self._holes, key=lambda hole: (hole < home, hole)):
-            able = (self._having[self._texts] & _bits(batch) == 0).all(axis=0)
+            able = ((self._having | self._barred)[self._texts] & _bits(batch) == 0).all(axis=0)
+            able[self._rows[self._having[self._kept] & _bits(batch) != 0]] = False
             places = np.flatnonzero(fits & able[self.order])
             if len(places):
                 start = int(np.searchsorted(self._batch[places], home))

@@ -55,6 +55,7 @@ class Plan:
     # With no_duplicates: the stream of the sample that gave its position to this one; -1 for
     # most.
     displaced: Integers | None = None
+    anchors: Integers | None = None  # as in ``Draw``: shape (1, samples)
     given: bool = False  # whether they are labelled pairs, with nothing drawn
 
     def __len__(self) -> int:
@@ -74,7 +75,11 @@ class Plan:
 
 
 _ARRAYS = [field.name for field in fields(Plan) if field.name != "given"]
-_OF_DRAWS = {"chunks": np.int64, "hashes": np.uint64, "candidates": np.int64, "labels": np.float64}
+_OF_DRAWS = {
+    **dict.fromkeys(("chunks", "candidates", "anchors"), np.int64),
+    "hashes": np.uint64,
+    "labels": np.float64,
+}
 
 
 def joined(parts: Sequence[Plan]) -> Plan:

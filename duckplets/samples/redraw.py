@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from duckplets.base.arrays import Flags, Integers, Words, places
+from duckplets.mining.near import NearTexts
 from duckplets.pools.arrays import NegativeRequests, pair_hashes
 from duckplets.samples.negatives import FoundNegatives, blank
 from duckplets.samples.plan import Plan, joined, without_negative
@@ -38,6 +39,7 @@ class Drawn:
     places: Integers  # row of each in its requests
     shifts: Integers  # column of a sample + this = number of the negative in its draw
     requests: Sequence[tuple[Stream, NegativeRequests]]  # the requests they were drawn for
+    near: Sequence[NearTexts] = ()  # of each stream, where texts near anchors are kept apart
     _fixed: dict[int, set[int]] = field(default_factory=dict, init=False)
 
     def __len__(self) -> int:
@@ -46,7 +48,7 @@ class Drawn:
     def part(self, rows: slice | Integers) -> Drawn:
         """Return some of the samples."""
         columns = (self.owners[rows], self.places[rows], self.shifts[rows])
-        return Drawn(self.plan.part(rows), *columns, self.requests)
+        return Drawn(self.plan.part(rows), *columns, self.requests, self.near)
 
     def joined(self, other: Drawn) -> Drawn:
         """Return these samples and others after them."""
@@ -56,6 +58,7 @@ class Drawn:
             np.concatenate([self.places, other.places]),
             np.concatenate([self.shifts, other.shifts]),
             [*self.requests, *other.requests],
+            self.near,
         )
 
     @cached_property
@@ -74,6 +77,26 @@ class Drawn:
             texts = self.plan.hashes[:, row][~self.free[:, row]]
             self._fixed[row] = set(texts.tolist())
         return self._fixed[row]
+
+    @cached_property
+    def kept(self) -> tuple[Integers, Words]:
+        """The texts that are kept from the batches of samples: row, ascending, and hash."""
+        rows, words = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
+        if self.plan.anchors is not None:
+            for number in np.unique(self.plan.streams).tolist():
+                (mine,) = np.nonzero(self.plan.streams == number)
+                counts, found = self.near[number].of(self.plan.anchors[0, mine])
+                rows.append(np.repeat(mine, counts))
+                words.append(found)
+        owners = np.concatenate(rows)
+        order = np.argsort(owners, kind="stable")
+        return owners[order], np.concatenate(words)[order]
+
+    def kept_from(self, row: int) -> set[int]:
+        """Return the texts that are kept from the batch of a sample."""
+        owners, words = self.kept
+        low, high = np.searchsorted(owners, [row, row + 1]) if len(owners) else (0, 0)
+        return {*words[low:high].tolist()}
 
     def again(
         self, rows: Integers, columns: Integers, attempt: int
@@ -109,12 +132,17 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
     Returns rows and columns of the texts that still repeat another; ``batch`` ascends.
     """
     free = drawn.free.reshape(-1)
-    taken = _Taken(pair_hashes(batch, drawn.plan.hashes).reshape(-1))
+    owners, words = drawn.kept
+    taken = _Taken(
+        pair_hashes(batch, drawn.plan.hashes).reshape(-1), pair_hashes(batch[owners], words)
+    )
     some = taken.repeated()
     some = some[np.argsort(free[some], kind="stable")]  # fixed texts come first
     _, at, which = np.unique(taken.words[some], return_index=True, return_inverse=True)
     # not the first of its word, unless that is of the same sample (SimCSE)
     some = some[some[at[which]] % len(drawn) != some % len(drawn)]
+    if len(owners):
+        some = np.union1d(some, taken.kept_from_others(owners, len(drawn)))
     columns, rows = np.divmod(some, len(drawn))
     todo = np.flatnonzero(free[some])
     repeats = np.ones(len(rows), dtype=bool)
@@ -130,10 +158,11 @@ def redraw(drawn: Drawn, batch: Integers) -> tuple[Integers, Integers]:
 
 
 class _Taken:
-    """The texts of batches, in a hash table."""
+    """The texts of batches, in a hash table, and those kept from them."""
 
-    def __init__(self, words: Words) -> None:
+    def __init__(self, words: Words, kept: Words) -> None:
         self.words = words  # ``pair_hashes`` of every batch and text
+        self._kept = kept  # likewise
         index = np.arange(len(words), dtype=np.int32)
         self._shift = np.uint64(64 - (4 * len(words)).bit_length())
         cells = words >> self._shift
@@ -150,14 +179,31 @@ class _Taken:
         again = self._sorted[1:][self._sorted[1:] == self._sorted[:-1]]
         return self._crowded[places(again, self.words[self._crowded]) >= 0]
 
+    def kept_from_others(self, owners: Integers, samples: int) -> Integers:
+        """Return the words that samples other than their own keep from the batch."""
+        there = self.words[self._last[self._kept >> self._shift]] == self._kept
+        there |= places(self._sorted, self._kept) >= 0
+        order = np.flatnonzero(there)
+        order = order[np.argsort(self._kept[order], kind="stable")]
+        kept, owners = self._kept[order], owners[order]
+        at = np.flatnonzero(places(kept, self.words) >= 0)
+        # rows ascend, so that the first and the last that keep a word say whether another does
+        low, high = (np.searchsorted(kept, self.words[at], side) for side in ("left", "right"))
+        rows = at % samples
+        return at[(owners[low] != rows) | (owners[high - 1] != rows)]
+
     def take(self, words: Words) -> Flags:
         """Add missing words, one after the other; return which were added."""
         missing: Flags = self.words[self._last[words >> self._shift]] != words
-        missing &= places(self._sorted, words) < 0
+        missing &= (places(self._sorted, words) < 0) & (places(self._all_kept, words) < 0)
         for at in np.flatnonzero(missing).tolist():
             missing[at] = (word := int(words[at])) not in self._new
             self._new.add(word)
         return missing
+
+    @cached_property
+    def _all_kept(self) -> Words:
+        return np.sort(self._kept)
 
 
 class OneBatch:
@@ -168,6 +214,7 @@ class OneBatch:
         self.rows: list[int] = []  # rows of its samples
         self.found: dict[_Cell, FoundNegatives] = {}  # negatives drawn again
         self._fixed: set[int] = set()  # texts of anchors and positives
+        self._kept: set[int] = set()  # texts kept from its anchors
         self._holder: dict[int, _Cell] = {}  # of each other text
         self._options: dict[int, FoundNegatives] = {}
         self._refused: defaultdict[int, int] = defaultdict(int)  # samples, by stream
@@ -177,23 +224,29 @@ class OneBatch:
         for row in rows:
             if len(self.rows) >= room:
                 break
-            if self._fixed.isdisjoint(self._drawn.fixed(row)):
+            if self._fits(row):
                 stream = int(self._drawn.plan.streams[row])
                 if self._refused[stream] < _REFUSED and not self.add(row):
                     self._refused[stream] += 1
         return len(self.rows) >= room
 
+    def _fits(self, row: int) -> bool:
+        """Whether anchor and positive of a sample and of those there get along."""
+        texts, kept = self._drawn.fixed(row), self._drawn.kept_from(row)
+        return self._fixed.isdisjoint(texts | kept) and self._kept.isdisjoint(texts)
+
     def add(self, row: int) -> bool:
         """Add a sample if its negatives, and those with its texts, can be replaced."""
         texts, holder = self._drawn.fixed(row), self._holder
+        kept = self._drawn.kept_from(row)
         held: dict[int, _Cell] = {}
         found: dict[_Cell, FoundNegatives] = {}
 
         def is_free(text: int) -> bool:
             taken = text in texts or text in held or text in holder
-            return not (taken or text in self._fixed)
+            return not (taken or text in self._fixed or text in kept or text in self._kept)
 
-        again = [holder[text] for text in sorted(texts) if text in holder]
+        again = [holder[text] for text in sorted(texts | kept) if text in holder]
         for column in np.flatnonzero(self._drawn.free[:, row]).tolist():
             if is_free(text := int(self._drawn.plan.hashes[column][row])):
                 held[text] = (row, column)
@@ -204,7 +257,9 @@ class OneBatch:
                 return False
             held[int(negative.hashes[0])], found[cell] = cell, negative
         self._fixed |= texts
-        self._holder = {text: cell for text, cell in holder.items() if text not in texts} | held
+        self._kept |= kept
+        gone = texts | kept
+        self._holder = {text: cell for text, cell in holder.items() if text not in gone} | held
         self.found |= found
         self.rows.append(row)
         return True

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from duckplets.base.arrays import Flags, Floats, Integers, Words
+from duckplets.mining.near import NearTexts
 from duckplets.order.apportion import Apportionment, exact_weights
 from duckplets.order.permute import below, hashed, key, ranks_at
 from duckplets.pools.arrays import Anchors, NegativeRequests, Negatives, Pool, Positives
@@ -48,6 +49,7 @@ class Draw:
     candidates: Sequence[Integers] | None = None
     requests: NegativeRequests | None = None  # requests that its negatives answer
     labels: Sequence[Floats] | None = None  # one row: the labels of pairs that come labelled
+    anchors: Sequence[Integers] | None = None  # one row: of each, where texts near it are apart
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Stream:
     # Whether its source has labels other than 0 and 1, and its pairs come with them.
     graded: bool = False
     families: Words | None = None  # of each anchor, where samples of one are kept apart
+    near: NearTexts | None = None  # texts kept from the batch of each anchor, if any are
 
     bucket = None  # length bucket: batches are of all lengths
 
@@ -137,6 +140,7 @@ class Stream:
             hashes + [found.hashes for found in negatives] + families,
             [found.origins for found in negatives],
             requests,
+            anchors=None if self.near is None else [units],
         )
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:

@@ -1,0 +1,84 @@
+"""List the texts that must not stand in a batch beside an anchor, for ``apart=``.
+
+positives of the pool, by anchor text ──────────────────┬─by anchor→ NearTexts
+candidates of a scorer close to the positive, as texts ─┘
+
+A text that another sample brings into the batch is a false negative of an anchor where it is a
+known positive of it, or about as near as one: a candidate whose score is above a part of that of
+the anchor's lowest-scoring positive. Both are known before the run begins, so what a batch is
+arranged by are short lists of hashes: no vector is compared when drawing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from duckplets.base.arrays import Integers, Words, places, ranges
+from duckplets.db.database import Database
+from duckplets.mining.store import Mining, folder_of
+from duckplets.pools.arrays import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class NearTexts:
+    """The texts kept from the batch of each anchor of a stream, as hashes.
+
+    Attributes:
+        starts: First text of every anchor, and the end; int64[anchors + 1].
+        words: The texts.
+        full: Anchors all of whose candidates are as near, so that further ones may be.
+        unranked: Anchors whose positive was not ranked: of these only positives are known.
+    """
+
+    starts: Integers
+    words: Words
+    full: int = 0
+    unranked: int = 0
+
+    def of(self, anchors: Integers) -> tuple[Integers, Words]:
+        """Return the texts of some anchors: their number for each, and the texts."""
+        counts = self.starts[anchors + 1] - self.starts[anchors]
+        return counts, self.words[ranges(self.starts[anchors], counts)]
+
+
+def read(database: Database, pool: Pool, mining: Mining | None, above: float) -> NearTexts:
+    """Read what is kept from the anchors of a pool: all positives, and near candidates.
+
+    Args:
+        database: The corpus.
+        pool: The pool.
+        mining: Where its candidates are; None for positives only.
+        above: The part of the positive's score above which a candidate is near; of a negative
+            score as much lower.
+    """
+    anchors, full, unranked = pool.anchors, 0, 0
+    owners, words = _positives(pool)
+    if mining is not None and (files := mining.files(folder_of(database))):
+        asked: dict[str, Any] = {"files": files, "margin": round(1 - above, 9)}
+        rows = database.table("mining/near/texts", asked)
+        order = np.argsort(anchors.records, kind="stable")
+        at = places(anchors.records[order], rows["record_key"].to_numpy())
+        owners = np.concatenate([owners, order[at[at >= 0]]])
+        words = np.concatenate([words, rows["text_hash"].to_numpy()[at >= 0]])
+        depth = int(mining.settings.get("depth", 0))
+        ((full, unranked),) = database.run("mining/near/counts", {**asked, "depth": depth})
+    order = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[order], np.arange(len(anchors) + 1))
+    return NearTexts(starts, words[order], int(full), int(unranked))
+
+
+def _positives(pool: Pool) -> tuple[Integers, Words]:
+    """Return anchor and text of every positive of an anchor, or of another of equal text."""
+    anchors, positives = pool.anchors, pool.positives
+    if positives is None or pool.compiled.own_positive or not len(anchors):
+        return np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    texts, alike = np.unique(anchors.hashes[anchors.starts[:-1]], return_inverse=True)
+    words = positives.hashes[ranges(positives.starts, positives.counts)]
+    order = np.argsort(np.repeat(alike, positives.counts), kind="stable")
+    counts = np.bincount(alike, weights=positives.counts, minlength=len(texts)).astype(np.int64)
+    firsts = np.cumsum(counts) - counts
+    owners = np.repeat(np.arange(len(anchors)), counts[alike])
+    return owners, words[order][ranges(firsts[alike], counts[alike])]

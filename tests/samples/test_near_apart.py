@@ -1,0 +1,166 @@
+"""``apart=``: no sample beside an anchor that a text of it is a positive of, or nearly."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from effort import often
+from mined_corpora import Rows, write_mining
+from prebuilt import prebuilt
+
+import duckplets as dp
+from duckplets.testing import assert_resumes_everywhere
+
+RECIPE = dp.TripletRecipe("near", dp.role("anchor"), dp.role("context"), dp.role("context"))
+RECORDS = 240
+ABOVE = 0.9
+KINDS: list[dict[str, Any]] = [
+    {"negatives": 2, "by": "random"},
+    {"negatives": 1, "by": "judge", "swap": True},
+    {"negatives": 2, "kind": "pairs", "by": "random"},
+]
+
+
+@prebuilt
+def judged(path: Path, seed: int, crowd: int) -> dp.Corpus:
+    """Records of which a fifth ask what others ask, with candidates near and far.
+
+    A candidate of an anchor is near if it scores above .9 of 10. Each is so with a chance that
+    gives an anchor about ``crowd`` of them; every fifth positive was not ranked.
+    """
+    draw, corpus = random.Random(seed), dp.Corpus(path)
+    rows = [
+        {"id": str(i), "q": f"asks {i if i % 5 else i % 30}", "a": f"answer {i}"}
+        for i in range(RECORDS)
+    ]
+    corpus.ingest(dp.MemorySource(rows, id="id", anchor="q", positive="a"), name="s")
+    corpus.split(1, 0, 0)
+    corpus.add_recipe(RECIPE)
+    found = corpus.sql("SELECT section_key, role FROM sections ORDER BY ALL").to_pylist()
+    anchors, answers = ([r["section_key"] for r in found if r["role"] == role]
+                        for role in ("anchor", "context"))  # fmt: skip
+    scores: Rows = {}
+    for anchor in anchors:
+        near = draw.sample(answers, draw.randrange(2 * crowd + 1))
+        far = draw.sample(answers, 5)
+        scored = dict.fromkeys(far, 9.0) | dict.fromkeys(near, 9.5)
+        scores[anchor] = sorted(scored.items(), key=lambda item: -item[1])
+    ranked = {anchor: 10.0 for number, anchor in enumerate(anchors) if number % 5}
+    write_mining(corpus, RECIPE, scores, source="s", scorer="judge", positives=ranked)
+    return corpus
+
+
+def kept_apart(corpus: dp.Corpus) -> dict[str, set[str]]:
+    """What must not stand beside an anchor's record, in plain Python."""
+    asked, answers = defaultdict(list[str]), dict[str, str]()
+    for row in corpus.sql(
+        "SELECT record_id, role, text FROM sections JOIN records USING (record_key)"
+    ).to_pylist():
+        if row["role"] == "anchor":
+            asked[row["text"]].append(row["record_id"])
+        else:
+            answers[row["record_id"]] = row["text"]
+    found = {record: {answers[other] for other in of} for of in asked.values() for record in of}
+    for row in corpus.sql(
+        "SELECT anchors.record_id, near.text, found.score, found.positive_score AS own "
+        "FROM candidates AS found "
+        "JOIN sections AS asking ON asking.section_key = found.anchor_section_key "
+        "JOIN records AS anchors ON anchors.record_key = asking.record_key "
+        "JOIN sections AS near ON near.section_key = found.negative_section_key"
+    ).to_pylist():
+        if row["own"] is not None and row["score"] > ABOVE * row["own"]:
+            found[row["record_id"]].add(row["text"])
+    return found
+
+
+@pytest.mark.parametrize("kind", range(len(KINDS)))
+@pytest.mark.parametrize(("size", "seed"), [(16, 42), (5, 1), (24, 7)])
+@pytest.mark.parametrize("crowd", [0, 4, 30])
+def test_no_batch_has_a_text_near_an_anchor_of_another_sample(
+    tmp_path: Path, kind: int, size: int, seed: int, crowd: int
+) -> None:
+    if crowd == 30 and size == 24:
+        size = 8  # of so many near texts no larger batch is free
+    given = {**KINDS[kind], "recipes": [RECIPE], "batch_size": size, "epochs": 2, "seed": seed}
+    with judged(tmp_path / "c.duckdb", seed, crowd) as corpus:
+        near = kept_apart(corpus)
+        sampler = corpus.sampler(**given, apart=("judge", ABOVE))
+        slots = [name for name in ("anchor", "positive", "negative_1", "negative_2", "negative",
+                                   "other") if name in sampler.settings.columns]  # fmt: skip
+        batches = [*sampler]
+        served = sampler.served(0, sampler.position)
+        asking = served["anchor_record_id"].to_pylist()
+        for batch in batches:
+            texts = [(at, text) for slot in slots for at, text in enumerate(batch[slot])]
+            assert len(texts) == len({text for _, text in texts})
+            records = asking[batch.position : batch.position + len(batch)]
+            for at, text in texts:
+                beside = {*records[:at], *records[at + 1 :]} - {records[at]}
+                assert not any(text in near[record] for record in beside)
+        plain = corpus.sampler(**given).served(0, sampler.position)
+        gave = len(served) - served["displaced"].null_count
+        due = Counter(plain["anchor_record_id"].to_pylist())
+        assert (due - Counter(served["anchor_record_id"].to_pylist())).total() <= gave
+        assert gave <= len(served) * (0.1 if crowd < 30 else 1)
+        assert_resumes_everywhere(corpus.sampler(**given, apart=("judge", ABOVE)), often(4, less=2))
+
+
+def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path: Path) -> None:
+    with judged(tmp_path / "c.duckdb", 3, 30) as corpus:
+        sampler = corpus.sampler(recipes=[RECIPE], batch_size=4, apart=("judge", ABOVE))
+        assert "has not ranked a positive of 48 anchors" in "\n".join(sampler.notes)
+        assert "no_duplicates=True" in "\n".join(sampler.notes)
+        assert "above 0.9 of the positive's score" in sampler.describe()
+        with pytest.raises(dp.RecipeError, match=r"different texts .* lower batch_size"):
+            corpus.sampler(recipes=[RECIPE], batch_size=200, apart=("judge", ABOVE))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"apart": "judge"}, "give a scorer and a part"),
+        ({"apart": ("judge", 0)}, r"\('dense', 0.95\)"),
+        ({"apart": ("judge", float("nan"))}, "apart"),
+        ({"apart": (7, 0.9)}, "apart"),
+        ({"apart": ("juge", 0.9)}, "no candidates of scorer 'juge'.*'judge'"),
+        ({"apart": ("judge", 0.9), "no_duplicates": "negatives"}, "moves samples"),
+        ({"apart": ("judge", 0.9), "kind": "texts", "recipes": None}, "texts have no mined"),
+        ({"apart": ("judge", 0.9), "kind": "pairs", "pairs": "labelled"}, "labelled"),
+    ],
+)
+def test_what_cannot_be_kept_apart_is_refused(
+    tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    with (
+        judged(tmp_path / "c.duckdb", 3, 4) as corpus,
+        pytest.raises((dp.SamplerError, dp.StateMismatchError), match=said),
+    ):
+        corpus.sampler(**{"recipes": [RECIPE], **given})
+
+
+def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path: Path) -> None:
+    path = tmp_path / "c.duckdb"
+    with judged(path, 3, 4) as corpus:
+        sampler = corpus.sampler(recipes=[RECIPE], batch_size=8, seed=1, apart=("judge", ABOVE))
+        next(sampler)
+        sampler.save()
+        expected = next(sampler)
+        sampler.close()
+        write_mining(corpus, RECIPE, {}, source="s", scorer="judge")
+        corpus.compact()
+        assert next(corpus.resume()).table.equals(expected.table)
+        other = corpus.sampler(recipes=[RECIPE], batch_size=8, seed=1, run="b", no_duplicates=True)
+        assert not other.batch_at(1).table.equals(expected.table)
+        fresh = dp.MemorySource(
+            [{"id": "x", "q": "x", "a": "y"}], id="id", anchor="q", positive="a"
+        )
+        corpus.ingest(fresh, name="s")
+        corpus.split(1, 0, 0)
+        with pytest.raises(dp.StateMismatchError, match="stale"):
+            corpus.resume(version="newest")
+        write_mining(corpus, RECIPE, {}, source="s", scorer="judge")
+        assert corpus.resume(version="newest").settings.versions[-1].apart["minings"]["s"]
