@@ -558,7 +558,7 @@ def _value(row: dict[str, Any], key: str | None, steps: Any) -> Any:
 
 
 def _wrong(value: Odd, heading: str) -> tuple[str, str]:
-    return f"not text: {value.kind}", f"column '{heading}': {value[:_SHOWN]}"
+    return f"not text: {value.kind}", f"column '{heading}': {escaped(value[:_SHOWN])}"
 
 
 def _moment(text: str) -> str | None:

@@ -307,6 +307,8 @@ def test_what_is_no_text_fails_and_is_counted(tmp_path):
         report = corpus.ingest(MemorySource(records, anchor="t", positive="d"), name="m")
         assert (report.read, report.added) == (4, 1)
         assert report.reasons == {"not text: list": 1, "not text: number": 2}
+        odd = pa.table({"t": [[b"x", b"\xff"], [b"y"]]})
+        assert corpus.ingest(odd, name="b", text="t").reasons == {"not text: list": 1}
         everything = MemorySource(records, anchor="t", positive="d", text_of="json")
         assert corpus.ingest(everything, name="j").added == 4
     wrong: Any
