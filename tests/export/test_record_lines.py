@@ -138,9 +138,9 @@ def test_interrupted_it_has_what_was_accepted_and_the_same_call_completes_it(
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(corpus: dp.Corpus, tmp_path: Path) -> None:
-    path, room = tmp_path / "out.jsonl", 4_000_000
+    path, room = tmp_path / "out.jsonl", 12_000_000
     path.write_bytes(EXPORT)
-    source = written(tmp_path / "a.jsonl", [GOOD.format(i) + "\x01" * 20_000 for i in range(60)])
+    source = written(tmp_path / "a.jsonl", [GOOD.format(i) + "\x01" * 20_000 for i in range(120)])
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:
@@ -153,7 +153,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(corpus: dp.Corpus, tmp_path: Path
     assert not list(tmp_path.glob(".out*"))
     assert take(corpus, source, jsonl=path).read == 0
     agrees(corpus, path)
-    assert len(lines_of(path)) == 60
+    assert len(lines_of(path)) == 120
 
 
 def intake(path: Path, *death: int) -> None:
