@@ -62,6 +62,7 @@ def mined(folder: Path, records: int) -> Path:
             "score": draw.random(len(anchors)),
         }
         corpus.add_negatives(pa.table(given), name=recipe(), split="train", progress=False)
+    candidates_of(making).rename(candidates_of(path))
     return making.rename(path)
 
 
@@ -70,7 +71,7 @@ def recipe() -> Any:
     import duckplets as dp
 
     roles = (dp.role("anchor"), dp.role("context"), dp.role("context"))
-    return dp.TripletRecipe("mined", *roles, by="bm25")
+    return dp.TripletRecipe("mined", *roles, by="given")
 
 
 def saved_far(corpus: Path) -> Path:
@@ -91,6 +92,11 @@ def snapshot_of(corpus: Path) -> Path:
     return corpus.with_suffix(".snapshot")
 
 
+def candidates_of(corpus: Path) -> Path:
+    """Return the folder of a corpus's mined candidates."""
+    return corpus.with_suffix(".candidates")
+
+
 def forget_snapshot(corpus: Path) -> None:
     """Remove the snapshot of a corpus."""
     shutil.rmtree(snapshot_of(corpus), ignore_errors=True)
@@ -102,8 +108,9 @@ def copied(corpus: Path, name: str) -> Path:
     if not copy.exists():
         remove(copy)
         shutil.copyfile(corpus, copy)
-        if snapshot_of(corpus).exists():
-            shutil.copytree(snapshot_of(corpus), snapshot_of(copy), copy_function=os.link)
+        for of in (snapshot_of, candidates_of):
+            if of(corpus).exists():
+                shutil.copytree(of(corpus), of(copy), copy_function=os.link)
     return copy
 
 
