@@ -10,13 +10,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from effort import often, thorough
-from killed_intakes import running
+from killed_intakes import dying, nursery, running
 from stored_rows import TIMES, stored_rows
+from test_kills import JOBS, tell
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -331,25 +333,33 @@ def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkey
         assert corpus.ingest(Given(lambda _: [([{"text": "x"}], 1)]), restart=True).added == 1
 
 
-TABLES = [
-    "sources",
-    "records",
-    "sections",
-    "chunks",
-    "splits",
-    "record_prefixes",
-    "corpus_versions",
-]
+class Nine:
+    """Nine pages, each told of as it is read."""
+
+    name = "killed"
+
+    def batches(self, cursor: Any) -> Iterator[tuple[Any, Any]]:
+        for i in range(cursor or 0, 9):
+            tell("page", i)
+            time.sleep(0.01)
+            yield [{"text": f"text {i} {j}", "meta": {"n": i}} for j in range(5)], i + 1
 
 
-def contents(corpus: dp.Corpus) -> dict[str, list[dict[str, Any]]]:
-    """All rows of a corpus, without its times."""
-    found = {}
-    for table in TABLES:
-        rows = corpus.sql(f"SELECT * FROM {table}").to_pylist()
-        times = {"report", "committed_at", "created_at", "updated_at"}
-        found[table] = [{k: v for k, v in row.items() if k not in times} for row in rows]
-    return found
+def nine_pages(path: Path, *death: int) -> None:
+    """Ingest pages, and commit each."""
+    for module, name, value in (
+        (row_batches, "MAX_ROWS", 1),
+        (ingest, "_ROWS_A_COMMIT", 1),
+        (ingest, "_TIMES_A_COMMIT", 0),
+    ):
+        vars(module)[name] = value
+    dying(*death)
+    with dp.Corpus(path) as corpus:
+        report = corpus.ingest(Nine(), progress=False)
+        tell("added", report.added, corpus.version)
+
+
+JOBS["nine_pages"] = nine_pages
 
 
 @thorough
@@ -362,7 +372,7 @@ def test_a_killed_ingest_goes_on_and_ends_as_an_unbroken_one(tmp_path):
     assert [lines[0] for lines in told] == ["page 0", "page 1", "page 3", "page 0"]
     assert [lines[-1] for lines in told[2:]] == ["added 45 1"] * 2
     with dp.Corpus(whole) as one, dp.Corpus(broken) as other:
-        assert contents(one) == contents(other)
+        assert stored_rows(one, without=NOT_THE_SAME) == stored_rows(other, without=NOT_THE_SAME)
 
 
 def test_production_is_bounded_in_bytes(reader, monkeypatch):
@@ -382,3 +392,7 @@ def test_production_is_bounded_in_bytes(reader, monkeypatch):
     time.sleep(0.3)
     assert 5 <= made <= 18
     rows.batches.stop()
+
+
+if __name__ == "__main__":
+    nursery()
