@@ -105,7 +105,7 @@ def test_candidates_are_the_closest_legal_documents(
 def test_blocks_change_nothing_and_an_interrupted_one_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", often(240, less=80), 9) as corpus:
+    with odd_corpus(tmp_path / "c.duckdb", 80, 9) as corpus:
         corpus.embed(embedded, name="v", progress=False)
         how: dict[str, Any] = {"scorer": dp.dense("v"), "depth": 9, "split": "train"}
         corpus.mine(recipe(), **how)
