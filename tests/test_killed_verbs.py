@@ -30,7 +30,7 @@ from test_kills import Child, sound, tell
 import duckplets as dp
 from duckplets.corpus.corpus import Corpus
 
-ROUNDS = often(60, less=1)
+ROUNDS = 60 if THOROUGH else 1
 ROWS = 20
 MINED = dp.TripletRecipe(
     "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(range_max=4)

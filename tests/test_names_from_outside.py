@@ -207,10 +207,12 @@ def test_nothing_of_a_store_is_written_outside_of_the_cache(
     cache.mkdir(parents=True)
     good = json.loads((shards / "manifest.json").read_text())
     for name in some(NAMES, less=5):
+        if field == "source" and quoted(name) == name:  # which is a name as good as any
+            continue
         told = hostile(shards, field, name)  # whose files are put where it says that they are
         bodies = {"tokenizer.json": (shards / "tokenizer.json").read_bytes()}
         for each, before in zip(told["shards"], good["shards"], strict=True):
-            if 0 < len(each["path"]) < 200 and "\0" not in each["path"]:
+            if 0 < len(each["path"]) < 200 and each["path"].isprintable():
                 bodies[each["path"]] = (shards / before["path"]).read_bytes()
         for place, body in {**bodies, "manifest.json": json.dumps(told).encode()}.items():
             client().put_object(Bucket="evil", Key=f"x/{place}", Body=body)

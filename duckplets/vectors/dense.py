@@ -12,6 +12,7 @@ workers change nothing. Guards are masks over the few documents that they name.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Floats, IntegerLists, Integers
+from duckplets.base.prefetch import ahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
@@ -190,31 +192,24 @@ def _found(
     np.minimum.at(lowest, positives.owners(), scored)
     known = positives.lengths > 0
     positive = np.where(known, lowest, 0) / SCALE
-    vectors = windows.take(queries.values)
     near = _Near(count, depth)
     higher, doubtful = np.zeros(count, np.int64), [(np.zeros(0, np.int64),) * 2]
     edge = np.where(known, positive, 8).astype(np.float32)
-    for part, others, starts in windows.blocks():
-        products = vectors @ others.T
-        if len(starts) < len(others):
-            products = np.maximum.reduceat(products, starts, axis=1)
-        if len(vectors) > count:
-            products = np.maximum.reduceat(products, queries.starts[:-1], axis=0)
-        _mask(products, windows.documents[part], excluded)
-        rows, columns = near.add(products, windows.documents[part])
-        # of most anchors all that is as near as the positive is among these
-        whole = edge[rows] - _NEAR >= near.floor[rows]
-        rows, columns = rows[whole], columns[whole]
-        found = products[rows, columns]
-        above, perhaps = found > edge[rows] + _NEAR, found >= edge[rows] - _NEAR
-        higher += np.bincount(rows[above], minlength=count)
-        doubts = [(rows[perhaps & ~above], columns[perhaps & ~above])]
-        (deep,) = np.nonzero(edge - _NEAR < near.floor)
-        if len(deep):
-            sure, rows, columns = _higher(products[deep], edge[deep])
-            higher[deep] += sure
-            doubts.append((deep[rows], columns))
-        doubtful += [(rows, windows.documents[part][columns]) for rows, columns in doubts]
+    with closing(ahead(_products(windows, queries, excluded))) as blocks:
+        for documents, products in blocks:
+            rows, columns = near.add(products, documents)
+            # of most anchors all that is as near as the positive is among these
+            whole = edge[rows] - _NEAR >= near.floor[rows]
+            rows, columns = rows[whole], columns[whole]
+            found = products[rows, columns]
+            above, perhaps = found > edge[rows] + _NEAR, found >= edge[rows] - _NEAR
+            higher += np.bincount(rows[above], minlength=count)
+            doubtful.append((rows[perhaps & ~above], documents[columns[perhaps & ~above]]))
+            (deep,) = np.nonzero(edge - _NEAR < near.floor)
+            if len(deep):
+                sure, rows, columns = _higher(products[deep], edge[deep])
+                higher[deep] += sure
+                doubtful.append((deep[rows], documents[columns]))
     rows, documents = (np.concatenate(each) for each in zip(*doubtful, strict=True))
     again = windows.scores(queries, rows, documents)
     higher += np.bincount(rows[again > lowest[rows]], minlength=count)
@@ -229,6 +224,21 @@ def _found(
         positive_scores=np.where(known, positive, np.nan),
         positive_ranks=np.where(known, higher + 1, 0),
     )
+
+
+def _products(
+    windows: _Windows, queries: IntegerLists, excluded: Excluded
+) -> Iterator[tuple[Integers, Singles]]:
+    """Yield documents with their cosines to queries, those that are excluded below all others."""
+    vectors = windows.take(queries.values)
+    for part, others, starts in windows.blocks():
+        products = vectors @ others.T
+        if len(starts) < len(others):
+            products = np.maximum.reduceat(products, starts, axis=1)
+        if len(vectors) > len(queries):
+            products = np.maximum.reduceat(products, queries.starts[:-1], axis=0)
+        _mask(products, windows.documents[part], excluded)
+        yield windows.documents[part], products
 
 
 def _higher(products: Singles, edge: Singles) -> tuple[Integers, Integers, Integers]:

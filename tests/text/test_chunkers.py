@@ -340,7 +340,7 @@ def test_a_failure_changes_nothing(tmp_path):
         with pytest.raises(ChunkingError, match="record own/2, section 0: the chunker left out"):
             corpus.chunk(dp.Chunking(chunker="mine"))
         assert (chunks_of(corpus), corpus.status()) == before
-        corpus.remove("own")
+    with toy_corpus(tmp_path / "d.duckdb", 20) as corpus:
         corpus.chunk(dp.Chunking(chunker="mine"))
         before = chunks_of(corpus), corpus.status()
         for said in ("record again/2, section 0: the chunker left out", "in version '1', and regi"):
