@@ -28,6 +28,11 @@ def often(times: int, *, less: int) -> int:
     return times if times > _REPEATED else min(times, 4 * less)
 
 
+def kills(times: int, *, less: int) -> int:
+    """Return how often something is killed: in full just as often as is said."""
+    return times if THOROUGH else less
+
+
 def some(cases: Iterable[T], *, less: int) -> Sequence[T]:
     """Return all cases in full, or less of them: the first, the last, and some between."""
     every = list(cases)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import test_kills
-from effort import THOROUGH, often
+from effort import THOROUGH, kills
 from programs import python
 from test_kills import Child, tell
 
@@ -99,7 +99,7 @@ def assert_kills_change_nothing(
         assert marks > 2
         fresh()
         deaths = [(marks // 2, 0)]  # for one, surely in the midst of it, with something committed
-        for _ in range(often(15, less=1)):
+        for _ in range(kills(15, less=1)):
             deaths.append((draw.randrange(marks), int(draw.uniform(1, 1000 * took / marks))))
         for number, death in enumerate(deaths):
             child = run(job, path, *death)

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 import test_kills
-from effort import THOROUGH, often
+from effort import THOROUGH, kills, often
 from prebuilt import toy_corpus
 from programs import python
 from test_kills import Child, sound, tell
@@ -30,7 +30,7 @@ from test_kills import Child, sound, tell
 import duckplets as dp
 from duckplets.corpus.corpus import Corpus
 
-ROUNDS = 60 if THOROUGH else 1
+ROUNDS = kills(60, less=1)
 ROWS = 20
 MINED = dp.TripletRecipe(
     "mined", dp.role("anchor"), dp.role("context"), dp.role("context"), by=dp.bm25(range_max=4)

@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from effort import often, some, thorough
+from effort import kills, often, some, thorough
 from programs import python
 
 import duckplets as dp
@@ -34,7 +34,7 @@ from duckplets.pools.compile import compile_pool
 from duckplets.runs import state
 from duckplets.sources import row_batches
 
-ROUNDS = often(20, less=2)
+ROUNDS = kills(20, less=2)
 RECORDS = often(1_500, less=300)  # an ingest: of two sections, in three batches
 BATCH = 16  # samples a step
 CHUNKING = dp.Chunking(max_tokens=12, overlap=(2,), summary_tokens=6)
@@ -255,7 +255,7 @@ def test_a_killed_ingest_is_whole_or_absent(start: Start, empty: Path, tmp_path:
     with dp.Corpus(path) as corpus:
         whole(corpus)
     versions = []
-    for number in range(often(ROUNDS, less=4)):
+    for number in range(kills(ROUNDS, less=4)):
         if number % 10 == 0:  # files that stay small, so that rounds stay short
             known = 0
             path = tmp_path / f"c{number}.duckdb"

@@ -19,7 +19,7 @@ import pytest
 import test_kills
 from commands import cli, error, ok, usage
 from corpora import ODD_MAPPING, odd_corpus, odd_records
-from effort import often
+from effort import kills
 from hashed import DIMENSION, Embedder, check_whole, hashed, kept, reasons, texts_of
 from prebuilt import toy_corpus
 from programs import python
@@ -29,7 +29,7 @@ import duckplets as dp
 from duckplets.vectors import embed as embedding
 from duckplets.vectors.store import VectorStore
 
-KILLS = often(20, less=1)
+KILLS = kills(20, less=1)
 
 
 @pytest.fixture
