@@ -182,7 +182,9 @@ class Database:
         before(files.real_path(self.path))
         for session in own:
             session.close()
+        self._is_closed = True  # where another process has opened the file meanwhile
         self._begin(self._reopen(read_only=False, **asked))
+        self._is_closed = False
 
     def interrupt(self) -> None:
         """Interrupt the statement another thread is running on the first connection."""
@@ -338,7 +340,8 @@ class Database:
 
     def _limit(self, limit: str) -> None:
         self._frugal = limit
-        with suppress(duckdb.Error):  # another thread uses more at the moment
+        # another thread uses more at the moment, or another process has opened the file meanwhile
+        with suppress(duckdb.Error, QueryError):
             self._connection.execute("SET memory_limit = $1", [self._memory_limit or limit])
 
     def shed(self) -> None:
