@@ -11,15 +11,21 @@ arranged by are short lists of hashes: no vector is compared when drawing.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from duckplets.base.arrays import Integers, Words, places, ranges
+from duckplets.base.sanitize import counted, listed
+from duckplets.base.settings import Bounds, checked
 from duckplets.db.database import Database
-from duckplets.mining.store import Mining, folder_of
+from duckplets.errors import SamplerError, StateMismatchError
+from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.pools.arrays import Pool
+from duckplets.recipes.mined import Scorer, no_scorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +88,83 @@ def _positives(pool: Pool) -> tuple[Integers, Words]:
     firsts = np.cumsum(counts) - counts
     owners = np.repeat(np.arange(len(anchors)), counts[alike])
     return owners, words[order][ranges(firsts[alike], counts[alike])]
+
+
+# -- what is said of it ---------------------------------------------------------------------------
+
+
+def checked_apart(given: Any, no_duplicates: bool | str) -> dict[str, Any]:
+    """Return which scorer says what is near, and above which part of the positive's score."""
+    if not given or isinstance(given, dict):  # as saved
+        return given or {}
+    form = f"apart={given!r}: give a scorer and a part of the positive's score: ('dense', 0.95)"
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise SamplerError(form)
+    if no_duplicates == "negatives":
+        raise SamplerError("apart= moves samples, and no_duplicates='negatives' none: give True")
+    try:
+        return {
+            "scorer": checked("apart", given[0], Scorer, SamplerError),
+            "above": checked("apart", given[1], Annotated[float, Bounds(0.01, 1)], SamplerError),
+        }
+    except SamplerError as error:
+        raise SamplerError(f"{form}; {error}") from error
+
+
+def without_candidates(
+    database: Database,
+    apart: Mapping[str, Any],
+    split: str,
+    recipes: Mapping[str, Sequence[Any]],
+    found: Mapping[str, Mapping[str, Any]],
+) -> Iterator[str]:
+    """Yield of which recipes and sources only positives are known; refuse a run without any."""
+    scorer = apart["scorer"]
+    if not found:
+        known = {mining.scorer for mining in Minings(database).found(split=split)}
+        raise StateMismatchError(
+            f"apart={(scorer, apart['above'])}: no recipe of this run has mined negatives of it in "
+            f"split {split!r} ({no_scorer(scorer, known)}); mine them with corpus.mine"
+        )
+    without = defaultdict[str, list[str]](list)
+    for source, of_source in recipes.items():
+        for recipe in of_source:
+            if recipe.weight and recipe.name not in found.get(source, {}):
+                without[recipe.name].append(source)
+    for name, sources in without.items():
+        yield (
+            f"recipe {name!r} has no candidates of {scorer} in source {listed(sources)}, so apart= "
+            f"knows only the positives of its anchors there"
+        )
+
+
+def unknown(streams: Iterable[Any], apart: Mapping[str, Any]) -> Iterator[str]:
+    """Yield of how many anchors not all that is near is known."""
+    for stream in streams:
+        if (near := stream.near) is None:
+            continue
+        of = f"source {stream.source!r}, recipe {stream.recipe.name!r}, apart="
+        if near.full:
+            yield (
+                f"{of}: all candidates of {counted(near.full, 'anchor')} are near, so texts beyond "
+                f"them may be; mine deeper, or give more than {apart['above']:g}"
+            )
+        if near.unranked:
+            yield (
+                f"{of}: {apart['scorer']} has not ranked a positive of "
+                f"{counted(near.unranked, 'anchor')}, so only their positives are kept apart"
+            )
+
+
+def in_words(no_duplicates: bool | str, apart: Mapping[str, Any]) -> str:
+    """Return what a batch of all ranks has no two of."""
+    if no_duplicates == "negatives":
+        return "no negative comes twice in a batch, nor as another text of it"
+    family = {True: "", "group": " and no family"}.get(no_duplicates, f" and no {no_duplicates}")
+    said = f"no text{family} comes twice in a batch"
+    if not apart:
+        return said
+    return (
+        f"{said}; none stands beside another sample's anchor that it is a positive of, or a "
+        f"candidate of {apart['scorer']} above {apart['above']:g} of the positive's score"
+    )

@@ -11,7 +11,7 @@ fit in no batch, so some blocks are planned.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from html import escape
@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.sanitize import aligned, counted, figure, html_table, listed, percent, shown
+from duckplets.mining import near
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from duckplets.report.plots import Plot
     from duckplets.runs.reader import FetchesSamples
     from duckplets.runs.sampler import Sampler
-    from duckplets.runs.settings import RunSettings
     from duckplets.samples.plan import PartPlanner, Planner
     from duckplets.samples.stream import Stream
 
@@ -201,20 +201,6 @@ def _table(
     return table.append_column("version", pa.array([streams[0].version] * rows, pa.int64()))
 
 
-def _apart_words(settings: RunSettings) -> str:
-    """Return what a batch of all ranks has no two of."""
-    of, apart = settings.no_duplicates, settings.apart
-    if of == "negatives":
-        return "no negative comes twice in a batch, nor as another text of it"
-    family = {True: "", "group": " and no family"}.get(of, f" and no {shown(of, NAME)}")
-    return f"no text{family} comes twice in a batch" + (
-        f"; none stands beside another sample's anchor that it is a positive of, or a candidate "
-        f"of {apart['scorer']} above {apart['above']:g} of the positive's score"
-        if apart
-        else ""
-    )
-
-
 def described(sampler: Sampler) -> Iterator[str]:
     """Yield lines on what a run draws from its position on."""
     planner, settings, step = sampler._planner, sampler.settings, sampler.step
@@ -250,7 +236,7 @@ def described(sampler: Sampler) -> Iterator[str]:
         for join in settings.joins
     )
     if settings.no_duplicates:
-        yield _apart_words(settings)
+        yield near.in_words(settings.no_duplicates, settings.apart)
     later = [f"{at:,}" for at in schedule.changes if at > step]
     if later:
         yield f"other shares from step {listed(later, NAMES)} on"
@@ -338,24 +324,6 @@ def oddities(planner: PartPlanner) -> Iterator[str]:
             f"labels are floats, for there are grades in {listed(map(repr, graded), NAMES)}; 1 and "
             f"0 of {listed(map(repr, others), NAMES)} are 1.0 and 0.0 beside them"
         )
-
-
-def near_notes(streams: Iterable[Stream], apart: Mapping[str, Any]) -> Iterator[str]:
-    """Yield of how many anchors not all that is near is known, where it is kept apart."""
-    for stream in streams:
-        if (near := stream.near) is None:
-            continue
-        of = f"source {stream.source!r}, recipe {stream.recipe.name!r}, apart="
-        if near.full:
-            yield (
-                f"{of}: all candidates of {counted(near.full, 'anchor')} are near, so texts beyond "
-                f"them may be; mine deeper, or give more than {apart['above']:g}"
-            )
-        if near.unranked:
-            yield (
-                f"{of}: {apart['scorer']} has not ranked a positive of "
-                f"{counted(near.unranked, 'anchor')}, so only their positives are kept apart"
-            )
 
 
 def omitted(mixture: Mixture, sources: Sequence[str]) -> Iterator[str]:

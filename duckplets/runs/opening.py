@@ -23,11 +23,12 @@ from duckplets.errors import EmptyPoolError, StateMismatchError
 from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records, splits
 from duckplets.ingest.chunks import fingerprint as chunking_of
+from duckplets.mining import near
 from duckplets.order.mixture import Mixture, differences, mixture_of
 from duckplets.order.schedule import Events, RunSchedule
 from duckplets.recipes import store as recipe_store
 from duckplets.runs import messages, sources, state, versions
-from duckplets.runs.forecast import left_alone, near_notes, oddities, omitted
+from duckplets.runs.forecast import left_alone, oddities, omitted
 from duckplets.runs.pool_loading import Named, in_words, open_streams
 from duckplets.runs.sampler import Sampler
 from duckplets.runs.settings import (
@@ -125,8 +126,6 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         if settings.apart:
             apart, found = sources.near_pins(database, settings, allow_stale=stale)
             settings, notes = replace(settings, apart=apart), notes + found
-            if not given["no_duplicates"]:
-                notes.append("apart= also lets no text come twice in a batch: no_duplicates=True")
     given_names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
     named = Named(given["empty"], mixture.named if mixture else (), given_names)
     return _opened(
@@ -326,7 +325,7 @@ def _opened(
         if state_path.exists():
             saved = behind(path, settings.run, settings.fingerprint(), state_path, position)
         sampler.notes += [*notes, *left, *saved, *served.notes, *oddities(planner.newest)]
-        sampler.notes += near_notes(planner.streams, newest.apart)
+        sampler.notes += near.unknown(planner.streams, newest.apart)
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler
 

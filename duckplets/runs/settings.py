@@ -15,6 +15,7 @@ from duckplets.base.checks import MAX_POSITION, integer
 from duckplets.base.settings import Bounds, Name, checked, misfit
 from duckplets.errors import MixtureError, RecipeError, SamplerError, StateMismatchError, nearest
 from duckplets.ingest import families
+from duckplets.mining import near
 from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
@@ -247,11 +248,12 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(apart := plain["no_duplicates"], str) and apart not in ("negatives", "group"):
         families.statement(apart)  # refuses what is no value of records
     plain["by"], pairs = checked_by(given.get("by")), given.get("pairs")
-    plain["apart"] = _checked_apart(given.get("apart"), kind, pairs)
-    if plain["apart"] and not plain["no_duplicates"]:
-        plain["no_duplicates"] = True
-    elif plain["apart"] and plain["no_duplicates"] == "negatives":
-        raise SamplerError("apart= moves samples, and no_duplicates='negatives' none: give True")
+    plain["apart"] = near.checked_apart(given.get("apart"), plain["no_duplicates"])
+    if plain["apart"]:
+        plain["no_duplicates"] = plain["no_duplicates"] or True
+        if kind in SINGLE or pairs == "labelled":
+            what = kind if kind in SINGLE else "labelled pairs"
+            raise SamplerError(f"apart=: {what} have no mined candidates; leave it out")
     if kind in SINGLE:
         if plain["by"] is not None:
             raise SamplerError(f"by={plain['by']!r}: {kind} have no negatives; leave it out")
@@ -266,25 +268,6 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     swap = given.get("swap")
     plain["swap"] = plain["preset"] == "crate" if swap is None else bool(swap)
     return {**given, **plain}
-
-
-def _checked_apart(given: Any, kind: str, pairs: str | None) -> dict[str, Any]:
-    """Return which scorer says what is near, and above which part of the positive's score."""
-    if not given or isinstance(given, dict):  # as saved
-        return given or {}
-    form = f"apart={given!r}: give a scorer and a part of the positive's score: ('dense', 0.95)"
-    if kind in SINGLE or pairs == "labelled":
-        what = kind if kind in SINGLE else "labelled pairs"
-        raise SamplerError(f"apart={given!r}: {what} have no mined candidates; leave it out")
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise SamplerError(form)
-    try:
-        return {
-            "scorer": checked("apart", given[0], Scorer, SamplerError),
-            "above": checked("apart", given[1], Annotated[float, Bounds(0.01, 1)], SamplerError),
-        }
-    except SamplerError as error:
-        raise SamplerError(f"{form}; {error}") from error
 
 
 def checked_by(by: Any) -> By | None:

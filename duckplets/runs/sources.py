@@ -22,6 +22,7 @@ from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.mining import store as mining_store
+from duckplets.mining.near import without_candidates
 from duckplets.mining.store import Mining
 from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
@@ -205,24 +206,10 @@ def near_pins(
     database: Database, settings: RunSettings, *, allow_stale: bool
 ) -> tuple[dict[str, Any], list[str]]:
     """Return ``apart`` with the minings that say what is near, and notes on what has none."""
-    apart, scorer = settings.apart, settings.apart["scorer"]
-    found = pins(database, settings, allow_stale=allow_stale, near=scorer)
-    if not found:
-        known = {of.scorer for of in mining_store.Minings(database).found(split=settings.split)}
-        raise StateMismatchError(
-            f"apart={(scorer, apart['above'])}: no recipe of this run has mined negatives of it in "
-            f"split {settings.split!r} ({no_scorer(scorer, known)}); mine them with corpus.mine"
-        )
-    without = defaultdict[str, list[str]](list)
-    for source, recipes in settings.recipes.items():
-        for recipe in recipes:
-            if recipe.weight and recipe.name not in found.get(source, {}):
-                without[recipe.name].append(source)
-    return {**apart, "minings": found}, [
-        f"recipe {name!r} has no candidates of {scorer} in source {listed(of)}, so apart= knows "
-        f"only the positives of its anchors there"
-        for name, of in without.items()
-    ]
+    apart = settings.apart
+    found = pins(database, settings, allow_stale=allow_stale, near=apart["scorer"])
+    notes = without_candidates(database, apart, settings.split, settings.recipes, found)
+    return {**apart, "minings": found}, [*notes]
 
 
 def _ways(by: Any) -> list[str]:

@@ -113,7 +113,6 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path: Path)
     with judged(tmp_path / "c.duckdb", 3, 30) as corpus:
         sampler = corpus.sampler(recipes=[RECIPE], batch_size=4, apart=("judge", ABOVE))
         assert "has not ranked a positive of 48 anchors" in "\n".join(sampler.notes)
-        assert "no_duplicates=True" in "\n".join(sampler.notes)
         assert "above 0.9 of the positive's score" in sampler.describe()
         with pytest.raises(dp.RecipeError, match=r"different texts .* lower batch_size"):
             corpus.sampler(recipes=[RECIPE], batch_size=200, apart=("judge", ABOVE))
