@@ -339,7 +339,8 @@ class _Block:
 
     def _kept_from(self, sample: int) -> Integers:
         low, high = np.searchsorted(self._rows, [sample, sample + 1])
-        return self._kept[low:high]
+        found: Integers = self._kept[low:high]
+        return found
 
     def _fits(self, sample: int) -> bool:
         """Put a sample into the first hole of a batch without its texts, its own batch first."""

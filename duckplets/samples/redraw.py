@@ -190,7 +190,8 @@ class _Taken:
         # rows ascend, so that the first and the last that keep a word say whether another does
         low, high = (np.searchsorted(kept, self.words[at], side) for side in ("left", "right"))
         rows = at % samples
-        return at[(owners[low] != rows) | (owners[high - 1] != rows)]
+        found: Integers = at[(owners[low] != rows) | (owners[high - 1] != rows)]
+        return found
 
     def take(self, words: Words) -> Flags:
         """Add missing words, one after the other; return which were added."""
