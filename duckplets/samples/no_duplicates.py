@@ -179,8 +179,9 @@ class NoDuplicatesPlanner(_Redrawing):
         names = listed(shown(repr(name)) for name in schedule.names_at(step))
         raise RecipeError(
             f"no_duplicates cannot be kept: at step {step:,} a batch of all ranks has {room:,} "
-            f"samples, and what is drawn there ({names}) has different texts (and families, where "
-            f"kept apart) for {len(found):,}; lower batch_size so it has at most {len(found):,}"
+            f"samples, and what is drawn there ({names}) has different texts (and families, or "
+            f"texts near anchors, where kept apart) for {len(found):,}; lower batch_size so it has at "
+            f"most {len(found):,}"
         )
 
     def _reached(self, schedule: Schedule, step: int, draws: int) -> dict[int, int]:
