@@ -180,8 +180,8 @@ class NoDuplicatesPlanner(_Redrawing):
         raise RecipeError(
             f"no_duplicates cannot be kept: at step {step:,} a batch of all ranks has {room:,} "
             f"samples, and what is drawn there ({names}) has different texts (and families, or "
-            f"texts near anchors, where kept apart) for {len(found):,}; lower batch_size so it has at "
-            f"most {len(found):,}"
+            f"texts near anchors, where kept apart) for {len(found):,}; lower batch_size so it has "
+            f"at most {len(found):,}"
         )
 
     def _reached(self, schedule: Schedule, step: int, draws: int) -> dict[int, int]:
@@ -322,11 +322,13 @@ class _Block:
         rows, kept = drawn.kept
         found = pc.index_in(pa.array(kept), texts.dictionary).fill_null(-1).to_numpy()
         self._rows, self._kept = rows[found >= 0], found[found >= 0]
+        self._starts = np.searchsorted(self._rows, np.arange(len(batch) + 1)).tolist()
         here = self.order[self._rows] >= 0
         np.bitwise_or.at(self._barred, self._kept[here], _bits(batch[self._rows[here]]))
         self._holes: dict[int, list[int]] = {}  # places by batch, the first one last
         for place in moving.tolist()[::-1]:
             self._holes.setdefault(int(batch[place]), []).append(place)
+        self._free = sum(1 << batch for batch in self._holes)  # batches with a hole, as bits
         left = [sample for sample in moving.tolist() if not self._fits(sample)]
         for sample in left:
             if not self._fits(sample):
@@ -339,13 +341,12 @@ class _Block:
         return int(found | np.bitwise_or.reduce(self._having[self._kept_from(sample)]))
 
     def _kept_from(self, sample: int) -> Integers:
-        low, high = np.searchsorted(self._rows, [sample, sample + 1])
-        found: Integers = self._kept[low:high]
+        found: Integers = self._kept[self._starts[sample] : self._starts[sample + 1]]
         return found
 
     def _fits(self, sample: int) -> bool:
         """Put a sample into the first hole of a batch without its texts, its own batch first."""
-        free = sum(1 << batch for batch in self._holes) & ~self._blocked(sample)
+        free = self._free & ~self._blocked(sample)
         home = int(self._batch[sample])
         first = free >> home << home or free
         if first:
@@ -356,6 +357,7 @@ class _Block:
         self.order[self._holes[batch].pop()] = sample
         if not self._holes[batch]:
             del self._holes[batch]
+            self._free ^= 1 << batch
         self._having[self._texts[:, sample]] |= _bits(batch)
         self._barred[self._kept_from(sample)] |= _bits(batch)
 
@@ -374,6 +376,7 @@ class _Block:
                 self._having[self._texts[:, other]] &= ~_bits(left)
                 self._put(other, batch)
                 self._holes.setdefault(left, []).append(place)
+                self._free |= 1 << left
                 self._put(sample, left)
                 return
 

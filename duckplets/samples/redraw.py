@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TypeAlias
 
 import numpy as np
@@ -170,6 +170,7 @@ class _Taken:
         self._last[cells] = index
         several = np.zeros(len(self._last), dtype=bool)
         several[cells[self._last[cells] != index]] = True
+        self._several = several
         (self._crowded,) = np.nonzero(several[cells])
         self._sorted = np.sort(words[self._crowded])
         self._new: set[int] = set()
@@ -181,12 +182,17 @@ class _Taken:
 
     def kept_from_others(self, owners: Integers, samples: int) -> Integers:
         """Return the words that samples other than their own keep from the batch."""
-        there = self.words[self._last[self._kept >> self._shift]] == self._kept
-        there |= places(self._sorted, self._kept) >= 0
+        cells = self._kept >> self._shift
+        there = self.words[self._last[cells]] == self._kept
+        crowded = np.flatnonzero(self._several[cells] & ~there)
+        there[crowded] = places(self._sorted, self._kept[crowded]) >= 0
         order = np.flatnonzero(there)
         order = order[np.argsort(self._kept[order], kind="stable")]
         kept, owners = self._kept[order], owners[order]
-        at = np.flatnonzero(places(kept, self.words) >= 0)
+        some = np.zeros(len(self._last), dtype=bool)
+        some[cells[order]] = True
+        at = np.flatnonzero(some[self.words >> self._shift])
+        at = at[places(kept, self.words[at]) >= 0]
         # rows ascend, so that the first and the last that keep a word say whether another does
         low, high = (np.searchsorted(kept, self.words[at], side) for side in ("left", "right"))
         rows = at % samples
@@ -215,7 +221,7 @@ class OneBatch:
         self.rows: list[int] = []  # rows of its samples
         self.found: dict[_Cell, FoundNegatives] = {}  # negatives drawn again
         self._fixed: set[int] = set()  # texts of anchors and positives
-        self._kept: set[int] = set()  # texts kept from its anchors
+        self._kept: dict[int, int] = {}  # texts kept from its anchors: by a row, or -1 by several
         self._holder: dict[int, _Cell] = {}  # of each other text
         self._options: dict[int, FoundNegatives] = {}
         self._refused: defaultdict[int, int] = defaultdict(int)  # samples, by stream
@@ -234,7 +240,7 @@ class OneBatch:
     def _fits(self, row: int) -> bool:
         """Whether anchor and positive of a sample and of those there get along."""
         texts, kept = self._drawn.fixed(row), self._drawn.kept_from(row)
-        return self._fixed.isdisjoint(texts | kept) and self._kept.isdisjoint(texts)
+        return self._fixed.isdisjoint(texts | kept) and self._kept.keys().isdisjoint(texts)
 
     def add(self, row: int) -> bool:
         """Add a sample if its negatives, and those with its texts, can be replaced."""
@@ -243,9 +249,10 @@ class OneBatch:
         held: dict[int, _Cell] = {}
         found: dict[_Cell, FoundNegatives] = {}
 
-        def is_free(text: int) -> bool:
-            taken = text in texts or text in held or text in holder
-            return not (taken or text in self._fixed or text in kept or text in self._kept)
+        def is_free(text: int, of: int = row) -> bool:
+            taken = text in texts or text in held or text in holder or text in self._fixed
+            barred = self._kept.get(text, of) != of or (of != row and text in kept)
+            return not (taken or barred)
 
         again = [holder[text] for text in sorted(texts | kept) if text in holder]
         for column in np.flatnonzero(self._drawn.free[:, row]).tolist():
@@ -254,11 +261,11 @@ class OneBatch:
             else:
                 again.append((row, column))
         for cell in again:
-            if (negative := self._another(*cell, is_free)) is None:
+            if (negative := self._another(*cell, partial(is_free, of=cell[0]))) is None:
                 return False
             held[int(negative.hashes[0])], found[cell] = cell, negative
         self._fixed |= texts
-        self._kept |= kept
+        self._kept |= {text: row if self._kept.get(text, row) == row else -1 for text in kept}
         gone = texts | kept
         self._holder = {text: cell for text, cell in holder.items() if text not in gone} | held
         self.found |= found
