@@ -12,7 +12,6 @@ workers change nothing. Guards are masks over the few documents that they name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from duckplets.base.arrays import Flags, Floats, IntegerLists, Integers
-from duckplets.base.prefetch import ahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
 from duckplets.errors import RecipeError, VectorError
@@ -195,21 +193,20 @@ def _found(
     near = _Near(count, depth)
     higher, doubtful = np.zeros(count, np.int64), [(np.zeros(0, np.int64),) * 2]
     edge = np.where(known, positive, 8).astype(np.float32)
-    with closing(ahead(_products(windows, queries, excluded))) as blocks:
-        for documents, products in blocks:
-            rows, columns = near.add(products, documents)
-            # of most anchors all that is as near as the positive is among these
-            whole = edge[rows] - _NEAR >= near.floor[rows]
-            rows, columns = rows[whole], columns[whole]
-            found = products[rows, columns]
-            above, perhaps = found > edge[rows] + _NEAR, found >= edge[rows] - _NEAR
-            higher += np.bincount(rows[above], minlength=count)
-            doubtful.append((rows[perhaps & ~above], documents[columns[perhaps & ~above]]))
-            (deep,) = np.nonzero(edge - _NEAR < near.floor)
-            if len(deep):
-                sure, rows, columns = _higher(products[deep], edge[deep])
-                higher[deep] += sure
-                doubtful.append((deep[rows], documents[columns]))
+    for documents, products in _products(windows, queries, excluded):
+        rows, columns = near.add(products, documents)
+        # of most anchors all that is as near as the positive is among these
+        whole = edge[rows] - _NEAR >= near.floor[rows]
+        rows, columns = rows[whole], columns[whole]
+        found = products[rows, columns]
+        above, perhaps = found > edge[rows] + _NEAR, found >= edge[rows] - _NEAR
+        higher += np.bincount(rows[above], minlength=count)
+        doubtful.append((rows[perhaps & ~above], documents[columns[perhaps & ~above]]))
+        (deep,) = np.nonzero(edge - _NEAR < near.floor)
+        if len(deep):
+            sure, rows, columns = _higher(products[deep], edge[deep])
+            higher[deep] += sure
+            doubtful.append((deep[rows], documents[columns]))
     rows, documents = (np.concatenate(each) for each in zip(*doubtful, strict=True))
     again = windows.scores(queries, rows, documents)
     higher += np.bincount(rows[again > lowest[rows]], minlength=count)
