@@ -215,10 +215,94 @@ def ingest_csv(folder: Path, records: int) -> float:
     return _ingested(folder, "csv")
 
 
+def gates(folder: Path, records: int) -> float:
+    """Seconds to take texts in through all gates but the language's."""
+    import duckplets as dp
+
+    path = folder / "gated.duckdb"
+    path.unlink(missing_ok=True)
+    source = dp.ParquetSource(folder.parent / "text.parquet", text="body", id="id")
+    begun = time.process_time()
+    with dp.Corpus(path) as corpus:
+        quality = dp.Quality(language=None)
+        corpus.acquire({"text": source}, quality=quality, progress=False)
+    return time.process_time() - begun
+
+
+def mine(folder: Path, records: int) -> float:
+    """Seconds to mine a tenth of the records among each other, index included."""
+    import inspect
+    import shutil
+
+    import duckplets as dp
+
+    path = folder / "mine.duckdb"
+    path.unlink(missing_ok=True)
+    shutil.rmtree(path.with_suffix(".candidates"), ignore_errors=True)
+    depth = "depth" if "depth" in inspect.signature(dp.Corpus.mine).parameters else "top_k"
+    roles = (dp.role("anchor"), dp.role("context"), dp.role("context"))
+    with dp.Corpus(path, threads=1) as corpus:
+        corpus.split(train=1.0, validation=0.0, test=0.0)
+        source = dp.ParquetSource(
+            folder.parent / "text.parquet", anchor="title", positive="body", id="id"
+        )
+        corpus.ingest(source, name="s0", limit=records // 10, progress=False)
+        begun = time.process_time()
+        recipe = dp.TripletRecipe("mined", *roles, by="bm25")
+        corpus.mine(recipe, split="train", progress=False, **{depth: 100})
+        return time.process_time() - begun
+
+
+def read(folder: Path, records: int) -> float:
+    """Records a second, in shuffled order."""
+    import duckplets as dp
+
+    with dp.Corpus(folder / "one.duckdb", read_only=True) as corpus:
+        there = corpus.sql("SELECT count(*) AS n FROM live_records")["n"][0].as_py()
+        order = dp.IndexSampler(there, shuffle=True, seed=1)
+        batches = iter(corpus.read(order, batch_size=256))
+        return _rate(lambda: next(batches).to_pydict(), 256)
+
+
+def _tokenizer(folder: Path) -> Path:
+    import duckplets as dp
+
+    made = folder.parent / "tokenizer"
+    if not made.exists():
+        with dp.Corpus(folder / "one.duckdb", read_only=True) as corpus:
+            dp.train_tokenizer(corpus, made, vocab_size=4_000, progress=False)
+    return made / "tokenizer.json"
+
+
+def shard(folder: Path, records: int) -> float:
+    """Seconds to write token shards."""
+    import shutil
+
+    import duckplets as dp
+
+    tokenizer, out = _tokenizer(folder), folder / "shards"
+    shutil.rmtree(out, ignore_errors=True)
+    with dp.Corpus(folder / "one.duckdb", read_only=True) as corpus:
+        begun = time.process_time()
+        corpus.shard(out, tokenizer=tokenizer, progress=False)
+        return time.process_time() - begun
+
+
+def token_batches(folder: Path, records: int) -> float:
+    """Rows of 128 tokens a second, from token files."""
+    import duckplets as dp
+
+    tokenizer = _tokenizer(folder)
+    with dp.Corpus(folder / "one.duckdb", read_only=True) as corpus:
+        sampler = corpus.token_sampler(tokenizer, seq_length=128, batch_size=256)
+        return _rate(lambda: next(sampler).table, 256)
+
+
 RATES = (
     *(lists_256, lists_32, arrow, no_duplicates, ten_sources, mined, one_of_eight, pairs, texts),
+    *(read, token_batches),
 )
-TIMES = (first_batch, resumed_far, opened_4000, ingest_parquet, ingest_csv)
+TIMES = (first_batch, resumed_far, opened_4000, ingest_parquet, ingest_csv, gates, mine, shard)
 MEASUREMENTS = {of.__name__: of for of in (*RATES, *TIMES)}
 
 

@@ -214,7 +214,7 @@ def opening(
         "version": int(version) if version is not None and version.isdecimal() else version,
         "allow_drift": names(allow_drift),
     }
-    if apart := given.pop("apart", None):
+    if (apart := given.pop("apart", None)) is not None:
         read["apart"] = next(iter(_weights([apart], "--apart", "SCORER=PART: dense=0.95").items()))
     if no_duplicates_of:
         read["no_duplicates"] = no_duplicates_of

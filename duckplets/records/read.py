@@ -43,7 +43,7 @@ from duckplets.ingest.splits import checked_split, need_splits
 from duckplets.records.data_index import DataIndex
 from duckplets.records.order_reader import Order, OrderPart, Take, elements_of, indexed_elements
 from duckplets.runs.messages import shape_of
-from duckplets.samples.batch import Batch
+from duckplets.samples.batch import Batch, Block
 from duckplets.serving.snapshot import folder_of, opened, sound
 from duckplets.serving.texts import ROLES, ChunkTexts
 
@@ -196,12 +196,17 @@ def _batches(
     blocks = Lookahead(calls, "duckplets-read", stop=fetcher.database.interrupt)
     position = 0
     try:
-        for block in blocks:
-            pace.learn(block.num_rows, block.nbytes)
-            for start in range(0, block.num_rows, batch_size):
-                batch = Batch(block.slice(start, batch_size), position // batch_size, position)
-                position += len(batch)
-                yield batch
+        for table in blocks:
+            rows, tranche = table.num_rows, None
+            pace.learn(rows, table.nbytes)
+            made = {name: table[name].combine_chunks() for name in table.column_names}
+            block = Block(position, position + rows, rows, made, table.nbytes)
+            for low in range(0, rows, batch_size):
+                if tranche is None or not tranche.is_of(block, low):
+                    tranche = block.tranche(low, batch_size)
+                high, step = min(low + batch_size, rows), position // batch_size
+                yield tranche.batch(low, high, position=position, step=step, sources=())
+                position += high - low
     finally:
         blocks.close()
         fetcher.database.close()

@@ -390,7 +390,7 @@ def _displaced(planner: Planner, end: int) -> Iterator[str]:
     if words:
         more = "" if planned == end else f", estimated from {planned:,} samples"
         yield (
-            f"{listed(words, NAMES)} repeat a text in every batch of their block, and others take "
+            f"{listed(words, NAMES)} fit into no batch of their block, and others take "
             f"their positions (displaced{more})"
         )
 

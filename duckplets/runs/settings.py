@@ -321,6 +321,10 @@ def saved_settings(saved: Save) -> RunSettings:
 def check_overrides(given: Iterable[str], known: Sequence[str] = _OVERRIDES) -> None:
     """Refuse the name of an argument that resuming does not have."""
     for name in given:
+        if name not in known and name in RunSettings.__dataclass_fields__:
+            raise SamplerError(
+                f"resume: a saved run keeps its {name}=; leave it out, or open another"
+            )
         if name not in known:
             raise SamplerError(f"resume: no argument {name!r}{nearest(name, known)}")
 

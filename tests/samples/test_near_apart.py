@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import usage
 from effort import often
 from mined_corpora import Rows, write_mining
 from prebuilt import prebuilt
@@ -152,6 +153,10 @@ def test_a_saved_run_keeps_the_candidates_it_began_with(tmp_path: Path) -> None:
         write_mining(corpus, RECIPE, {}, source="s", scorer="judge")
         corpus.compact()
         assert next(corpus.resume()).table.equals(expected.table)
+        with pytest.raises(dp.SamplerError, match="a saved run keeps its apart="):
+            corpus.resume(apart=("judge", 0.5))
+        for wrong in ("", "judge", "judge=x"):
+            assert "give SCORER=PART" in usage("sample", path, "--steps", "1", "--apart", wrong)
         other = corpus.sampler(recipes=[RECIPE], batch_size=8, seed=1, run="b", no_duplicates=True)
         assert not other.batch_at(1).table.equals(expected.table)
         fresh = dp.MemorySource(
