@@ -95,8 +95,8 @@ def _positives(pool: Pool) -> tuple[Integers, Words]:
 
 def checked_apart(given: Any, no_duplicates: bool | str) -> dict[str, Any]:
     """Return which scorer says what is near, and above which part of the positive's score."""
-    if not given or isinstance(given, dict):  # as saved
-        return given or {}
+    if isinstance(given, dict):  # as saved
+        return given
     form = f"apart={given!r}: give a scorer and a part of the positive's score: ('dense', 0.95)"
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise SamplerError(form)

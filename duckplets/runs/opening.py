@@ -325,7 +325,8 @@ def _opened(
         if state_path.exists():
             saved = behind(path, settings.run, settings.fingerprint(), state_path, position)
         sampler.notes += [*notes, *left, *saved, *served.notes, *oddities(planner.newest)]
-        sampler.notes += near.unknown(planner.streams, newest.apart)
+        if newest.apart:
+            sampler.notes += near.unknown(planner.streams, newest.apart)
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler
 

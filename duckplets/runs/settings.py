@@ -248,8 +248,9 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(apart := plain["no_duplicates"], str) and apart not in ("negatives", "group"):
         families.statement(apart)  # refuses what is no value of records
     plain["by"], pairs = checked_by(given.get("by")), given.get("pairs")
-    plain["apart"] = near.checked_apart(given.get("apart"), plain["no_duplicates"])
-    if plain["apart"]:
+    plain["apart"] = {} if given.get("apart") is None else given["apart"]
+    if plain["apart"] != {}:
+        plain["apart"] = near.checked_apart(plain["apart"], plain["no_duplicates"])
         plain["no_duplicates"] = plain["no_duplicates"] or True
         if kind in SINGLE or pairs == "labelled":
             what = kind if kind in SINGLE else "labelled pairs"

@@ -123,6 +123,7 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path: Path)
     ("given", "said"),
     [
         ({"apart": "judge"}, "give a scorer and a part"),
+        ({"apart": ""}, "give a scorer and a part"),
         ({"apart": ("judge", 0)}, r"\('dense', 0.95\)"),
         ({"apart": ("judge", float("nan"))}, "apart"),
         ({"apart": (7, 0.9)}, "apart"),
