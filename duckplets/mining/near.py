@@ -12,7 +12,7 @@ arranged by are short lists of hashes: no vector is compared when drawing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -33,21 +33,26 @@ class NearTexts:
     """The texts kept from the batch of each anchor of a stream, as hashes.
 
     Attributes:
-        starts: First text of every anchor, and the end; int64[anchors + 1].
+        groups: The list of each anchor; int64[anchors].
+        starts: First text of every list, and the end; int64[lists + 1].
         words: The texts.
         full: Anchors all of whose candidates are as near, so that further ones may be.
         unranked: Anchors whose positive was not ranked: of these only positives are known.
+        is_mined: Whether there are candidates.
     """
 
+    groups: Integers
     starts: Integers
     words: Words
-    full: int = 0
-    unranked: int = 0
+    full: int
+    unranked: int
+    is_mined: bool
 
     def of(self, anchors: Integers) -> tuple[Integers, Words]:
         """Return the texts of some anchors: their number for each, and the texts."""
-        counts = self.starts[anchors + 1] - self.starts[anchors]
-        return counts, self.words[ranges(self.starts[anchors], counts)]
+        lists = self.groups[anchors]
+        counts = self.starts[lists + 1] - self.starts[lists]
+        return counts, self.words[ranges(self.starts[lists], counts)]
 
 
 def read(database: Database, pool: Pool, mining: Mining | None, above: float) -> NearTexts:
@@ -61,33 +66,25 @@ def read(database: Database, pool: Pool, mining: Mining | None, above: float) ->
             score as much lower.
     """
     anchors, full, unranked = pool.anchors, 0, 0
-    owners, words = _positives(pool)
+    # records that ask the same share a list: one text may stand in a hundredth of all
+    texts, groups = np.unique(anchors.hashes[anchors.starts[:-1]], return_inverse=True)
+    owners, words = np.zeros(0, np.int64), np.zeros(0, np.uint64)
+    if (positives := pool.positives) is not None and not pool.compiled.own_positive:
+        owners = np.repeat(groups, positives.counts)
+        words = positives.hashes[ranges(positives.starts, positives.counts)]
     if mining is not None and (files := mining.files(folder_of(database))):
         asked: dict[str, Any] = {"files": files, "margin": round(1 - above, 9)}
         rows = database.table("mining/near/texts", asked)
         order = np.argsort(anchors.records, kind="stable")
         at = places(anchors.records[order], rows["record_key"].to_numpy())
-        owners = np.concatenate([owners, order[at[at >= 0]]])
+        owners = np.concatenate([owners, groups[order[at[at >= 0]]]])
         words = np.concatenate([words, rows["text_hash"].to_numpy()[at >= 0]])
-        depth = int(mining.settings.get("depth", 0))
-        ((full, unranked),) = database.run("mining/near/counts", {**asked, "depth": depth})
+        asked["depth"] = mining.settings["depth"]
+        ((full, unranked),) = database.run("mining/near/counts", asked)
     order = np.argsort(owners, kind="stable")
-    starts = np.searchsorted(owners[order], np.arange(len(anchors) + 1))
-    return NearTexts(starts, words[order], int(full), int(unranked))
-
-
-def _positives(pool: Pool) -> tuple[Integers, Words]:
-    """Return anchor and text of every positive of an anchor, or of another of equal text."""
-    anchors, positives = pool.anchors, pool.positives
-    if positives is None or pool.compiled.own_positive or not len(anchors):
-        return np.zeros(0, np.int64), np.zeros(0, np.uint64)
-    texts, alike = np.unique(anchors.hashes[anchors.starts[:-1]], return_inverse=True)
-    words = positives.hashes[ranges(positives.starts, positives.counts)]
-    order = np.argsort(np.repeat(alike, positives.counts), kind="stable")
-    counts = np.bincount(alike, weights=positives.counts, minlength=len(texts)).astype(np.int64)
-    firsts = np.cumsum(counts) - counts
-    owners = np.repeat(np.arange(len(anchors)), counts[alike])
-    return owners, words[order][ranges(firsts[alike], counts[alike])]
+    starts = np.searchsorted(owners[order], np.arange(len(texts) + 1))
+    is_mined = mining is not None
+    return NearTexts(groups, starts, words[order], int(full), int(unranked), is_mined=is_mined)
 
 
 # -- what is said of it ---------------------------------------------------------------------------
@@ -111,38 +108,22 @@ def checked_apart(given: Any, no_duplicates: bool | str) -> dict[str, Any]:
         raise SamplerError(f"{form}; {error}") from error
 
 
-def without_candidates(
-    database: Database,
-    apart: Mapping[str, Any],
-    split: str,
-    recipes: Mapping[str, Sequence[Any]],
-    found: Mapping[str, Mapping[str, Any]],
-) -> Iterator[str]:
-    """Yield of which recipes and sources only positives are known; refuse a run without any."""
-    scorer = apart["scorer"]
-    if not found:
-        known = {mining.scorer for mining in Minings(database).found(split=split)}
-        raise StateMismatchError(
-            f"apart={(scorer, apart['above'])}: no recipe of this run has mined negatives of it in "
-            f"split {split!r} ({no_scorer(scorer, known)}); mine them with corpus.mine"
-        )
-    without = defaultdict[str, list[str]](list)
-    for source, of_source in recipes.items():
-        for recipe in of_source:
-            if recipe.weight and recipe.name not in found.get(source, {}):
-                without[recipe.name].append(source)
-    for name, sources in without.items():
-        yield (
-            f"recipe {name!r} has no candidates of {scorer} in source {listed(sources)}, so apart= "
-            f"knows only the positives of its anchors there"
-        )
+def refuse_unknown(database: Database, apart: Mapping[str, Any], split: str) -> None:
+    """Refuse a scorer that has no candidates of any recipe of a run."""
+    known = {mining.scorer for mining in Minings(database).found(split=split)}
+    raise StateMismatchError(
+        f"apart={(apart['scorer'], apart['above'])}: no recipe of this run has mined negatives of "
+        f"it in split {split!r} ({no_scorer(apart['scorer'], known)}); mine them with corpus.mine"
+    )
 
 
 def unknown(streams: Iterable[Any], apart: Mapping[str, Any]) -> Iterator[str]:
     """Yield of how many anchors not all that is near is known."""
+    without = defaultdict[str, list[str]](list)
     for stream in streams:
-        if (near := stream.near) is None:
-            continue
+        near = stream.near
+        if not near.is_mined:
+            without[stream.recipe.name].append(stream.source)
         of = f"source {stream.source!r}, recipe {stream.recipe.name!r}, apart="
         if near.full:
             yield (
@@ -154,6 +135,11 @@ def unknown(streams: Iterable[Any], apart: Mapping[str, Any]) -> Iterator[str]:
                 f"{of}: {apart['scorer']} has not ranked a positive of "
                 f"{counted(near.unranked, 'anchor')}, so only their positives are kept apart"
             )
+    for name, sources in without.items():
+        yield (
+            f"recipe {name!r} has no candidates of {apart['scorer']} in source {listed(sources)}, "
+            f"so apart= knows only the positives of its anchors there"
+        )
 
 
 def in_words(no_duplicates: bool | str, apart: Mapping[str, Any]) -> str:

@@ -124,8 +124,8 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         if settings.by is not None:
             notes += sources.notes_on_mined(database, settings)
         if settings.apart:
-            apart, without = sources.near_pins(database, settings, allow_stale=stale)
-            settings, notes = replace(settings, apart=apart), notes + without
+            apart = sources.near_pins(database, settings, allow_stale=stale)
+            settings = replace(settings, apart=apart)
     given_names = {recipe.name for of in by_source.values() for recipe in of} if recipes else ()
     named = Named(given["empty"], mixture.named if mixture else (), given_names)
     return _opened(

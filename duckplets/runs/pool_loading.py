@@ -148,7 +148,7 @@ class _Loading:
     ) -> None:
         self._database, self._settings, self._texts = database, settings, texts
         self.where: dict[str, Any] = {"split": settings.split, "version": settings.corpus_version}
-        self._minings = Minings(database) if settings.candidates else None
+        self._minings = Minings(database) if settings.candidates or settings.apart else None
         self.kinds = labels_of(database, settings.corpus_version)
         self._listed: dict[str, Integers] = {}  # ascending record keys by source
         for source in sources:
@@ -169,7 +169,9 @@ class _Loading:
         """Return the texts that are kept from the batches of a pool's anchors."""
         apart, name = self._settings.apart, pool.compiled.recipe.name
         named = apart["minings"].get(source, {}).get(name, {}).get(apart["scorer"])
-        mining = named and pinned_mining(Minings(self._database), self._settings, named, name)
+        mining = None
+        if named and self._minings is not None:
+            mining = pinned_mining(self._minings, self._settings, named, name)
         return near.read(self._database, pool, mining, apart["above"])
 
     def compiled(self, source: str, recipe: Recipe) -> Wanted:

@@ -22,7 +22,7 @@ from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError, StateMismatchError
 from duckplets.mining import store as mining_store
-from duckplets.mining.near import without_candidates
+from duckplets.mining.near import refuse_unknown
 from duckplets.mining.store import Mining
 from duckplets.order.copies import listing
 from duckplets.order.mixture import Mixture
@@ -202,14 +202,12 @@ def notes_on_mined(database: Database, settings: RunSettings) -> list[str]:
     ]
 
 
-def near_pins(
-    database: Database, settings: RunSettings, *, allow_stale: bool
-) -> tuple[dict[str, Any], list[str]]:
-    """Return ``apart`` with the minings that say what is near, and notes on what has none."""
-    apart = settings.apart
-    found = pins(database, settings, allow_stale=allow_stale, near=apart["scorer"])
-    notes = without_candidates(database, apart, settings.split, settings.recipes, found)
-    return {**apart, "minings": found}, [*notes]
+def near_pins(database: Database, settings: RunSettings, *, allow_stale: bool) -> dict[str, Any]:
+    """Return ``apart`` with the minings that say what is near."""
+    found = pins(database, settings, allow_stale=allow_stale, near=settings.apart["scorer"])
+    if not found:
+        refuse_unknown(database, settings.apart, settings.split)
+    return {**settings.apart, "minings": found}
 
 
 def _ways(by: Any) -> list[str]:
@@ -247,7 +245,7 @@ def pins(
         allow_stale=allow_stale,
         instead=instead,
     )
-    if minings.damaged and settings.by != "random":
+    if minings.damaged and (near is not None or settings.by != "random"):
         raise minings.damaged[0]
     for source, recipes in settings.recipes.items():
         for recipe in recipes:

@@ -202,7 +202,7 @@ def with_version(
     found = pins(database, made.versions[-1], needed, at_random=at_random, allow_stale=stays_stale)
     made = _with_join(made, number, candidates=found)
     if last.apart:
-        apart, _ = near_pins(database, made.versions[-1], allow_stale=stays_stale)
+        apart = near_pins(database, made.versions[-1], allow_stale=stays_stale)
         made = _with_join(made, number, apart=apart)
     if by != last.by and by is not None:
         notes_on_mined(database, made.versions[-1])

@@ -14,16 +14,17 @@ WHERE
 ORDER BY ALL
 
 -- name: counts
--- How many anchors have near candidates to the depth of the mining, and how many a positive
--- that was not ranked.
--- Parameters: $files, $margin, $depth.
+-- How many anchors have as many candidates as were kept, all near, and how many a positive that
+-- was not ranked.
+-- Parameters: $files, $margin, $depth (1 where no depth was asked for).
 -- Rows: one.
 SELECT
-    count(*) FILTER (near >= $depth) AS "full",
+    count(*) FILTER (near = candidates AND near >= $depth) AS "full",
     count(*) FILTER (unranked) AS unranked
 FROM (
     SELECT
         bool_or(positive_rank = 0) AS unranked,
+        count(*) FILTER (rank > 0) AS candidates,
         count(*) FILTER (
             rank > 0
             AND cut_by(score, positive_score, positive_rank, NULL, $margin, NULL, NULL) IS NOT NULL

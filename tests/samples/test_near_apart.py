@@ -117,6 +117,10 @@ def test_what_is_not_known_is_told_and_a_batch_too_large_refused(tmp_path: Path)
         assert "above 0.9 of the positive's score" in sampler.describe()
         with pytest.raises(dp.RecipeError, match=r"different texts .* lower batch_size"):
             corpus.sampler(recipes=[RECIPE], batch_size=200, apart=("judge", ABOVE))
+        more = [{"q": f"asks more {i}", "a": f"answers {i}"} for i in range(20)]
+        corpus.ingest(dp.MemorySource(more, anchor="q", positive="a"), name="t")
+        both = corpus.sampler(recipes=[RECIPE], batch_size=4, apart=("judge", ABOVE))
+        assert "no candidates of judge in source t, so apart= knows only" in "\n".join(both.notes)
 
 
 @pytest.mark.parametrize(
