@@ -19,7 +19,7 @@ TOO_MUCH: dict[str, tuple[Form, str, str]] = {
     "aliases": ("YAML", "a: &a [x, x]\nb: &b [*a, *a]", "has an alias: line 2"),
     "an alias within itself": ("YAML", "a: &a [1, *a]", "has an alias: line 1"),
     "lists": ("YAML", "[" * often(100_000, less=20_000), "nested too deeply"),
-    "a number of base 60": ("YAML", "a: 1" + ":1" * 100_000, "a number of 200,001 characters"),
+    "a number of base 60": ("YAML", "a: 1" + ":1" * 50_000, "a number of 100,001 characters"),
     "no int": ("YAML", "a:\n  b: !!int ''", "line 2: this is no int"),
     "no day": ("YAML", "2001-99-99", "line 1: this is no timestamp: month must be in 1..12"),
     "a key twice": ("YAML", "a: 1\na: 2", "line 2: 'a' comes twice"),
@@ -33,13 +33,12 @@ TOO_MUCH: dict[str, tuple[Form, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", TOO_MUCH)
-def test_a_document_that_is_too_much_is_refused_at_once(name):
-    form, text, said = TOO_MUCH[name]
-    began = time.process_time()
-    with pytest.raises(Unreadable, match=said):
-        parse(text, form)
-    assert time.process_time() - began < 5
+def test_a_document_that_is_too_much_is_refused_at_once():
+    for form, text, said in TOO_MUCH.values():
+        began = time.process_time()
+        with pytest.raises(Unreadable, match=said):
+            parse(text, form)
+        assert time.process_time() - began < 5
 
 
 def test_what_is_nested_or_dotted_within_the_limits_is_read():
@@ -58,25 +57,20 @@ FILES: dict[str, tuple[Callable[..., Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_file_has_a_limit_that_can_be_set(name, tmp_path):
-    load, content = FILES[name]
-    file = tmp_path / name
-    file.write_text(content)
-    with pytest.raises(dp.DuckpletsError, match=r"alias|nested too deeply") as caught:
-        load(file)
-    assert str(caught.value).startswith(f"{file}: it ")
-    file.write_text("# " + "x" * 100)
-    with pytest.raises(
-        dp.DuckpletsError, match=r"is longer than 100 bytes.*give limits=DocumentLimits\(max_bytes"
-    ):
-        load(file, limits=dp.DocumentLimits(max_bytes=100))
+def test_every_file_has_a_limit_that_can_be_set(tmp_path):
+    for name, (load, content) in FILES.items():
+        file = tmp_path / name
+        file.write_text(content)
+        with pytest.raises(dp.DuckpletsError, match=r"alias|nested too deeply") as caught:
+            load(file)
+        assert str(caught.value).startswith(f"{file}: it ")
+        file.write_text("# " + "x" * 100)
+        said = r"is longer than 100 bytes.*give limits=DocumentLimits\(max_bytes"
+        with pytest.raises(dp.DuckpletsError, match=said):
+            load(file, limits=dp.DocumentLimits(max_bytes=100))
     with pytest.raises(SamplerError, match="max_bytes="):
         dp.DocumentLimits(max_bytes=0)
-
-
-def test_a_file_without_end_is_not_read_to_its_end(tmp_path):
-    with pytest.raises(dp.MixtureError, match="is longer than"):
+    with pytest.raises(dp.MixtureError, match="is longer than"):  # without an end
         dp.Mixture.from_toml("/dev/zero")
     with pytest.raises(dp.SourceError, match="cannot be read"):
         dp.load_data_sets("a\0b.yaml")
@@ -97,17 +91,14 @@ NAMED: dict[str, Callable[[Any], object]] = {
 WRONG = (" ", "\u2003 ", "", "x" * 300, "a\nb", "a\0b", "\ud800", "\u202ea", "a\x1b[2Jb", None, 3)
 
 
-@pytest.mark.parametrize("what", NAMED)
-def test_one_law_of_names(what):
-    NAMED[what]("a name, of 30 % & é漢")
-    NAMED[what]("x" * 200)
-    for wrong in WRONG:
-        if not (wrong is None and what == "data set on the Hub"):  # it has one of its own
-            with pytest.raises(dp.DuckpletsError, match=r"give up to 20\d printable characters"):
-                NAMED[what](wrong)
-
-
-def test_sources_runs_and_tags_go_by_the_law_too(tmp_path):
+def test_one_law_of_names(tmp_path):
+    for what, make in NAMED.items():
+        make("a name, of 30 % & é漢")
+        make("x" * 200)
+        for wrong in WRONG:
+            if not (wrong is None and what == "data set on the Hub"):  # it has one of its own
+                with pytest.raises(dp.DuckpletsError, match=r"give up to 20\d printable char"):
+                    make(wrong)
     (tmp_path / "d.yaml").write_text('" ": {file_name: d.yaml, format: json, text: t}')
     with pytest.raises(dp.SourceError, match="name: give up to 200 printable characters"):
         dp.load_data_sets(tmp_path / "d.yaml")
@@ -132,12 +123,9 @@ def test_of_many_mistakes_ten_are_said_and_the_count(tmp_path):
     sets, listed = tmp_path / "d.toml", tmp_path / "hub.txt"
     sets.write_text("".join(f"[s{i}]\nsise = 1\n" for i in range(1000)))
     listed.write_text("hf://o\n" * 1000)
-    for load, error, lines, count in (
-        (lambda: dp.load_data_sets(sets), dp.SourceError, 11, "… and 1,990 more mistakes"),
-        (lambda: dp.read_hub_list(listed), dp.SourceError, 11, "… and 990 more mistakes"),
-    ):
-        with pytest.raises(error) as caught:
-            load()
+    for load, file, rest in ((dp.load_data_sets, sets, "1,990"), (dp.read_hub_list, listed, "990")):
+        with pytest.raises(dp.SourceError) as caught:
+            load(file)
         said = str(caught.value).splitlines()
-        assert len(said) == lines
-        assert said[-1].strip() == count
+        assert len(said) == 11
+        assert said[-1].strip() == f"… and {rest} more mistakes"

@@ -10,17 +10,14 @@ from duckplets.text.chunking import Chunking
 PROSE = "it is the user's own, and " + "words about it " * 40 + "of the corpus's own"
 
 
-@pytest.mark.parametrize(
-    ("message", "said"),
-    [
+def test_a_message_is_what_was_said_but_for_what_acts():
+    for message, said in (
         ("name=" + repr("x\x1b[2Jy") + ": no", r"name='x\x1b[2Jy': no"),
         ("a\x1b[2J\u202eb\nc", "a\\x1b[2J\\u202eb\nc"),
         (PROSE, PROSE),
         (f"'a?' {PROSE} 'b'", f"'a?' {PROSE} 'b'"),
-    ],
-)
-def test_a_message_is_what_was_said_but_for_what_acts(message, said):
-    assert str(SourceError(message)) == said
+    ):
+        assert str(SourceError(message)) == said
 
 
 def test_a_long_value_is_cut_and_what_to_do_stays():

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from effort import some, thorough
@@ -29,36 +31,35 @@ def toy(path: Path) -> Path:
 # ---- names
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        (":memory:", "is no path of a file"),
-        ("md:x.duckdb", "is no path of a file"),
-        ("s3://bucket/x.duckdb", "is no path of a file"),
-        ("what?.duckdb", "cuts a path at"),
-        ("x" * 245, "name is too long"),
-        ("x\udc80.duckdb", "not UTF-8"),
-        ("a\0b.duckdb", "leads nowhere"),
-        ("missing/x.duckdb", "its folder .*missing does not exist"),
-        ("there.duckdb/x.duckdb", "its folder .*there.duckdb does not exist"),
-        ("round.duckdb", "leads nowhere"),
-        ("pipe.duckdb", "not a DuckDB file"),
-        (".", "is a folder"),
-    ],
-)
-@pytest.mark.parametrize("read_only", [False, True])
-def test_a_path_that_is_none_of_a_corpus(tmp_path, monkeypatch, name, reason, read_only):
+NOWHERE = {
+    ":memory:": "is no path of a file",
+    "md:x.duckdb": "is no path of a file",
+    "s3://bucket/x.duckdb": "is no path of a file",
+    "what?.duckdb": "cuts a path at",
+    "x" * 245: "name is too long",
+    "x\udc80.duckdb": "not UTF-8",
+    "a\0b.duckdb": "leads nowhere",
+    "missing/x.duckdb": "its folder .*missing does not exist",
+    "there.duckdb/x.duckdb": "its folder .*there.duckdb does not exist",
+    "round.duckdb": "leads nowhere",
+    "pipe.duckdb": "not a DuckDB file",
+    ".": "is a folder",
+}
+
+
+def test_a_path_that_is_none_of_a_corpus(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     toy(Path("there.duckdb"))
     Path("round.duckdb").symlink_to("round.duckdb")
     os.mkfifo("pipe.duckdb")
     before = sorted(os.listdir())
-    if len(name) == 245 and read_only:
-        reason = "does not exist"
-    with pytest.raises(dp.MigrationError, match=reason) as told:
-        dp.Corpus(name, read_only=read_only)
-    assert str(told.value).isprintable()
-    assert sorted(os.listdir()) == before
+    for (name, reason), read_only in product(NOWHERE.items(), (False, True)):
+        if len(name) == 245 and read_only:
+            reason = "does not exist"
+        with pytest.raises(dp.MigrationError, match=reason) as told:
+            dp.Corpus(name, read_only=read_only)
+        assert str(told.value).isprintable()
+        assert sorted(os.listdir()) == before
 
 
 @pytest.mark.parametrize(
@@ -79,22 +80,15 @@ def test_odd_names_and_links_keep_what_is_stored(tmp_path, monkeypatch, name):
 
 # ---- what was committed and is not in the file
 
-KILLED = """
-import os, sys, duckplets as dp
-corpus = dp.Corpus(sys.argv[1])
-corpus.ingest(dp.MemorySource([{"t": f"text {i}"} for i in range(300)], text="t"), name="s")
-os.kill(os.getpid(), 9)
-"""
-
 
 @thorough
 def test_a_killed_process_leaves_nothing_beside_the_file(tmp_path):
-    path = tmp_path / "c.duckdb"
-    assert ran(sys.executable, "-c", KILLED, path).returncode == -9
+    code = (
+        "import os, sys, duckplets as dp; c = dp.Corpus(sys.argv[1]); rows = [{'t': 'x'}] * 300; "
+        "c.ingest(dp.MemorySource(rows, text='t'), name='s'); os.kill(os.getpid(), 9)"
+    )
+    assert ran(sys.executable, "-c", code, tmp_path / "c.duckdb").returncode == -9
     assert os.listdir(tmp_path) == ["c.duckdb"]
-    path.unlink()
-    with dp.Corpus(path) as corpus:
-        assert corpus.count() == 0
 
 
 def leave_wal(path: Path) -> Path:
@@ -116,7 +110,7 @@ def test_no_file_is_made_where_a_wal_lies(tmp_path):
     with pytest.raises(dp.MigrationError, match=r"c\.duckdb\.wal is: .* delete this one too"):
         dp.Corpus(path)
     wal.unlink()
-    with testing.toy_corpus(path, 30) as corpus, corpus.sampler(batch_size=4) as sampler:
+    with dp.Corpus(toy(path)) as corpus, corpus.sampler(batch_size=4) as sampler:
         (tmp_path / "c.state.duckdb.wal").write_bytes(b"what was saved")
         with pytest.raises(dp.DuckpletsError, match=r"c\.state\.duckdb\.wal is: "):
             sampler.save()
@@ -124,29 +118,24 @@ def test_no_file_is_made_where_a_wal_lies(tmp_path):
         assert sampler.save().exists()
 
 
-@pytest.mark.parametrize("read_only", some([False, True], less=1))
-def test_a_wal_of_another_file_is_not_read(tmp_path, read_only):
-    one, other = toy(tmp_path / "one.duckdb"), tmp_path / "other.duckdb"
-    with dp.Corpus(other) as corpus:
+def test_a_wal_comes_into_its_own_file_and_is_not_read_beside_another(tmp_path):
+    one, own = toy(tmp_path / "one.duckdb"), tmp_path / "own.duckdb"
+    with dp.Corpus(own) as corpus:
         corpus.ingest(SOURCE)
-    wal = leave_wal(other)
-    shutil.move(wal, tmp_path / "one.duckdb.wal")
+    wal = leave_wal(own)
+    beside = Path(shutil.copy(wal, tmp_path / "one.duckdb.wal"))
     before = one.read_bytes()
-    with pytest.raises(dp.MigrationError, match=r"one\.duckdb\.wal is of another file"):
-        dp.Corpus(one, read_only=read_only)
+    for read_only in (True, False):
+        with pytest.raises(dp.MigrationError, match=r"one\.duckdb\.wal is of another file"):
+            dp.Corpus(one, read_only=read_only)
     assert [check.ok for check in doctor.corpus(one)] == [False]
     assert one.read_bytes() == before
-    (tmp_path / "one.duckdb.wal").unlink()
+    beside.unlink()
     with dp.Corpus(one) as corpus:
         assert corpus.count() == 30
-
-
-def test_a_wal_of_its_own_comes_into_the_file(tmp_path):
-    path = toy(tmp_path / "c.duckdb")
-    wal = leave_wal(path)
-    assert any("c.duckdb.wal" in check.what for check in doctor.corpus(path))
+    assert any("own.duckdb.wal" in check.what for check in doctor.corpus(own))
     for read_only in (True, False, True):
-        with dp.Corpus(path, read_only=read_only) as corpus:
+        with dp.Corpus(own, read_only=read_only) as corpus:
             assert corpus.sql("FROM _internal.settings WHERE name = 'left'").num_rows == 1
     assert not wal.exists()
 
@@ -179,25 +168,24 @@ def test_the_next_opening_for_writing_sweeps(tmp_path):
 # ---- who has it open
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "works"),
-    [
-        ({}, {}, True),
-        ({}, {"read_only": True}, False),
-        ({}, {"memory_limit": "200MB"}, False),
-        ({"read_only": True}, {"read_only": True}, True),
-        ({"read_only": True}, {"read_only": True, "memory_limit": "200MB"}, True),
-        ({"read_only": True}, {}, False),
-    ],
-)
-def test_one_process_opens_a_file_twice(tmp_path, first, second, works):
+def test_one_process_opens_a_file_twice(tmp_path):
     path = toy(tmp_path / "c.duckdb")
-    with dp.Corpus(path, **first) as corpus:  # type: ignore[arg-type]
-        if works:
-            with dp.Corpus(path, **second) as other:  # type: ignore[arg-type]
-                assert other.count() == corpus.count() == 30
-        else:
-            with pytest.raises(dp.CorpusLockedError, match="is open in this process"):
-                dp.Corpus(path, **second)  # type: ignore[arg-type]
-    with dp.Corpus(path, **second) as other:  # type: ignore[arg-type]
-        assert other.count() == 30
+    reading, less = {"read_only": True}, {"memory_limit": "200MB"}
+    cases: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+        ({}, {}, True),
+        ({}, reading, False),
+        ({}, less, False),
+        (reading, reading, True),
+        (reading, reading | less, True),
+        (reading, {}, False),
+    ]
+    for first, second, works in cases:
+        with dp.Corpus(path, **first) as corpus:
+            if works:
+                with dp.Corpus(path, **second) as other:
+                    assert other.count() == corpus.count() == 30
+            else:
+                with pytest.raises(dp.CorpusLockedError, match="is open in this process"):
+                    dp.Corpus(path, **second)
+        with dp.Corpus(path, **second) as other:
+            assert other.count() == 30

@@ -8,10 +8,12 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import duckdb
 import pytest
+from effort import some
 
 import duckplets as dp
 from duckplets.db import migrate, queries
@@ -86,20 +88,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 # ---- creating and migrating
 
 
-@EVERY_KIND
-def test_a_new_file_has_every_migration_with_its_checksum(kind, path):
-    migrate.create(path, kind)
-    expected = [
-        (number, name, kind, hashlib.sha256(text.encode()).hexdigest())
-        for number, name, text in queries.migrations(kind)
-    ]
-    applied = asked(path, "SELECT number, name, kind, checksum FROM _internal.schema_migrations")
-    assert applied == expected
-    checked(path, kind)
-    assert list(contents(path.parent)) == [path.name]
-
-
-@EVERY_KIND
+@pytest.mark.parametrize("kind", some(KINDS, less=2))
 def test_an_older_file_gets_what_it_lacks(kind, path, there, add):
     there(kind)
     add(MORE)
@@ -151,15 +140,22 @@ def test_a_newer_file_is_refused(path, add):
     assert contents(path.parent) == before
 
 
-@EVERY_KIND
-@pytest.mark.parametrize("change", ["another text", "records elsewhere"])
-def test_a_file_of_an_earlier_duckplets_is_refused(kind, change, path, there):
+CHANGED = [
+    ["UPDATE _internal.schema_migrations SET checksum = 'abc' WHERE number = 1"],
+    [
+        "CREATE TABLE schema_migrations AS FROM _internal.schema_migrations",
+        "DROP TABLE _internal.schema_migrations",
+    ],
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"), some(sorted(product(KINDS, CHANGED), key=str), less=4)
+)
+def test_a_file_of_an_earlier_duckplets_is_refused(kind, changes, path, there):
     there(kind)
-    if change == "another text":
-        done(path, "UPDATE _internal.schema_migrations SET checksum = 'abc' WHERE number = 1")
-    else:
-        done(path, "CREATE TABLE schema_migrations AS FROM _internal.schema_migrations")
-        done(path, "DROP TABLE _internal.schema_migrations")
+    for change in changes:
+        done(path, change)
     before = contents(path.parent)
     for attempt in (checked, migrated):
         with pytest.raises(MigrationError) as refusal:
@@ -170,52 +166,47 @@ def test_a_file_of_an_earlier_duckplets_is_refused(kind, change, path, there):
     assert contents(path.parent) == before
 
 
-@pytest.mark.parametrize(("kind", "other"), [*zip(KINDS, (*KINDS[1:], KINDS[0]), strict=True)])
-def test_the_other_kind_of_file_is_refused(kind, other, path, there):
-    there(kind)
-    for attempt in (checked, migrated):
-        with pytest.raises(MigrationError, match=f"is a {kind} file, not a {other} file"):
-            attempt(path, other)
+def test_the_other_kind_of_file_is_refused(path, there):
+    for kind, other in zip(KINDS, (*KINDS[1:], KINDS[0]), strict=True):
+        there(kind)
+        for attempt in (checked, migrated):
+            with pytest.raises(MigrationError, match=f"is a {kind} file, not a {other} file"):
+                attempt(path, other)
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "CREATE TABLE sources (name VARCHAR)",
-        'CREATE TABLE "it\'s; DROP TABLE x" (i INTEGER)',
-        "CREATE TABLE schema_migrations (version VARCHAR)",
-        "CREATE SCHEMA other; CREATE TABLE other.records (i INTEGER)",
-        "CREATE VIEW records AS SELECT 1 AS record_key",
-    ],
-)
-@EVERY_KIND
-def test_a_duckdb_file_of_something_else_is_refused(kind, sql, path):
+OTHERS = [
+    "CREATE TABLE sources (name VARCHAR)",
+    'CREATE TABLE "it\'s; DROP TABLE x" (i INTEGER)',
+    "CREATE TABLE schema_migrations (version VARCHAR)",
+    "CREATE SCHEMA other; CREATE TABLE other.records (i INTEGER)",
+    "CREATE VIEW records AS SELECT 1 AS record_key",
+]
+
+
+@pytest.mark.parametrize("sql", OTHERS)
+def test_a_duckdb_file_of_something_else_is_refused(sql, path):
     done(path, sql)
     before = contents(path.parent)
-    for attempt in (checked, migrated):
-        with pytest.raises(MigrationError, match=path.name):
-            attempt(path, kind)
+    for kind in some(KINDS, less=1):
+        for attempt in (checked, migrated):
+            with pytest.raises(MigrationError, match=path.name):
+                attempt(path, kind)
     assert contents(path.parent) == before
 
 
-@pytest.mark.parametrize("read_only", [False, True])
-def test_no_duckdb_file_is_refused_and_left_alone(read_only, path):
+def test_no_duckdb_file_is_refused_and_left_alone_nor_one_cut_short(path, there):
     sqlite, parquet = b"SQLite format 3\x00" + bytes(4080), b"PAR1" + bytes(5000) + b"PAR1"
     for content in (b"", b"question,answer\n" * 1000, b"x", parquet, sqlite, bytes(20_000)):
         path.write_bytes(content)
-        with pytest.raises(MigrationError) as refusal:
-            Database.open(path, read_only=read_only)
-        assert str(path) in str(refusal.value)
-        assert contents(path.parent) == {path.name: content}
-
-
-def test_a_file_cut_short_is_refused(path, there):
+        for read_only in (False, True):
+            with pytest.raises(MigrationError, match=str(path)):
+                Database.open(path, read_only=read_only)
+            assert contents(path.parent) == {path.name: content}
     there("corpus")
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises((DamagedFileError, QueryError)) as refusal:
+    with pytest.raises((DamagedFileError, QueryError), match=str(path)):
         checked(path, "corpus")
-    assert str(path) in str(refusal.value)
 
 
 def test_a_file_that_is_not_there_is_a_file_not_found_error(tmp_path):
@@ -237,62 +228,46 @@ def test_a_file_that_is_not_there_is_a_file_not_found_error(tmp_path):
 
 # ---- the schema
 
-
-def schema(path: Path) -> str:
-    """Every table and view with its comment, and under it the columns with theirs."""
-    lines = []
-    columns = columns_of(path)
-    for name, what, comment in asked(path, RELATIONS):
-        lines.append(f"{what} {name}" + (f": {comment}" if comment else ""))
-        for column, kind, nullable, remark in columns[name]:
-            null = "" if nullable else " NOT NULL"
-            lines.append(f"    {column} {kind}{null}" + (f": {remark}" if remark else ""))
-    return "\n".join(lines) + "\n"
-
-
-RELATIONS = """
-    SELECT if(schema_name = 'main', '', schema_name || '.') || name AS name, what, comment
-    FROM (
-        SELECT schema_name, table_name AS name, 'table' AS what, comment FROM duckdb_tables()
-        WHERE NOT internal
-        UNION ALL SELECT schema_name, view_name, 'view', comment FROM duckdb_views()
-        WHERE NOT internal
-    )
+NAME = "if(schema_name = 'main', '', schema_name || '.') || "
+RELATIONS = f"""
+    SELECT {NAME} table_name AS name, 'table' AS what, comment FROM duckdb_tables()
+    WHERE NOT internal
+    UNION ALL SELECT {NAME} view_name, 'view', comment FROM duckdb_views() WHERE NOT internal
     ORDER BY ALL
 """
-COLUMNS = """
-    SELECT
-        if(schema_name = 'main', '', schema_name || '.') || table_name AS name,
-        column_name, data_type, is_nullable, comment
+COLUMNS = f"""
+    SELECT {NAME} table_name AS name, column_name, data_type, is_nullable, comment
     FROM duckdb_columns() WHERE NOT internal ORDER BY name, column_index
 """
-
-
-def columns_of(path: Path) -> dict[object, list[tuple[object, ...]]]:
-    """Return the name, type, nullability and comment of every column by its relation."""
-    found: dict[object, list[tuple[object, ...]]] = defaultdict(list)
-    for relation, *column in asked(path, COLUMNS):
-        found[relation].append(tuple(column))
-    return found
+SHOWN = """
+    acquisitions candidates chunk_texts chunks clusters contaminations corpus_versions
+    judgement_counts
+    judgements live_records minings negative_texts negatives quarantine recipes records
+    rejected_texts section_texts sections source_counts sources split_counts splits
+"""
 
 
 @EVERY_KIND
-def test_the_schema_is_the_golden_one_and_has_comments(kind, path, golden):
+def test_a_new_file_has_every_migration_and_the_golden_schema_with_comments(kind, path, golden):
     migrate.create(path, kind)
-    golden(f"schema/{kind}.txt", schema(path))
-    columns = columns_of(path)
-    for relation, what, comment in asked(path, RELATIONS):
-        assert comment, f"{what} {relation} has no comment"
-        for column, _, _, remark in columns[relation]:
-            assert remark, f"{relation}.{column} has no comment"
-
-
-def test_the_duckdb_cli_shows_what_users_need(path: Path) -> None:
-    migrate.create(path, "corpus")
-    told = """
-        acquisitions candidates chunk_texts chunks clusters contaminations corpus_versions
-        judgement_counts
-        judgements live_records minings negative_texts negatives quarantine recipes records
-        rejected_texts section_texts sections source_counts sources split_counts splits
-    """
-    assert [name for (name,) in asked(path, "SHOW TABLES")] == told.split()
+    expected = [
+        (number, name, kind, hashlib.sha256(text.encode()).hexdigest())
+        for number, name, text in queries.migrations(kind)
+    ]
+    applied = asked(path, "SELECT number, name, kind, checksum FROM _internal.schema_migrations")
+    assert applied == expected
+    checked(path, kind)
+    assert list(contents(path.parent)) == [path.name]
+    lines = []
+    columns: dict[object, list[tuple[object, ...]]] = defaultdict(list)
+    for relation, *column in asked(path, COLUMNS):
+        columns[relation].append(tuple(column))
+    for name, what, comment in asked(path, RELATIONS):
+        assert comment, f"{what} {name} has no comment"
+        lines.append(f"{what} {name}: {comment}\n")
+        for column, of, nullable, remark in columns[name]:
+            assert remark, f"{name}.{column} has no comment"
+            lines.append(f"    {column} {of}{'' if nullable else ' NOT NULL'}: {remark}\n")
+    golden(f"schema/{kind}.txt", "".join(lines))
+    if kind == "corpus":  # what users need, and no more
+        assert [name for (name,) in asked(path, "SHOW TABLES")] == SHOWN.split()

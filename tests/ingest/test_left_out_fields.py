@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from commands import lines, ok
 from effort import some
+from source_rows import every_source
 
 import duckplets as dp
-from duckplets.sources import Source
 from duckplets.sources.converters import registry
 
 ROWS: list[dict[str, Any]] = [
@@ -30,39 +29,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 EVERY = {"Tools/~'s": 12, "history": 12, "nothing": 12}
 WITH_VALUES = {"Tools/~'s": 4, "history": 4}
-
-
-def write(folder: Path, form: str) -> Source:
-    more: dict[str, Any] = {"converter": "alpaca", "meta": ["page"]}
-    path, table = folder / f"r.{form}", pa.Table.from_pylist(ROWS)
-    if form == "jsonl":
-        path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    elif form == "json":
-        path.write_text(json.dumps(ROWS))
-    elif form in ("parquet", "sql"):
-        pa.parquet.write_table(table, path)
-    elif form == "arrow":
-        pa.feather.write_feather(table, path)
-    elif form == "csv":
-        rows = [list(ROWS[0]), *([str(value or "") for value in row.values()] for row in ROWS)]
-        path.write_text("\n".join(",".join(f'"{v}"' for v in row) for row in rows))
-    given: dict[str, tuple[Any, Any]] = {
-        **dict.fromkeys(("jsonl", "json"), (dp.JsonSource, path)),
-        "parquet": (dp.ParquetSource, path),
-        "arrow": (dp.ArrowSource, path),
-        "csv": (dp.CsvSource, path),
-        "sql": (dp.SqlSource, f"SELECT * FROM read_parquet('{path}')"),
-        "dicts": (dp.MemorySource, ROWS),
-        "table": (dp.MemorySource, table),
-    }
-    kind, data = given[form]
-    return cast(Source, kind(data, **more))
-
-
-FORMS = {
-    **dict.fromkeys(("jsonl", "json", "dicts"), WITH_VALUES),
-    **dict.fromkeys(("parquet", "arrow", "csv", "sql", "table"), EVERY),
-}
+KINDS = ("records", "parquet", "jsonl", "csv", "feather", "table", "json", "sql")
 
 
 def test_fields_that_no_converter_reads_are_counted_in_every_format(
@@ -75,10 +42,14 @@ def test_fields_that_no_converter_reads_are_counted_in_every_format(
     monkeypatch.setattr(registry, "_OWN", {})
     dp.register_converter("mine", mine)
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        for form, expected in some(FORMS.items(), less=5):
-            report = corpus.ingest(write(tmp_path, form), name=form)
-            assert report.added == 12, form
-            assert report.left_out == expected, form
+        kinds = tuple(some(KINDS, less=4))
+        for kind, source in every_source(
+            tmp_path, ROWS, kinds, converter="alpaca", meta=["page"]
+        ).items():
+            report = corpus.ingest(source, name=kind)
+            assert report.added == 12, kind
+            expected = WITH_VALUES if kind in ("records", "jsonl", "json") else EVERY
+            assert report.left_out == expected, kind
         told = "  left out, as the converter does not read them: Tools/~'s (12 rows), history (12"
         assert told in str(report)
         # Rows that are no records are not counted.
@@ -86,11 +57,12 @@ def test_fields_that_no_converter_reads_are_counted_in_every_format(
         source = dp.MemorySource(rows, converter="alpaca", meta="page", on_error="skip")
         report = corpus.ingest(source, name="some")
         assert (report.read, report.added, report.left_out) == (14, 12, WITH_VALUES)
-        for name, whole in {
+        wholes = {
             "all are read": dp.MemorySource([ROWS[5] | {"page": None}], converter="alpaca"),
             "mapped": dp.MemorySource(ROWS, anchor="instruction", positive="output"),
             "by a function": dp.MemorySource(ROWS, converter="mine"),
-        }.items():
+        }
+        for name, whole in wholes.items():
             report = corpus.ingest(whole, name=name)
             assert report.left_out == {}, name
             assert "left out" not in str(report)

@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from effort import often
-from prebuilt import empty_corpus, toy_corpus
+from prebuilt import empty_corpus
 
 import duckplets as dp
 
-_each = pytest.mark.parametrize
-
 ROWS = [{"q": f"q {i}", "a": f"a {i}", "c": f"c {i}", "d": "2024-01-01"} for i in range(6)]
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
-    with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        yield corpus
 
 
 def memory(rows: list[dict[str, Any]] = ROWS, **mapping: Any) -> dp.MemorySource:
     return dp.MemorySource(rows, **mapping)
 
 
-def texts(corpus: dp.Corpus) -> list[str]:
-    live = corpus.sql("SELECT text FROM section_texts ORDER BY record_id, position")
+def texts(corpus: dp.Corpus, source: str = "%") -> list[str]:
+    live = corpus.sql(
+        "SELECT text FROM section_texts WHERE source LIKE $s ORDER BY record_id, position",
+        {"s": source},
+    )
     return [str(text) for text in live["text"].to_pylist()]
 
 
@@ -50,33 +43,29 @@ OTHERS = [
 ]
 
 
-@_each(("before", "now"), SAME[:: often(1, less=2)])
-def test_the_same_mapping_adds_what_is_new(corpus, before, now):
-    corpus.ingest(memory(ROWS[:4], **before))
-    report = corpus.ingest(memory(**now))
-    assert (report.added, report.skipped) == (2, 4)
-
-
-@_each(("before", "now"), OTHERS[:: often(1, less=3)])
-def test_another_mapping_is_refused_with_both_shown(corpus, before, now):
-    corpus.ingest(memory(**before))
-    found = texts(corpus)
-    with pytest.raises(dp.SourceError) as raised:
-        corpus.ingest(memory(**now))
-    said = str(raised.value)
-    assert "known with another mapping" in said
-    assert "remap=True" in said
-    for reading in (before, now):
-        for part in reading:
-            assert f"{part}: " in said
-    assert (texts(corpus), corpus.version) == (found, 1)
-    corpus.ingest(memory(**now), remap=True)
-    anew = texts(corpus)
-    assert corpus.version == 2
-    with empty_corpus(corpus.path.with_name("anew.duckdb")) as other:
-        other.ingest(memory(**now))
-        assert anew == texts(other)
-    assert corpus.ingest(memory(**now)).added == 0
+def test_another_mapping_is_refused_with_both_shown(tmp_path):
+    with empty_corpus(tmp_path / "c.duckdb") as corpus, empty_corpus(tmp_path / "d.duckdb") as new:
+        for n, (before, now) in enumerate(SAME[:: often(1, less=2)]):
+            corpus.ingest(memory(ROWS[:4], **before), name=f"same{n}")
+            report = corpus.ingest(memory(**now), name=f"same{n}")
+            assert (report.added, report.skipped) == (2, 4)
+        for n, (before, now) in enumerate(OTHERS[:: often(1, less=3)]):
+            corpus.ingest(memory(**before), name=f"s{n}")
+            found, version = texts(corpus), corpus.version
+            with pytest.raises(dp.SourceError) as raised:
+                corpus.ingest(memory(**now), name=f"s{n}")
+            said = str(raised.value)
+            assert "known with another mapping" in said
+            assert "remap=True" in said
+            for reading in (before, now):
+                for part in reading:
+                    assert f"{part}: " in said
+            assert (texts(corpus), corpus.version) == (found, version)
+            corpus.ingest(memory(**now), name=f"s{n}", remap=True)
+            assert corpus.version == version + 1
+            new.ingest(memory(**now), name=f"s{n}")
+            assert texts(corpus, f"s{n}") == texts(new, f"s{n}")
+            assert corpus.ingest(memory(**now), name=f"s{n}").added == 0
 
 
 def test_a_remapped_source_is_that_of_the_new_reading_whatever_was_there(tmp_path):
@@ -88,7 +77,11 @@ def test_a_remapped_source_is_that_of_the_new_reading_whatever_was_there(tmp_pat
         with empty_corpus(tmp_path / f"{case}.duckdb") as corpus:
             corpus.ingest(memory(before, anchor="q", id="k"))
             corpus.ingest(memory([{"q": "other"}], anchor="q"), name="other")
+            corpus.split(1, 0, 0)
+            pinned = corpus.sampler("texts", batch_size=9, epochs=1)
+            first = pinned.batch_at(0).to_pydict()
             report = corpus.ingest(memory(now, anchor=["q", "k"], id="k"), remap=True)
+            assert pinned.batch_at(0).to_pydict() == first
             live = "SELECT record_id, text FROM section_texts WHERE source = 'memory'"
             found = {row["record_id"]: row["text"] for row in corpus.sql(live).to_pylist()}
             assert found == {f"memory/{row['k']}": row["q"] for row in now}
@@ -96,7 +89,7 @@ def test_a_remapped_source_is_that_of_the_new_reading_whatever_was_there(tmp_pat
             same = sum(row["q"] == before[int(row["k"])]["q"] for row in now if int(row["k"]) < 8)
             assert report.skipped == same  # they hash alike, and stay
             old = corpus.sql("SELECT count(*) AS n FROM records WHERE added_version = 1")["n"]
-            assert old.to_pylist() == [8]  # a run that is pinned to it goes on
+            assert old.to_pylist() == [8]
 
 
 def test_rows_set_aside_are_those_of_the_reading_in_force(corpus):
@@ -141,13 +134,3 @@ def test_a_folder_is_read_again_as_it_was(corpus, tmp_path):
     assert "file name of 2 files" in report.notes[-1]
     corpus.ingest(dp.TextFileSource(folder), remap=True)
     assert texts(corpus) == ["Heading", "text", "Second", "more"]
-
-
-def test_runs_go_on_after_a_remap(tmp_path):
-    with toy_corpus(tmp_path / "t.duckdb") as corpus:
-        name = corpus.sources()["name"][0].as_py()
-        before = corpus.sampler("triplets", batch_size=4, seed=3)
-        first = [before.batch_at(step).to_pydict() for step in range(3)]
-        rows = [{"q": f"new {i}", "a": f"answer {i}"} for i in range(40)]
-        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name=name, remap=True)
-        assert [before.batch_at(step).to_pydict() for step in range(3)] == first

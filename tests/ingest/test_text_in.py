@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -112,40 +111,24 @@ def test_denoising_keeps_the_other_settings(corpus: dp.Corpus) -> None:
     assert corpus.status()["cleaned"]["sections changed"] == 1
     assert corpus.denoise(dp.Denoiser(strip_markdown=False)) == 1
     assert "| a | b |" in corpus.sql("SELECT text FROM section_texts")["text"][0].as_py()
-    corpus.close()
-    ok("chunk", "c.duckdb", "--denoise", "--keep-tables")
-    assert "cleaned   " in ok("status", "c.duckdb")
-    assert "--denoise" in usage("chunk", "c.duckdb", "--keep-tables")
-    noise = {"text": NOISE, "more": "12 34"}
-    Path("two.jsonl").write_text(json.dumps(noise) + "\n")
-    columns = ("--text", "text", "--context", "more")
-    said = ok("ingest", "two.duckdb", "two.jsonl", *columns, "--denoise")
-    assert "1 section dropped by denoiser" in said
 
 
 def test_the_commands_ingest_what_the_verbs_do() -> None:
-    ok(
-        "ingest",
-        "c.duckdb",
-        str(FAQ),
-        *["--anchor", "question", "--positive", "answer", "--date", "updated"],
-    )
+    columns = ("--anchor", "question", "--positive", "answer", "--date", "updated")
+    ok("ingest", "c.duckdb", str(FAQ), *columns, "--prefix", "source")
     ok("ingest", "c.duckdb", str(CHATS), *["--converter", "sharegpt", "--on-error", "quarantine"])
-    ok("ingest", "p.duckdb", str(FAQ), *["--text", "answer", "--prefix", "source"])
     ok("split", "c.duckdb")
-    ok("split", "p.duckdb")
-    (first,) = told("sample", "c.duckdb", *["--kind", "messages", "--batch-size", "1"], *MIX)
+    messages = ("--kind", "messages", "--batch-size", "1", "--mixture", "faq=0,chats=1")
+    (first,) = told("sample", "c.duckdb", *messages)
     assert [m["role"] for m in first["messages"]][-1] == "assistant"
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         (found,) = corpus.sql("SELECT source, reason FROM quarantine").to_pylist()
     assert found["source"] == "chats"
-    shown = told("sample", "p.duckdb", *["--kind", "texts", "--batch-size", "64"])
+    texts = ("--kind", "texts", "--batch-size", "64")
+    shown = told("sample", "c.duckdb", *texts)
     assert any(row["text"].startswith("meta: source=faq\n") for row in shown)
-    bare = told("sample", "p.duckdb", *["--kind", "texts", "--batch-size", "64", "--no-prefixes"])
+    bare = told("sample", "c.duckdb", *texts, "--no-prefixes")
     assert not any(row["text"].startswith("meta:") for row in bare)
-
-
-MIX = ("--mixture", "faq=0,chats=1")
 
 
 def test_what_does_not_go_with_files_that_say_it_themselves() -> None:

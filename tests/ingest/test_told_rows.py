@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.ipc
-import pyarrow.parquet as pq
 import pytest
-from effort import often
-from prebuilt import empty_corpus
+from effort import some
+from source_rows import every_source
 
 import duckplets as dp
 from duckplets.ingest.outcome_counts import EXAMPLES
@@ -21,19 +17,12 @@ from duckplets.sources.mapping import changed
 _each = pytest.mark.parametrize
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Iterator[dp.Corpus]:
-    with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        yield corpus
-
-
-def some(cases: list[Any], step: int) -> list[Any]:
-    """All cases of a thorough suite, else one of so many."""
-    return cases[:: often(1, less=step)]
-
-
-def set_aside(corpus: dp.Corpus) -> list[tuple[Any, ...]]:
-    found = corpus.sql('SELECT "row", reason, file, line, document FROM quarantine ORDER BY "row"')
+def set_aside(corpus: dp.Corpus, source: str = "%") -> list[tuple[Any, ...]]:
+    found = corpus.sql(
+        'SELECT "row", reason, file, line, document FROM quarantine WHERE source LIKE $s '
+        'ORDER BY "row"',
+        {"s": source},
+    )
     return [tuple(row.values()) for row in found.to_pylist()]
 
 
@@ -75,76 +64,55 @@ BAD_JSON = [
 FILES: list[tuple[str, bytes, Callable[..., Any], list[tuple[Any, ...]]]] = [
     ("bad.csv", CSV, dp.CsvSource, BAD_CSV),
     ("bad.jsonl", JSON, dp.JsonSource, BAD_JSON),
+    ("in pieces.csv", CSV, dp.CsvSource, BAD_CSV),
 ]
-FILES += [(f"resumed {name}", d, s, bad) for name, d, s, bad in FILES[:1]]
 
 
-def opened(tmp_path: Path, name: str, data: bytes, source: Callable[..., Any]) -> tuple[Path, Any]:
-    path = tmp_path / name.split()[-1]
-    path.write_bytes(data)
-    made = source(path, anchor="q", positive="a")
-    return path, changed(made, in_pieces=True) if name.startswith("resumed") else made
+def test_bad_rows_are_told_and_set_aside(corpus, tmp_path):
+    for name, data, kind, bad in FILES:
+        path = tmp_path / name
+        path.write_bytes(data)
+        source = changed(kind(path, anchor="q", positive="a"), in_pieces="pieces" in name)
+        report = corpus.ingest(source, name=name)
+        told: dict[str, list[dict[str, Any]]] = {}
+        for row, reason, line, value, _ in bad:
+            shown = value and value.replace("\n", "\\n")
+            said = {"row": row, "file": str(path), "line": line, "value": shown}
+            told.setdefault(reason, []).append(said)
+        assert report.examples == told
+        assert report.read == report.added + report.skipped + report.failed
+        assert set_aside(corpus, name) == []
+        other = f"other {name}"
+        kept = corpus.ingest(source, name=other, on_error="quarantine")
+        assert kept.examples == report.examples
+        assert [(*row[:4], json.loads(row[4])) for row in set_aside(corpus, other)] == [
+            (row, reason, str(path), line, document) for row, reason, line, _, document in bad
+        ]
+        query = "SELECT report FROM corpus_versions WHERE version = $v"
+        stored = corpus.sql(query, {"v": report.version})["report"][0]
+        assert json.loads(stored.as_py())["examples"] == report.examples
+        row, reason, line, value, _ = bad[0]
+        with pytest.raises(dp.SourceError) as raised:
+            corpus.ingest(source, name="third", on_error="raise")
+        assert f"row {row} ({path}, line {line}): {reason}: {value!r}" in str(raised.value)
+        assert corpus.version == kept.version
 
 
-@_each(("name", "data", "kind", "bad"), FILES, ids=[name for name, *_ in FILES])
-def test_bad_rows_are_told_and_set_aside(corpus, tmp_path, name, data, kind, bad):
-    path, source = opened(tmp_path, name, data, kind)
-    report = corpus.ingest(source)
-    told: dict[str, list[dict[str, Any]]] = {}
-    for row, reason, line, value, _ in bad:
-        shown = value and value.replace("\n", "\\n")
-        said = {"row": row, "file": str(path), "line": line, "value": shown}
-        told.setdefault(reason, []).append(said)
-    assert report.examples == told
-    assert report.read == report.added + report.skipped + report.failed
-    assert set_aside(corpus) == []
-    kept = corpus.ingest(source, name="other", on_error="quarantine")
-    assert kept.examples == report.examples
-    assert [(*row[:4], json.loads(row[4])) for row in set_aside(corpus)] == [
-        (row, reason, str(path), line, document) for row, reason, line, _, document in bad
-    ]
-    stored = corpus.sql("SELECT report FROM corpus_versions ORDER BY version")["report"][0]
-    assert json.loads(stored.as_py())["examples"] == report.examples
-    row, reason, line, value, _ = bad[0]
-    with pytest.raises(dp.SourceError) as raised:
-        corpus.ingest(source, name="third", on_error="raise")
-    assert f"row {row} ({path}, line {line}): {reason}: {value!r}" in str(raised.value)
-    assert corpus.version == 2
+KINDS = ("parquet", "feather", "table", "records", "custom", "indexed")
 
 
-@_each("kind", some(["parquet", "arrow", "memory", "dicts", "custom", "indexed"], 2))
-def test_all_kinds_of_sources_set_rows_aside(corpus, tmp_path, kind):
+def test_all_kinds_of_sources_set_rows_aside(corpus, tmp_path):
     rows = [{"q": "q1", "a": "a1"}, {"q": None, "a": "b"}, {"q": " ", "a": "c"}]
-    table, named = pa.Table.from_pylist(rows), {"anchor": "q", "positive": "a"}
-    path = tmp_path / f"t.{kind}"
-    if kind == "parquet":
-        pq.write_table(table, path)
-    elif kind == "arrow":
-        with pa.ipc.new_file(path, table.schema) as file:
-            file.write_table(table)
-
-    class Own:
-        name = "own"
-
-        def batches(self, cursor: Any) -> Iterator[Any]:
-            yield rows, None
-
-    source: Any = {
-        "parquet": lambda: dp.ParquetSource(path, **named),
-        "arrow": lambda: dp.ArrowSource(path, **named),
-        "memory": lambda: dp.MemorySource(table, **named),
-        "dicts": lambda: dp.MemorySource(rows, **named),
-        "custom": lambda: dp.CustomSource(Own(), **named),
-        "indexed": lambda: dp.IndexedSource(rows, name="i", shuffle=False, **named),
-    }[kind]()
-    with pytest.raises(dp.SourceError, match=r"row 2.*no anchor; on_error='skip'"):
-        corpus.ingest(source, on_error="raise")
-    report = corpus.ingest(source, on_error="quarantine")
-    assert (report.added, report.reasons) == (1, {"no anchor": 2})
-    file = str(path) if kind in ("parquet", "arrow") else None
-    found = [(*row[:4], json.loads(row[4])) for row in set_aside(corpus)]
-    assert found == [(i + 1, "no anchor", file, None, rows[i]) for i in (1, 2)]
-    assert "in the table quarantine: 2 rows" in report.notes
+    kinds = tuple(some(KINDS, less=3))
+    for kind, source in every_source(tmp_path, rows, kinds, anchor="q", positive="a").items():
+        with pytest.raises(dp.SourceError, match=r"row 2.*no anchor; on_error='skip'"):
+            corpus.ingest(source, name=kind, on_error="raise")
+        report = corpus.ingest(source, name=kind, on_error="quarantine")
+        assert (report.added, report.reasons) == (1, {"no anchor": 2})
+        file = str(tmp_path / f"r.{kind}") if kind in ("parquet", "feather") else None
+        found = [(*row[:4], json.loads(row[4])) for row in set_aside(corpus, kind)]
+        assert found == [(i + 1, "no anchor", file, None, rows[i]) for i in (1, 2)]
+        assert "in the table quarantine: 2 rows" in report.notes
 
 
 @_each("resumable", [False, True])
@@ -195,7 +163,7 @@ FORMS = [
 
 
 def test_dates(corpus):
-    for number, (form, text, expected) in enumerate(FORMS):
+    for number, (form, text, expected) in enumerate(some(FORMS, less=6)):
         rows = [{"q": "a", "d": text}, {"q": "b", "d": None}]
         how: dict[str, Any] = {"anchor": "q", "date": "d", "date_format": form}
         report = corpus.ingest(dp.MemorySource(rows, **how), name=f"s{number}")
@@ -215,38 +183,44 @@ def test_dates(corpus):
     assert [row[1] for row in set_aside(corpus)] == ["unreadable date"]
 
 
-@_each("encoding", some(["utf-16", "latin-1", "utf-8", "cp1252", "iso8859-15", "utf-16-le"], 3))
-def test_text_of_any_encoding(corpus, tmp_path, encoding):
-    words = [("né", "ü"), ("ß", "z")]
-    csv = "".join(f"{q},{a}\n" for q, a in [("q", "a"), *words])
-    objects = [{"q": q, "a": a} for q, a in words]
-    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects)
-    array = json.dumps(objects, ensure_ascii=False)
-    how: dict[str, Any] = {"anchor": "q", "positive": "a", "encoding": encoding}
-    sources: list[Any] = []
-    for name, text in (("c.csv", csv), ("l.jsonl", lines), ("a.json", array), ("t.txt", "né ü")):
-        (tmp_path / name).write_bytes(text.encode(encoding))
-    sources += [dp.CsvSource(tmp_path / "c.csv", **how)]
-    sources += [dp.JsonSource(tmp_path / name, **how) for name in ("l.jsonl", "a.json")]
-    for number, source in enumerate(sources):
-        corpus.ingest(source, name=f"s{number}")
-    found = corpus.sql(
-        "SELECT source, text FROM section_texts ORDER BY source, record_id, position"
-    )
-    for number in range(len(sources)):
-        texts = {row["text"] for row in found.to_pylist() if row["source"] == f"s{number}"}
-        assert texts == {"né", "ü", "ß", "z"}
-    corpus.ingest(dp.TextFileSource(tmp_path / "t.txt", encoding=encoding), name="text")
-    corpus.ingest(dp.TextLinesSource(tmp_path / "t.txt", encoding=encoding), name="lines")
-    found = corpus.sql("SELECT text FROM section_texts WHERE source IN ('text', 'lines')")
-    assert sorted(found["text"].to_pylist()) == ["né ü", "né ü", "t"]
+ENCODINGS = ["utf-16", "latin-1", "utf-8", "cp1252", "iso8859-15", "utf-16-le"]
 
 
-def test_what_is_no_text_of_its_encoding_is_a_bad_row(corpus, tmp_path):
+def test_text_of_any_encoding(corpus, tmp_path):
+    objects = [{"q": "né", "a": "ü"}, {"q": "ß", "a": "z"}]
+    files = {
+        "c.csv": "q,a\nné,ü\nß,z\n",
+        "l.jsonl": "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in objects),
+        "a.json": json.dumps(objects, ensure_ascii=False),
+        "t.txt": "né ü",
+    }
+    for encoding in some(ENCODINGS, less=2):
+        for name, text in files.items():
+            (tmp_path / name).write_bytes(text.encode(encoding))
+        how: dict[str, Any] = {"anchor": "q", "positive": "a", "encoding": encoding}
+        sources: dict[str, Any] = {
+            "csv": dp.CsvSource(tmp_path / "c.csv", **how),
+            "lines of JSON": dp.JsonSource(tmp_path / "l.jsonl", **how),
+            "JSON": dp.JsonSource(tmp_path / "a.json", **how),
+            "text": dp.TextFileSource(tmp_path / "t.txt", encoding=encoding),
+            "lines": dp.TextLinesSource(tmp_path / "t.txt", encoding=encoding),
+        }
+        found = {}
+        for name, source in sources.items():
+            corpus.ingest(source, name=f"{name} {encoding}")
+            found[name] = corpus.sql(
+                "SELECT text FROM section_texts WHERE source = $s ORDER BY text",
+                {"s": f"{name} {encoding}"},
+            )["text"].to_pylist()
+        assert found.pop("text") == ["né ü", "t"]
+        assert found.pop("lines") == ["né ü"]
+        assert found == {name: ["né", "z", "ß", "ü"] for name in found}
     (tmp_path / "c.csv").write_bytes(b"q\n\x82\xa0\n\x82\nok\n")  # half of a character
-    report = corpus.ingest(dp.CsvSource(tmp_path / "c.csv", anchor="q", encoding="shift_jis"))
+    report = corpus.ingest(
+        dp.CsvSource(tmp_path / "c.csv", anchor="q", encoding="shift_jis"), name="half"
+    )
     assert (report.failed, report.failed + report.added) == (1, report.read)
-    assert corpus.sql("SELECT text FROM sections")["text"].to_pylist()[0] == "あ"
+    assert corpus.sql("FROM section_texts WHERE source = 'half'")["text"][0].as_py() == "あ"
 
 
 WRONG: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
@@ -265,15 +239,14 @@ WRONG: dict[str, tuple[list[Any], Callable[[Any], Any]]] = {
 }
 
 
-@_each("setting", WRONG)
-def test_wrong_settings_are_refused(setting):
-    values, call = WRONG[setting]
-    for value in values:
-        with pytest.raises(dp.SourceError, match=setting):
-            call(value)
+def test_wrong_settings_are_refused():
+    for setting, (values, call) in WRONG.items():
+        for value in values:
+            with pytest.raises(dp.SourceError, match=setting):
+                call(value)
 
 
-def test_a_preview_flags_what_looks_wrong():
+def test_a_preview_flags_what_looks_wrong_and_ends_the_source_it_begins():
     rows = [
         {"q": f"question {i}", "json": "[]", "same": "constant", "label": "yes" if i % 2 else "no"}
         for i in range(40)
@@ -298,13 +271,10 @@ def test_a_preview_flags_what_looks_wrong():
     assert all(any(flag.startswith(want) for flag in seen.flags) for want in wanted)
     assert not any("(q)" in flag for flag in seen.flags)
     assert "anchor (q): question 0" in str(seen)
-
-
-def test_a_preview_ends_the_source_it_begins():
     ended = []
 
-    class Own:
-        name = "own"
+    class Endless:
+        name = "endless"
 
         def batches(self, cursor: Any) -> Iterator[Any]:
             try:
@@ -313,5 +283,5 @@ def test_a_preview_ends_the_source_it_begins():
             finally:
                 ended.append(True)
 
-    assert len(dp.preview(Own(), 3).rows) == 3
+    assert len(dp.preview(Endless(), 3).rows) == 3
     assert ended == [True]

@@ -88,26 +88,23 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), WRONG, ids=[told for _, told in WRONG])
-def test_wrong_settings_are_refused(given, told):
-    with pytest.raises(ChunkingError, match=told):
-        Chunking.from_json(given)
+UNREGISTERED: list[tuple[tuple[Any, Any, Any], str]] = [
+    (("sentences", list, 1), "'sentences' is taken: it is built in"),
+    (("windows", list, 1), "stands for chunker=None"),
+    (("", list, 1), "chunker name '': give"),
+    (("mine", "list", 1), "is 'list': expected a function"),
+    (("mine", list, 1.5), "version 1.5: expected a number or a text"),
+    (("mine", list, True), "version True: expected"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "function", "version", "told"),
-    [
-        ("sentences", list, 1, "'sentences' is taken: it is built in"),
-        ("windows", list, 1, "stands for chunker=None"),
-        ("", list, 1, "chunker name '': give"),
-        ("mine", "list", 1, "is 'list': expected a function"),
-        ("mine", list, 1.5, "version 1.5: expected a number or a text"),
-        ("mine", list, True, "version True: expected"),
-    ],
-)
-def test_what_cannot_be_registered(name, function, version, told):
-    with pytest.raises(ChunkingError, match=told):
-        register_chunker(name, function, version)
+def test_wrong_settings_and_registrations_are_refused():
+    for wrong, told in WRONG:
+        with pytest.raises(ChunkingError, match=told):
+            Chunking.from_json(wrong)
+    for arguments, told in UNREGISTERED:
+        with pytest.raises(ChunkingError, match=told):
+            register_chunker(*arguments)
 
 
 # ---- what a function gives
@@ -131,14 +128,12 @@ NONSENSE: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), NONSENSE, ids=[str(given) for given, _ in NONSENSE])
-def test_nonsense_is_refused_with_its_place(given, told):
-    register_chunker("mine", lambda text: given if text == WHOLE else [(0, len(text))])
-    with pytest.raises(ChunkingError, match=rf"text 1.*{told}"):
-        cut(["é first", WHOLE, "last"], Chunking(chunker="mine"))
-
-
-def test_an_error_of_the_function_is_told_with_its_place():
+def test_nonsense_and_errors_of_the_function_are_told_with_their_place():
+    for nonsense, told in NONSENSE:
+        spans_by_text = {"é first": [(0, 7)], WHOLE: nonsense, "last": [(0, 4)]}
+        register_chunker("mine", spans_by_text.__getitem__)
+        with pytest.raises(ChunkingError, match=rf"text 1.*{told}"):
+            cut([*spans_by_text], Chunking(chunker="mine"))
     register_chunker("mine", lambda text: 1 // 0)
     with pytest.raises(ChunkingError, match=r"'mine', text 0: failed with ZeroDiv") as error:
         cut(["some"], Chunking(chunker="mine"))
@@ -240,12 +235,12 @@ CUT = [
 ]
 
 
-@pytest.mark.parametrize(("name", "marked"), CUT)
-def test_built_in_chunkers(name, marked):
-    text, parts = marked.replace("¦", ""), [part.strip() for part in marked.split("¦")]
-    rows = cut([text], Chunking(chunker=name))
-    assert [text[row[4] : row[4] + row[5]].strip() for row in rows] == [p for p in parts if p]
-    assert [row[2] for row in rows] == list(range(len(rows)))
+def test_built_in_chunkers():
+    for name, marked in CUT:
+        text, parts = marked.replace("¦", ""), [part.strip() for part in marked.split("¦")]
+        rows = cut([text], Chunking(chunker=name))
+        assert [text[row[4] : row[4] + row[5]].strip() for row in rows] == [p for p in parts if p]
+        assert [row[2] for row in rows] == list(range(len(rows)))
 
 
 @settings(max_examples=often(400, less=30), deadline=None)
@@ -263,8 +258,12 @@ def test_built_in_chunkers(name, marked):
     name=st.sampled_from(BUILT_IN),
 )
 def test_built_in_chunkers_cover_any_text(texts, name):
-    rows = cut(texts, Chunking(chunker=name, max_tokens=3, overlap=(1,)))
+    chunking = Chunking(chunker=name, max_tokens=3, overlap=(1,))
+    rows = cut(texts, chunking)
     assert_covered(texts, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("duckplets.text.windows.BLOCK", 7)
+        assert cut(texts, chunking) == rows, "blocks of texts leave no seam"
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -358,18 +357,8 @@ def test_the_command_names_a_chunker(tmp_path):
     toy_corpus(path, 20).close()
     said = cli("chunk", path, "--chunker", "sentences", "--max-tokens", "9").stderr
     assert "chunker={'name': 'sentences', 'version': '1'}" in said
-    assert "chunker" in ok("status", path)
     ok("doctor", path)
     assert "'sentences'" in error("chunk", path, "--chunker", "sentense")
     back = cli("chunk", path, "--chunker", "windows").stderr
     assert "chunker" not in back
     assert "summary_tokens=4" in back
-
-
-def test_blocks_of_texts_leave_no_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = ["Né one. Two!", "", " ", "漢字。漢", "no end", "A. B. C. " * 9] * 3
-    chunking = Chunking(chunker="sentences", max_tokens=2, overlap=(1,))
-    whole = cut(texts, chunking)
-    for block in (1, 7, 40):
-        monkeypatch.setattr("duckplets.text.windows.BLOCK", block)
-        assert cut(texts, chunking) == whole

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from commands import cli, ok
+from commands import cli, ok, usage
 from effort import often
 from prebuilt import toy_corpus
 
@@ -49,11 +50,6 @@ MODES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), CASES.items())
-def test_texts_in_one_form(text, expected):
-    assert dp.Normaliser()(text) == expected
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_twice_is_once_and_settings_come_back(mode):
     settings = dp.Chunking(preprocessors=(dp.Denoiser(), mode)).to_json()
@@ -74,36 +70,33 @@ def test_tokens_that_mean_something_stay():
         assert dp.Normaliser()(text) == " ".join(tokens)
 
 
-@pytest.mark.parametrize(
-    ("off", "text"),
-    [
-        ({"nfc": False}, "e\u0301"),
-        ({"white_space": None}, " a \t b \r\n"),
-        ({"controls": False}, "a\x07b\u200bc"),
-        ({"quotes": False}, "“a”—b"),
-        ({"punctuation": False}, "a , b,c ( d )"),
-    ],
-)
-def test_each_part_can_be_left_out(off, text):
-    assert dp.Normaliser(**off)(text) == text
-    assert dp.Normaliser()(text) != text
+OFF: list[tuple[dict[str, Any], str]] = [
+    ({"nfc": False}, "e\u0301"),
+    ({"white_space": None}, " a \t b \r\n"),
+    ({"controls": False}, "a\x07b\u200bc"),
+    ({"quotes": False}, "“a”—b"),
+    ({"punctuation": False}, "a , b,c ( d )"),
+]
+CODE = [
+    ("def f( x ):\r\n\treturn x , 1\r\n", "def f( x ):\n\treturn x , 1"),
+    ("a\0 = “b” \n  \n\n\t\n", "a = “b” "),
+    ("  a\rb\n\n\nc", "  a\nb\n\n\nc"),
+    ("\n  a\n", "\n  a"),
+    ("\r\n \0\n", None),
+]
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("def f( x ):\r\n\treturn x , 1\r\n", "def f( x ):\n\treturn x , 1"),
-        ("a\0 = “b” \n  \n\n\t\n", "a = “b” "),
-        ("  a\rb\n\n\nc", "  a\nb\n\n\nc"),
-        ("\n  a\n", "\n  a"),
-        ("\r\n \0\n", None),
-    ],
-)
-def test_code_keeps_its_lines(code, expected):
-    assert dp.Normaliser(code=True)(code) == expected
+def test_each_part_can_be_left_out_and_code_keeps_its_lines():
+    for off, text in OFF:
+        assert dp.Normaliser(**off)(text) == text
+        assert dp.Normaliser()(text) != text
+    for code, expected in CODE:
+        assert dp.Normaliser(code=True)(code) == expected
 
 
-def test_many_texts_at_once():
+def test_texts_in_one_form_one_by_one_and_many_at_once():
+    for text, expected in CASES.items():
+        assert dp.Normaliser()(text) == expected
     for kind in (pa.string(), pa.large_string()):
         texts = pa.array([*CASES, None], kind)
         found = dp.Normaliser().apply(texts)
@@ -112,28 +105,21 @@ def test_many_texts_at_once():
     assert dp.Normaliser(white_space="all")("a\n\n b\u2028c ") == "a b c"
 
 
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
+def test_wrong_settings_and_uses_are_refused():
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"nfc": 1}, "nfc=1: give True or False"),
         ({"white_space": "line"}, "white_space='line': give 'lines', 'all' or None"),
         ({"white_space": True}, "white_space=True"),
         ({"code": True, "quotes": False}, "quotes=False: with code=True leave it out"),
-    ],
-)
-def test_wrong_settings_are_refused(given, told):
-    with pytest.raises(ChunkingError, match=told):
-        dp.Normaliser(**given)
-
-
-def test_wrong_uses_are_refused():
+    ]
+    for given, told in wrong:
+        with pytest.raises(ChunkingError, match=told):
+            dp.Normaliser(**given)
     with pytest.raises(ChunkingError, match="a text to normalise is bytes"):
         dp.Normaliser()(b"a")  # type: ignore[arg-type]
     with pytest.raises(ChunkingError, match=r"Normaliser is a class; write dp\.Normaliser\(\)"):
         dp.Chunking(preprocessors=(dp.Normaliser,))  # type: ignore[arg-type]
-    with pytest.raises(
-        ChunkingError, match=r"preprocessor 'normaliser': unknown key 'nfd' \(did you mean"
-    ):
+    with pytest.raises(ChunkingError, match=r"'normaliser': unknown key 'nfd' \(did you mean"):
         from_json({"name": "normaliser", "nfd": True})
 
 
@@ -158,12 +144,17 @@ def test_the_commands(tmp_path):
     toy_corpus(path, 4).close()
     told = cli("chunk", path, "--normalise", "text").stderr
     assert "'name': 'normaliser'" in told
-    told = cli("chunk", path, "--denoise").stderr  # what is not named stays
+    told = cli("chunk", path, "--denoise", "--keep-tables").stderr  # what is not named stays
     assert told.index("'denoiser'") < told.index("'normaliser'")
+    assert "--denoise" in usage("chunk", path, "--keep-tables")
     told = cli("chunk", path, "--normalise", "code", "--defaults").stderr
     assert "'code': True" in told
     assert "denoiser" not in told
-    (tmp_path / "t.csv").write_text("id,body\na,one  two\n")
-    ok("ingest", tmp_path / "d.duckdb", tmp_path / "t.csv", "--text", "body", "--normalise", "text")
+    (tmp_path / "t.csv").write_text("id,body,more\na,one  two,12 34\n")
+    columns = ("--text", "body", "--context", "more")
+    how = ("--normalise", "text", "--denoise")
+    said = ok("ingest", tmp_path / "d.duckdb", tmp_path / "t.csv", *columns, *how)
+    assert "1 section dropped by denoiser" in said
+    assert "cleaned   " in ok("status", tmp_path / "d.duckdb")
     with dp.Corpus(tmp_path / "d.duckdb", read_only=True) as corpus:
         assert corpus.sql("SELECT text FROM sections")["text"].to_pylist() == ["one two"]

@@ -68,11 +68,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), WRONG)
-def test_what_is_wrong_is_said(make, said):
-    with pytest.raises(SourceError) as caught:
-        make()
-    assert said in str(caught.value)
+def test_what_is_wrong_is_said():
+    for make, said in WRONG:
+        with pytest.raises(SourceError) as caught:
+            make()
+        assert said in str(caught.value)
 
 
 def test_a_date_has_six_renderings():

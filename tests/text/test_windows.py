@@ -138,21 +138,18 @@ def test_every_arrow_form_gives_the_same(texts, chunking, cut, nulls):
             assert rows(form, chunking) == want
 
 
-def test_no_texts_and_a_text_too_long_for_the_tables(monkeypatch):
+def test_no_texts_hidden_ones_and_one_too_long_for_the_tables(monkeypatch):
     for kind in (pa.string(), pa.large_string(), pa.null()):
         assert rows(pa.array([], kind), Chunking()) == ([], [])
         assert rows(pa.chunked_array([], kind), Chunking()) == ([], [])
         assert rows(pa.array([None], kind), Chunking()) == ([0], [])
-    monkeypatch.setattr(duckplets.text.windows, "MOST", 3)
-    with pytest.raises(ChunkingError, match="more than 2 GiB"):
-        windows(pa.array(["abc", "abcd"]), Chunking())
-
-
-def test_text_behind_a_null_is_not_read():
     array = pa.array(["one two", "three", "four"])
     hidden = pa.Array.from_buffers(pa.string(), 3, [pa.py_buffer(b"\x05"), *array.buffers()[1:]])
     assert hidden.to_pylist() == ["one two", None, "four"]
     assert rows(hidden, Chunking())[0] == [2, 0, 1]
+    monkeypatch.setattr(duckplets.text.windows, "MOST", 3)
+    with pytest.raises(ChunkingError, match="more than 2 GiB"):
+        windows(pa.array(["abc", "abcd"]), Chunking())
 
 
 # ---- a Hugging Face tokenizer
@@ -272,40 +269,41 @@ def test_windows_of_single_tokens(tmp_path):
 # ---- settings
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("max_tokens", 0), ("max_tokens", 1.5), ("max_tokens", True), ("max_tokens", "9"),
-        ("max_tokens", 2**31), ("overlap", ()), ("overlap", (-1,)), ("overlap", (1, 1)),
-        ("overlap", "64"), ("overlap", (True,)), ("overlap", None), ("overlap", 1.0),
-        ("summary_tokens", -1), ("summary_tokens", False), ("summary_weight", 1.1),
-        ("summary_weight", float("nan")), ("weight_floor", -0.1), ("weight_floor", True),
-        ("weight_floor", "0"), ("weight_floor", float("inf")), ("position_weight", "windows"),
-        ("position_weight", None), ("tokenizer", ""), ("tokenizer", 3), ("tokenizer", "a\0b"),
-    ],
-)  # fmt: skip
-def test_wrong_settings_name_field_and_value(field, value):
-    with pytest.raises(ChunkingError, match=rf"^{field}(\[0\])?=.*: (give|expected) ") as caught:
-        Chunking(**{field: value})  # type: ignore[arg-type]
-    element = value[0] if isinstance(value, tuple) and len(value) == 1 else value
-    assert repr(element) in str(caught.value)
+WRONG: dict[str, list[Any]] = {
+    "max_tokens": [0, 1.5, True, "9", 2**31],
+    "overlap": [(), (-1,), (1, 1), "64", (True,), None, 1.0],
+    "summary_tokens": [-1, False],
+    "summary_weight": [1.1, float("nan")],
+    "weight_floor": [-0.1, True, "0", float("inf")],
+    "position_weight": ["windows", None],
+    "tokenizer": ["", 3, "a\0b"],
+}
 
 
-@pytest.mark.parametrize(
-    ("given", "length"),
-    [
-        ({}, 512), ({"max_tokens": 256}, 128), ({"max_tokens": 1}, 0), ({"max_tokens": 3}, 1),
-        ({"max_tokens": 4096}, 512), ({"max_tokens": 256, "summary_tokens": None}, 128),
-        ({"max_tokens": 256, "summary_tokens": 512}, 512), ({"summary_tokens": 0}, 0),
-        ({"max_tokens": 256, "summary_tokens": 256}, 0), ({"max_tokens": 512}, 256),
-    ],
-)  # fmt: skip
-def test_a_summary_is_no_longer_than_a_window_unless_asked_for(given, length):
-    for chunking in (Chunking(**given), Chunking.from_json(given)):
-        assert chunking.summary_length == length
-        most = chunking.max_tokens
-        kinds = rows(pa.array(["a b " * most * 2]), chunking)[1]
-        assert [row[-1] for row in kinds if row[1]] == ([length] if length else [])
+def test_wrong_settings_name_field_and_value():
+    for field, values in WRONG.items():
+        for value in values:
+            with pytest.raises(ChunkingError, match=rf"^{field}(\[0\])?=.*: (give|expected) ") as e:
+                Chunking(**{field: value})
+            element = value[0] if isinstance(value, tuple) and len(value) == 1 else value
+            assert repr(element) in str(e.value)
+
+
+SUMMARIES: list[tuple[dict[str, Any], int]] = [
+    ({}, 512), ({"max_tokens": 256}, 128), ({"max_tokens": 1}, 0), ({"max_tokens": 3}, 1),
+    ({"max_tokens": 4096}, 512), ({"max_tokens": 256, "summary_tokens": None}, 128),
+    ({"max_tokens": 256, "summary_tokens": 512}, 512), ({"summary_tokens": 0}, 0),
+    ({"max_tokens": 256, "summary_tokens": 256}, 0), ({"max_tokens": 512}, 256),
+]  # fmt: skip
+
+
+def test_a_summary_is_no_longer_than_a_window_unless_asked_for():
+    for how, length in SUMMARIES:
+        for chunking in (Chunking(**how), Chunking.from_json(how)):
+            assert chunking.summary_length == length
+            most = chunking.max_tokens
+            kinds = rows(pa.array(["a b " * most * 2]), chunking)[1]
+            assert [row[-1] for row in kinds if row[1]] == ([length] if length else [])
 
 
 def test_settings_go_through_json():
@@ -349,20 +347,16 @@ def test_tokenizer_file_is_known_by_its_content(tmp_path, monkeypatch):
         Chunking.from_json(stored)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff\x00", b'{"model": {}}'])
-def test_a_file_that_is_no_tokenizer(tmp_path, content):
+def test_a_file_that_is_no_tokenizer(tmp_path, monkeypatch):
     pytest.importorskip("tokenizers")
     path = tmp_path / "tokenizer.json"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(ChunkingError, match=r"tokenizer='.*tokenizer.json' (is not|cannot be)"):
-        Chunking(tokenizer=str(path))
+    for content in (None, b"", b"{}", b"\xff\x00", b'{"model": {}}'):
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(ChunkingError, match=r"tokenizer='.*tokenizer.json' (is not|cannot be)"):
+            Chunking(tokenizer=str(path))
     with pytest.raises(ChunkingError, match=r"Is a directory.*usually called tokenizer\.json"):
         Chunking(tokenizer=str(tmp_path))
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    (tmp_path / "tokenizer.json").write_text("never parsed")
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ChunkingError, match=r"pip install 'duckplets\[tokenizers\]'"):
-        Chunking(tokenizer=str(tmp_path / "tokenizer.json"))
+        Chunking(tokenizer=str(path))
