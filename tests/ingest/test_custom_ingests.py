@@ -18,7 +18,6 @@ from effort import often
 from stored_rows import TIMES, stored_rows
 
 import duckplets as dp
-from duckplets.db.database import Database
 from duckplets.ingest import ingest
 from duckplets.sources import row_batches
 from duckplets.sources.custom import feed
@@ -65,13 +64,6 @@ class Flaky:
                 "meta": {f"key {number % 4}": number},
                 "prefix": Prefix(0.5, [[Field("n", str(number))]]) if number % 3 == 0 else None,
             }
-
-
-@pytest.fixture(scope="module")
-def reader():
-    database = Database.reader()
-    yield database
-    database.close()
 
 
 @pytest.fixture(autouse=True)

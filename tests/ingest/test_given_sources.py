@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections import defaultdict
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,10 +14,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from prebuilt import empty_corpus
+from source_rows import read, texts
 
 import duckplets as dp
-from duckplets.sources.by_path import source_of
+from duckplets.sources.by_path import given_source, source_of
 
 PAIR = {"anchor": "q", "positive": "a"}
 
@@ -56,24 +55,17 @@ GIVEN = [
 ]
 
 
-def test_a_path_is_a_source(folder, tmp_path):
-    with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        corpus.ingest(str(folder / "faq.csv"), **PAIR)
-        for n, (path, arguments) in enumerate(GIVEN):
-            report = corpus.ingest(folder / path, **arguments, name=f"s{n}", trust=0.9)
-            assert (report.read, report.added) == (2, 2), path
-        trusts = {row["name"]: row["trust"] for row in corpus.sources().to_pylist()}
-        assert trusts == {"faq": 0.5} | {f"s{n}": 0.9 for n in range(len(GIVEN))}
-        found = defaultdict(list)
-        for row in corpus.sql("FROM section_texts ORDER BY text").to_pylist():
-            found[row["source"]].append((row["role"], row["text"]))
-        texts = [("context", "first"), ("anchor", "one"), ("context", "second"), ("anchor", "two")]
-        assert found == dict.fromkeys(trusts, texts)
-
-
-def test_a_hub_line_is_a_source():
-    source = source_of("hf://org/faq/default/train", anchor="question", positive="answer")
-    assert (source.kind, source.default_name()) == ("hub", "org--faq--default--train")
+def test_a_path_is_a_source(folder, corpus, reader):
+    for path, arguments in GIVEN:
+        rows = read(source_of(folder / path, **arguments), reader)
+        found = sorted([text for _, text in texts(row)] for row in rows)
+        assert found == [["one", "first"], ["two", "second"]], path
+    assert corpus.ingest(str(folder / "faq.csv"), **PAIR).added == 2
+    assert corpus.ingest(folder / "docs", pattern="*.md", name="given", trust=0.9).added == 2
+    found = {row["name"]: row["trust"] for row in corpus.sources().to_pylist()}
+    assert found == {"faq": 0.5, "given": 0.9}
+    hub = source_of("hf://org/faq/default/train", anchor="question", positive="answer")
+    assert (hub.kind, hub.default_name()) == ("hub", "org--faq--default--train")
 
 
 WRONG = [
@@ -93,12 +85,11 @@ WRONG = [
 ]
 
 
-def test_faults(folder, tmp_path):
-    with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        for path, arguments, said in WRONG:
-            with pytest.raises(dp.SourceError) as raised:
-                corpus.ingest(folder / path if isinstance(path, str) else path, **arguments)
-            assert said in str(raised.value)
+def test_faults(folder, corpus):
+    for path, arguments, said in WRONG:
+        with pytest.raises(dp.SourceError) as raised:
+            corpus.ingest(folder / path if isinstance(path, str) else path, **arguments)
+        assert said in str(raised.value)
 
 
 def test_the_texts_of_a_folder_are_of_the_one_kind_there_is(tmp_path):
@@ -149,29 +140,22 @@ GIVERS: dict[str, Callable[[], Any]] = {
 }
 
 
-def test_data_is_ingested_by_its_columns_and_taken_by_others(tmp_path: Path) -> None:
+def test_data_is_ingested_by_its_columns_and_taken_by_others(corpus, reader):
     mapping: dict[str, Any] = {"anchor": "title", "positive": "body", "id": "id", "meta": "kind"}
-    with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        for giver, give in GIVERS.items():
-            if giver in ("polars", "pandas") and find_spec(giver) is None:
-                continue
-            report = corpus.ingest(give(), name=giver, on_conflict="skip", **mapping)
-            assert (report.read, report.added) == (3, 2)
-            texts = corpus.sql(
-                "SELECT record_id, role, text FROM section_texts WHERE source = $s ORDER BY ALL",
-                {"s": giver},
-            )
-            assert [tuple(row.values()) for row in texts.to_pylist()] == [
-                (f"{giver}/a", "anchor", "one"),
-                (f"{giver}/a", "context", "first text"),
-                (f"{giver}/b", "anchor", "two"),
-                (f"{giver}/b", "context", "second text"),
-            ]
-        again = dp.MemorySource(Stream(), **mapping)
-        assert corpus.ingest(again, name="protocol").added == 0
-        with pytest.raises(dp.SourceError, match="no column 'titel'"):
-            corpus.ingest(Stream(), anchor="titel")
-        corpus.split(1.0, 0.0, 0.0)
-        with corpus.sampler("texts", batch_size=2) as sampler:
-            for given in (corpus.sql("SELECT record_id AS x FROM records"), next(sampler)):
-                assert pa.RecordBatchReader.from_stream(given).read_all().num_rows == len(given)
+    expected = read(dp.MemorySource(TABLE.to_pylist(), **mapping), reader)
+    for giver, give in GIVERS.items():
+        if giver not in ("polars", "pandas") or find_spec(giver):
+            assert read(given_source(give(), mapping), reader) == expected, giver
+    assert [[text for _, text in texts(row)] for row in expected[:2]] == [
+        ["one", "first text"],
+        ["two", "second text"],
+    ]
+    report = corpus.ingest(Stream(), name="s", on_conflict="skip", **mapping)
+    assert (report.read, report.added) == (3, 2)
+    assert corpus.ingest(dp.MemorySource(Stream(), **mapping), name="s").added == 0
+    with pytest.raises(dp.SourceError, match="no column 'titel'"):
+        corpus.ingest(Stream(), anchor="titel")
+    corpus.split(1.0, 0.0, 0.0)
+    with corpus.sampler("texts", batch_size=2) as sampler:
+        for given in (corpus.sql("SELECT record_id AS x FROM records"), next(sampler)):
+            assert pa.RecordBatchReader.from_stream(given).read_all().num_rows == len(given)
