@@ -15,8 +15,6 @@ ROOT = Path(__file__).parent.parent.parent
 FAQ = ROOT / "examples" / "data" / "faq.csv"
 CHATS = ROOT / "examples" / "data" / "chats.jsonl"
 SETS = ROOT / "examples" / "data_sets.yaml"
-NOISE = "Chapter one\n1234 5678\n| a | b |\n|---|---|\n| 1 | cell |\nThe end"
-CLEAN = "Chapter one\na b\n1 cell\nThe end"
 
 
 @pytest.fixture(autouse=True)
@@ -100,17 +98,6 @@ def test_data_sets_of_a_file_come_with_their_sizes_and_weights(corpus: dp.Corpus
     assert corpus.data_index().counts() == {"chats": 0, "faq": 10}
     corpus.set_index_controls("faq")
     assert corpus.data_index().counts() == {"chats": 0, "faq": 60}
-
-
-def test_denoising_keeps_the_other_settings(corpus: dp.Corpus) -> None:
-    corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,)))
-    corpus.ingest(dp.MemorySource([{"text": NOISE}], text="text"), progress=False)
-    assert corpus.denoise() == 1
-    assert corpus.sql("SELECT text FROM section_texts")["text"].to_pylist() == [CLEAN]
-    assert corpus.status()["chunking"]["max_tokens"] == 5
-    assert corpus.status()["cleaned"]["sections changed"] == 1
-    assert corpus.denoise(dp.Denoiser(strip_markdown=False)) == 1
-    assert "| a | b |" in corpus.sql("SELECT text FROM section_texts")["text"][0].as_py()
 
 
 def test_the_commands_ingest_what_the_verbs_do() -> None:

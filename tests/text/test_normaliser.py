@@ -123,20 +123,32 @@ def test_wrong_settings_and_uses_are_refused():
         from_json({"name": "normaliser", "nfd": True})
 
 
-def test_a_corpus_is_normalised_and_keeps_what_came(tmp_path):
-    rows = [{"id": "a", "text": "Hello , world ."}, {"id": "b", "text": "as it is"}]
+def test_a_corpus_is_normalised_or_denoised_and_keeps_what_came_and_its_settings(tmp_path):
+    noise = "Chapter one\n1234 5678\n| a | b |\n|---|---|\n| 1 | cell |\nThe end"
+    rows = [{"id": "a", "text": "Hello , world ."}, {"id": "b", "text": noise}]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+
+        def texts() -> list[str]:
+            found = corpus.sql("SELECT text FROM section_texts ORDER BY record_id")
+            return [str(text) for text in found["text"].to_pylist()]
+
+        corpus.chunk(dp.Chunking(max_tokens=5, overlap=(1,)))
         source = dp.MemorySource(rows, id="id", text="text")
         corpus.ingest(source, name="s", progress=False)
         assert corpus.normalise() == 2
-        texts = "SELECT text FROM section_texts ORDER BY record_id"
-        assert corpus.sql(texts)["text"].to_pylist() == ["Hello, world.", "as it is"]
+        assert texts() == ["Hello, world.", noise]
         kept = corpus.sql("SELECT text FROM section_originals")["text"].to_pylist()
         assert kept == ["Hello , world ."]
         assert corpus.normalise() == 0
         assert corpus.ingest(source, name="s", progress=False).skipped == 2  # ids are of what came
-        corpus.chunk(dp.Chunking())
-        assert corpus.sql(texts)["text"][0].as_py() == "Hello , world ."
+        corpus.chunk(corpus.chunking(preprocessors=()))
+        assert texts() == ["Hello , world .", noise]
+        assert corpus.denoise() == 2
+        assert texts() == ["Hello , world .", "Chapter one\na b\n1 cell\nThe end"]
+        assert corpus.status()["chunking"]["max_tokens"] == 5
+        assert corpus.status()["cleaned"]["sections changed"] == 1
+        assert corpus.denoise(dp.Denoiser(strip_markdown=False)) == 2
+        assert "| a | b |" in texts()[1]
 
 
 def test_the_commands(tmp_path):

@@ -254,18 +254,6 @@ def test_the_end_of_a_window_gives_way_and_the_next_begins_there(tmp_path):
     assert cut(4, 2) == [("ab ab ab", 0, 4), ("ab ab ab", 2, 4), ("ab ab", 4, 3)]
 
 
-def test_windows_of_single_tokens(tmp_path):
-    how = {"overlap": (0,), "summary_tokens": 0}
-    how["tokenizer"] = str(byte_level(tmp_path / "tokenizer.json"))
-    (count,), found = rows(pa.array(["ü😀x"]), Chunking(max_tokens=1, **how))
-    assert count == 7
-    held = ["ü😀x"[row[4] : row[4] + row[5]] for row in found]
-    assert held == ["ü", "😀", "x"]  # a character is not cut, though two have more than one token
-    (count,), found = rows(pa.array(["a" + "\t" * 8 + "b"]), Chunking(max_tokens=2, **how))
-    assert count == 10
-    assert found == [(0, False, 0, 0, 0, 1, 0, 1), (0, False, 1, 0, 9, 1, 8, 1)]  # white space goes
-
-
 # ---- settings
 
 
