@@ -1,10 +1,11 @@
-"""The same work by an engine and without one: the same tables, the same shards."""
+"""The same work by an engine and without one: the same tables, shards and snapshots."""
 
 from __future__ import annotations
 
 import hashlib
 import random
 import re
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from corpora import WORDS
 from effort import THOROUGH, often, some, thorough
 from gated_rows import contents
 from prebuilt import prebuilt
+from programs import python
 from worker_processes import killed
 
 import duckplets as dp
@@ -38,7 +40,7 @@ def corpus_of(path: Path, count: int, seed: int) -> dp.Corpus:
             rows.append({"id": f"{number}", "title": " ".join(body.split()[:4]), "body": body})
         source = dp.MemorySource(rows, id="id", anchor="title", positive="body")
         corpus.ingest(source, name=name, progress=False)
-    corpus.split(0.8, *((0.1, 0.1) if THOROUGH else (0.2, 0)), seed=seed)
+    corpus.split(*((0.8, 0.1, 0.1) if THOROUGH else (1, 0, 0)), seed=seed)
     return corpus
 
 
@@ -103,22 +105,16 @@ def test_shards_are_the_same(
     processes: Any, tmp_path: Path, buckets: tuple[int, ...], tokenizer: Path
 ) -> None:
     found = []
-    with corpus_of(tmp_path / "c.duckdb", often(2000, less=80), 5) as corpus:
+    settings: dict[str, Any] = {"buckets": buckets, "shard_mb": 0.005, "offsets": True}
+    with corpus_of(tmp_path / "c.duckdb", often(2000, less=40), 1) as corpus:
         for name, engine in (("alone", None), ("engine", processes)):
             out = tmp_path / name
-            settings: dict[str, Any] = {"buckets": buckets, "shard_mb": 0.01, "offsets": True}
-            corpus.shard(
-                out, tokenizer=tokenizer, longer="cut", **settings, engine=engine, progress=False
-            )
-            found.append(digests(out))
+            how = settings | {"engine": engine, "progress": False}
+            corpus.shard(out, tokenizer=tokenizer, longer="cut", **how)
+            manifest = (out / "manifest.json").read_text(encoding="utf-8").replace(name, "")
+            found.append(shard_digests(out) | {"manifest": manifest})
     assert found[0] == found[1]
     assert len(found[0]) > 4
-
-
-def digests(folder: Path) -> dict[str, str]:
-    found = shard_digests(folder)
-    manifest = (folder / "manifest.json").read_text(encoding="utf-8")
-    return found | {"manifest": manifest.replace(folder.name, "")}
 
 
 def shard_digests(folder: Path) -> dict[str, str]:
@@ -133,7 +129,7 @@ def shard_digests(folder: Path) -> dict[str, str]:
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("tokenizers")
     folder = tmp_path_factory.mktemp("tokenizer")
-    with corpus_of(folder / "c.duckdb", 40, 6) as corpus:
+    with corpus_of(folder / "c.duckdb", 40, 1) as corpus:
         dp.train_tokenizer(corpus, folder / "t", vocab_size=300, progress=False)
     return folder / "t"
 
@@ -171,6 +167,33 @@ def test_snapshots_are_the_same(processes: Any, tmp_path: Path) -> None:
         found.append(sorted(hashlib.sha256(file.read_bytes()).hexdigest() for file in files))
     assert found[0] == found[1]
     assert len(found[0]) >= 3
+
+
+DRIVER = """
+import sys
+import duckplets as dp
+
+with dp.Corpus(sys.argv[1]) as corpus:
+    print("ready", flush=True)
+    corpus.mine(["anchor_context"], depth=5, engine="local:2", progress=lambda *_: print("more"))
+"""
+
+
+@thorough
+def test_a_driver_that_was_killed_goes_on(tmp_path: Path) -> None:
+    with corpus_of(tmp_path / "whole.duckdb", 8_000, 8) as corpus:
+        mine(corpus, None)
+        wanted = told(corpus)
+    corpus_of(tmp_path / "c.duckdb", 8_000, 8).close()
+    for seconds in (0.0, 2.0, 5.0):
+        with python("-c", DRIVER, tmp_path / "c.duckdb") as driver:
+            assert driver.stdout.readline() == "ready\n"
+            time.sleep(seconds)
+            driver.kill()
+            driver.wait()
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        mine(corpus, "local:2")
+        assert told(corpus) == wanted
 
 
 def test_the_command_line_takes_an_engine(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import parts_of_tests
 import pytest
 from effort import often, thorough
-from prebuilt import prebuilt
 from programs import python
 from worker_processes import wait_for_end, workers_of
 
@@ -33,23 +32,16 @@ def parts(count: int) -> Iterator[Part]:
     return (Part(f"part {n}", n) for n in range(count))
 
 
-INLINES: dict[str, Engine] = {"inline": INLINE, "threads": InlineEngine(2)}
-
-
-@pytest.fixture(params=["local", "dask"])
-def engine(request: pytest.FixtureRequest) -> Engine:
-    return named(request.param, request)
-
-
-@pytest.fixture(params=[*INLINES, "local", "dask"])
-def any_engine(request: pytest.FixtureRequest) -> Engine:
-    return named(request.param, request)
-
-
-def named(name: str, request: pytest.FixtureRequest) -> Engine:
-    if name == "dask":
-        return dask.of_client(request.getfixturevalue("cluster"))
-    return INLINES.get(name) or request.getfixturevalue("processes")
+@pytest.fixture
+def engine(kind: str, request: pytest.FixtureRequest) -> Iterator[Engine]:
+    if kind == "dask":
+        with opened(request.getfixturevalue("cluster")) as found:
+            assert isinstance(found, DaskEngine)
+            assert found.workers == 2
+            yield found
+        return
+    inline: dict[str, Engine] = {"inline": INLINE, "threads": InlineEngine(2)}
+    yield inline.get(kind) or request.getfixturevalue("processes")
 
 
 class Doubled:
@@ -61,31 +53,24 @@ class Doubled:
         return (function(job, part.input) for part in parts)
 
 
-def test_what_an_engine_is(cluster: Any) -> None:
+def test_what_an_engine_is_and_what_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Doubled()
-    with opened(own) as found:
-        assert found is own
     assert isinstance(own, Engine)
-    with opened(None) as found:
-        assert found is INLINE
-    with opened(cluster) as found:
-        assert isinstance(found, DaskEngine)
-        assert found.workers == 2
-
-
-def test_what_is_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for given, wanted in ((own, own), (None, INLINE)):
+        with opened(given) as found:
+            assert found is wanted
     wrong = ("local", "local:0", "local:x", "dask", "tcp://127.0.0.1:1", 4, Doubled, True)
     for engine in wrong:
         with pytest.raises(dp.EngineError, match="give None, 'local:4' for four"), opened(engine):
             pass
     monkeypatch.setattr(dask, "_CONNECTING", 1)
-    wanted = r"engine='dask://127.0.0.1:9': no scheduler of Dask answers there"
-    with pytest.raises(dp.EngineError, match=wanted), opened("dask://127.0.0.1:9"):
+    message = r"engine='dask://127.0.0.1:9': no scheduler of Dask answers there"
+    with pytest.raises(dp.EngineError, match=message), opened("dask://127.0.0.1:9"):
         pass
 
 
-@pytest.mark.parametrize(("count", "work"), [(0, 1), (1, 1), (5, 7), (6, 1), (7, 7), (60, 7)])
-def test_results_come_in_the_order_of_the_parts(count: int, work: int, any_engine: Engine) -> None:
+def in_order(engine: Engine, count: int, modulus: int) -> None:
+    """Check that results come in the order of the parts, and no more are drawn than needed."""
     drawn = []
 
     def asked() -> Iterator[Part]:
@@ -93,13 +78,41 @@ def test_results_come_in_the_order_of_the_parts(count: int, work: int, any_engin
             drawn.append(part)
             yield part
 
-    found = any_engine.map(parts_of_tests.waited, {"modulus": work}, asked())
-    for number, result in enumerate(found):
+    for number, result in enumerate(
+        engine.map(parts_of_tests.waited, {"modulus": modulus}, asked())
+    ):
         assert result == 2 * number
-        assert (
-            len(drawn) <= number + 1 + 3 * any_engine.workers
-        )  # no more are drawn than are needed
+        assert len(drawn) <= number + 1 + 3 * engine.workers
     assert len(drawn) == count
+
+
+# One test an engine, so that one process of a suite starts a cluster.
+@pytest.mark.parametrize("kind", ["inline", "threads", "local", "dask"])
+def test_results_are_in_order_whatever_is_lost_and_what_fails_thrice_is_named(
+    kind: str, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for count, modulus in [(0, 1), (1, 1), (5, 7), (6, 1), (7, 7), (60, 7)]:
+        in_order(engine, count, modulus)
+    with pytest.raises(dp.SourceError, match=r"^row 3 is wrong$"):  # ours come as they are
+        list(engine.map(parts_of_tests.refusing, {}, parts(9)))
+    if kind not in ("local", "dask"):
+        return
+    raised, lost = tmp_path / "raised", tmp_path / "lost"
+    raised.mkdir()
+    lost.mkdir()
+    job = {"at": 5, "times": 2, "folder": str(raised)}
+    assert list(engine.map(parts_of_tests.failing, job, parts(9))) == list(range(9))
+    assert len(list(raised.iterdir())) == 3
+    with pytest.raises(dp.EngineError, match=r"part 5 failed 3 times: OSError: \[Errno 28\] No sp"):
+        list(engine.map(parts_of_tests.failing, job | {"times": 99}, parts(9)))
+    job = {"at": 5, "times": often(3, less=1), "folder": str(lost)}
+    assert list(engine.map(parts_of_tests.deadly, job, parts(12))) == list(range(12))
+    assert len(list(lost.iterdir())) == job["times"] + 1
+    others = versions() | {"duckplets": "9.9.9"}
+    for module in (dask, of_processes):
+        monkeypatch.setattr(module, "versions", lambda: others)
+    with pytest.raises(dp.EngineError, match=r"has duckplets .* \(wanted: 9\.9\.9\); .* install"):
+        list(engine.map(parts_of_tests.waited, {}, parts(3)))
 
 
 def test_who_takes_no_more_leaves_no_part_running(processes: LocalEngine, tmp_path: Path) -> None:
@@ -121,25 +134,6 @@ def test_who_takes_no_more_leaves_no_part_running(processes: LocalEngine, tmp_pa
     assert list(other) == [2 * n for n in range(1, 20)]
 
 
-def test_a_part_that_raises_thrice_is_named(engine: Engine, tmp_path: Path) -> None:
-    job = {"at": 5, "times": 2, "folder": str(tmp_path)}
-    assert list(engine.map(parts_of_tests.failing, job, parts(9))) == list(range(9))
-    assert len(list(tmp_path.iterdir())) == 3
-    with pytest.raises(dp.EngineError, match=r"part 5 failed 3 times: OSError: \[Errno 28\] No sp"):
-        list(engine.map(parts_of_tests.failing, job | {"times": 99}, parts(9)))
-
-
-def test_errors_of_ours_come_as_they_are(any_engine: Engine) -> None:
-    with pytest.raises(dp.SourceError, match=r"^row 3 is wrong$"):
-        list(any_engine.map(parts_of_tests.refusing, {}, parts(9)))
-
-
-def test_lost_workers_cost_time_only(engine: Engine, tmp_path: Path) -> None:
-    job = {"at": 5, "times": often(3, less=1), "folder": str(tmp_path)}
-    assert list(engine.map(parts_of_tests.deadly, job, parts(12))) == list(range(12))
-    assert len(list(tmp_path.iterdir())) == job["times"] + 1
-
-
 LETHAL = r"part 5: {} workers ended while they worked at it, so it is likely what ends them"
 
 
@@ -152,19 +146,6 @@ def test_what_ends_twenty_workers_is_named(tmp_path: Path) -> None:
             list(engine.map(parts_of_tests.deadly, job, parts(9)))
         assert len(list(tmp_path.iterdir())) == most + 1
         assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
-
-
-@pytest.mark.parametrize("kind", ["local", "dask"])
-def test_a_worker_of_another_version_is_refused(
-    kind: str, cluster: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    others = versions() | {"duckplets": "9.9.9"}
-    for module in (dask, of_processes):
-        monkeypatch.setattr(module, "versions", lambda: others)
-    with opened(cluster if kind == "dask" else "local:1") as engine:
-        wanted = r"has duckplets .* \(wanted: 9\.9\.9\); .* install"
-        with pytest.raises(dp.EngineError, match=wanted):
-            list(engine.map(parts_of_tests.waited, {}, parts(3)))
 
 
 def _listening() -> set[str]:
@@ -188,21 +169,23 @@ def _sockets(pid: int) -> set[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="needs /proc")
-def test_nothing_listens() -> None:
+def test_nothing_listens_and_work_too_small_is_said(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A socket would be open to every user of the machine, and what runs there runs as this one."""
+    monkeypatch.setattr(of_processes, "_WORTH", 600.0)  # seconds: on a busy machine all takes long
     before, others = workers_of(), _sockets(os.getpid()) & _listening()
-    with opened("local:2") as engine:
-        assert engine is not None
+    with opened("local:1") as engine:
         found = engine.map(parts_of_tests.waited, {}, parts(12))
         assert next(found) == 0
-        for _ in range(100):
-            if len(workers := workers_of() - before) == 2:
-                break
-            time.sleep(0.05)
-        assert len(workers) == 2
+        (worker,) = workers_of() - before
         assert _sockets(os.getpid()) & _listening() <= others
-        assert [_sockets(pid) for pid in workers] == [set(), set()]
-        found.close()
+        assert not _sockets(worker)
+        assert len(list(found)) == 11
+    with opened("local:1"):
+        pass
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "duckplets"]
+    assert said.startswith("engine='local:1': 1 process worked for ")
 
 
 def test_no_package_is_needed_but_for_functions_of_a_script(
@@ -219,26 +202,10 @@ def test_no_package_is_needed_but_for_functions_of_a_script(
         assert list(found) == [0, 3, 6]
     for name in ("cloudpickle", "dask", "distributed"):
         monkeypatch.setitem(sys.modules, name, None)
-    with opened("local:1") as engine:
-        assert list(engine.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
-        for function, message in refused.items():
-            with pytest.raises(dp.EngineError, match=message):
-                list(engine.map(parts_of_tests.called, function, parts(3)))
-
-
-def test_work_too_small_for_processes_is_said(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(of_processes, "_WORTH", 600.0)  # seconds: on a busy machine all takes long
-    with opened("local:1") as engine:
-        assert engine is not None
-        list(engine.map(parts_of_tests.waited, {}, parts(2)))
-    (said,) = caplog.messages
-    assert said.startswith("engine='local:1': 1 process worked for ")
-    caplog.clear()
-    with opened("local:1"):
-        pass
-    assert not caplog.messages
+    assert list(processes.map(parts_of_tests.waited, {}, parts(3))) == [0, 2, 4]
+    for function, message in refused.items():
+        with pytest.raises(dp.EngineError, match=message):
+            list(processes.map(parts_of_tests.called, function, parts(3)))
 
 
 GONE = dp.CsvSource("a.csv", text="gone")
@@ -253,25 +220,16 @@ NOTHING_TO_DO: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
 }
 
 
-@prebuilt
-def unsplit(path: Path) -> dp.Corpus:
-    corpus = dp.Corpus(path)
-    rows = [{"q": f"question {n}", "a": f"answer {n}"} for n in range(20)]
-    corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False)
-    return corpus
-
-
-@pytest.mark.parametrize("verb", NOTHING_TO_DO)
-def test_what_is_refused_starts_no_process(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused_starts_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.csv").write_text("body\na text\n")
-    wanted, arguments, options = NOTHING_TO_DO[verb]
-    with unsplit(tmp_path / "c.duckdb") as corpus:
+    rows = [{"q": f"question {n}", "a": f"answer {n}"} for n in range(20)]
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.ingest(dp.MemorySource(rows, anchor="q", positive="a"), name="s", progress=False)
         monkeypatch.setattr(subprocess, "Popen", None)  # which nobody can call
-        with pytest.raises(dp.DuckpletsError, match=wanted):
-            getattr(corpus, verb)(*arguments, **options, engine="local:2")
+        for verb, (wanted, arguments, options) in NOTHING_TO_DO.items():
+            with pytest.raises(dp.DuckpletsError, match=wanted):
+                getattr(corpus, verb)(*arguments, **options, engine="local:2")
 
 
 SCRIPT = """
@@ -282,7 +240,7 @@ from duckplets.engine.protocol import Part
 from duckplets.engine import opened
 
 try:
-    with opened("local:2") as engine:  # and no if __name__ == "__main__"
+    with opened("local:" + sys.argv[3]) as engine:  # and no if __name__ == "__main__"
         endless = (Part("one", sys.argv[2]) for _ in range(9))
         list(engine.map(parts_of_tests.lasting, None, endless))
 except KeyboardInterrupt:
@@ -295,8 +253,9 @@ def test_workers_end_with_whoever_started_them(sent: signal.Signals, tmp_path: P
     script, folder = tmp_path / "script.py", tmp_path / "out"
     script.write_text(SCRIPT, encoding="utf-8")
     folder.mkdir()
-    with python(script, HERE, folder) as driver:
-        while len(found := list(folder.glob("*.pid"))) < 2:
+    workers = often(2, less=1)
+    with python(script, HERE, folder, workers) as driver:
+        while len(found := list(folder.glob("*.pid"))) < workers:
             assert driver.poll() is None, driver.communicate()
             time.sleep(0.05)
         if sent == signal.SIGINT:

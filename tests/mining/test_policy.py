@@ -169,7 +169,7 @@ def test_policies_leave_what_plain_python_does(grid: str, corpus: dp.Corpus) -> 
     positives = [draw.choice([score(draw), draw.choice(of or [0.0]), None]) for of in lists]
     anchors = mine(corpus, lists, positives)
     (mining,) = Minings(corpus.database).found("scored")
-    for _ in range(often(60, less=12)):
+    for _ in range(often(60, less=3)):
         policy = random_policy(draw, score)
         fates = [plain(policy, *each) for each in zip(lists, positives, strict=True)]
         expected = [
