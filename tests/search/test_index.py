@@ -186,23 +186,23 @@ def test_an_interrupted_build_leaves_the_corpus_usable(
     assert index.stale(database) == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"stemmer": "englsh"}, "did you mean 'english'"),
-        ({"stemmer": None}, "stemmer=None"),
-        ({"stop_words": "englisch"}, "did you mean 'english'"),
-        ({"stop_words": 7}, "stop_words: 7 is no word"),
-        ({"stop_words": ["a", ""]}, "stop_words: '' is no word"),
-        ({"ignore": ""}, "ignore=''"),
-        ({"ignore": None}, "ignore=None"),
-        ({"lower": 1}, "lower=1"),
-        ({"strip_accents": "no"}, "strip_accents='no'"),
-    ],
-)
-def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(RecipeError, match=re.escape(message)):
-        Terms(**settings)
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"stemmer": "englsh"}, "did you mean 'english'"),
+    ({"stemmer": None}, "stemmer=None"),
+    ({"stop_words": "englisch"}, "did you mean 'english'"),
+    ({"stop_words": 7}, "stop_words: 7 is no word"),
+    ({"stop_words": ["a", ""]}, "stop_words: '' is no word"),
+    ({"ignore": ""}, "ignore=''"),
+    ({"ignore": None}, "ignore=None"),
+    ({"lower": 1}, "lower=1"),
+    ({"strip_accents": "no"}, "strip_accents='no'"),
+]
+
+
+def test_wrong_settings_are_refused() -> None:
+    for settings, message in WRONG:
+        with pytest.raises(RecipeError, match=re.escape(message)):
+            Terms(**settings)
 
 
 def test_sources_and_splits_that_are_not_there_are_refused(tmp_path: Path) -> None:

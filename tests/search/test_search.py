@@ -161,14 +161,12 @@ def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Ter
     assert {key[0].split("/")[0] for key in got} == set(settings)
 
 
-@pytest.mark.parametrize(
-    "asked",
-    ["", " \n", "'; DROP TABLE records; --", '"(', "🦊", "...", "unheardof", "\\", "$k", "%", "\0"],
-)
-def test_any_text_may_be_asked_for(corpus: dp.Corpus, asked: str) -> None:
-    found = search(of(corpus), asked)
-    assert found.column_names == COLUMNS
-    assert found.num_rows == 0
+def test_any_text_may_be_asked_for(corpus: dp.Corpus) -> None:
+    words = ["", " \n", '"(', "🦊", "...", "unheardof", "\\", "$k", "%", "\0"]
+    for asked in ["'; DROP TABLE records; --", *words]:
+        found = search(of(corpus), asked)
+        assert found.column_names == COLUMNS
+        assert found.num_rows == 0, asked
 
 
 def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
@@ -221,7 +219,6 @@ def test_snippets_are_whole_words_around_the_first_that_fits(corpus: dp.Corpus) 
 
 
 DUCKDB = Path(sys.executable).with_name("duckdb")
-with_duckdb = pytest.mark.skipif(not DUCKDB.exists(), reason="no duckdb CLI here")
 
 
 def duckdb(path: Path, statement: str) -> list[dict[str, Any]]:
@@ -232,22 +229,24 @@ def duckdb(path: Path, statement: str) -> list[dict[str, Any]]:
     return rows
 
 
-@with_duckdb
+SCOPES = [{}, {"source": "right", "split": "train"}, {"source": "left"}, {"split": "train"}]
+
+
+@pytest.mark.skipif(not DUCKDB.exists(), reason="no duckdb CLI here")
 def test_the_duckdb_cli_searches_without_an_extension(path: Path, corpus: dp.Corpus) -> None:
     corpus.close()
-
-    def expected(asked: str, k: int, **scope: str) -> Any:
+    for scope in some(SCOPES, less=2):
+        given = "".join(f", {name} := '{value}'" for name, value in scope.items())
+        found = duckdb(path, f"FROM search_terms(words('FOX-rún: 3'), k := 1000{given})")
         with dp.Corpus(path, read_only=True) as opened:
-            found = search(of(opened), asked, k, **scope)
-        return found.select(["record_id", "score", "text"]).to_pylist()
-
-    everything = duckdb(path, "FROM search_terms(words('FOX-rún: 3'), k := 1000)")
-    assert everything == expected("3 foxes running", 1000)
-    assert duckdb(path, "FROM search_terms(['run', 'fox', '3', 'fox'])") == everything[:10]
-    assert duckdb(path, "FROM search_terms(['unheardof'])") == []
-    given = "source := 'right', split := 'train'"
-    found = duckdb(path, f"FROM search_terms(['fox', 'run'], k := 50, {given})")
-    assert found == expected("run fox", 50, source="right", split="train")
+            expected = search(of(opened), "3 foxes running", 1000, **scope)
+        assert found == expected.select(["record_id", "score", "text"]).to_pylist()
+    (whole, none) = duckdb(
+        path,
+        "SELECT count(*) AS n FROM search_terms(['run', 'fox', '3', 'fox']) UNION ALL "
+        "SELECT count(*) FROM search_terms(['fox', 'unheardof'], source := 'nowhere')",
+    )
+    assert (whole["n"], none["n"]) == (10, 0)
 
 
 def test_search_prints_a_table_or_json(path: Path, tmp_path: Path) -> None:
@@ -261,20 +260,7 @@ def test_search_prints_a_table_or_json(path: Path, tmp_path: Path) -> None:
     scope = ("--source", "left", "--split", "train")
     found = json.loads(ok("search", path, "fox", *scope, "--json"))
     assert {(row["source"], row["split"]) for row in found} == {("left", "train")}
-    assert ok("search", path, "unheardof") == ""
     assert json.loads(ok("search", path, "unheardof", "--json")) == []
     assert "k=0" in error("search", path, "fox", "--k", "0")
     assert "does not exist" in error("search", tmp_path / "none.duckdb", "fox")
     assert not (tmp_path / "none.duckdb").exists()
-
-
-@with_duckdb
-def test_the_duckdb_cli_searches_a_source_or_a_split(path: Path) -> None:
-    scopes = [{"source": "right", "split": "train"}, {"source": "left"}, {"split": "train"}]
-    for scope in some(scopes, less=1):
-        given = ", ".join(f"{name} := '{value}'" for name, value in scope.items())
-        found = duckdb(path, f"FROM search_terms(['fox', 'run'], k := 50, {given})")
-        with dp.Corpus(path, read_only=True) as opened:
-            expected = search(of(opened), "run fox", 50, **scope)
-        assert found == expected.select(["record_id", "score", "text"]).to_pylist()
-    assert duckdb(path, "FROM search_terms(['fox'], source := 'nowhere')") == []

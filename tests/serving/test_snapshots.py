@@ -69,7 +69,7 @@ def test_what_has_come_since_is_added(tmp_path: Path, seed: int) -> None:
         first = set(folder.glob("texts-*"))
         corpus.sampler(batch_size=16).save()
         expected = served(corpus)
-        for number, count in enumerate((5, 3, 60, 2)[: often(4, less=3) : often(1, less=2)]):
+        for number, count in enumerate((5, 3, 60, 2)[: often(4, less=1)]):
             more(corpus, f"more{number}", count, seed)
             held = served(corpus)
             prepare(corpus)
@@ -96,7 +96,7 @@ def test_other_chunks_or_another_corpus_make_it_anew(tmp_path: Path) -> None:
             lambda: corpus.split(0.5, 0.3, 0.2, seed=9, reassign=True),
             lambda: corpus.compact(),
         ]
-        for change in some(steps, less=2):
+        for change in some(steps, less=1):
             change()
             before = served(corpus)
             prepare(corpus)
@@ -154,7 +154,7 @@ def test_a_damaged_snapshot_is_made_anew_and_one_that_cannot_be_written_is_named
 
 def test_cleaning_keeps_what_runs_are_pinned_to(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
-    with odd_corpus(path, 60, 2) as corpus:
+    with odd_corpus(path, often(60, less=30), 2) as corpus:
         corpus.prepare()
         corpus.sampler(batch_size=16).save()
         more(corpus, "more", 10, 2)
@@ -189,7 +189,7 @@ def test_files_of_somebody_else_are_left_and_their_folder_is_refused(
         folder.mkdir()
     kept = [folder / name for name in NOT_OURS]
     with toy_corpus(tmp_path / "c.duckdb", 60) as corpus:
-        for file in kept:
+        for file in some(kept, less=2):
             file.write_text("{}")
             with pytest.raises(dp.ReadOnlyError, match=r"which is not of a snapshot.* move that"):
                 corpus.prepare(clean=True)
@@ -259,20 +259,18 @@ with dp.Corpus(sys.argv[1], read_only=True) as corpus:
 @pytest.mark.parametrize("at", some([13, *range(0, 50, 3)], less=1))
 def test_a_build_that_is_killed_leaves_a_whole_one_or_none(tmp_path: Path, at: int) -> None:
     path = tmp_path / "c.duckdb"
-    with odd_corpus(path, often(60, less=40), 5) as corpus:
+    with odd_corpus(path, often(60, less=30), 5) as corpus:
         if at % 2:
-            corpus.prepare()
+            prepare(corpus)
             more(corpus, "more", 20, 5)
+        expected = served(corpus)
     run = ran(sys.executable, "-c", KILLED, str(path), str(at // 2))
     assert run.returncode in (0, -signal.SIGKILL), run.stderr
     assert run.returncode or at > 20
     with dp.Corpus(path, read_only=True) as corpus:
-        expected = served(corpus)
+        assert served(corpus).equals(expected)
         folder = corpus.prepare().folder
         assert served(corpus).equals(expected)
-        shutil.rmtree(folder)
-        assert served(corpus).equals(expected)
-        corpus.prepare()
     assert not list(snapshot.verify(folder))
     found = snapshot.SnapshotManifest.read(folder)
     named = {file.name for file in files_of([found.segments, found.bundles])}
