@@ -91,6 +91,12 @@ def records(count: int, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
+def source_of(rows: list[dict[str, Any]]) -> dp.MemorySource:
+    """Return such records as a source."""
+    names = {"id": "id", "anchor": "title", "positive": "body", "group": "group", "date": "day"}
+    return dp.MemorySource(rows, meta=["topic"], **names)
+
+
 def odd_corpus(path: Path, count: int, seed: int, *, sources: int = 1, **options: Any) -> dp.Corpus:
     """A corpus of such records, opened with options."""
     copied(path, _filled, count, seed, sources)
@@ -100,15 +106,7 @@ def odd_corpus(path: Path, count: int, seed: int, *, sources: int = 1, **options
 def _filled(path: Path, count: int, seed: int, sources: int) -> dp.Corpus:
     corpus = dp.Corpus(path)
     for number in range(sources):
-        source = dp.MemorySource(
-            records(count, seed + number),
-            id="id",
-            anchor="title",
-            positive="body",
-            group="group",
-            date="day",
-            meta=["topic"],
-        )
+        source = source_of(records(count, seed + number))
         corpus.ingest(source, name=f"odd{number}", progress=False)
     corpus.split(0.7, 0.2, 0.1, seed=seed)
     return corpus
@@ -126,7 +124,31 @@ def sections(corpus: dp.Corpus) -> list[Section]:
     return [Section(*row.values()) for row in rows.to_pylist()]
 
 
+def mined(corpus: dp.Corpus) -> list[tuple[Any, ...]]:
+    """Return everything that was mined, but for keys of minings."""
+    table = corpus.sql("SELECT * EXCLUDE (generation) FROM candidates ORDER BY ALL")
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
 Allowed = Callable[[Section, Section], bool]
+
+# What a recipe is told, and the same in Python.
+STRATEGIES: dict[str, tuple[Any, Allowed]] = {
+    "other_record": ("other_record", lambda a, n: True),
+    "other_date": ("other_date", lambda a, n: a.date != n.date),
+    "equality": (
+        dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
+        lambda a, n: a.topic == n.topic,
+    ),
+    "inequality": (
+        dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
+        lambda a, n: a.topic != n.topic,
+    ),
+    "order": (
+        dp.sql("negative.date > anchor.date"),
+        lambda a, n: a.date is not None and n.date is not None and n.date > a.date,
+    ),
+}
 
 
 class Oracle:

@@ -101,6 +101,32 @@ def legal_topics(recipe: dp.TripletRecipe, anchor: Record, negative: Record) -> 
     return recipe is not OTHER_TOPIC or anchor.topic != negative.topic
 
 
+def fates_of(policy: Mined, scores: list[float], positive: float | None) -> list[str]:
+    """Return what becomes of the candidates of one anchor, one by one."""
+    fates, survivors = [], 0
+    for score in scores:
+        fate = _removed_by(policy, score, positive)
+        if not fate:
+            fate = "kept" if policy.range_min <= survivors < policy.range_max else "range"
+            survivors += 1
+        fates.append(fate)
+    return fates
+
+
+def _removed_by(policy: Mined, score: float, positive: float | None) -> str:
+    absolute, relative = policy.absolute_margin, policy.relative_margin
+    if positive is not None and absolute is not None and score + absolute > positive:
+        return "absolute_margin"
+    high = math.inf
+    if positive is not None and relative is not None:
+        high = positive - abs(positive) * relative
+    if score > high:
+        return "relative_margin"
+    if policy.max_score is not None and score > policy.max_score:
+        return "max_score"
+    return "min_score" if policy.min_score is not None and score < policy.min_score else ""
+
+
 class Expected:
     """The rules, row by row, for recipes of one anchor and one positive a record."""
 
@@ -169,27 +195,10 @@ class Expected:
         kept = {}
         for anchor, mine in best.items():
             ranked = sorted(mine.items(), key=lambda pair: (-pair[1], pair[0]))
-            kept[anchor] = self.chosen(ranked, positives.get(anchor), settings, counts)
+            fates = fates_of(settings, [score for _, score in ranked], positives.get(anchor))
+            kept[anchor] = [one for one, fate in zip(ranked, fates, strict=True) if fate == "kept"]
+            counts.update(fates)
         return kept, counts
-
-    def chosen(
-        self, ranked: list[Any], positive: float | None, settings: Mined, counts: Counter[str]
-    ) -> list[Any]:
-        chosen = []
-        for pair in ranked:
-            margin = settings.absolute_margin
-            if margin is not None and positive is not None and pair[1] + margin > positive:
-                counts["absolute_margin"] += 1
-            elif settings.max_score is not None and pair[1] > settings.max_score:
-                counts["max_score"] += 1
-            elif settings.min_score is not None and pair[1] < settings.min_score:
-                counts["min_score"] += 1
-            elif len(chosen) == settings.range_max:
-                counts["range"] += 1
-            else:
-                chosen.append(pair)
-                counts["kept"] += 1
-        return chosen
 
 
 def random_rows(corpus: dp.Corpus, seed: int, count: int) -> Rows:

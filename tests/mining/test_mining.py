@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from effort import THOROUGH, often, some, thorough
-from mining_oracle import BOTH, Oracle, odd_corpus, records, sections
+from mining_oracle import BOTH, STRATEGIES, Oracle, mined, odd_corpus, records, sections, source_of
 
 import duckplets as dp
 from duckplets.errors import ReadOnlyError, RecipeError, SplitError, StateMismatchError
@@ -21,30 +20,6 @@ from duckplets.mining import mine as mining
 
 def recipe(**options: Any) -> dp.TripletRecipe:
     return dp.TripletRecipe("mined", *BOTH, **{"by": "bm25"} | options)
-
-
-def mined(corpus: dp.Corpus) -> list[tuple[Any, ...]]:
-    """Everything that was mined, but for keys of minings."""
-    table = corpus.sql("SELECT * EXCLUDE (generation) FROM candidates ORDER BY ALL")
-    return [tuple(row.values()) for row in table.to_pylist()]
-
-
-STRATEGIES: dict[str, tuple[Any, Any]] = {
-    "other_record": ("other_record", lambda a, n: True),
-    "other_date": ("other_date", lambda a, n: a.date != n.date),
-    "equality": (
-        dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
-        lambda a, n: a.topic == n.topic,
-    ),
-    "inequality": (
-        dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
-        lambda a, n: a.topic != n.topic,
-    ),
-    "order": (
-        dp.sql("negative.date > anchor.date"),
-        lambda a, n: a.date is not None and n.date is not None and n.date > a.date,
-    ),
-}
 
 
 @pytest.mark.parametrize(("seed", "strategy"), some(enumerate(STRATEGIES), less=2))
@@ -168,11 +143,8 @@ def test_the_corpus_is_only_read_and_two_miners_wait_for_each_other(
         assert count == len(reference)
 
 
-def more(number: int) -> dp.MemorySource:
-    rows = [row | {"id": f"new{number}-{i}"} for i, row in enumerate(records(40, 100 + number))]
-    return dp.MemorySource(
-        rows, id="id", anchor="title", positive="body", group="group", date="day", meta=["topic"]
-    )
+def more() -> dp.MemorySource:
+    return source_of([row | {"id": f"new{i}"} for i, row in enumerate(records(40, 101))])
 
 
 def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
@@ -187,7 +159,7 @@ def test_only_what_is_stale_is_mined_again(tmp_path: Path) -> None:
             rows = corpus.status()["mining"]
             return {row["source"] for row in rows if row["stale"] and row["split"] == "train"}
 
-        corpus.ingest(more(1), name="odd1", progress=False)
+        corpus.ingest(more(), name="odd1", progress=False)
         assert stale() == {"odd1"}
         with pytest.raises(StateMismatchError, match=r"source 'odd1', split 'train'.*stale"):
             corpus.sampler(recipes=["mined"])
@@ -245,58 +217,9 @@ def test_mistakes_say_what_to_do(tmp_path: Path) -> None:
     ):
         corpus.mine(recipe())
     with dp.Corpus(tmp_path / "d.duckdb") as corpus:
-        corpus.ingest(more(1), name="odd0", progress=False)
+        corpus.ingest(more(), name="odd0", progress=False)
         with pytest.raises(SplitError, match=r"duckplets split"):
             corpus.mine(recipe())
-
-
-POSITIONS = often(125_000, less=10_000)  # of four negatives each, for two ways to mine
-
-
-@thorough
-@pytest.mark.parametrize("by", some([dp.bm25(relative_margin=0.05, range_max=4), "bm25"], less=1))
-def test_a_million_drawn_negatives_break_no_rule(tmp_path: Path, by: Any) -> None:
-    with odd_corpus(tmp_path / "c.duckdb", often(700, less=100), 12, sources=2) as corpus:
-        corpus.mine(recipe(by=by), split="train")
-        everything = {s.key: s for s in sections(corpus)}
-        chunks = corpus.sql("SELECT chunk_key, section_key FROM chunks ORDER BY ALL")
-        of_chunk = dict(zip(*(c.to_pylist() for c in chunks.columns), strict=True))
-        size = max(of_chunk) + 1
-        names: dict[str, dict[Any, int]] = {}
-        codes = {
-            name: np.full(size, -1, np.int64)
-            for name in ("source", "split", "record", "group", "normal")
-        }
-        for chunk, key in of_chunk.items():
-            for name, values in codes.items():
-                value = getattr(everything[key], name)
-                if value is not None:
-                    values[chunk] = names.setdefault(name, {}).setdefault(value, len(names[name]))
-        known = set()
-        for source in ("odd0", "odd1"):
-            oracle = Oracle(list(everything.values()), source, "train")
-            for anchor in oracle.anchors:
-                for text in {anchor.normal} | oracle._known[anchor.normal]:
-                    pair = names["normal"][anchor.normal], names["normal"].get(text, -1)
-                    known.add((names["source"][source] * size + pair[0]) * size + pair[1])
-        with corpus.sampler(recipes=[recipe(by=by)], negatives=4, swap=False, epochs=300) as run:
-            drawn, mined_ones = 0, 0
-            for start in range(0, POSITIONS, 5_000):
-                plan = run._planner.plan(start, start + 5_000)
-                anchors, _, *negatives = plan.chunks
-                for column, places in zip(negatives, plan.candidates, strict=True):
-                    for name in ("source", "split"):
-                        assert (codes[name][column] == codes[name][anchors]).all()
-                    assert (codes["record"][column] != codes["record"][anchors]).all()
-                    grouped = codes["group"][anchors] >= 0
-                    same = codes["group"][column] == codes["group"][anchors]
-                    assert not (same & grouped).any()
-                    words = codes["source"][anchors] * size + codes["normal"][anchors]
-                    assert not np.isin(words * size + codes["normal"][column], list(known)).any()
-                    drawn += len(column)
-                    mined_ones += int((places >= 0).sum())
-        assert drawn == 4 * POSITIONS
-        assert drawn / 5 < mined_ones < drawn or by == "bm25"
 
 
 WORDNET = Path(__file__).parents[3] / "shared" / "corpora" / "wordnet.parquet"

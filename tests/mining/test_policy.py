@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 from effort import often
 from mined_corpora import Rows, write_mining
 from prebuilt import prebuilt
+from questions import fates_of
 
 import duckplets as dp
 from duckplets.mining import policy as policies
@@ -109,32 +109,6 @@ def test_the_rules_of_sentence_transformers_case_by_case(corpus: dp.Corpus) -> N
         assert left(corpus, Mined(**settings), anchors)[number] == kept, what
 
 
-def removed_by(policy: Mined, score: float, positive: float | None) -> str:
-    absolute, relative = policy.absolute_margin, policy.relative_margin
-    if positive is not None and absolute is not None and score + absolute > positive:
-        return "absolute_margin"
-    high = math.inf
-    if positive is not None and relative is not None:
-        high = positive - abs(positive) * relative
-    if score > high:
-        return "relative_margin"
-    if policy.max_score is not None and score > policy.max_score:
-        return "max_score"
-    return "min_score" if policy.min_score is not None and score < policy.min_score else ""
-
-
-def plain(policy: Mined, scores: list[float], positive: float | None) -> list[str]:
-    """What becomes of the candidates of one anchor, one by one."""
-    fates, survivors = [], 0
-    for score in scores:
-        fate = removed_by(policy, score, positive)
-        if not fate:
-            fate = "kept" if policy.range_min <= survivors < policy.range_max else "range"
-            survivors += 1
-        fates.append(fate)
-    return fates
-
-
 GRIDS = {
     "scores of BM25": lambda draw: draw.randrange(0, 1 << 25) / (1 << 20),
     "few scores, many ties": lambda draw: float(draw.randrange(-4, 5)),
@@ -171,7 +145,7 @@ def test_policies_leave_what_plain_python_does(grid: str, corpus: dp.Corpus) -> 
     (mining,) = Minings(corpus.database).found("scored")
     for _ in range(often(60, less=3)):
         policy = random_policy(draw, score)
-        fates = [plain(policy, *each) for each in zip(lists, positives, strict=True)]
+        fates = [fates_of(policy, *each) for each in zip(lists, positives, strict=True)]
         expected = [
             [s for s, fate in zip(scores, of, strict=True) if fate == "kept"]
             for scores, of in zip(lists, fates, strict=True)

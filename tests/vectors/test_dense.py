@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from effort import often, some
-from mining_oracle import BOTH, Oracle, Section, odd_corpus, sections
+from mining_oracle import BOTH, STRATEGIES, Oracle, Section, mined, odd_corpus, sections
 
 import duckplets as dp
 from duckplets.mining import guards
@@ -43,28 +43,10 @@ def cosine(one: str, other: str) -> float:
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
-def rows(corpus: dp.Corpus) -> list[tuple[Any, ...]]:
-    table = corpus.sql("SELECT * EXCLUDE (generation) FROM candidates ORDER BY ALL")
-    return [tuple(row.values()) for row in table.to_pylist()]
+QUERIES, HOW = ["anchor", "positive", "both"], ["other_record", "equality", "inequality"]
 
 
-STRATEGIES: dict[str, tuple[Any, Any]] = {
-    "any": ("other_record", lambda a, n: True),
-    "same": (
-        dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
-        lambda a, n: a.topic == n.topic,
-    ),
-    "other": (
-        dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
-        lambda a, n: a.topic != n.topic,
-    ),
-}
-
-
-QUERIES = ["anchor", "positive", "both"]
-
-
-@pytest.mark.parametrize(("query", "strategy"), some(product(QUERIES, STRATEGIES), less=3))
+@pytest.mark.parametrize(("query", "strategy"), some(product(QUERIES, HOW), less=3))
 def test_candidates_are_the_closest_legal_documents(
     tmp_path: Path, query: Any, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +97,7 @@ def test_blocks_change_nothing_and_an_interrupted_one_goes_on(
         corpus.embed(embedded, name="v", progress=False)
         how: dict[str, Any] = {"scorer": dp.dense("v"), "depth": 9, "split": "train"}
         corpus.mine(recipe(), **how)
-        reference = rows(corpus)
+        reference = mined(corpus)
         assert corpus.mine(recipe(), **how).pairs == ()
         monkeypatch.setattr(dense_mining, "_WINDOWS", 7)
         monkeypatch.setattr(dense_mining, "_ANCHORS", 5)
@@ -133,7 +115,7 @@ def test_blocks_change_nothing_and_an_interrupted_one_goes_on(
             corpus.mine(recipe(), **how, progress=stop)
         (pair,) = corpus.mine(recipe(), **how).pairs
         assert pair.resumed > 0
-        again = [row for row in rows(corpus) if row[5] <= 9]
+        again = [row for row in mined(corpus) if row[5] <= 9]
         assert again == reference
         drawn = corpus.sampler(recipes=[recipe()], mixture={"odd0": 1}, columns=["negative_by"])
         assert "dense" in next(drawn)["negative_by"]

@@ -179,7 +179,7 @@ def test_prompts_by_role(tmp_path: Path) -> None:
             "other way round": ({"context": "p: ", "anchor": "q: "}, "p: "),
         }
         for name, (prompts, of_twin) in cases.items():
-            embedder, context = Embedder(), prompts.get("context", "")
+            embedder, context = Embedder(), prompts["context"]
             report = corpus.embed(embedder, name, prompts=prompts, progress=False)
             wanted = ["q: second", "q: third", f"{of_twin}twin"]
             wanted += [f"{context}first", f"{context}fourth"]

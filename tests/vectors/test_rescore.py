@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from effort import often, some
-from mining_oracle import BOTH, Oracle, odd_corpus, sections
+from mining_oracle import BOTH, Oracle, odd_corpus, sections, source_of
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -31,13 +31,6 @@ def scores(pairs: Pairs) -> list[float]:
 
 
 RECIPE = dp.TripletRecipe("mined", *BOTH)
-
-
-def added() -> dp.MemorySource:
-    """A record more."""
-    row = {"id": "new", "title": "fox", "body": ["a bank"], "group": None, "day": None}
-    names = {"id": "id", "anchor": "title", "positive": "body", "group": "group", "date": "day"}
-    return dp.MemorySource([row | {"topic": "law"}], meta=["topic"], **names)
 
 
 @prebuilt
@@ -192,6 +185,7 @@ def test_what_is_no_scorer_and_other_mistakes_are_refused(corpus: dp.Corpus) -> 
         corpus.rescore(scores, "again", recipe=RECIPE, limit=0)
     with pytest.raises(dp.StateMismatchError, match="dense"):
         corpus.rescore(scores, "again", recipe=RECIPE, scorer="dense")
-    corpus.ingest(added(), name="odd0", progress=False)
+    row = {"id": "new", "title": "fox", "body": ["a bank"], "group": None, "day": None}
+    corpus.ingest(source_of([row | {"topic": "law"}]), name="odd0", progress=False)
     with pytest.raises(dp.StateMismatchError, match="stale"):
         corpus.rescore(scores, "again", recipe=RECIPE)
