@@ -52,6 +52,12 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def rows(corpus: dp.Corpus) -> Rows:
+    """Legal rows, and those of positives."""
+    return legal_rows(corpus)
+
+
 @pytest.mark.parametrize(
     ("name", "seed"), some(itertools.product(RECIPES, range(len(KNOBS))), less=2)
 )
@@ -80,8 +86,8 @@ def test_rows_are_guarded_counted_and_kept(name: str, seed: int, tmp_path: Path)
     assert reasons <= found.keys()
 
 
-def test_section_keys_name_single_sections(corpus: dp.Corpus) -> None:
-    records, rows = records_of(corpus), legal_rows(corpus)
+def test_section_keys_name_single_sections(corpus: dp.Corpus, rows: Rows) -> None:
+    records = records_of(corpus)
     by_id = corpus.add_negatives(rows, name=RECIPE)
     expected = stored(corpus)
     keyed = [
@@ -130,9 +136,8 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path: Path) -> None:
 
 
 def test_an_interrupted_one_changes_nothing(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+    corpus: dp.Corpus, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = legal_rows(corpus)
     corpus.add_negatives(rows, name=RECIPE)
     before = corpus.sql("SELECT * FROM negatives ORDER BY ALL")
 
@@ -198,9 +203,8 @@ FORMS: dict[str, Callable[[pa.Table], Any]] = {
 
 
 def test_the_form_of_a_table_changes_nothing(
-    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch
+    corpus: dp.Corpus, rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = legal_rows(corpus)
     expected, _ = Expected(corpus, RECIPE).kept(rows, Mined())
     for form, size in zip(some(FORMS, less=3), itertools.cycle((1 << 20, 97, 9)), strict=False):
         monkeypatch.setattr(given, "_ROWS", 16 * size)
@@ -249,13 +253,13 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-def test_a_wrong_table_is_refused(corpus: dp.Corpus) -> None:
+def test_a_wrong_table_is_refused(corpus: dp.Corpus, rows: Rows) -> None:
     before = corpus.sql("FROM minings")
     for table, message in WRONG:
         with pytest.raises(dp.RecipeError, match=re.escape(message)):
             corpus.add_negatives(table, name=RECIPE)
     assert corpus.sql("FROM minings").equals(before)
     with pytest.raises(TypeError, match="unexpected keyword argument 'scope'"):
-        corpus.add_negatives(legal_rows(corpus), name=RECIPE, scope="shard")
+        corpus.add_negatives(rows, name=RECIPE, scope="shard")
     with pytest.raises(dp.RecipeError, match="that is what mine"):
-        corpus.add_negatives(legal_rows(corpus), name=RECIPE, scorer="bm25")
+        corpus.add_negatives(rows, name=RECIPE, scorer="bm25")

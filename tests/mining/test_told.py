@@ -91,7 +91,6 @@ def test_export_mine_and_sample_in_a_row_need_no_option(tmp_path: Path) -> None:
     chores(path).close()
     export = ("export", path, out, "--format", "sentence-transformers")
     (command,) = re.findall(r"run: duckplets (mine \S+)\.", error(*export))
-    assert lines(ok("sample", path, "--batch-size", 4))
     shown = ok(*command.split())
     assert "anchor_context" in shown
     assert "simcse" in shown
