@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ class Section:
     date: date | None
     topic: str
 
-    @property
+    @cached_property
     def normal(self) -> str:
         """The text but for case, accents, composition and white space."""
         text = unicodedata.normalize("NFC", re.sub(r"\s+", " ", self.text).strip(" "))

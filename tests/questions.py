@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from mining_oracle import STRATEGIES, Section, sections
 from prebuilt import prebuilt
 
 import duckplets as dp
@@ -20,15 +18,9 @@ from duckplets.recipes.mined import Mined
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 RECIPE = dp.TripletRecipe("asked", ANCHOR, CONTEXT, CONTEXT, by="given")
-SAME_TOPIC = dp.TripletRecipe(
-    *("asked", ANCHOR, CONTEXT, CONTEXT),
-    strategy=dp.sql("negative.meta['topic'] = anchor.meta['topic']"),
-    by="given",
-)
-OTHER_TOPIC = dp.TripletRecipe(
-    *("asked", ANCHOR, CONTEXT, CONTEXT),
-    strategy=dp.sql("negative.meta['topic'] <> anchor.meta['topic']"),
-    by="given",
+SAME_TOPIC, OTHER_TOPIC = (
+    dp.TripletRecipe("asked", ANCHOR, CONTEXT, CONTEXT, strategy=STRATEGIES[of][0], by="given")
+    for of in ("equality", "inequality")
 )
 AMONG_ANCHORS = dp.TripletRecipe("asked", ANCHOR, CONTEXT, ANCHOR, by="given")
 SOME_TOPIC = dp.TripletRecipe(
@@ -64,41 +56,14 @@ def build(path: Path, seed: int = 1, count: int = 60) -> dp.Corpus:
     return corpus
 
 
-@dataclass(eq=False)
-class Record:
-    id: str
-    source: str
-    split: str
-    group: str | None
-    topic: str
-    sections: dict[str, tuple[int, str]] = field(default_factory=dict)
-
-    @cache  # noqa: B019 - for the time of a test
-    def text(self, role: str) -> str:
-        bare = unicodedata.normalize("NFD", " ".join(self.sections[role][1].split()).lower())
-        return "".join(c for c in bare if not unicodedata.combining(c))
+Record = dict[str, Section]  # by role
 
 
 def records_of(corpus: dp.Corpus) -> dict[str, Record]:
-    rows = corpus.sql(
-        """
-        SELECT r.record_id, r.source, r.split, r.group_key, r.meta['topic'] AS topic,
-            s.role, s.section_key, s.text
-        FROM sections s JOIN live_records r USING (record_key)
-        """
-    ).to_pylist()
-    records: dict[str, Record] = {}
-    for row in rows:
-        values = [row[name] for name in ("record_id", "source", "split", "group_key", "topic")]
-        record = records.setdefault(row["record_id"], Record(*values))
-        record.sections[row["role"]] = (row["section_key"], row["text"])
+    records: dict[str, Record] = defaultdict(dict)
+    for section in sections(corpus):
+        records[section.record_id][section.role] = section
     return records
-
-
-def legal_topics(recipe: dp.TripletRecipe, anchor: Record, negative: Record) -> bool:
-    if recipe is SAME_TOPIC:
-        return anchor.topic == negative.topic
-    return recipe is not OTHER_TOPIC or anchor.topic != negative.topic
 
 
 def fates_of(policy: Mined, scores: list[float], positive: float | None) -> list[str]:
@@ -127,6 +92,11 @@ def _removed_by(policy: Mined, score: float, positive: float | None) -> str:
     return "min_score" if policy.min_score is not None and score < policy.min_score else ""
 
 
+def _asked(record: Record) -> tuple[str, str, str]:
+    anchor = record["anchor"]
+    return anchor.source, anchor.split, anchor.normal
+
+
 class Expected:
     """The rules, row by row, for recipes of one anchor and one positive a record."""
 
@@ -134,13 +104,12 @@ class Expected:
         self.records, self.recipe = records_of(corpus), recipe
         self.role = "anchor" if recipe is AMONG_ANCHORS else "context"
         self.answers: dict[Any, set[str]] = defaultdict(set)
-        asking = [r for r in self.records.values() if recipe is not SOME_TOPIC or r.topic != "law"]
-        for record in asking:
-            place = (record.source, record.split, record.text("anchor"))
-            self.answers[place].add(record.text("context"))
-        self.anchors = {record.id for record in asking}
-        alone = {anchor for anchor in self.anchors if not any(self.candidates(anchor))}
-        self.anchors -= alone
+        self.anchors = set()
+        for name, record in self.records.items():
+            if recipe is not SOME_TOPIC or record["anchor"].topic != "law":
+                self.answers[_asked(record)].add(record["context"].normal)
+                self.anchors.add(name)
+        self.anchors = {anchor for anchor in self.anchors if any(self.candidates(anchor))}
 
     def candidates(self, anchor: str) -> Iterator[str]:
         for name in self.records:
@@ -148,27 +117,28 @@ class Expected:
                 yield name
 
     def fate(self, row: dict[str, Any]) -> str:
-        anchor = self.records.get(row["anchor_id"])
-        negative = self.records.get(row["negative_id"])
-        if anchor is None:
+        if row["anchor_id"] not in self.records:
             return "unknown anchor"
-        if negative is None:
+        if row["negative_id"] not in self.records:
             return "unknown negative"
-        if anchor.id not in self.anchors:
+        if row["anchor_id"] not in self.anchors:
             return "not an anchor of the recipe"
-        if anchor is negative:
+        if row["anchor_id"] == row["negative_id"]:
             return "positive"
+        record = self.records[row["anchor_id"]]
+        anchor, negative = record["anchor"], self.records[row["negative_id"]][self.role]
         if (anchor.source, anchor.split) != (negative.source, negative.split):
             return "other source or split"
         if self.recipe is SOME_TOPIC and negative.topic == "art":
             return "not a negative of the recipe"
         if anchor.group is not None and anchor.group == negative.group:
             return "same group"
-        place = (anchor.source, anchor.split, anchor.text("anchor"))
-        own = {anchor.text("anchor"), anchor.text("context")}
-        if negative.text(self.role) in own | self.answers[place]:
+        own = {anchor.normal, record["context"].normal}
+        if negative.normal in own | self.answers[_asked(record)]:
             return "same text"
-        return "candidate" if legal_topics(self.recipe, anchor, negative) else "strategy"
+        same = anchor.topic == negative.topic
+        refused = (self.recipe is SAME_TOPIC and not same) or (self.recipe is OTHER_TOPIC and same)
+        return "strategy" if refused else "candidate"
 
     def kept(self, rows: Rows, settings: Mined) -> tuple[dict[str, list[Any]], Counter[str]]:
         """Kept (record, score) of every anchor, and what became of all rows."""
@@ -231,7 +201,7 @@ def legal_rows(corpus: dp.Corpus) -> Rows:
     expected = Expected(corpus, RECIPE)
     rows: Rows = []
     for anchor in sorted(expected.anchors):
-        if expected.records[anchor].source != "one":
+        if expected.records[anchor]["anchor"].source != "one":
             continue
         for i, name in enumerate(islice(expected.candidates(anchor), 4)):
             rows.append({"anchor_id": anchor, "negative_id": name, "score": 4.0 - i})

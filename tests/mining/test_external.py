@@ -21,6 +21,7 @@ from questions import (
     SAME_TOPIC,
     SOME_TOPIC,
     Expected,
+    Rows,
     build,
     legal_rows,
     random_rows,
@@ -92,8 +93,8 @@ def test_section_keys_name_single_sections(corpus: dp.Corpus, rows: Rows) -> Non
     expected = stored(corpus)
     keyed = [
         {
-            "anchor_section_key": records[row["anchor_id"]].sections["anchor"][0],
-            "negative_section_key": records[row["negative_id"]].sections["context"][0],
+            "anchor_section_key": records[row["anchor_id"]]["anchor"].key,
+            "negative_section_key": records[row["negative_id"]]["context"].key,
             "score": row["score"],
         }
         for row in rows

@@ -55,12 +55,8 @@ def small(path: Path, train: float = 1.0, *, indexed: bool = True) -> dp.Corpus:
         ingest(corpus, named(40, seed), name)
     corpus.split(train, 1 - train, 0)
     if indexed:
-        index.refresh(of(corpus))
+        index.refresh(corpus.database)
     return corpus
-
-
-def of(corpus: dp.Corpus) -> Database:
-    return corpus.database
 
 
 def rows(database: Database, table: str, found: Index | None) -> list[Any]:
@@ -100,14 +96,14 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> dp.Corpus:
     source = dp.MemorySource(rows, id="id", anchor="title", positive="body", context="notes")
     corpus.ingest(source, name="odd", progress=False)
     # As a source might have left them, had it stored sections without text.
-    of(corpus).rows("UPDATE stored_sections SET text = '' WHERE section_key % 17 = 0")
+    corpus.database.rows("UPDATE stored_sections SET text = '' WHERE section_key % 17 = 0")
     corpus.split(1, 0, 0)
     return corpus
 
 
 @pytest.mark.parametrize("terms", some(SETTINGS, less=3))
 def test_an_index_holds_what_create_fts_index_counts(odd: dp.Corpus, terms: Terms) -> None:
-    database = of(odd)
+    database = odd.database
     index.refresh(database, terms=terms)
     found = index.current(database, "odd", "train")
     assert found is not None
@@ -135,7 +131,7 @@ def test_an_index_holds_what_create_fts_index_counts(odd: dp.Corpus, terms: Term
 
 def test_an_ingest_makes_only_its_own_pairs_stale(tmp_path: Path) -> None:
     corpus = small(tmp_path / "c.duckdb", 0.6, indexed=False)
-    database = of(corpus)
+    database = corpus.database
     pairs = [(name, split) for name in "ab" for split in ("train", "validation")]
     assert index.stale(database) == [(*pair, "not built") for pair in pairs]
     assert [index.current(database, *pair) for pair in pairs] == [None] * 4
@@ -171,7 +167,7 @@ def test_an_interrupted_build_leaves_the_corpus_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index, "_SECTIONS", 5)
-    database = of(small(tmp_path / "c.duckdb", indexed=False))
+    database = small(tmp_path / "c.duckdb", indexed=False).database
 
     def interrupt(done: int, total: int | None) -> None:
         if done > 50:
@@ -209,10 +205,10 @@ def test_sources_and_splits_that_are_not_there_are_refused(tmp_path: Path) -> No
     corpus = dp.Corpus(tmp_path / "c.duckdb")
     ingest(corpus, named(20, 0), "news")
     with pytest.raises(SplitError, match="duckplets split"):
-        index.refresh(of(corpus))
+        index.refresh(corpus.database)
     corpus.split(1, 0, 0)
     with pytest.raises(SamplerError, match=r"'new' \(did you mean 'news'\?\)"):
-        index.refresh(of(corpus), source="new")
+        index.refresh(corpus.database, source="new")
     with pytest.raises(SplitError, match="split='trian'"):
-        index.refresh(of(corpus), split="trian")
-    assert index.refresh(of(corpus), split="test") == []
+        index.refresh(corpus.database, split="trian")
+    assert index.refresh(corpus.database, split="test") == []

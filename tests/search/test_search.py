@@ -19,7 +19,6 @@ from peers import ODD_WORDS, odd_texts, peer
 from programs import ran, said
 
 import duckplets as dp
-from duckplets.db.database import Database
 from duckplets.errors import QueryError, SamplerError, SplitError
 from duckplets.search import index
 from duckplets.search.analyzer import Vocabulary
@@ -27,10 +26,6 @@ from duckplets.search.analyzer_settings import Terms
 from duckplets.search.search import search
 
 COLUMNS = ["record_id", "score", "text", "source", "split", "section", "role", "snippet"]
-
-
-def of(corpus: dp.Corpus) -> Database:
-    return corpus.database
 
 
 def ingest(corpus: dp.Corpus, texts: list[str], name: str) -> None:
@@ -51,7 +46,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed, name in enumerate(("left", "right")):
             ingest(corpus, [*odd_texts(often(100, less=40), seed), "title 3", "title 4"], name)
         corpus.split(0.7, 0.3, 0)
-        index.refresh(of(corpus))
+        index.refresh(corpus.database)
     return path
 
 
@@ -90,7 +85,7 @@ def test_scores_are_those_of_match_bm25_and_equals_come_by_id(
     for _ in range(often(12, less=2)):
         asked = " ".join(draw.choices(ODD_WORDS, k=draw.choice([1, 3, 8]))) + " title title"
         expected = {keys[i]: score for i, score in reference.scores(asked).items()}
-        found = search(of(corpus), asked, len(texts), **scope).to_pylist()
+        found = search(corpus.database, asked, len(texts), **scope).to_pylist()
         got = {(row["record_id"], row["section"]): row["score"] for row in found}
         assert got.keys() == expected.keys()
         assert all(math.isclose(got[key], expected[key], rel_tol=1e-9) for key in got)
@@ -102,7 +97,7 @@ def test_scores_are_those_of_match_bm25_and_equals_come_by_id(
 @thorough
 def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
     asked = "fox running title the 42 日本語"
-    expected = search(of(corpus), asked, 1000)["score"].to_pylist()
+    expected = search(corpus.database, asked, 1000)["score"].to_pylist()
     for threads in (1, 8):
         # A read-only file can be open twice in a process only with the same settings.
         code = (
@@ -117,7 +112,7 @@ def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
 
 
 def test_sources_with_other_settings_are_asked_by_them(copy: dp.Corpus) -> None:
-    database = of(copy)
+    database = copy.database
     other = Terms(stemmer="none", stop_words=["the"])
     index.refresh(database, terms=other, source="right")
     asked = "the running foxes, Cafés"
@@ -155,7 +150,7 @@ def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Ter
                 idf = math.log10((len(lengths) - df + 0.5) / (df + 0.5) + 1)
                 norm = 1.2 * (0.25 + 0.75 * part.lengths[number] / mean)
                 expected[key] = expected.get(key, 0) + idf * tf * 2.2 / (tf + norm)
-    found = search(of(corpus), asked, 1000).to_pylist()
+    found = search(corpus.database, asked, 1000).to_pylist()
     got = {(row["record_id"], row["section"]): row["score"] for row in found}
     assert got == pytest.approx(expected, rel=1e-9)
     assert {key[0].split("/")[0] for key in got} == set(settings)
@@ -164,23 +159,23 @@ def assert_one_collection(corpus: dp.Corpus, asked: str, settings: dict[str, Ter
 def test_any_text_may_be_asked_for(corpus: dp.Corpus) -> None:
     words = ["", " \n", '"(', "🦊", "...", "unheardof", "\\", "$k", "%", "\0"]
     for asked in ["'; DROP TABLE records; --", *words]:
-        found = search(of(corpus), asked)
+        found = search(corpus.database, asked)
         assert found.column_names == COLUMNS
         assert found.num_rows == 0, asked
 
 
 def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
-    database = of(copy)
+    database = copy.database
     ingest(copy, ["a fresh fox", "another fresh fox", "fresh"] * 5, "third")
     unfit = index.stale(database)
     assert {pair[0] for pair in unfit} == {"third"}
     copy.close()
     with dp.Corpus(copy.path, read_only=True) as opened:
         with pytest.raises(QueryError, match=rf"'third'.*duckplets search {copy.path}"):
-            search(of(opened), "fox")
-        assert search(of(opened), "fox", source="left").num_rows == 10
+            search(opened.database, "fox")
+        assert search(opened.database, "fox", source="left").num_rows == 10
     with dp.Corpus(copy.path) as opened:
-        database = of(opened)
+        database = opened.database
         search(database, "fox", source="left")
         assert index.stale(database) == unfit
         search(database, "fox", source="third", split="train")
@@ -192,15 +187,15 @@ def test_indexes_of_the_scope_are_built_first(copy: dp.Corpus) -> None:
 
 def test_what_is_wrong_is_refused_with_what_is_near(corpus: dp.Corpus, tmp_path: Path) -> None:
     with pytest.raises(SamplerError, match=r"no source 'lef' \(did you mean 'left'\?\)"):
-        search(of(corpus), "fox", source="lef")
+        search(corpus.database, "fox", source="lef")
     with pytest.raises(SplitError, match="split='trian'"):
-        search(of(corpus), "fox", split="trian")
+        search(corpus.database, "fox", split="trian")
     with pytest.raises(SamplerError, match="text=None"):
-        search(of(corpus), None)  # type: ignore[arg-type]
+        search(corpus.database, None)  # type: ignore[arg-type]
     with dp.Corpus(tmp_path / "new.duckdb") as new:
         ingest(new, ["fox"], "a")
         with pytest.raises(SplitError, match="duckplets split"):
-            search(of(new), "fox")
+            search(new.database, "fox")
 
 
 def test_snippets_are_whole_words_around_the_first_that_fits(corpus: dp.Corpus) -> None:
@@ -208,7 +203,7 @@ def test_snippets_are_whole_words_around_the_first_that_fits(corpus: dp.Corpus) 
     vocabulary.read(pa.array(["running fox cafe"]))
     vocabulary.fix()
     seen = 0
-    for row in search(of(corpus), "running fox cafe", 300).to_pylist():
+    for row in search(corpus.database, "running fox cafe", 300).to_pylist():
         shown = row["snippet"].removeprefix("… ").removesuffix(" …")
         words = row["text"].split()
         assert f" {shown} " in f" {' '.join(words)} " or "x…" in shown or "g…" in shown
@@ -239,7 +234,7 @@ def test_the_duckdb_cli_searches_without_an_extension(path: Path, corpus: dp.Cor
         given = "".join(f", {name} := '{value}'" for name, value in scope.items())
         found = duckdb(path, f"FROM search_terms(words('FOX-rún: 3'), k := 1000{given})")
         with dp.Corpus(path, read_only=True) as opened:
-            expected = search(of(opened), "3 foxes running", 1000, **scope)
+            expected = search(opened.database, "3 foxes running", 1000, **scope)
         assert found == expected.select(["record_id", "score", "text"]).to_pylist()
     (whole, none) = duckdb(
         path,
@@ -255,7 +250,7 @@ def test_search_prints_a_table_or_json(path: Path, tmp_path: Path) -> None:
     assert len(table.splitlines()) == 4
     found = json.loads(ok("search", path, "running foxes", "--k", "3", "--json"))
     with dp.Corpus(path, read_only=True) as opened:
-        assert found == search(of(opened), "running foxes", 3).to_pylist()
+        assert found == search(opened.database, "running foxes", 3).to_pylist()
     assert all(row["record_id"] in table for row in found)
     scope = ("--source", "left", "--split", "train")
     found = json.loads(ok("search", path, "fox", *scope, "--json"))
