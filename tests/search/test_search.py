@@ -111,6 +111,7 @@ def test_threads_change_no_bit(path: Path, corpus: dp.Corpus) -> None:
         assert said("-c", code).split() == [score.hex() for score in expected]
 
 
+@thorough
 def test_sources_with_other_settings_are_asked_by_them(copy: dp.Corpus) -> None:
     database = copy.database
     other = Terms(stemmer="none", stop_words=["the"])
