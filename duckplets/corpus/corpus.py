@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from duckplets.mining import external as _external
     from duckplets.mining import mine as _mine
     from duckplets.mining import policy as _policy
+    from duckplets.pools import batch_keys as _keys
     from duckplets.records import index_controls as _controls
     from duckplets.records import read as _read
     from duckplets.records.read import Records
@@ -59,7 +60,7 @@ else:
     _checkpoint, _chunks = map(Room, ("ingest.checkpoint", "ingest.chunks"))
     _prefixes, _splits = map(Room, ("ingest.prefixes", "ingest.splits"))
     _external, _mine = map(Room, ("mining.external", "mining.mine"))
-    _policy = Room("mining.policy")
+    _keys, _policy = map(Room, ("pools.batch_keys", "mining.policy"))
     _controls, _read = map(Room, ("records.index_controls", "records.read"))
     _index, _knn = map(Room, ("search.index", "vectors.knn"))
     _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
@@ -145,6 +146,7 @@ class Corpus:
 
     add_recipe = _recipes.add_recipe
     remove_recipe = _recipes.remove_recipe
+    set_batch_keys = _keys.set_batch_keys
     recipes = _recipes.recipes
     brought_recipes = _recipes.brought_recipes
     recipe_sql = _recipes.recipe_sql

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Further arguments of a sampler of texts, with their defaults.
 _OF_TEXTS = {
     **dict.fromkeys(("recipes", "columns", "by", "pairs", "swap", "preset", "apart"), None),
+    "batch_by": None,
+    "keys_per_batch": 1,
     "no_duplicates": False,
     "prefixes": True,
     "negatives": 1,
@@ -51,6 +53,8 @@ def sampler(
     remainder: Remainder = "keep",
     no_duplicates: NoDuplicates = False,
     apart: tuple[str, float] | None = None,
+    batch_by: str | None = None,
+    keys_per_batch: int = 1,
     negatives: int = 1,
     by: By | None = None,
     pairs: Pairs | None = None,
@@ -104,6 +108,13 @@ def sampler(
             the candidates that this scorer mined for it above that part of the score of its
             lowest-scoring positive. It also lets no text come twice. Samples give way as with
             ``no_duplicates=True``.
+        batch_by: What the samples of a batch of all ranks share: their ``source``, their
+            ``recipe`` and source, or also a key of their anchors: one of 16 classes of ``length``,
+            a value of records such as ``"meta['topic']"``, or what ``set_batch_keys`` or
+            ``cluster`` stored by this name. Shares of a mixture hold for batches. What is left of
+            all keys, when each has filled whole batches, follows as mixed batches, neighbours in
+            the order of keys together: each anchor still comes once an epoch of its recipe.
+        keys_per_batch: How many keys a batch has samples of, in turns; it divides ``batch_size``.
         negatives: Distinct negatives a triplet.
         by: Where negatives come from in recipes that leave it open: ``random``; ``bm25``,
             what was mined for them; or both by share, as in ``{"bm25": 0.5, "random": 0.5}``.

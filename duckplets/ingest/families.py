@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from duckplets.base.arrays import Integers, Words
 from duckplets.db.database import Database
@@ -18,6 +19,10 @@ _COLUMNS = (
     *("record_id", "date", "group_key", "taxonomy", "meta", "trust", "created_at", "updated_at"),
     *("source", "label"),
 )
+_CHOICES = {
+    "no_duplicates": "True, False, 'negatives', 'group'",
+    "batch_by": "'source', 'recipe', 'length', the name of stored keys",
+}
 
 
 class Families:
@@ -29,19 +34,7 @@ class Families:
     """
 
     def __init__(self, database: Database, of: str, where: Mapping[str, Any]) -> None:
-        asked = f"no_duplicates={of!r}"
-        try:
-            with database.deadline(asked):
-                rows = database.arrow(statement(of), where)
-        except DeadlineError:
-            raise
-        except QueryError as error:  # of a value, such as a cast that fails
-            raise SamplerError(f"{asked}: {error}") from error
-        if of != "group" and not rows.num_rows:
-            raise SamplerError(
-                f"{asked}: no record of split {where['split']!r} has such a value, so it would "
-                f"keep none apart; give another one, or leave it out"
-            )
+        rows = values(database, of, where, "no_duplicates")
         self._keys = rows["record_key"].to_numpy()  # ascending
         self._words = rows["family"].to_numpy()
 
@@ -54,20 +47,38 @@ class Families:
         return np.where(self._keys[at] == records, self._words[at], own)
 
 
-def statement(of: str) -> str:
+def values(database: Database, of: str, where: Mapping[str, Any], argument: str) -> pa.Table:
+    """Return ``record_key``, the hash of its family and, of a value, the value's place."""
+    asked = f"{argument}={of!r}"
+    try:
+        with database.deadline(asked):
+            rows = database.arrow(statement(of, argument), where)
+    except DeadlineError:
+        raise
+    except QueryError as error:  # of a value, such as a cast that fails
+        raise SamplerError(f"{asked}: {error}") from error
+    if of != "group" and not rows.num_rows:
+        raise SamplerError(
+            f"{asked}: no record of split {where['split']!r} has such a value; give another one, "
+            f"or leave it out"
+        )
+    return rows
+
+
+def statement(of: str, argument: str = "no_duplicates") -> str:
     """Return the statement that finds families: by ``group``, or by a value of records.
 
     Raises:
         SamplerError: It is no value of records.
     """
-    if of == "group":
+    if of == "group" and argument == "no_duplicates":
         return query("ingest/families/groups")
     try:
         value = _value(of)
     except RecipeError as error:
         raise SamplerError(
-            f"no_duplicates={of!r}: give True, False, 'negatives', 'group', or a value of records "
-            f"such as \"meta['entity']\"; {error}"
+            f"{argument}={of!r}: give {_CHOICES[argument]}, or a value of records such as "
+            f"\"meta['entity']\"; {error}"
         ) from error
     return query("ingest/families/given").replace("family_value", value)
 

@@ -28,7 +28,7 @@ _WORD = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
-_U27, _U30, _U31, _U32 = (np.uint64(s) for s in (27, 30, 31, 32))
+_U27, _U30, _U31, _U32, _U33 = (np.uint64(s) for s in (27, 30, 31, 32, 33))
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -99,6 +99,46 @@ def ranks_at(stream: int, n: int, index: Integers) -> tuple[Integers, Integers]:
         items[first:stop] = _walk(_round_keys(stream, epoch), n, rank[first:stop])
         first = stop
     return items, epochs
+
+
+def permuted(
+    stream: int, numbers: Integers, sizes: Integers, which: Integers, rank: Integers
+) -> Integers:
+    """Return the item at each rank of one of several permutations, each of 0 … size-1.
+
+    A Feistel network over a rectangle hardly larger than the size, for sizes of any kind.
+
+    Args:
+        stream: Hash key of all of them.
+        numbers: The number of each permutation.
+        sizes: Its size, less than 2^62.
+        which: Index of a permutation for every rank.
+        rank: Ranks.
+    """
+    wide = np.ceil(np.sqrt(sizes)).astype(np.int64)
+    sides = np.stack([wide, -(-sizes // wide)]).astype(np.uint64)
+    keys, ends = _round_keys(stream, numbers), sizes.astype(np.uint64)
+    items, todo = rank.astype(np.uint64), np.arange(len(rank))
+    while len(todo):
+        of = which[todo]
+        items[todo] = found = _over_rectangle(keys[:, of], sides[:, of], items[todo])
+        todo = todo[found >= ends[of]]
+    return items.astype(np.int64)
+
+
+def _over_rectangle(keys: Words, sides: Words, words: Words) -> Words:
+    wide, long = sides
+    high, low = np.divmod(words, long)
+    for i, round_key in enumerate(keys):
+        # the least of a sum and what wraps below 0 is the sum modulo the side
+        if i % 2:
+            low = low + (_scramble(high + round_key) * long >> _U33)
+            low = np.minimum(low, low - long)
+        else:
+            high = high + (_scramble(low + round_key) * wide >> _U33)
+            high = np.minimum(high, high - wide)
+    items: Words = high * long + low
+    return items
 
 
 def item_at(stream: int, n: int, index: int) -> int:

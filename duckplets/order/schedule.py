@@ -29,6 +29,7 @@ from duckplets.base.checks import MAX_POSITION
 from duckplets.base.settings import checked
 from duckplets.errors import MixtureError
 from duckplets.order.apportion import Apportionment, Share, Stairs, exact_shares
+from duckplets.order.blocks import InBlocks
 from duckplets.order.kinds import Factor, Shares, Step
 from duckplets.order.mixture import Change, Event, Mixture, positive
 from duckplets.order.permute import key
@@ -70,12 +71,14 @@ class Schedule:
         samples_per_draw: int = 1,
         events: Events | None = None,  # each holds until the mixture's next change
         begin: int = 0,  # first step; counts of sources begin at 0 there
+        in_blocks: bool = False,  # whether sources are dealt whole batches
     ) -> None:
         self.mixture = mixture
         self.sources = sorted(sources)
         self.numbers = {name: number for number, name in enumerate(self.sources)}
         self.batch, self.samples_per_draw, self.begin = batch, samples_per_draw, begin
         self._seed = seed
+        self.together = batch // samples_per_draw if in_blocks else 1  # draws dealt together
         self._changes = list(mixture.changes(self.sources))
         self._segments: list[_Segment] = []
         for change in self._changes:
@@ -264,11 +267,13 @@ class Schedule:
         if change.until > step:
             goal = exact_shares([target[name] for name in names], temperature)
             stairs, of_stairs = _stairs(change, step, shares, goal)
-            edges = [self.first_draw(edge) - start for edge in stairs]
+            edges = [(self.first_draw(edge) - start) // self.together for edge in stairs]
             how = (stairs, of_stairs[0], of_stairs[-1], purpose)
             deal = Stairs(of_stairs, edges, purpose)
         else:
             deal = self._dealer(shares, purpose, step)
+        if self.together > 1:
+            deal = InBlocks(deal, self.together)
         drawn = tuple(n for n in names if weights[n] > 0 or target.get(n, 0) > 0)
         del self._segments[bisect_left(self._segments, step, key=_step) :]
         base = self._segments[-1].upto(start) if self._segments else [0] * len(deal.counts(0))

@@ -21,8 +21,11 @@ from duckplets.ingest.families import Families
 from duckplets.mining import near
 from duckplets.mining.near import NearTexts
 from duckplets.mining.store import Minings
+from duckplets.order.blocks import KeyedOrder
 from duckplets.order.copies import listing
+from duckplets.order.permute import key
 from duckplets.pools.arrays import Pool
+from duckplets.pools.batch_keys import BatchKeys
 from duckplets.pools.compile import CompiledPool, compile_pool
 from duckplets.pools.read import NoAnchorError, PoolReader, labels_of
 from duckplets.recipes.files import to_dict
@@ -99,6 +102,9 @@ def open_streams(
     families, apart = None, settings.no_duplicates
     if isinstance(apart, str) and apart != "negatives":
         families = Families(database, apart, loading.where)
+    keys, rule = None, settings.batch_by
+    if rule and rule["by"] not in ("source", "recipe"):
+        keys = BatchKeys(database, rule, loading.where)
     streams, empty, is_mixed = list[Stream](), list[Left](), isinstance(settings.by, dict)
     for (compiled, _), found in zip(wanted, pools, strict=True):
         source, recipe = compiled.parameters["source"], compiled.recipe
@@ -107,6 +113,11 @@ def open_streams(
                 empty.append(Left(source, recipe, str(found.empty)))
             continue
         by_anchors = isinstance(recipe, TripletRecipe) and recipe.share == "anchors"
+        keyed = None
+        if keys is not None:
+            purpose = key(settings.seed, source, recipe.name, "keyed order")
+            size = settings.global_batch // settings.samples_per_draw
+            keyed = KeyedOrder(keys.of(found.pool.anchors), size, keys.several, purpose)
         streams.append(
             Stream(
                 source,
@@ -119,6 +130,7 @@ def open_streams(
                 graded=compiled.is_given and loading.kinds.get(source) == "graded",
                 families=None if families is None else families.of(found.pool.anchors.records),
                 near=loading.near(source, found.pool) if settings.apart else None,
+                keyed=keyed,
             )
         )
     seen = {*map(attrgetter("source"), [*streams, *empty])}

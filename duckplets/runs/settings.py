@@ -20,6 +20,7 @@ from duckplets.order.mixture import Mixture
 from duckplets.order.permute import ORDER_VERSION, key
 from duckplets.order.ranks import batch_size_of
 from duckplets.order.schedule import Events, RunSchedule, Schedule
+from duckplets.pools.batch_keys import checked_batch_by
 from duckplets.recipes.files import from_dict, to_dict
 from duckplets.recipes.mined import Mined, Scorer
 from duckplets.recipes.recipes import Preset, Recipe, checked_preset
@@ -94,6 +95,8 @@ class RunSettings:
     by: By | None = None
     # Texts near an anchor that are kept from its batch: scorer, above, and minings as candidates.
     apart: dict[str, Any] = field(default_factory=dict)
+    # What samples of a batch share: by, several keys of a batch, and the digest of stored keys.
+    batch_by: dict[str, Any] = field(default_factory=dict)
     preset: Preset | None = None  # preset for recipes of sources that join
     pairs: Pairs | None = None
     # Vector columns: columns, the set of each; sets, commit and digest of each; missing.
@@ -165,6 +168,7 @@ class RunSettings:
             "candidates": mined and digest(mined),
             "by": plain["by"] if self.by != "random" else None,
             "apart": self.apart and digest(self.apart),
+            "batch_by": self.batch_by,
             "pairs": self.pairs,
             "prefixes": shows and digest(self.declared_prefixes),
             "index": self.index and digest(self.index),
@@ -265,6 +269,13 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if pairs is not None and (kind != "pairs" or pairs not in get_args(Pairs)):
         what = "give 'labelled' or 'drawn'" if kind == "pairs" else f"{kind} are no pairs"
         raise SamplerError(f"pairs={pairs!r}: {what}; or leave it out")
+    draws = 1 + plain["negatives"] if kind == "pairs" and pairs != "labelled" else 1
+    plain["batch_by"] = checked_batch_by(
+        given.get("batch_by"),
+        given.get("keys_per_batch", 1),
+        batch_size=plain["batch_size"],
+        samples_per_draw=draws,
+    )
     plain["preset"] = checked_preset(given.get("preset"))
     swap = given.get("swap")
     plain["swap"] = plain["preset"] == "crate" if swap is None else bool(swap)
@@ -388,4 +399,5 @@ def schedule_of_part(settings: RunSettings, number: int, events: Events) -> Sche
         samples_per_draw=settings.samples_per_draw,
         events=events,
         begin=begin,
+        in_blocks=bool(settings.batch_by),
     )

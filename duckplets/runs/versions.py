@@ -23,6 +23,7 @@ from duckplets.ingest import prefixes as prefix_store
 from duckplets.ingest import records
 from duckplets.order.mixture import Mixture
 from duckplets.order.schedule import Events
+from duckplets.pools import batch_keys
 from duckplets.pools.read import labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.runs.forecast import unreached
@@ -105,6 +106,7 @@ def planned(
             seed=version.seed,
             swap=version.swap,
             graded=graded,
+            batch_by=version.batch_by.get("by"),
         )
         planners.append(planner)
     return settings, Planner(planners, end_of), [] if settings.joins else empty
@@ -248,6 +250,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
         vectors=pinned(path, settings.columns, missing, settings.vectors, settings.run),
+        batch_by=batch_keys.pinned(database, settings.batch_by),
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):

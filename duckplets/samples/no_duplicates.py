@@ -14,8 +14,9 @@ block (``Schedule.block``).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import TypeAlias
@@ -156,6 +157,7 @@ class NoDuplicatesPlanner(_Redrawing):
                 schedule.batch,
                 self._further(schedule, step, draws),
                 partial(self._spare, schedule, step),
+                Sharing(self.groups, self._several),
             )
             parts.append(plan)
         if blocks:
@@ -166,9 +168,10 @@ class NoDuplicatesPlanner(_Redrawing):
         """Yield samples of the streams in force at a step, from after some draws."""
         yield from self._turns(self._reached(schedule, step, draws), schedule.batch)
 
-    def _spare(self, schedule: Schedule, step: int, room: int) -> Drawn:
+    def _spare(self, schedule: Schedule, step: int, room: int, group: int) -> Drawn:
         """Return samples for a batch without a text twice; refuse fewer than ``room``."""
         reached = self._reached(schedule, step, schedule.first_draw(step))
+        reached = {number: at for number, at in reached.items() if self.groups[number] == group}
         at = tuple(sorted(reached))
         if at not in self._spares:
             turns = self._turns(dict.fromkeys(reached, 0), schedule.batch)
@@ -176,7 +179,8 @@ class NoDuplicatesPlanner(_Redrawing):
         found = self._spares[at]
         if len(found) >= room:
             return found
-        names = listed(shown(repr(name)) for name in schedule.names_at(step))
+        among = dict.fromkeys(self.streams[number].source for number in reached)
+        names = listed(shown(repr(name)) for name in among)
         raise RecipeError(
             f"no_duplicates cannot be kept: at step {step:,} a batch of all ranks has {room:,} "
             f"samples, and what is drawn there ({names}) has different texts (and families, or "
@@ -233,8 +237,9 @@ class NoDuplicatesPlanner(_Redrawing):
         names = {schedule.names_at(step): step for step in sorted(steps, reverse=True)}
         for step in sorted(names.values()):
             room = size if end is None else min(size, end - (step - schedule.begin) * size)
-            if room > 0:
-                self._spare(schedule, step, room)
+            reached = self._reached(schedule, step, schedule.first_draw(step)) if room > 0 else ()
+            for group in {*self.groups[list(reached)].tolist()}:
+                self._spare(schedule, step, room, group)
 
 
 PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
@@ -243,23 +248,49 @@ PLANNERS: Mapping[NoDuplicates, type[PartPlanner]] = {
 }  # all others are NoDuplicatesPlanner
 
 
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Which samples may share a batch: those of its keys, or if it is mixed of its group."""
+
+    groups: Integers  # of streams
+    several: int = 1  # keys of a batch that is not mixed
+
+    def of(self, plan: Plan) -> tuple[Integers, Integers]:
+        """Return labels of samples: that of their key, and that of mixed batches."""
+        groups = self.groups[plan.streams]
+        keys = 0 if plan.keys is None else plan.keys[0] + 1
+        return (groups << 32) + keys, -1 - groups
+
+    def places(self, plan: Plan, batch: Integers) -> Integers:
+        """Return the label of every place: which samples may take it."""
+        keys, groups = self.of(plan)
+        if plan.keys is None:
+            return keys
+        order = np.lexsort((keys, batch))
+        is_new = np.diff(keys[order], prepend=-1) != 0
+        is_new |= np.diff(batch[order], prepend=-1) != 0
+        counts = np.bincount(batch[order], weights=is_new)
+        return np.where(counts[batch] > self.several, groups, keys)
+
+
 def arranged(
     drawn: Drawn,
     batch_size: int,
     further: Iterator[Drawn],
-    spare: Callable[[int], Drawn],
+    spare: Callable[[int, int], Drawn],
+    sharing: Sharing,
 ) -> Plan:
     """Return the plan of a block in which no batch has a text twice; the last may be short.
 
-    ``further`` yields ever more samples of its streams, ``spare`` some that differ.
+    ``further`` yields ever more samples of its streams, ``spare`` some of a group that differ.
     """
     batch = np.arange(len(drawn)) // batch_size
     repeating, _ = redraw(drawn, batch)
     plan, displaced = drawn.plan, np.full(len(drawn), -1)
     if len(repeating) == 0:
         return replace(plan, displaced=displaced)
-    own = _Block(drawn, batch, np.unique(repeating)).order
-    made, own = _filled(drawn, batch, own, further, spare)
+    own = _Block(drawn, batch, np.unique(repeating), sharing).order
+    made, own = _filled(drawn, batch, own, further, spare, sharing)
     displaced[own < 0] = plan.streams[np.setdiff1d(np.arange(len(own)), own)]
     return replace(made.plan, positions=plan.positions, displaced=displaced)
 
@@ -269,20 +300,24 @@ def _filled(
     batch: Integers,
     own: Integers,
     further: Iterator[Drawn],
-    spare: Callable[[int], Drawn],
+    spare: Callable[[int, int], Drawn],
+    sharing: Sharing,
 ) -> tuple[Drawn, Integers]:
     """Fill every hole with the next sample of another batch that fits, least served first."""
     pool, order, own = drawn, own.copy(), own.copy()
     served = (own >= 0).astype(np.int8)  # times the sample of a place is served; 0: a hole
     beyond: list[int] = []
     mended: list[tuple[OneBatch, list[int]]] = []  # with their places
+    (keys, groups), labels = sharing.of(drawn.plan), sharing.places(drawn.plan, batch)
     for number in np.unique(batch[own < 0]).tolist():
         (places,) = np.nonzero(batch == number)
         places = places[np.argsort(own[places] < 0, kind="stable")]  # holes come last
         there = own[places][own[places] >= 0]
         ring = np.roll(np.arange(len(own)), -int(places.max()) - 1)[: len(own) - len(places)]
-        ring = ring[own[ring] >= 0]
-        ring = ring[np.argsort(served[ring], kind="stable")]
+        group = int(groups[places[0]])
+        ring = ring[(own[ring] >= 0) & (groups[own[ring]] == group)]
+        others = ~np.isin(keys[own[ring]], labels[places]) & (labels[places[0]] != group)
+        ring = ring[np.lexsort((served[ring], others))]
         while True:
             one, candidates = OneBatch(pool), map(int, np.concatenate([there, own[ring]]))
             if one.take(chain(candidates, beyond), len(places)):
@@ -293,10 +328,11 @@ def _filled(
                 break
             if (more := next(further, None)) is None:
                 order[places] = len(pool) + np.arange(len(places))
-                pool = pool.joined(spare(len(places)).part(slice(0, len(places))))
+                pool = pool.joined(spare(len(places), -1 - group).part(slice(0, len(places))))
                 own[places] = -1
                 break
-            beyond.extend(range(len(pool), len(drawn) + len(more)))
+            some = np.flatnonzero(sharing.of(more.plan)[1] == group)
+            beyond += (len(drawn) + some[some >= len(pool) - len(drawn)]).tolist()
             pool = drawn.joined(more)
     made = pool.part(order)
     for one, at in mended:
@@ -307,7 +343,9 @@ def _filled(
 class _Block:
     """A block in which ``moving`` samples go to batches without their texts."""
 
-    def __init__(self, drawn: Drawn, batch: Integers, moving: Integers) -> None:
+    def __init__(self, drawn: Drawn, batch: Integers, moving: Integers, sharing: Sharing) -> None:
+        self._sharing = sharing.of(drawn.plan)  # labels of samples
+        self._labels = sharing.places(drawn.plan, batch)
         self.order = np.arange(len(batch))  # the sample at every place, or -1
         self.order[moving] = -1
         texts = pa.array(drawn.plan.hashes.reshape(-1)).dictionary_encode()
@@ -325,10 +363,13 @@ class _Block:
         self._starts = np.searchsorted(self._rows, np.arange(len(batch) + 1)).tolist()
         here = self.order[self._rows] >= 0
         np.bitwise_or.at(self._barred, self._kept[here], _bits(batch[self._rows[here]]))
-        self._holes: dict[int, list[int]] = {}  # places by batch, the first one last
+        # places by batch and label, the first one last
+        self._holes: dict[tuple[int, int], list[int]] = {}
+        self._free: defaultdict[int, int] = defaultdict(
+            int
+        )  # batches with a hole of a label, as bits
         for place in moving.tolist()[::-1]:
-            self._holes.setdefault(int(batch[place]), []).append(place)
-        self._free = sum(1 << batch for batch in self._holes)  # batches with a hole, as bits
+            self._open(place)
         left = [sample for sample in moving.tolist() if not self._fits(sample)]
         for sample in left:
             if not self._fits(sample):
@@ -346,18 +387,27 @@ class _Block:
 
     def _fits(self, sample: int) -> bool:
         """Put a sample into the first hole of a batch without its texts, its own batch first."""
-        free = self._free & ~self._blocked(sample)
+        free = sum(self._free[int(of[sample])] for of in self._sharing) & ~self._blocked(sample)
         home = int(self._batch[sample])
         first = free >> home << home or free
         if first:
             self._put(sample, (first & -first).bit_length() - 1)
         return bool(first)
 
+    def _open(self, place: int) -> None:
+        batch, label = int(self._batch[place]), int(self._labels[place])
+        self._holes.setdefault((batch, label), []).append(place)
+        self._free[label] |= 1 << batch
+
     def _put(self, sample: int, batch: int) -> None:
-        self.order[self._holes[batch].pop()] = sample
-        if not self._holes[batch]:
-            del self._holes[batch]
-            self._free ^= 1 << batch
+        label = next(
+            int(of[sample]) for of in self._sharing if (batch, int(of[sample])) in self._holes
+        )
+        holes = self._holes[batch, label]
+        self.order[holes.pop()] = sample
+        if not holes:
+            del self._holes[batch, label]
+            self._free[label] ^= 1 << batch
         self._having[self._texts[:, sample]] |= _bits(batch)
         self._barred[self._kept_from(sample)] |= _bits(batch)
 
@@ -365,9 +415,12 @@ class _Block:
         """Put a sample where it fits in place of one that can fill a hole."""
         home, blocked = int(self._batch[sample]), self._blocked(sample)
         fits = (_bits(self._batch) & np.uint64(blocked) == 0) & (self.order >= 0)
-        for batch in sorted(self._holes, key=lambda hole: (hole < home, hole)):
+        keys, groups = self._sharing
+        fits &= (self._labels == keys[sample]) | (self._labels == groups[sample])
+        for batch, label in sorted(self._holes, key=lambda hole: (hole[0] < home, hole)):
             able = ((self._having | self._barred)[self._texts] & _bits(batch) == 0).all(axis=0)
             able[self._rows[self._having[self._kept] & _bits(batch) != 0]] = False
+            able &= (keys == label) | (groups == label)
             places = np.flatnonzero(fits & able[self.order])
             if len(places):
                 start = int(np.searchsorted(self._batch[places], home))
@@ -375,8 +428,7 @@ class _Block:
                 other, left = int(self.order[place]), int(self._batch[place])
                 self._having[self._texts[:, other]] &= ~_bits(left)
                 self._put(other, batch)
-                self._holes.setdefault(left, []).append(place)
-                self._free |= 1 << left
+                self._open(place)
                 self._put(sample, left)
                 return
 

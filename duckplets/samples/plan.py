@@ -25,6 +25,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.base.checks import MAX_POSITION
 from duckplets.order.apportion import Apportionment, exact_weights
+from duckplets.order.blocks import InBlocks
 from duckplets.order.permute import hashed, key
 from duckplets.order.schedule import RunSchedule, Schedule
 from duckplets.samples.negatives import AT_RANDOM
@@ -56,6 +57,7 @@ class Plan:
     # most.
     displaced: Integers | None = None
     anchors: Integers | None = None  # as in ``Draw``: shape (1, samples)
+    keys: Integers | None = None  # as in ``Draw``: shape (1, samples)
     given: bool = False  # whether they are labelled pairs, with nothing drawn
 
     def __len__(self) -> int:
@@ -76,7 +78,7 @@ class Plan:
 
 _ARRAYS = [field.name for field in fields(Plan) if field.name != "given"]
 _OF_DRAWS = {
-    **dict.fromkeys(("chunks", "candidates", "anchors"), np.int64),
+    **dict.fromkeys(("chunks", "candidates", "anchors", "keys"), np.int64),
     "hashes": np.uint64,
     "labels": np.float64,
 }
@@ -161,8 +163,12 @@ class PartPlanner:
         seed: int,
         swap: bool,
         graded: bool = False,
+        batch_by: str | None = None,  # "source", or another key of each batch
     ) -> None:
         self.streams: list[Stream] = []
+        self.groups = np.zeros(0, np.int64)  # of streams whose samples share batches
+        self._batch_by = batch_by
+        self._several = 1  # keys of a batch
         self.sources = np.zeros(0, np.int64)  # source number of each stream
         self.schedule = schedule  # may be replaced by one with the same past
         self.samples_per_draw = schedule.samples_per_draw
@@ -174,7 +180,7 @@ class PartPlanner:
         self.epoch = 0  # nominal epoch of the run at its beginning
         self.numbers = np.zeros(0, np.int64)  # number of its first stream in the run
         self._seed, self._swap_key = seed, key(seed, "swap")
-        self._recipes: dict[int, tuple[list[int], Apportionment]] = {}  # streams of each leaf
+        self._recipes: dict[int, tuple[list[int], Any]] = {}  # streams of each leaf, their dealer
         self._lengths: dict[str, int] = {}  # streams of each source
         self.add(streams)
         self.epoch_length = sum(map(self.length_of, schedule.planned))
@@ -188,13 +194,19 @@ class PartPlanner:
             sources.append(self.schedule.numbers[stream.source])
         self.streams += streams
         self.sources = np.array(sources, np.int64)
+        by_group = {None: np.zeros_like(self.sources), "source": self.sources}
+        self.groups = by_group.get(self._batch_by, np.arange(len(self.streams)))
+        keyed = (stream.keyed for stream in streams if getattr(stream, "keyed", None))
+        self._several = max((of.several for of in keyed), default=self._several)
         for (leaf, source), indexes in by_leaf.items():
             length, shares = 0, list[Fraction | float]()
             for i in indexes:
                 length += len(self.streams[i]) * self.samples_per_draw
                 shares.append(self.streams[i].share)
             self._lengths[source] = self._lengths.get(source, 0) + length
-            recipes = Apportionment(exact_weights(shares), key(self._seed, "recipes", source))
+            recipes: Any = Apportionment(exact_weights(shares), key(self._seed, "recipes", source))
+            if self._batch_by not in (None, "source"):
+                recipes = InBlocks(recipes, self.schedule.together)
             self._recipes[leaf] = indexes, recipes
 
     def plan_at(self, positions: Integers) -> Plan:

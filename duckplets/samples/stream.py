@@ -19,6 +19,7 @@ import numpy as np
 from duckplets.base.arrays import Flags, Floats, Integers, Words
 from duckplets.mining.near import NearTexts
 from duckplets.order.apportion import Apportionment, exact_weights
+from duckplets.order.blocks import KeyedOrder
 from duckplets.order.permute import below, hashed, key, ranks_at
 from duckplets.pools.arrays import Anchors, NegativeRequests, Negatives, Pool, Positives
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
@@ -50,6 +51,7 @@ class Draw:
     requests: NegativeRequests | None = None  # requests that its negatives answer
     labels: Sequence[Floats] | None = None  # one row: the labels of pairs that come labelled
     anchors: Sequence[Integers] | None = None  # one row: of each, where texts near it are apart
+    keys: Sequence[Integers] | None = None  # one row: the key of each, where batches have few
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Stream:
     graded: bool = False
     families: Words | None = None  # of each anchor, where samples of one are kept apart
     near: NearTexts | None = None  # texts kept from the batch of each anchor, if any are
+    keyed: KeyedOrder | None = None  # the order of anchors, where batches have few keys
 
     bucket = None  # length bucket: batches are of all lengths
 
@@ -111,7 +114,11 @@ class Stream:
     def draw_at(self, index: Integers) -> Draw:
         """Return the chunks of samples by ascending number, with or without gaps."""
         pool, anchors = self.pool, self.pool.anchors
-        units, visits = ranks_at(self._keys["order"], len(anchors), index)
+        if self.keyed is None:
+            units, visits = ranks_at(self._keys["order"], len(anchors), index)
+        else:
+            units, visits = self.keyed.at(index)
+        keys = None if self.keyed is None else [self.keyed.keys[units]]
         anchor_at = self._anchor_at(units, visits)
         chunks, hashes = [anchors.chunks[anchor_at]], [anchors.hashes[anchor_at]]
         if pool.positives is not None:
@@ -124,7 +131,7 @@ class Stream:
         families = [] if self.families is None else [self.families[units]]
         if pool.negatives is None:
             labels = None if pool.labels is None else [pool.labels[units]]
-            return Draw(chunks, hashes + families, labels=labels)
+            return Draw(chunks, hashes + families, labels=labels, keys=keys)
         requests = self._requests(index, units, visits, anchor_at, hashes)
         if self.shares is None and pool.short is None:
             negatives = self._samplers[0].draw_all(requests)
@@ -141,6 +148,7 @@ class Stream:
             [found.origins for found in negatives],
             requests,
             anchors=None if self.near is None else [units],
+            keys=keys,
         )
 
     def _anchor_at(self, units: Integers, visits: Integers) -> Integers:

@@ -22,10 +22,12 @@ ORDER BY records.record_key
 
 -- name: given
 -- The families of the records of a split as of a version, by a value of theirs, which takes
--- the place of a name below; records without one are in none.
+-- the place of a name below, and the place of the value among all; records without one are in none.
 -- Parameters: $split, $version.
 -- Rows: one a record with a value, by record_key.
-SELECT record_key, md5_number_lower(json_array(family_value)) AS family
+SELECT
+    record_key, md5_number_lower(json_array(family_value)) AS family,
+    dense_rank() OVER (ORDER BY family_value) - 1 AS number
 FROM (
     SELECT
         records.record_key, records.record_id, records.date, records.group_key, records.taxonomy,

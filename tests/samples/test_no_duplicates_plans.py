@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from duckplets.base.arrays import Integers
 from duckplets.order.permute import mix
-from duckplets.samples.no_duplicates import arranged
+from duckplets.samples.no_duplicates import Sharing, arranged
 from duckplets.samples.plan import Plan
 from duckplets.samples.redraw import Drawn
 
@@ -59,7 +59,10 @@ def arrange(plan: Plan, size: int) -> Plan:
         for tier in range(3):
             yield others(0, 2 + 2 * tier)
 
-    return arranged(drawn(plan), size, further(), lambda count: others(10**5, count))
+    def spare(count: int, group: int) -> Drawn:
+        return others(10**5, count)
+
+    return arranged(drawn(plan), size, further(), spare, Sharing(np.zeros(3, np.int64)))
 
 
 def check(plan: Plan, size: int, *, displaced: int | None = 0) -> Plan:

@@ -1,0 +1,194 @@
+"""Deal whole batches, and order the anchors of a stream so that each batch has few keys.
+
+draws ─InBlocks→ source, recipe of every batch ─KeyedOrder→ the anchor of every row
+
+An epoch of a stream of n anchors is cut into blocks of B rows. Each key's anchors, permuted anew
+every epoch, fill cells of B/K rows; K cells of different keys, neighbours in the order of keys, are
+a block, in which row j has key j mod K. What is left of all keys follows in the order of keys as
+mixed blocks, and blocks are permuted. Epochs need not end where blocks do: what is left, and one
+block more, also fill the block that two epochs share. So every anchor comes once an epoch, and any
+row is found from its number and counts that never change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from duckplets.base.arrays import Flags, Integers
+from duckplets.order.apportion import Share
+from duckplets.order.permute import permuted, ranks_at
+
+
+class InBlocks:
+    """Deals positions as another dealer deals their blocks of ``size``."""
+
+    def __init__(self, blocks: Any, size: int) -> None:
+        self._blocks, self._size = blocks, size  # an ``Apportionment`` or ``Stairs``
+        self.parts = blocks.parts
+
+    def deal(self, positions: Integers) -> Iterator[Share]:
+        """Yield what each leaf gets of ascending positions, with or without gaps."""
+        blocks, within = np.divmod(positions, self._size)
+        is_first = np.diff(blocks, prepend=-1) > 0
+        of_block, firsts = np.cumsum(is_first) - 1, np.append(np.flatnonzero(is_first), len(blocks))
+        lengths = np.diff(firsts)
+        for share in self._blocks.deal(blocks[is_first]):
+            begins = np.full(len(lengths), -1)
+            begins[share.offsets] = share.indexes * self._size
+            offsets = np.flatnonzero(begins[of_block] >= 0)
+            yield Share(share.leaf, offsets, begins[of_block[offsets]] + within[offsets])
+
+    def counts(self, positions: int) -> list[int]:
+        """Return how many of the first positions each leaf gets."""
+        blocks, rest = divmod(positions, self._size)
+        before = self._blocks.counts(blocks)
+        after = self._blocks.counts(blocks + 1) if rest else before
+        pairs = zip(before, after, strict=True)
+        return [count * self._size + (upto - count) * rest for count, upto in pairs]
+
+
+class KeyedOrder:
+    """The order of a stream whose batches have anchors of K keys each.
+
+    Args:
+        keys: The number of each anchor's key, in the order of keys; -1 for none.
+        size: Rows of a block.
+        several: Keys of a block; it divides ``size``.
+        purpose: Hash key of the order.
+    """
+
+    def __init__(self, keys: Integers, size: int, several: int, purpose: int) -> None:
+        self.keys, self.size, self.several, self._purpose = keys, size, several, purpose
+        self._cell = size // several  # rows
+        self._count = int(keys.max(initial=-1)) + 2  # keys, and none as the last of them
+        numbers = np.where(keys < 0, self._count - 1, keys)
+        self._members = np.argsort(numbers, kind="stable")
+        self._sizes = np.bincount(numbers, minlength=self._count)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        cells = self._sizes // self._cell
+        cells[-1] = 0
+        self._cells, used = _grouped(cells, several)
+        # key and rank of the anchors in no cell of a block
+        numbers = np.repeat(np.arange(self._count), self._sizes)
+        rank = np.arange(len(numbers)) - self._starts[numbers]
+        cell = rank // self._cell
+        is_left = cell >= cells[numbers]
+        first = np.cumsum(cells) - cells
+        within = np.flatnonzero(~is_left)
+        is_left[within] = ~used[first[numbers[within]] + cell[within]]
+        self._left = np.stack([numbers[is_left], rank[is_left]])
+        # an epoch cuts a block of keys, another one every time, unless all ends with its blocks
+        self._kept = len(self._cells) - min(1, len(self._cells), self._left.shape[1])
+        self._rows = np.divmod(np.arange(size), several)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def mixed(self) -> int:
+        """How many anchors are in no block of their key in an epoch."""
+        return len(self) - self._kept * self.size
+
+    def at(self, index: Integers) -> tuple[Integers, Integers]:
+        """Return (anchor, epoch) of samples by ascending number, with or without gaps."""
+        numbers = index // self.size
+        is_first = np.diff(numbers, prepend=-1) > 0
+        which, numbers = np.cumsum(is_first) - 1, numbers[is_first]
+        row = index - numbers[which] * self.size
+        epochs, block, is_keyed = self._blocks(numbers)
+        found, is_keyed_row = np.empty_like(index), is_keyed[which]
+        (some,) = np.nonzero(is_keyed_row)
+        keyed = np.cumsum(is_keyed) - 1
+        cells, lanes = self._cells[block[is_keyed]], self._rows[1][row[some]]
+        at = keyed[which[some]] * self.several + lanes
+        key, turn = cells.reshape(-1, 2).T
+        permutations = np.repeat(epochs[is_keyed], self.several) * self._count + key
+        rank = turn[at] * self._cell + self._rows[0][row[some]]
+        found[some] = self._items(key, permutations, at, rank)
+        epochs = epochs[which]
+        (some,) = np.nonzero(~is_keyed_row)
+        key, rank, epochs[some] = self._of_rest(index[some], block[which[some]])
+        permutations = epochs[some] * self._count + key
+        is_first = np.diff(permutations, prepend=-1) != 0  # neighbours are often of one key
+        at = np.cumsum(is_first) - 1
+        found[some] = self._items(key[is_first], permutations[is_first], at, rank)
+        return found, epochs
+
+    def _items(
+        self, keys: Integers, permutations: Integers, at: Integers, rank: Integers
+    ) -> Integers:
+        within = permuted(self._purpose, permutations, self._sizes[keys], at, rank)
+        found: Integers = self._members[self._starts[keys][at] + within]
+        return found
+
+    def is_mixed(self, index: Integers) -> Flags:
+        """Return which samples are in blocks of more keys than asked for."""
+        return ~self._blocks(index // self.size)[2]
+
+    def _layout(self, epochs: Integers) -> tuple[Integers, Integers]:
+        """Return how many rows of epochs complete the last one's block, and the blocks after."""
+        head = np.minimum(-epochs * len(self) % self.size, len(self))
+        return head, (len(self) - head) // self.size
+
+    def _blocks(self, numbers: Integers) -> tuple[Integers, Integers, Flags]:
+        """Return epoch and block at places, and whether it is of keys; others count from 0."""
+        epochs, rows = np.divmod(numbers * self.size, len(self))
+        head, whole = self._layout(epochs)
+        place = (rows - head) // self.size
+        is_whole, block = (rows >= head) & (place < whole), np.zeros_like(numbers)
+        for count in np.unique(whole[is_whole]).tolist():
+            some = np.flatnonzero(is_whole & (whole == count))
+            block[some] = ranks_at(self._purpose, count, epochs[some] * count + place[some])[0]
+        is_keyed = is_whole & (block < self._kept)
+        block[is_keyed] += block[is_keyed] >= self._cut(epochs[is_keyed])
+        block[~is_keyed] -= self._kept
+        return epochs, block, is_keyed
+
+    def _cut(self, epochs: Integers) -> Integers:
+        """Return the block of keys that is cut in epochs, if one is."""
+        count = len(self._cells)
+        return epochs % count if self._kept < count else np.full_like(epochs, count)
+
+    def _of_rest(self, index: Integers, block: Integers) -> tuple[Integers, Integers, Integers]:
+        """Return key, rank and epoch of samples in no block of keys, of which some are whole.
+
+        What is left, and then the block that is cut, fill the end of the epoch, mixed blocks and
+        its beginning: so no anchor is likely to be on both sides of an epoch's end.
+        """
+        size, left = self.size, self._left.shape[1]
+        epochs, rows = np.divmod(index, len(self))
+        head, whole = self._layout(epochs)
+        end = head + whole * size  # first row of the last block, which the next epoch completes
+        at = np.where(rows < head, self.mixed - head + rows, rows - end)
+        within = (rows >= head) & (rows < end)
+        at = np.where(within, len(self) - end + block * size + (rows - head) % size, at)
+        keys, ranks = np.zeros((2, len(at)), np.int64)
+        (some,) = np.nonzero(at < left)
+        keys[some], ranks[some] = self._left[:, at[some]]
+        (some,) = np.nonzero(at >= left)
+        deep, lane = (of[at[some] - left] for of in self._rows)
+        keys[some], turn = self._cells[self._cut(epochs[some]), lane].T
+        ranks[some] = turn * self._cell + deep
+        return keys, ranks, epochs
+
+
+def _grouped(counts: Integers, several: int) -> tuple[Integers, Flags]:
+    """Group the cells of keys: (key, turn) of K cells a block, and which cells are in one."""
+    total = int(counts.sum())
+    keys = np.repeat(np.arange(len(counts)), counts)
+    turns = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = np.lexsort((keys, turns)) if several > 1 else np.arange(total)
+    # of the keys that have a turn, K neighbours are a block
+    of_turn = np.bincount(turns, minlength=1)
+    place = np.arange(total) - np.repeat(np.cumsum(of_turn) - of_turn, of_turn)
+    fits = place < np.repeat(of_turn // several * several, of_turn)
+    if several == 1:
+        fits[:] = True
+    used = np.zeros(total, dtype=bool)
+    used[order[fits]] = True
+    chosen = order[fits]
+    cells = np.stack([keys[chosen], turns[chosen]], axis=-1)
+    return cells.reshape(len(chosen) // several, several, 2), used

@@ -1,0 +1,223 @@
+"""Keys by which samples share batches: of streams, lengths, values of records, or tables.
+
+batch_by= ─resolved→ a rule, pinned ─BatchKeys→ the number of each anchor's key, in their order
+set_batch_keys ─→ the table batch_keys
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from duckplets.base.arrays import Integers, places
+from duckplets.base.checks import checked_name, integer
+from duckplets.base.sanitize import Reported, listed, shown
+from duckplets.db.database import Database
+from duckplets.db.writes import CorpusFile, changes
+from duckplets.errors import SamplerError, StateMismatchError, nearest
+from duckplets.ingest import families
+from duckplets.pools.arrays import Anchors
+
+WORDS = ("source", "recipe", "length")
+_BUCKETS = 16  # of lengths
+_OF = {"record_id": pa.string(), "text_hash": pa.uint64()}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchKeysReport(Reported):
+    """What ``set_batch_keys`` stored; ``read == stored + without_key``.
+
+    Attributes:
+        name: What ``batch_by=`` calls them.
+        of: ``records`` or ``texts``.
+        read: Rows of the table.
+        stored: Rows that were stored.
+        without_key: Rows whose key is null: these go into mixed batches.
+        unknown: Stored rows of no record, or no text, of the corpus now.
+        keys: Distinct keys.
+    """
+
+    name: str
+    of: Literal["records", "texts"]
+    read: int
+    stored: int
+    without_key: int
+    unknown: int
+    keys: int
+
+
+@changes("set batch keys of")
+def set_batch_keys(corpus: CorpusFile, /, name: str, table: Any) -> BatchKeysReport | None:
+    """Store a table of keys, so that ``batch_by=NAME`` puts samples of one key into a batch.
+
+    It replaces one of that name; runs saved with another are then refused.
+
+    Args:
+        name: For ``batch_by=``; not ``source``, ``recipe`` or ``length``.
+        table: Rows of ``record_id`` or ``text_hash`` (as in the table ``chunks``, of anchors), and
+            ``key``: an Arrow table, data frame, mapping of columns, or path of a Parquet file.
+            Keys are ordered by their first row: neighbours share mixed batches. None removes it.
+
+    Raises:
+        SamplerError: A column is missing or of another type, or a record or text comes twice.
+    """
+    name = checked_name("name", name, SamplerError)
+    if name in WORDS:
+        raise SamplerError(f"name={name!r}: batch_by={name!r} means something else; give another")
+    database = corpus.database
+    if table is None:
+        database.run("pools/batch_keys/clear", {"name": name})
+        return None
+    of, rows = _checked(_table(table))
+    kept = rows.filter(pc.is_valid(rows["key"]))
+    coded = kept["key"].combine_chunks().dictionary_encode()  # in the order of first rows
+    missing = pa.nulls(len(kept))
+    columns = {n: kept[of] if n == of else missing.cast(kind) for n, kind in _OF.items()}
+    new = pa.table({"number": coded.indices, "key": kept["key"], **columns})
+    with database.transaction(), database.registered(new_keys=new):
+        database.run("pools/batch_keys/clear", {"name": name})
+        database.run("pools/batch_keys/append", {"name": name})
+        ((unknown,),) = database.run("pools/batch_keys/unknown")
+    return BatchKeysReport(
+        name=name,
+        of="texts" if of == "text_hash" else "records",
+        read=len(rows),
+        stored=len(kept),
+        without_key=len(rows) - len(kept),
+        unknown=int(unknown),
+        keys=len(coded.dictionary),
+    )
+
+
+def _table(given: Any) -> pa.Table:
+    try:
+        if isinstance(given, str | Path):
+            from pyarrow import parquet
+
+            return parquet.read_table(given)
+        return pa.table(dict(given) if isinstance(given, Mapping) else given)
+    except (pa.ArrowException, TypeError, ValueError, OSError) as error:
+        raise SamplerError(
+            f"batch keys: {shown(repr(given), 80)} is no table: {shown(str(error), 200)}; give "
+            f"Arrow, a data frame, a mapping of columns, or the path of a Parquet file"
+        ) from error
+
+
+def _checked(table: pa.Table) -> tuple[str, pa.Table]:
+    """Return what the rows are of, and that column with the keys as text."""
+    found = [name for name in _OF if name in table.column_names]
+    if len(found) != 1 or "key" not in table.column_names:
+        raise SamplerError(
+            f"batch keys: the table has the columns {listed(map(repr, table.column_names))}; it "
+            f"needs 'key', and either 'record_id' or 'text_hash'"
+        )
+    (of,) = found
+    try:
+        rows = pa.table({of: table[of].cast(_OF[of]), "key": table["key"].cast(pa.string())})
+    except pa.ArrowException as error:
+        raise SamplerError(f"batch keys: {shown(str(error), 200)}") from error
+    if rows[of].null_count:
+        row = pc.index(pc.is_null(rows[of]), True).as_py()
+        raise SamplerError(f"batch keys: {of} is null in row {row}")
+    counts = pc.value_counts(rows[of])
+    if len(counts) < len(rows):
+        twice = counts.filter(pc.greater(counts.field("counts"), 1))[0]["values"]
+        raise SamplerError(
+            f"batch keys: {of} {shown(repr(twice.as_py()))} comes twice; give one key"
+        )
+    return of, rows
+
+
+def checked_batch_by(
+    given: Any, several: Any, *, batch_size: int, samples_per_draw: int
+) -> dict[str, Any]:
+    """Return the rule of ``batch_by``: what keys are of, and how many a batch has."""
+    if given is None:
+        if several != 1:
+            raise SamplerError(f"keys_per_batch={several!r}: it goes with batch_by=; leave it out")
+        return {}
+    if not isinstance(given, str) or not given.strip():
+        raise SamplerError(
+            f"batch_by={given!r}: give 'source', 'recipe', 'length', the name of stored keys, or a "
+            f"value of records such as \"meta['topic']\""
+        )
+    if batch_size % samples_per_draw:
+        raise SamplerError(
+            f"batch_by={given!r}: {samples_per_draw} pairs are drawn together, and a batch of one "
+            f"key holds them whole; give a multiple of {samples_per_draw} as batch_size"
+        )
+    draws = batch_size // samples_per_draw
+    several = integer("keys_per_batch", several, 1, draws)
+    if several > 1 and given in ("source", "recipe"):
+        raise SamplerError(
+            f"keys_per_batch={several}: a batch is of one source and recipe; leave it out"
+        )
+    if draws % several:
+        fitting = [n for n in range(1, draws + 1) if draws % n == 0]
+        raise SamplerError(
+            f"keys_per_batch={several} does not divide the {draws} samples of a rank's batch; "
+            f"these would: {listed(map(str, fitting))}"
+        )
+    return {"by": given, "several": several}
+
+
+def pinned(database: Database, rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule with the digest of the table of keys that it names, if it names one."""
+    if not rule or rule["by"] in WORDS:
+        return dict(rule)
+    stored = {name: digest for name, _, digest in database.run("pools/batch_keys/digests")}
+    if rule["by"] in stored:
+        return {**rule, "digest": stored[rule["by"]]}
+    try:
+        families.statement(rule["by"], "batch_by")
+    except SamplerError as error:
+        hint = nearest(rule["by"], [*WORDS, *stored])
+        raise SamplerError(f"{error}{hint}") from error
+    return {n: v for n, v in rule.items() if n != "digest"}
+
+
+class BatchKeys:
+    """The keys of the anchors of a run at one version."""
+
+    def __init__(
+        self, database: Database, rule: Mapping[str, Any], where: Mapping[str, Any]
+    ) -> None:
+        self.several, self._of_texts, by = rule["several"], False, rule["by"]
+        self._is_length = by == "length"
+        if self._is_length:
+            rows = database.table("pools/batch_keys/lengths", where)
+        elif "digest" in rule:
+            stored = {n: of for n, *of in database.run("pools/batch_keys/digests")}
+            self._of_texts, digest = stored.get(by, (False, None))
+            if digest != rule["digest"]:
+                raise StateMismatchError(
+                    f"batch_by={by!r}: the stored keys are not those the run was opened with; set "
+                    f"them again with corpus.set_batch_keys, or open another run"
+                )
+            asked = {"name": by, **({} if self._of_texts else {"version": where["version"]})}
+            name = "of_texts" if self._of_texts else "of_records"
+            rows = database.table(f"pools/batch_keys/{name}", asked)
+        else:
+            rows = families.values(database, by, where, "batch_by")
+        self._known = rows.column(0).to_numpy()
+        self._numbers = rows["number"].to_numpy()
+
+    def of(self, anchors: Anchors) -> Integers:
+        """Return the number of each anchor's key in the order of keys; -1 for none."""
+        asked = anchors.hashes[anchors.starts[:-1]] if self._of_texts else anchors.records
+        at = places(self._known, asked)
+        numbers = np.append(self._numbers, -1)[at]  # the last for what has none
+        if self._is_length:  # buckets of equal count
+            order = np.lexsort((anchors.records, numbers))
+            numbers = np.empty(len(order), np.int64)
+            numbers[order] = np.arange(len(order)) * _BUCKETS // len(order)
+            return numbers
+        # numbers without gaps: a stream has some of all keys
+        known, dense = np.unique(numbers, return_inverse=True)
+        return dense - int(len(known) > 0 and known[0] < 0)
