@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Phase as Phase
     from duckplets.quality.decontaminate import DecontaminationReport as DecontaminationReport
     from duckplets.quality.explain import Shifts as Shifts
+    from duckplets.pools.batch_keys import BatchKeysReport as BatchKeysReport
     from duckplets.quality.judge import JudgeReport as JudgeReport
     from duckplets.quality.near_dedup import NearReport as NearReport
     from duckplets.quality.plugins import register_detector as register_detector
@@ -153,6 +154,7 @@ _HOMES = {
     "mining.external": "GivenReport",
     "mining.report": "MiningReport PairReport",
     "order.mixture": "Anneal Mixture Phase",
+    "pools.batch_keys": "BatchKeysReport",
     "quality.plugins": "register_detector register_gate",
     "quality.judge": "JudgeReport",
     "quality.settings": "Quality",

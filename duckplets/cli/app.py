@@ -56,6 +56,7 @@ _HEADINGS = {
     "A saved run": (
         *("run", "resume", "tag", "state", "version", "allow_drift", "save", "metrics"),
     ),
+    "What batches have": ("batch_by", "keys_per_batch"),
     "Negatives, pairs and duplicates": (
         *("negatives", "by", "pairs", "swap", "allow_stale"),
         *("no_duplicates", "no_duplicates_of", "apart"),

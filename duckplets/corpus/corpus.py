@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from duckplets.tokens import dataset as _token_runs
     from duckplets.tokens import shards as _shards
     from duckplets.vectors import add as _vectors
+    from duckplets.vectors import clusters as _clusters
     from duckplets.vectors import embed as _embed
     from duckplets.vectors import knn as _knn
     from duckplets.vectors import rescore as _rescore
@@ -65,7 +66,7 @@ else:
     _index, _knn = map(Room, ("search.index", "vectors.knn"))
     _shards, _token_runs = map(Room, ("tokens.shards", "tokens.dataset"))
     _embed, _vectors = map(Room, ("vectors.embed", "vectors.add"))
-    _rescore = Room("vectors.rescore")
+    _clusters, _rescore = map(Room, ("vectors.clusters", "vectors.rescore"))
 
 
 class Corpus:
@@ -169,6 +170,7 @@ class Corpus:
 
     embed = _embed.embed
     add_vectors = _vectors.add_vectors
+    cluster = _clusters.cluster
     vectors = _vectors.vectors
     remove_vectors = _vectors.remove_vectors
 

@@ -90,7 +90,7 @@ class KeyedOrder:
     @property
     def mixed(self) -> int:
         """How many anchors are in no block of their key in an epoch."""
-        return len(self) - self._kept * self.size
+        return int(len(self.keys) - self._kept * self.size)
 
     def at(self, index: Integers) -> tuple[Integers, Integers]:
         """Return (anchor, epoch) of samples by ascending number, with or without gaps."""

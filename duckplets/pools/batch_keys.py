@@ -6,7 +6,7 @@ set_batch_keys ─→ the table batch_keys
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Integers, places
 from duckplets.base.checks import checked_name, integer
-from duckplets.base.sanitize import Reported, listed, shown
+from duckplets.base.sanitize import Reported, counted, listed, percent, shown
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import SamplerError, StateMismatchError, nearest
@@ -138,10 +138,8 @@ def checked_batch_by(
     given: Any, several: Any, *, batch_size: int, samples_per_draw: int
 ) -> dict[str, Any]:
     """Return the rule of ``batch_by``: what keys are of, and how many a batch has."""
-    if given is None:
-        if several != 1:
-            raise SamplerError(f"keys_per_batch={several!r}: it goes with batch_by=; leave it out")
-        return {}
+    saved = given if isinstance(given, dict) else {}
+    given, several = saved.get("by", given), saved.get("several", several)
     if not isinstance(given, str) or not given.strip():
         raise SamplerError(
             f"batch_by={given!r}: give 'source', 'recipe', 'length', the name of stored keys, or a "
@@ -164,7 +162,7 @@ def checked_batch_by(
             f"keys_per_batch={several} does not divide the {draws} samples of a rank's batch; "
             f"these would: {listed(map(str, fitting))}"
         )
-    return {"by": given, "several": several}
+    return {**saved, "by": given, "several": several}
 
 
 def pinned(database: Database, rule: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,3 +219,25 @@ class BatchKeys:
         # numbers without gaps: a stream has some of all keys
         known, dense = np.unique(numbers, return_inverse=True)
         return dense - int(len(known) > 0 and known[0] < 0)
+
+
+def in_words(rule: Mapping[str, Any], streams: Sequence[Any]) -> Iterator[str]:
+    """Yield what samples of a batch share, and of each stream what cannot."""
+    by = rule["by"]
+    if by in ("source", "recipe"):
+        also = "" if by == "source" else " and recipe"
+        yield f"each batch of all ranks is of one source{also}; shares hold for batches"
+        return
+    what = "length class" if by == "length" else f"value of {by}"
+    what = f"key of {by!r}" if "digest" in rule else what
+    several = f"one {what}" if rule["several"] == 1 else f"{rule['several']} keys: {what}"
+    yield f"each batch of all ranks is of one source, recipe and {several}; shares hold for batches"
+    for stream in streams:
+        order = stream.keyed
+        without = int((order.keys < 0).sum())
+        lacking = f", {counted(without, 'anchor')} without one" if without else ""
+        yield (
+            f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
+            f"{counted(int(order.keys.max(initial=-1)) + 1, 'key')}{lacking}; "
+            f"{percent(order.mixed / len(order))} of its samples are in mixed batches"
+        )

@@ -25,6 +25,7 @@ import pyarrow as pa
 from duckplets.base.checks import MAX_POSITION
 from duckplets.base.sanitize import aligned, counted, figure, html_table, listed, percent, shown
 from duckplets.mining import near
+from duckplets.pools import batch_keys
 
 if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
@@ -40,6 +41,7 @@ NAMES = 10  # names listed in a sentence
 _ROWS = 60  # rows of a printed table
 _STREAMS = 20  # lines of a short description
 _APART = 10  # ratio of visits from which streams of a source are reported
+_MIXED = 0.25  # part of the samples in mixed batches from which a stream is reported
 _BLOCKS = 8  # blocks planned of a run without duplicates
 _PLANNED = 1 << 17  # samples in these, for a longer run
 _LARGEST_BLOCK = 1 << 22  # samples above which nothing is planned
@@ -235,6 +237,8 @@ def described(sampler: Sampler) -> Iterator[str]:
         f"source in a new epoch"
         for join in settings.joins
     )
+    if settings.batch_by:
+        yield from batch_keys.in_words(settings.batch_by, part.streams[:_STREAMS])
     if settings.no_duplicates:
         yield near.in_words(settings.no_duplicates, settings.apart)
     later = [f"{at:,}" for at in schedule.changes if at > step]
@@ -276,6 +280,14 @@ def warnings(sampler: Sampler) -> Iterator[str]:
     yield from omitted(schedule.mixture, undrawn)
     yield from left_alone(sampler.unused)
     yield from unreached(planner)
+    for stream in planner.newest.streams if sampler.settings.batch_by else ():
+        if stream.keyed is not None and stream.keyed.mixed > _MIXED * len(stream):
+            yield (
+                f"source {stream.source!r}, recipe {stream.recipe.name!r}: "
+                f"{percent(stream.keyed.mixed / len(stream))} of the samples are in batches of "
+                f"mixed keys: keys that do not fill batches; take larger ones, smaller batches, or "
+                f"more keys_per_batch"
+            )
     for number in np.flatnonzero(planner.newest.recipe_parts()).tolist():
         stream = planner.newest.streams[number]
         if stream.fallback_anchors:

@@ -114,7 +114,7 @@ def open_run(database: Database, given: Mapping[str, Any], state_path: Path) -> 
         "records": fingerprint(database, version),
         "declared_prefixes": prefix_store.digest(database, version),
         "index": mixed.index,
-        "batch_by": batch_keys.pinned(database, run["batch_by"]),
+        "batch_by": run["batch_by"] and batch_keys.pinned(database, run["batch_by"]),
     }
     for name in run.keys() - RunSettings.__dataclass_fields__.keys():  # used for opening only
         del run[name]

@@ -269,13 +269,14 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
     if pairs is not None and (kind != "pairs" or pairs not in get_args(Pairs)):
         what = "give 'labelled' or 'drawn'" if kind == "pairs" else f"{kind} are no pairs"
         raise SamplerError(f"pairs={pairs!r}: {what}; or leave it out")
-    draws = 1 + plain["negatives"] if kind == "pairs" and pairs != "labelled" else 1
-    plain["batch_by"] = checked_batch_by(
-        given.get("batch_by"),
-        given.get("keys_per_batch", 1),
-        batch_size=plain["batch_size"],
-        samples_per_draw=draws,
-    )
+    plain["batch_by"], several = {}, given.get("keys_per_batch", 1)
+    if given.get("batch_by") is not None:
+        draws = 1 + plain["negatives"] if kind == "pairs" and pairs != "labelled" else 1
+        plain["batch_by"] = checked_batch_by(
+            given["batch_by"], several, batch_size=plain["batch_size"], samples_per_draw=draws
+        )
+    elif several != 1:
+        raise SamplerError(f"keys_per_batch={several!r}: it goes with batch_by=; leave it out")
     plain["preset"] = checked_preset(given.get("preset"))
     swap = given.get("swap")
     plain["swap"] = plain["preset"] == "crate" if swap is None else bool(swap)

@@ -250,7 +250,7 @@ def as_found(database: Database, settings: RunSettings, missing: Missing | None)
         records=fingerprint(database, settings.corpus_version),
         declared_prefixes=prefix_store.digest(database, settings.corpus_version),
         vectors=pinned(path, settings.columns, missing, settings.vectors, settings.run),
-        batch_by=batch_keys.pinned(database, settings.batch_by),
+        batch_by=settings.batch_by and batch_keys.pinned(database, settings.batch_by),
         joins=[],
     )
     for join, version in zip(settings.joins, settings.versions[1:], strict=True):

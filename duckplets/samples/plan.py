@@ -194,10 +194,12 @@ class PartPlanner:
             sources.append(self.schedule.numbers[stream.source])
         self.streams += streams
         self.sources = np.array(sources, np.int64)
-        by_group = {None: np.zeros_like(self.sources), "source": self.sources}
-        self.groups = by_group.get(self._batch_by, np.arange(len(self.streams)))
-        keyed = (stream.keyed for stream in streams if getattr(stream, "keyed", None))
-        self._several = max((of.several for of in keyed), default=self._several)
+        self.groups = np.zeros_like(self.sources)
+        if self._batch_by is not None:
+            by_stream = np.arange(len(self.streams))
+            self.groups = self.sources if self._batch_by == "source" else by_stream
+            several = [stream.keyed.several for stream in streams if stream.keyed is not None]
+            self._several = max([self._several, *several])
         for (leaf, source), indexes in by_leaf.items():
             length, shares = 0, list[Fraction | float]()
             for i in indexes:

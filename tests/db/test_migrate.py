@@ -240,7 +240,7 @@ COLUMNS = f"""
     FROM duckdb_columns() WHERE NOT internal ORDER BY name, column_index
 """
 SHOWN = """
-    acquisitions candidates chunk_texts chunks clusters contaminations corpus_versions
+    acquisitions batch_keys candidates chunk_texts chunks clusters contaminations corpus_versions
     judgement_counts
     judgements live_records minings negative_texts negatives quarantine recipes records
     rejected_texts section_texts sections source_counts sources split_counts splits

@@ -1,0 +1,221 @@
+"""Batches whose samples share a source, a recipe, a length, a value or a stored key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from effort import some
+
+import duckplets as dp
+from duckplets.errors import DuckpletsError, SamplerError, StateMismatchError
+from duckplets.testing import assert_resumes_everywhere
+
+RECORDS = {"a": 130, "b": 61}
+SIZE = 8
+ANCHORS = """
+    SELECT record_id, text_hash FROM chunks
+    JOIN records USING (record_key) JOIN sections USING (section_key) WHERE role = 'anchor'
+"""
+
+
+def topic(number: int) -> str | None:
+    """Return the topic of a record: one has half of them, others fill no batch, or it is none."""
+    if number % 11 == 0:
+        return None
+    return "often" if number % 2 else f"t{number % 10}"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
+    with dp.Corpus(tmp_path_factory.mktemp("keys") / "c.duckdb") as corpus:
+        for name, count in RECORDS.items():
+            rows = [
+                {
+                    "id": str(number),
+                    "q": f"{name} asks {number} " + "and " * (number % 23),
+                    "a": f"{name} answers {number // 3}",
+                    "topic": topic(number),
+                }
+                for number in range(count)
+            ]
+            source = dp.MemorySource(rows, id="id", anchor="q", positive="a", meta=["topic"])
+            corpus.ingest(source, name=name, progress=False)
+        corpus.split(1, 0, 0)
+        table = corpus.sql(ANCHORS)
+        keys = [topic(int(record.split("/")[1])) for record in table["record_id"].to_pylist()]
+        for of in ("record_id", "text_hash"):
+            report = corpus.set_batch_keys(of, pa.table({of: table[of], "key": keys}))
+            assert report is not None
+            assert (report.read, report.unknown) == (191, 0)
+            assert (report.without_key, report.keys) == (18, 6)
+        yield corpus
+
+
+def labels_of(table: pa.Table, by: str, lengths: dict[str, int]) -> list[tuple[Any, ...]]:
+    """Return what each sample is kept to a batch by."""
+    found = []
+    for source, recipe, record in zip(
+        *(table[n].to_pylist() for n in ("source", "recipe", "anchor_record_id")), strict=True
+    ):
+        key = lengths[record] if by == "length" else topic(int(record.split("/")[1]))
+        label = {"source": (source,), "recipe": (source, recipe)}
+        found.append(label.get(by, (source, recipe, key)))
+    return found
+
+
+RULES = [
+    *(("source", 1), ("recipe", 1), ("length", 1), ("meta['topic']", 1), ("meta['topic']", 2)),
+    *(("record_id", 1), ("text_hash", 4)),
+]
+RUNS: list[dict[str, Any]] = [
+    {},
+    {"no_duplicates": True},
+    {"mixture": {"a": 0.25, "b": 0.75}, "no_duplicates": "negatives"},
+    {"kind": "pairs", "negatives": 3},
+    {"mixture": dp.Mixture({"a": 1.0}, phases=[dp.Phase(20, {"a": 0.5, "b": 0.5})])},
+    {"mixture": dp.Mixture({"a": 1, "b": 0}, anneal=dp.Anneal(9, {"a": 0, "b": 1}, end_step=40))},
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"), some(product(RULES, RUNS), less=8), ids=lambda of: str(of)[:40]
+)
+def test_batches_are_of_their_keys_and_every_anchor_comes_once_an_epoch(
+    corpus: dp.Corpus, rule: tuple[str, int], given: dict[str, Any]
+) -> None:
+    by, several = rule
+    recipes = [
+        dp.TripletRecipe(name, anchor, positive, dp.role("context"), weight=weight)
+        for name, anchor, positive, weight in (
+            ("usual", dp.role("anchor"), dp.role("context"), 1.0),
+            ("back", dp.role("context"), dp.role("anchor"), 0.5),
+        )
+    ]
+    recipes = recipes[: 2 if by in ("source", "recipe") else 1]  # the keys are of anchors' texts
+    per_draw = given.get("negatives", 0) + 1 if given.get("kind") == "pairs" else 1
+    run = {"batch_size": SIZE * per_draw, "recipes": recipes, **given}
+    run |= {"batch_by": by, "keys_per_batch": several}
+    sampler = corpus.sampler(**run)
+    steps = 60
+    table = sampler.served(0, steps * SIZE * per_draw)
+    lengths = _buckets(corpus) if by == "length" else {}
+    labels = labels_of(table, by, lengths)[::per_draw]
+    streams = [
+        *zip(
+            table["source"].to_pylist()[::per_draw],
+            table["recipe"].to_pylist()[::per_draw],
+            strict=True,
+        )
+    ]
+    displaced = [False] * len(streams)
+    if "displaced" in table.column_names:
+        displaced = [source is not None for source in table["displaced"].to_pylist()]
+    sources, mixed = Counter[str](), 0
+    for at in range(0, len(labels), SIZE):
+        batch = labels[at : at + SIZE]
+        assert len({*streams[at : at + SIZE]}) == 1 or by == "source"
+        assert len({source for source, _ in streams[at : at + SIZE]}) == 1
+        sources[batch[0][0]] += 1
+        is_pure = len({*batch}) == several and None not in (label[-1] for label in batch)
+        mixed += not is_pure and not any(displaced[at : at + SIZE])
+    assert mixed == 0 if by in ("source", "recipe") else mixed <= 0.8 * steps
+    if given.get("mixture") == {"a": 0.25, "b": 0.75}:  # shares hold for batches
+        assert abs(sources["b"] - 0.75 * steps) < 1
+    if by != "source" and not any(displaced):
+        anchors = table["anchor_record_id"].to_pylist()[::per_draw]
+        for stream in {*streams}:
+            count = RECORDS[stream[0]]
+            mine = [anchor for anchor, of in zip(anchors, streams, strict=True) if of == stream]
+            for low in range(0, len(mine), count):
+                epoch = mine[low : low + count]
+                assert len(epoch) == len({*epoch})
+    for world in (2, 4):
+        ranks = (
+            [
+                corpus.sampler(
+                    **run | {"batch_size": SIZE * per_draw // world, "rank": r, "world_size": world}
+                )
+                for r in range(world)
+            ]
+            if SIZE // world % several == 0
+            else []
+        )
+        slices = [text for rank in ranks for text in rank.batch_at(3)["anchor"]]
+        assert not ranks or slices == sampler.batch_at(3)["anchor"]
+    assert_resumes_everywhere(sampler, 5)
+
+
+def _buckets(corpus: dp.Corpus) -> dict[str, int]:
+    """Return the sixteenth that each record is of, by the tokens of its source's records."""
+    rows = corpus.sql(
+        "SELECT record_id, record_key, sum(token_count)::BIGINT AS tokens FROM sections "
+        "JOIN records USING (record_key) GROUP BY ALL"
+    ).to_pylist()
+    found = {}
+    for name, count in RECORDS.items():
+        mine = [row for row in rows if row["record_id"].startswith(f"{name}/")]
+        mine.sort(key=lambda row: (row["tokens"], row["record_key"]))
+        found |= {row["record_id"]: at * 16 // count for at, row in enumerate(mine)}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"batch_by": "meta['nothing']"}, "no record of split 'train' has such a value"),
+        ({"batch_by": "txt_hash"}, r"batch_by='txt_hash': give .* \(did you mean 'text_hash'\?\)"),
+        ({"batch_by": "1) OR (1"}, "batch_by"),
+        ({"batch_by": 3}, "batch_by=3: give 'source'"),
+        ({"batch_by": "length", "keys_per_batch": 3}, "these would: 1, 2, 4, 8"),
+        ({"batch_by": "length", "keys_per_batch": 0}, "keys_per_batch=0"),
+        ({"batch_by": "source", "keys_per_batch": 2}, "of one source and recipe"),
+        ({"keys_per_batch": 2}, "it goes with batch_by="),
+        ({"batch_by": "length", "kind": "pairs", "negatives": 2}, "a multiple of 3"),
+        ({"batch_by": "length", "kind": "texts", "tokenizer": "t.json"}, "batch_by='length'"),
+        ({"batch_by": "length", "no_duplicates": "group", "batch_size": 96}, "at most"),
+    ],
+)
+def test_wrong_keys_are_refused(corpus: dp.Corpus, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(DuckpletsError, match=message):
+        corpus.sampler(**{"batch_size": SIZE, **given})
+
+
+def test_tables_of_keys_are_checked_stored_and_pinned(corpus: dp.Corpus, tmp_path: Path) -> None:
+    ids = ["a/1", "a/2", "b/1", "z/9"]
+    wrong: list[tuple[Any, str]] = [
+        ({"record_id": ids}, "it needs 'key'"),
+        ({"record_id": [*ids[:3], "a/1"], "key": [1, 2, 3, 4]}, "'a/1' comes twice"),
+        ({"record_id": [None], "key": [1]}, "record_id is null in row 0"),
+        ({"text_hash": ["x"], "key": [1]}, "batch keys"),
+        (tmp_path / "none.parquet", "no table"),
+        (3, "no table"),
+    ]
+    for table, message in wrong:
+        with pytest.raises(SamplerError, match=message):
+            corpus.set_batch_keys("mine", table)
+    with pytest.raises(SamplerError, match="means something else"):
+        corpus.set_batch_keys("length", None)
+    pq.write_table(pa.table({"record_id": ids, "key": [2, 1, 1, None]}), tmp_path / "k.parquet")
+    report = corpus.set_batch_keys("mine", tmp_path / "k.parquet")
+    assert report is not None
+    assert (report.stored, report.unknown, report.keys) == (3, 0, 2)
+    state = tmp_path / "state.duckdb"
+    sampler = corpus.sampler(batch_size=SIZE, batch_by="mine", state=state)
+    assert "1 key, 60 anchors without one; 100 % of its samples" in sampler.describe()
+    next(sampler)
+    sampler.save()
+    corpus.set_batch_keys("mine", {"record_id": ids, "key": [1, 1, 1, 1]})
+    with pytest.raises(StateMismatchError, match="batch_by"):
+        corpus.resume(state=state)
+    corpus.set_batch_keys("mine", tmp_path / "k.parquet")
+    assert corpus.resume(state=state).step == 1
+    corpus.set_batch_keys("mine", None)
+    with pytest.raises((StateMismatchError, SamplerError), match="mine"):
+        corpus.resume(state=state)
