@@ -96,8 +96,9 @@ def _unit(vectors: Any) -> Singles:
 
 
 def _by_nearness(centres: Singles) -> Integers:
-    """Return an order of centres: after each the nearest one that is not in it yet."""
-    order, at, is_left = np.zeros(len(centres), np.int64), 0, np.ones(len(centres), dtype=bool)
+    """Return an order of centres: one at the edge, and after each the nearest of the others."""
+    order, is_left = np.zeros(len(centres), np.int64), np.ones(len(centres), dtype=bool)
+    at = int(np.argmin(centres @ centres.mean(axis=0)))
     for place in range(len(centres)):
         order[place], is_left[at] = at, False
         at = int(np.argmax(np.where(is_left, centres @ centres[at], -np.inf)))
