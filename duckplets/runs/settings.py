@@ -270,7 +270,7 @@ def checked_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
         what = "give 'labelled' or 'drawn'" if kind == "pairs" else f"{kind} are no pairs"
         raise SamplerError(f"pairs={pairs!r}: {what}; or leave it out")
     plain["batch_by"], several = {}, given.get("keys_per_batch", 1)
-    if given.get("batch_by") is not None:
+    if given.get("batch_by") not in (None, {}):
         draws = 1 + plain["negatives"] if kind == "pairs" and pairs != "labelled" else 1
         plain["batch_by"] = checked_batch_by(
             given["batch_by"], several, batch_size=plain["batch_size"], samples_per_draw=draws
