@@ -55,9 +55,9 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.order.mixture import Anneal as Anneal
     from duckplets.order.mixture import Mixture as Mixture
     from duckplets.order.mixture import Phase as Phase
+    from duckplets.pools.batch_keys import BatchKeysReport as BatchKeysReport
     from duckplets.quality.decontaminate import DecontaminationReport as DecontaminationReport
     from duckplets.quality.explain import Shifts as Shifts
-    from duckplets.pools.batch_keys import BatchKeysReport as BatchKeysReport
     from duckplets.quality.judge import JudgeReport as JudgeReport
     from duckplets.quality.near_dedup import NearReport as NearReport
     from duckplets.quality.plugins import register_detector as register_detector

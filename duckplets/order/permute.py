@@ -16,10 +16,13 @@ import numpy.typing as npt
 
 from duckplets.base.arrays import Integers, Words
 
+Halves = npt.NDArray[np.uint32]
+
 ORDER_VERSION = 3
 
 _SMALL = 4096  # up to this size an epoch is sorted by hash: exactly uniform, and cheap
 _SPAN = 1 << 16  # items permuted at a time: they stay in the cache
+_HALF_SPAN = 1 << 14  # likewise, of several permutations, with keys of their own
 _CELLS = 1 << 20  # items of such epochs sorted together
 _SEVERAL = 256  # items above which an epoch is permuted by itself
 _ROUNDS = 8  # rounds; four are visibly non-random (test_order_statistics)
@@ -28,7 +31,9 @@ _WORD = (1 << 64) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _M1 = np.uint64(0xBF58476D1CE4E5B9)
 _M2 = np.uint64(0x94D049BB133111EB)
-_U27, _U30, _U31, _U32, _U33 = (np.uint64(s) for s in (27, 30, 31, 32, 33))
+_U27, _U30, _U31, _U32 = (np.uint64(s) for s in (27, 30, 31, 32))
+_H13, _H16 = np.uint32(13), np.uint32(16)
+_H1, _H2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -106,39 +111,53 @@ def permuted(
 ) -> Integers:
     """Return the item at each rank of one of several permutations, each of 0 … size-1.
 
-    A Feistel network over a rectangle hardly larger than the size, for sizes of any kind.
+    A Feistel network over a rectangle hardly larger than the size, so sizes may be of any kind.
 
     Args:
         stream: Hash key of all of them.
         numbers: The number of each permutation.
-        sizes: Its size, less than 2^62.
+        sizes: Its size, at most 2^32.
         which: Index of a permutation for every rank.
         rank: Ranks.
     """
     wide = np.ceil(np.sqrt(sizes)).astype(np.int64)
-    sides = np.stack([wide, -(-sizes // wide)]).astype(np.uint64)
-    keys, ends = _round_keys(stream, numbers), sizes.astype(np.uint64)
-    items, todo = rank.astype(np.uint64), np.arange(len(rank))
-    while len(todo):
-        of = which[todo]
-        items[todo] = found = _over_rectangle(keys[:, of], sides[:, of], items[todo])
-        todo = todo[found >= ends[of]]
-    return items.astype(np.int64)
+    sides = np.stack([wide, -(-sizes // wide)]).astype(np.uint32)
+    keys, ends = _round_keys(stream, numbers).astype(np.uint32), sizes.astype(np.uint64)
+    found = np.empty(len(rank), np.int64)
+    for low in range(0, len(rank), _HALF_SPAN):
+        at, of = slice(low, low + _HALF_SPAN), which[low : low + _HALF_SPAN]
+        words = rank[at].astype(np.uint32)
+        items = _over_rectangle(keys.take(of, axis=1), sides.take(of, axis=1), words)
+        todo = np.flatnonzero(items >= ends.take(of))
+        while len(todo):
+            of = which[low + todo]
+            words = items[todo]
+            words = _over_rectangle(keys.take(of, axis=1), sides.take(of, axis=1), words)
+            items[todo], todo = words, todo[words >= ends.take(of)]
+        found[at] = items
+    return found
 
 
-def _over_rectangle(keys: Words, sides: Words, words: Words) -> Words:
+def _over_rectangle(keys: Halves, sides: Halves, words: Halves) -> Halves:
     wide, long = sides
     high, low = np.divmod(words, long)
     for i, round_key in enumerate(keys):
         # the least of a sum and what wraps below 0 is the sum modulo the side
         if i % 2:
-            low = low + (_scramble(high + round_key) * long >> _U33)
+            low = low + (_scramble_half(high + round_key) * long >> _H16)
             low = np.minimum(low, low - long)
         else:
-            high = high + (_scramble(low + round_key) * wide >> _U33)
+            high = high + (_scramble_half(low + round_key) * wide >> _H16)
             high = np.minimum(high, high - wide)
-    items: Words = high * long + low
+    items: Halves = high * long + low
     return items
+
+
+def _scramble_half(words: Halves) -> Halves:
+    """Return 16 bits of a hash of 32: two steps of MurmurHash3's finalizer (Appleby 2011)."""
+    words = (words ^ (words >> _H16)) * _H1
+    words = (words ^ (words >> _H13)) * _H2
+    return words >> _H16
 
 
 def item_at(stream: int, n: int, index: int) -> int:
