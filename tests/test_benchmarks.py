@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import re
+import string
 import sys
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -104,3 +107,44 @@ def test_every_measurement_of_serving_runs(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sources, "SMALL", 300)
     monkeypatch.setattr(sources.text, "VOCABULARY", 2000)
     check(serving, tmp_path, 1000, least=0)
+
+
+def test_the_page_of_the_laboratory_is_written_from_its_results() -> None:
+    report = load("teach_report")
+    assert report.PAGE.read_text(encoding="utf-8") == report.page(), (
+        "docs/teach.md is not from benchmarks/teach.json: python benchmarks/teach_report.py"
+    )
+
+
+def test_the_laboratory_runs_each_arm_once_the_deciding_ones_with_more_seeds() -> None:
+    teach = load("teach")
+    found = list(teach.works(["a", "b"], [*teach.ARMS], range(1, 5)))
+    assert len(found) == len({*found})
+    assert found[:2] == [("a", "pairs", 1), ("b", "pairs", 1)]
+    seeds = Counter(arm for corpus, arm, _ in found if corpus == "a")
+    assert seeds == {arm: 4 if arm in teach.DECIDING else 3 for arm in teach.ARMS}
+    assert {arm.beside for arm in teach.ARMS.values()} <= {*teach.ARMS}
+
+
+def test_the_laboratory_reads_a_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpora = load("teach_corpora")
+    entries = {
+        "00-database-short": "\nA dictionary\n",
+        "Sort": "Sort \\Sort\\, n. [F. sorte [Obs.], lot.]\n   1. A kind or species of things.\n"
+        "      [1913 Webster]\n\n         In sort.   --Milton.\n\n   2. Manner.\n",
+        "Zest": "Zest \\Zest\\, v. t.\n   To cut into thin slips, as the peel of an orange.\n",
+    }
+    digits = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
+    text, index = b"", ""
+    for word, entry in entries.items():
+        place = (f"{digits[n >> 6]}{digits[n & 63]}" for n in (len(text), len(entry)))
+        index += "\t".join([word, *place]) + "\n"
+        text += entry.encode()
+    (tmp_path / "gcide.dict.dz").write_bytes(gzip.compress(text))
+    (tmp_path / "gcide.index").write_text(index)
+    monkeypatch.setattr(corpora, "DICTIONARIES", tmp_path)
+    found = {row["anchor"]: row["positive"] for row in corpora.gcide()}
+    assert found == {
+        "Sort": "n. 1. A kind or species of things. 2. Manner.",
+        "Zest": "v. t. To cut into thin slips, as the peel of an orange.",
+    }

@@ -1,0 +1,432 @@
+"""Measures which negatives a model learns from: one small model from nothing, many ways to draw.
+
+    python benchmarks/teach.py [--minutes 90] [--corpora debian gcide] [--arms pairs] [--seeds 1 2 3]
+
+    corpus ─mine→ candidates ─an arm's sampler→ batches ─→ word vectors from nothing
+           ─evaluator("test")→ nDCG@10 of every query ─compare→ difference from another arm
+
+The model is a mean of word vectors (``StaticEmbedding`` of sentence-transformers), its tokenizer is
+made from the texts to learn from, and all that differs between two arms is what a sampler was
+asked for. Queries of the test split rank the texts of all splits. Each finished run is written into
+``teach.json`` and not done again; what can be used again (corpora, candidates, results of every
+query) lies in ``--folder``. A corpus whose texts are not on this machine is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import numpy as np
+from teach_corpora import CORPORA, MOST, SMALL
+
+import duckplets as dp
+
+HERE = Path(__file__).parent
+QUERIES = 2_000  # of the test split, about
+CHARACTERS = 1_000  # of a text
+SEEDS = (1, 2, 3)
+
+VOCABULARY, TOKENS, DIMENSION = 16_000, 96, 256
+STEPS, BATCH, RATE = 400, 256, 0.2
+DEPTH = 100
+
+# -- arms -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """What a sampler is asked for.
+
+    Attributes:
+        title: What the page calls it.
+        beside: The arm it is compared with.
+        negatives: Of a sample; 0 where the batch alone gives them.
+        by: Where they come from.
+        vectors: The arm whose first model ranks candidates for it.
+        batch: Samples a batch.
+        options: Further arguments.
+    """
+
+    title: str
+    beside: str = "random_1"
+    negatives: int = 1
+    by: Any = "random"
+    vectors: str = ""
+    batch: int = BATCH
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+IN_BATCH: dict[str, Any] = {"beside": "pairs", "negatives": 0}
+ARMS = {
+    "pairs": Arm(title="in-batch negatives only", **IN_BATCH),
+    "random_1": Arm(title="1 random", beside="pairs"),
+    "bm25_1": Arm(title="1 BM25", by="bm25"),
+    "random_4": Arm(title="4 random", beside="pairs", negatives=4),
+    "bm25_4": Arm(title="4 BM25", beside="random_4", negatives=4, by="bm25"),
+    "range": Arm(title="1 BM25, ranks 10–60", by=dp.bm25(range_min=10, range_max=60)),
+    "margin": Arm(title="1 BM25, margin .05", by=dp.bm25(relative_margin=0.05)),
+    "repeats": Arm(
+        title="in-batch, texts may repeat", **IN_BATCH, options={"no_duplicates": False}
+    ),
+    "group": Arm(
+        title='in-batch, `no_duplicates="group"`', **IN_BATCH, options={"no_duplicates": "group"}
+    ),
+    "apart": Arm(
+        title='in-batch, `apart=("bm25", .95)`', **IN_BATCH, options={"apart": ("bm25", 0.95)}
+    ),
+    "dense_1": Arm(title="1 dense", by=dp.mined("dense"), vectors="pairs"),
+    "both": Arm(title="1 of both by half", by={"bm25": 0.5, "dense": 0.5}, vectors="pairs"),
+    "drop": Arm(
+        title="1 BM25, margin .05, others dropped",
+        by=dp.bm25(relative_margin=0.05, when_short="drop"),
+    ),
+    "again": Arm(
+        title="1 dense, mined again",
+        by=dp.mined("again", relative_margin=0.05),
+        vectors="dense_1",
+    ),
+    "random_64": Arm(title="1 random, batch 64", beside="random_1", batch=64),
+    "bm25_64": Arm(title="1 BM25, batch 64", beside="random_64", by="bm25", batch=64),
+}
+SCORERS = {"pairs": "dense", "dense_1": "again"}  # what the first model of an arm is called
+DECIDING = ("pairs", "random_1", "bm25_1", "random_4", "bm25_4", "apart")
+RECIPE = dp.TripletRecipe("pairs", dp.role("anchor"), dp.role("context"), dp.role("context"))
+
+
+def works(
+    corpora: Sequence[str], arms: Sequence[str], seeds: Sequence[int]
+) -> Iterator[tuple[str, str, int]]:
+    """Yield what is to be run, the most important first: arms that decide have more seeds."""
+    first, later = seeds[: len(SEEDS)], seeds[len(SEEDS) :]
+    order = [(seed, arm) for seed in first[:1] for arm in arms]
+    order += [(seed, arm) for seed in first[1:] for arm in arms]
+    order += [(seed, arm) for seed in later for arm in arms if arm in DECIDING]
+    yield from ((corpus, arm, seed) for seed, arm in order for corpus in corpora)
+
+
+# -- the model ------------------------------------------------------------------------------------
+
+
+class Texts:
+    """The token ids of texts, made once each, by a tokenizer of the texts to learn from."""
+
+    def __init__(self, file: Path, learn_from: Iterable[str]) -> None:
+        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+        if not file.exists():
+            made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+            made.normalizer = normalizers.BertNormalizer()
+            made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+            how = trainers.WordPieceTrainer(
+                vocab_size=VOCABULARY, special_tokens=["[UNK]"], show_progress=False
+            )
+            made.train_from_iterator(learn_from, how)
+            made.save(str(file))
+        self.tokenizer = Tokenizer.from_file(str(file))
+        self.tokenizer.enable_truncation(TOKENS)
+        self._seen: dict[str, np.ndarray] = {}
+
+    def features(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Return what ``StaticEmbedding`` takes."""
+        import torch
+
+        new = list({text for text in texts if text not in self._seen})
+        for text, found in zip(new, self.tokenizer.encode_batch(new), strict=True):
+            self._seen[text] = np.array(found.ids or [0], np.int64)
+        rows = [self._seen[text] for text in texts]
+        starts = np.cumsum([0, *map(len, rows[:-1])])
+        return {
+            "input_ids": torch.from_numpy(np.concatenate(rows)),
+            "offsets": torch.from_numpy(starts),
+        }
+
+
+def fresh(texts: Texts, seed: int) -> Any:
+    """Return a model that knows nothing."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    class Static(StaticEmbedding):
+        def preprocess(self, inputs: list[str], *args: Any, **kwargs: Any) -> dict[str, Any]:
+            return texts.features(inputs)
+
+    torch.manual_seed(seed)
+    module = Static(texts.tokenizer, embedding_dim=DIMENSION)
+    return SentenceTransformer(modules=[module], device="cpu")
+
+
+def train(model: Any, texts: Texts, sampler: Any, columns: Sequence[str]) -> list[float]:
+    """Train a model on the batches of a sampler, and return the loss of every step."""
+    import torch
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+    model.train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
+    loss, losses, rise = MultipleNegativesRankingLoss(model), [], max(1, STEPS // 10)
+    for step, batch in enumerate(sampler):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * min((step + 1) / rise, (STEPS - step) / (STEPS - rise + 1))
+        value = loss([texts.features(list(batch[name])) for name in columns], None)
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(value.item())
+    model.eval()
+    return losses
+
+
+# -- a corpus and its runs ------------------------------------------------------------------------
+
+
+def _make(path: Path, name: str) -> None:
+    """Make a corpus of the records of least hash, whole or not at all."""
+    rows = [{key: of[:CHARACTERS] for key, of in row.items()} for row in CORPORA[name]()]
+    if not rows:
+        raise FileNotFoundError("no text was found")
+    rows.sort(key=lambda row: hashlib.blake2b(row["id"].encode()).digest())
+    rows = rows[: SMALL.get(name, MOST)]
+    group = "group" if "group" in rows[0] else None
+    source = dp.MemorySource(rows, id="id", anchor="anchor", positive="positive", group=group)
+    aside = path.with_name("new.duckdb")
+    aside.unlink(missing_ok=True)
+    with dp.Corpus(aside) as corpus:
+        corpus.ingest(source, name=name, progress=False)
+        test = min(0.2, QUERIES / len(rows))
+        corpus.split(1 - 1.25 * test, test / 4, test, seed=1)
+    aside.rename(path)
+
+
+class Laboratory:
+    """One corpus with its candidates, and what is kept of its runs.
+
+    Args:
+        name: Which one.
+        folder: Where it lies; it is made where it does not yet.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name, self.folder = name, folder / name
+        path = self.folder / "corpus.duckdb"
+        if not path.exists():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            _make(path, name)
+        self.corpus = dp.Corpus(path, threads=1, read_only=True)
+        self.mined: set[str] = set()
+        self._mine("bm25", "bm25")
+        learnt = self.corpus.sql(
+            "SELECT text FROM section_texts WHERE split = 'train' ORDER BY ALL"
+        )
+        self.texts = Texts(self.folder / "tokenizer.json", learnt["text"].to_pylist())
+        self.evaluator = self.corpus.evaluator(
+            "test", recipe=RECIPE, batch_size=1024, corpus_chunk_size=1_000_000
+        )
+
+    def _mine(self, scorer: str, by: Any) -> None:
+        self.corpus.mine(RECIPE, scorer=by, depth=DEPTH, split="train", progress=False)
+        self.mined.add(scorer)
+
+    def figures(self, had: dict[str, Any]) -> dict[str, Any]:
+        """Return what the corpus is like, unless it is known, and what its candidates are like."""
+        scorers = {"scorers": {row.pop("scorer"): row for row in self._of_scorers()}}
+        if had:
+            return had | scorers
+        near = self.corpus.deduplicate(0.7, dry_run=True, progress=False)
+        (counts,) = self.corpus.sql(
+            "SELECT count(*) AS records, avg(length(text)) AS characters FROM section_texts "
+            "WHERE role = 'context'"
+        ).to_pylist()
+        of = self.evaluator
+        return {
+            **counts,
+            "documents": len(of.corpus),
+            "queries": len(of.queries),
+            "families": len({*of.families.values()}),
+            "near_equal": near.duplicates / counts["records"],
+            **scorers,
+        }
+
+    def _of_scorers(self) -> list[dict[str, Any]]:
+        return self.corpus.sql("""
+            SELECT
+                scorer,
+                count(DISTINCT anchor_section_key) AS anchors,
+                avg((score > positive_score)::INT) FILTER (rank <= 16) AS above_positive,
+                avg((score > positive_score * .95)::INT) FILTER (rank <= 16) AS within_margin,
+                avg((score > positive_score)::INT) FILTER (rank = 1) AS first_above_positive,
+                avg((positive_rank = 0)::INT) FILTER (rank = 1) AS unranked,
+                median(nullif(positive_rank, 0)) FILTER (rank = 1) AS positive_rank,
+                avg(
+                    (EXISTS (
+                        FROM candidates AS other
+                        WHERE
+                            other.scorer = 'bm25' AND other.rank <= 16
+                            AND other.anchor_section_key = this.anchor_section_key
+                            AND other.negative_section_key = this.negative_section_key
+                    ))::INT
+                ) FILTER (rank <= 16) AS also_bm25
+            FROM candidates AS this
+            GROUP BY scorer
+        """).to_pylist()
+
+    def run(self, name: str, seed: int) -> dict[str, Any]:
+        """Train and judge one arm with one seed."""
+        arm, started = ARMS[name], time.perf_counter()
+        if arm.vectors:
+            self._rank_by(arm.vectors)
+        model, found = self._trained(name, seed)
+        self.evaluator.results = self.folder / f"{name}.{seed}.json"
+        self.evaluator(model)
+        rows = json.loads(self.evaluator.results.read_text(encoding="utf-8"))["queries"]
+        means = {of: float(np.mean([row[of] for row in rows])) for of in rows[0] if "@" in of}
+        seconds = round(time.perf_counter() - started, 1)
+        return {"corpus": self.name, "arm": name, "seed": seed, **means, **found} | {
+            "seconds": seconds
+        }
+
+    def _trained(self, name: str, seed: int) -> tuple[Any, dict[str, Any]]:
+        arm, model = ARMS[name], fresh(self.texts, seed)
+        several = [f"negative_{i}" for i in range(1, 1 + arm.negatives)]
+        columns = ["anchor", "positive", *(["negative"] if arm.negatives == 1 else several)]
+        options = {"no_duplicates": True, "by": arm.by, "negatives": max(1, arm.negatives)}
+        sampler = self.corpus.sampler(
+            recipes=[RECIPE],
+            batch_size=arm.batch,
+            steps=STEPS,
+            seed=seed,
+            swap=False,
+            columns=columns,
+            **options | arm.options,
+        )
+        losses = train(model, self.texts, sampler, columns)
+        metrics = sampler.metrics().items()
+        displaced = sum(int(n) for key, n in metrics if key.endswith("/displaced"))
+        if name in SCORERS and seed == SEEDS[0]:
+            np.save(self._weights(name), model[0].embedding.weight.detach().numpy())
+        return model, {"last_loss": float(np.mean(losses[-20:])), "displaced": displaced}
+
+    def _weights(self, arm: str) -> Path:
+        return self.folder / f"{arm}.npy"
+
+    def _rank_by(self, arm: str) -> None:
+        """Mine candidates by the first model of another arm, unless it was done."""
+        if (scorer := SCORERS[arm]) in self.mined:
+            return
+        import torch
+
+        if ARMS[arm].vectors:
+            self._rank_by(ARMS[arm].vectors)
+        if not self._weights(arm).exists():
+            self._trained(arm, SEEDS[0])
+        model = fresh(self.texts, 0)
+        model[0].embedding.weight.data = torch.from_numpy(np.load(self._weights(arm)))
+        self.corpus.embed(
+            lambda some: model.encode(some, batch_size=len(some), normalize_embeddings=True),
+            name=arm,
+            made_by=arm,
+            progress=False,
+        )
+        self._mine(scorer, dp.dense(arm, name=scorer))
+
+    def compared(self, name: str, seeds: Sequence[int]) -> dict[str, Any] | None:
+        """Return how an arm differs from the one beside it, as means of the seeds of both."""
+        beside = ARMS[name].beside
+        common = [
+            s
+            for s in seeds
+            if all((self.folder / f"{n}.{s}.json").exists() for n in (name, beside))
+        ]
+        if name == beside or not common:
+            return None
+        found = dp.compare(self._mean(beside, common), self._mean(name, common))
+        return {"beside": beside, "seeds": len(common), "metrics": found.metrics}
+
+    def _mean(self, name: str, seeds: Sequence[int]) -> Path:
+        """Write the mean of the results of several seeds, query by query."""
+        runs = [
+            json.loads((self.folder / f"{name}.{s}.json").read_text(encoding="utf-8"))["queries"]
+            for s in seeds
+        ]
+        rows = [
+            {
+                of: v if isinstance(v, str) else float(np.mean([r[of] for r in same]))
+                for of, v in same[0].items()
+            }
+            for same in zip(*runs, strict=True)
+        ]
+        file = self.folder / f"{name}.mean.json"
+        file.write_text(json.dumps({"name": name, "queries": rows}), encoding="utf-8")
+        return file
+
+
+# -- all of it ------------------------------------------------------------------------------------
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Run what was not run yet, until time is up."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--corpora", nargs="+", default=[*CORPORA], choices=[*CORPORA])
+    parser.add_argument("--arms", nargs="+", default=[*ARMS], choices=[*ARMS])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[*range(1, 11)])
+    parser.add_argument("--minutes", type=float, default=90)
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/teach"))
+    parser.add_argument("--out", type=Path, default=HERE / "teach.json")
+    asked = parser.parse_args(given)
+    end = time.monotonic() + 60 * asked.minutes
+    results: dict[str, Any] = {"corpora": {}, "runs": [], "compared": {}}
+    if asked.out.exists():
+        results = json.loads(asked.out.read_text(encoding="utf-8"))
+    settings = {"steps": STEPS, "batch": BATCH, "rate": RATE, "dimension": DIMENSION}
+    settings |= {"vocabulary": VOCABULARY, "tokens": TOKENS, "depth": DEPTH}
+    if results.setdefault("settings", settings) != settings:
+        parser.error(f"{asked.out} has runs with other settings: give another file and folder")
+    done = {(run["corpus"], run["arm"], run["seed"]) for run in results["runs"]}
+
+    @cache
+    def laboratory(name: str) -> Laboratory | None:
+        try:
+            return Laboratory(name, asked.folder)
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"{name} is left out: {error}", flush=True)
+            return None
+
+    for work in works(asked.corpora, asked.arms, asked.seeds):
+        if time.monotonic() > end:
+            break
+        if work in done or (lab := laboratory(work[0])) is None:
+            continue
+        run = lab.run(*work[1:])
+        results["runs"].append(run)
+        of = results["compared"].setdefault(lab.name, {})
+        for arm in [arm for arm in ARMS if work[1] in (arm, ARMS[arm].beside)]:
+            seeds = [
+                r["seed"] for r in results["runs"] if r["corpus"] == lab.name and r["arm"] == arm
+            ]
+            if found := lab.compared(arm, seeds):
+                of[arm] = found
+        had = results["corpora"].get(lab.name, {})
+        if not lab.mined <= {*had.get("scorers", {})}:
+            results["corpora"][lab.name] = lab.figures(had)
+        aside = asked.out.with_suffix(".part")
+        aside.write_text(f"{json.dumps(results, indent=1)}\n", encoding="utf-8")
+        aside.replace(asked.out)
+        print(*work, f"{run['ndcg@10']:.4f}", run["seconds"], flush=True)
+
+
+if __name__ == "__main__":
+    main()

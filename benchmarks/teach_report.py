@@ -1,0 +1,271 @@
+"""Writes docs/teach.md from teach.json: ``python benchmarks/teach_report.py``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from teach import ARMS, CORPORA
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "teach.json"
+PAGE = HERE.parent / "docs" / "teach.md"
+
+METRIC = "ndcg@10"
+PLOTTED = ("bm25_1", "bm25_4", "range", "margin", "dense_1", "again")
+WIDTH = 41  # characters of the plot
+AGREES = 1.0  # the least |Spearman| that the page calls a relation, over the corpora there are
+
+TITLES = {
+    "debian": "Debian",
+    "wordnet": "WordNet",
+    "python": "Python",
+    "gcide": "GCIDE",
+    "foldoc": "FOLDOC",
+    "debian_small": "Debian, 7,000",
+    "gcide_small": "GCIDE, 7,000",
+}
+WHAT = {
+    "debian": "short description → long description of a package",
+    "wordnet": "words of a synset → gloss",
+    "python": "name and signature → first paragraph of the docstring",
+    "gcide": "headword → first senses",
+    "foldoc": "term of computing → what is said of it",
+    "debian_small": "the same, fewer of them",
+    "gcide_small": "the same, fewer of them",
+}
+FIGURES = {
+    "positive_rank": ("median rank of the positive, where ranked", "{:.0f}"),
+    "unranked": ("anchors whose positive shares no term", "{:.0%}"),
+    "above_positive": ("candidates (first 16) above the positive", "{:.0%}"),
+    "first_above_positive": ("anchors whose first candidate is", "{:.0%}"),
+}
+
+TEXT = """# What negatives teach
+
+The page is written by `benchmarks/teach_report.py` from what `benchmarks/teach.py` measured. One
+small model (a mean of word vectors, {dimension} numbers, {vocabulary:,} word pieces of the corpus) is
+trained **from nothing**: {steps} batches of {batch}, softmax over the positives and negatives of the
+whole batch. All that differs between two arms is what `sampler(…)` was asked for. The anchors of the
+test split then rank the texts of all splits; equal texts are one document, and texts of one
+`group_key` too. Figures are nDCG@10 in hundredths. Differences are paired by query, of means over
+the seeds; behind them stands their 95 % interval, for which families of queries are drawn
+(`dp.compare`). It does not contain what another seed would change; the page says that below.
+
+{corpora}
+
+## Differences
+
+`in-batch` arms have no negative but the other samples of the batch. The others are compared with as
+many random negatives. **Bold**: the interval is on one side of 0. `n` is the number of seeds.
+
+{table}
+
+{verdicts}
+
+```
+{plot}
+```
+
+The standard deviation over seeds of one arm is {seed_deviation:.2f} in the mean, {seed_most:.2f} at
+most.
+
+## A word beforehand
+
+What a mining knows, and what its negatives were worth:
+
+{figures}
+
+{word}
+"""
+
+
+def page(results: dict[str, Any] | None = None) -> str:
+    """Return the page."""
+    found = results or json.loads(RESULTS.read_text(encoding="utf-8"))
+    names = [name for name in CORPORA if name in found["corpora"]]
+    deviations = _deviations(found)
+    return TEXT.format(
+        **found["settings"],
+        corpora=_corpora(found, names),
+        table=_table(found, names),
+        verdicts=_verdicts(found, names),
+        plot=_plot(found, names),
+        figures=_figures(found, names),
+        word=_word(found, names),
+        seed_deviation=sum(deviations) / max(1, len(deviations)),
+        seed_most=max(deviations, default=0),
+    )
+
+
+def _rows(*rows: list[str]) -> str:
+    head, *others = rows
+    lines = [head, ["---"] * len(head), *others]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _means(found: dict[str, Any], corpus: str, arm: str) -> list[float]:
+    runs = [run for run in found["runs"] if (run["corpus"], run["arm"]) == (corpus, arm)]
+    return [100 * run[METRIC] for run in runs]
+
+
+def _deviations(found: dict[str, Any]) -> list[float]:
+    """Return the standard deviation over seeds of every corpus and arm with several."""
+    every = {(run["corpus"], run["arm"]) for run in found["runs"]}
+    of = [_means(found, *which) for which in sorted(every)]
+    return [
+        (sum((x - sum(some) / len(some)) ** 2 for x in some) / (len(some) - 1)) ** 0.5
+        for some in of
+        if len(some) > 1
+    ]
+
+
+def _mean(values: list[float]) -> str:
+    return f"{sum(values) / len(values):.1f}" if values else ""
+
+
+def _corpora(found: dict[str, Any], names: list[str]) -> str:
+    head = [
+        "corpus",
+        "anchor → positive",
+        "records",
+        "documents",
+        "queries",
+        "families",
+        "in-batch",
+    ]
+    rows = []
+    for name in names:
+        of = found["corpora"][name]
+        sizes = [f"{of[key]:,}" for key in ("records", "documents", "queries", "families")]
+        rows.append([TITLES[name], WHAT[name], *sizes, _mean(_means(found, name, "pairs"))])
+    return _rows(head, *rows)
+
+
+def _difference(found: dict[str, Any], corpus: str, arm: str) -> tuple[float, float, float] | None:
+    of = found["compared"].get(corpus, {}).get(arm)
+    if of is None:
+        return None
+    (row,) = (row for row in of["metrics"] if row["metric"] == METRIC)
+    low, high = 100 * row["low"], 100 * row["high"]
+    return 100 * row["difference"], low, high
+
+
+def _cell(found: dict[str, Any], corpus: str, arm: str) -> str:
+    if (difference := _difference(found, corpus, arm)) is None:
+        return ""
+    mean, low, high = difference
+    seeds = found["compared"][corpus][arm]["seeds"]
+    text = f"{mean:+.1f}" if low <= 0 <= high else f"**{mean:+.1f}**"
+    return f"{text} ({low:+.1f} … {high:+.1f}; {seeds})"
+
+
+def _table(found: dict[str, Any], names: list[str]) -> str:
+    rows = []
+    for arm, of in ARMS.items():
+        cells = [_cell(found, name, arm) for name in names]
+        if any(cells):
+            rows.append([of.title, ARMS[of.beside].title, *cells])
+    head = ["arm", "less", *(f"{TITLES[name]} (n)" for name in names)]
+    return _rows(head, *rows)
+
+
+def _verdicts(found: dict[str, Any], names: list[str]) -> str:
+    """Return a line for each arm that has been run on a corpus."""
+    lines = []
+    for arm, of in ARMS.items():
+        sides: dict[str, list[str]] = {"better": [], "worse": [], "no different": []}
+        for name in names:
+            if difference := _difference(found, name, arm):
+                _, low, high = difference
+                side = "better" if low > 0 else "worse" if high < 0 else "no different"
+                sides[side].append(TITLES[name])
+        said = [f"{side} on {_listed(on)}" for side, on in sides.items() if on]
+        if said:
+            lines.append(f"- {of.title}, beside {ARMS[of.beside].title}: {'; '.join(said)}.")
+    return "\n".join(lines)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _plot(found: dict[str, Any], names: list[str]) -> str:
+    """Return differences and their intervals as lines of text around 0."""
+    every = {(a, n): d for a in PLOTTED for n in names if (d := _difference(found, n, a))}
+    most = max((abs(x) for d in every.values() for x in d), default=1.0)
+    middle, lines = WIDTH // 2, list[str]()
+
+    def place(value: float) -> int:
+        return middle + round(value / most * middle)
+
+    for (arm, name), (mean, low, high) in every.items():
+        line = [" "] * WIDTH
+        line[place(low) : place(high) + 1] = "─" * (place(high) - place(low) + 1)
+        line[middle], line[place(mean)] = "│", "●"
+        lines.append(f"{ARMS[arm].title:<22}{TITLES[name]:<9}{''.join(line)} {mean:+.1f}")
+    scale = f"{-most:+.1f}{'0':^{WIDTH - 10}}{most:+.1f}"
+    return "\n".join([*lines, f"{'':<31}{scale}"])
+
+
+def _figures(found: dict[str, Any], names: list[str]) -> str:
+    head = ["figure", *(TITLES[name] for name in names)]
+    rows = []
+    for scorer in ("bm25", "dense"):
+        for key, (title, form) in FIGURES.items():
+            of = [found["corpora"][name]["scorers"].get(scorer) for name in names]
+            cells = ["" if s is None or s[key] is None else form.format(s[key]) for s in of]
+            if any(cells) and not (scorer == "dense" and key == "unranked"):
+                rows.append([f"{title}, {'BM25' if scorer == 'bm25' else scorer}", *cells])
+    shared = [found["corpora"][name]["scorers"].get("dense") for name in names]
+    rows.append(
+        [
+            "dense candidates that are BM25's too (first 16)",
+            *("" if s is None else f"{s['also_bm25']:.0%}" for s in shared),
+        ]
+    )
+    near = [f"{found['corpora'][name]['near_equal']:.0%}" for name in names]
+    rows.append(["records that are nearly equal to another", *near])
+    for arm in ("bm25_1", "bm25_4", "dense_1"):
+        gains = [_difference(found, name, arm) for name in names]
+        cells = ["" if gain is None else f"{gain[0]:+.1f}" for gain in gains]
+        rows.append([f"gain: {ARMS[arm].title}", *cells])
+    return _rows(head, *rows)
+
+
+def _word(found: dict[str, Any], names: list[str]) -> str:
+    """Say which figures order the corpora as the gain of a BM25 negative does, if any."""
+    gains = {name: d[0] for name in names if (d := _difference(found, name, "bm25_1"))}
+    told = []
+    for key, (title, _) in FIGURES.items():
+        values = {name: found["corpora"][name]["scorers"]["bm25"][key] for name in gains}
+        told.append((title, _spearman([*values.values()], [*gains.values()])))
+    near = [found["corpora"][name]["near_equal"] for name in gains]
+    told.append(("records nearly equal", _spearman(near, [*gains.values()])))
+    listed = ", ".join(f"{title} {value:+.2f}" for title, value in told)
+    clear = [title for title, value in told if abs(value) >= AGREES]
+    end = (
+        f"{_listed(clear)}: in the same or in the opposite order on all of them."
+        if clear
+        else "None has the order of the gain, so mining says nothing of it beforehand: measure."
+    )
+    return (
+        f"Rank correlation (Spearman) with the gain of one BM25 negative over the "
+        f"{len(gains)} corpora: {listed}. {end}"
+    )
+
+
+def _spearman(one: list[float], other: list[float]) -> float:
+    """Return the correlation of ranks; ties in the order they stand in."""
+    n = len(one)
+    if n < 2:
+        return 0.0
+    ranks = [sorted(range(n), key=of.__getitem__) for of in (one, other)]
+    place = [{at: rank for rank, at in enumerate(of)} for of in ranks]
+    squares = sum((place[0][at] - place[1][at]) ** 2 for at in range(n))
+    return 1 - 6 * squares / (n * (n * n - 1))
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
