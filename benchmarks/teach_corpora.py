@@ -20,6 +20,8 @@ HERE = Path(__file__).parent
 WORDNET = "shared/corpora/wordnet.parquet"  # in some folder above this one
 DICTIONARIES = Path("/usr/share/dictd")
 
+SIZES = {"medium": 20_000, "small": 7_000}
+
 Row = dict[str, str]
 
 
@@ -132,8 +134,11 @@ CORPORA: dict[str, Callable[[], Iterable[Row]]] = {
     "python": python,
     "gcide": gcide,
     "foldoc": foldoc,
+    "debian_medium": debian,
     "debian_small": debian,
+    "gcide_medium": gcide,
     "gcide_small": gcide,
 }
 MOST = 60_000  # records of a corpus, those of least hash
-SMALL = {"debian_small": 7_000, "gcide_small": 7_000}  # the same text, as little as Python's
+# the same text, less of it: down to as little as Python's
+FEWER = {f"{name}_{size}": n for name in ("debian", "gcide") for size, n in SIZES.items()}

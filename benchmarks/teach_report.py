@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from teach import ARMS, CORPORA
 
 HERE = Path(__file__).parent
@@ -15,7 +16,7 @@ PAGE = HERE.parent / "docs" / "teach.md"
 METRIC = "ndcg@10"
 PLOTTED = ("bm25_1", "bm25_4", "range", "margin", "dense_1", "again")
 WIDTH = 41  # characters of the plot
-AGREES = 1.0  # the least |Spearman| that the page calls a relation, over the corpora there are
+CLEAR = 0.8  # a correlation of ranks from which on the page names a figure
 
 TITLES = {
     "debian": "Debian",
@@ -23,8 +24,10 @@ TITLES = {
     "python": "Python",
     "gcide": "GCIDE",
     "foldoc": "FOLDOC",
-    "debian_small": "Debian, 7,000",
-    "gcide_small": "GCIDE, 7,000",
+    "debian_medium": "Debian, a third",
+    "debian_small": "Debian, a ninth",
+    "gcide_medium": "GCIDE, a third",
+    "gcide_small": "GCIDE, a ninth",
 }
 WHAT = {
     "debian": "short description → long description of a package",
@@ -32,8 +35,6 @@ WHAT = {
     "python": "name and signature → first paragraph of the docstring",
     "gcide": "headword → first senses",
     "foldoc": "term of computing → what is said of it",
-    "debian_small": "the same, fewer of them",
-    "gcide_small": "the same, fewer of them",
 }
 FIGURES = {
     "positive_rank": ("median rank of the positive, where ranked", "{:.0f}"),
@@ -139,7 +140,14 @@ def _corpora(found: dict[str, Any], names: list[str]) -> str:
     for name in names:
         of = found["corpora"][name]
         sizes = [f"{of[key]:,}" for key in ("records", "documents", "queries", "families")]
-        rows.append([TITLES[name], WHAT[name], *sizes, _mean(_means(found, name, "pairs"))])
+        rows.append(
+            [
+                TITLES[name],
+                WHAT.get(name, "the same, fewer of them"),
+                *sizes,
+                _mean(_means(found, name, "pairs")),
+            ]
+        )
     return _rows(head, *rows)
 
 
@@ -204,9 +212,9 @@ def _plot(found: dict[str, Any], names: list[str]) -> str:
         line = [" "] * WIDTH
         line[place(low) : place(high) + 1] = "─" * (place(high) - place(low) + 1)
         line[middle], line[place(mean)] = "│", "●"
-        lines.append(f"{ARMS[arm].title:<22}{TITLES[name]:<9}{''.join(line)} {mean:+.1f}")
+        lines.append(f"{ARMS[arm].title:<22}{TITLES[name]:<16}{''.join(line)} {mean:+.1f}")
     scale = f"{-most:+.1f}{'0':^{WIDTH - 10}}{most:+.1f}"
-    return "\n".join([*lines, f"{'':<31}{scale}"])
+    return "\n".join([*lines, f"{'':<38}{scale}"])
 
 
 def _figures(found: dict[str, Any], names: list[str]) -> str:
@@ -237,34 +245,33 @@ def _figures(found: dict[str, Any], names: list[str]) -> str:
 def _word(found: dict[str, Any], names: list[str]) -> str:
     """Say which figures order the corpora as the gain of a BM25 negative does, if any."""
     gains = {name: d[0] for name in names if (d := _difference(found, name, "bm25_1"))}
-    told = []
+    told = {}
     for key, (title, _) in FIGURES.items():
-        values = {name: found["corpora"][name]["scorers"]["bm25"][key] for name in gains}
-        told.append((title, _spearman([*values.values()], [*gains.values()])))
-    near = [found["corpora"][name]["near_equal"] for name in gains]
-    told.append(("records nearly equal", _spearman(near, [*gains.values()])))
-    listed = ", ".join(f"{title} {value:+.2f}" for title, value in told)
-    clear = [title for title, value in told if abs(value) >= AGREES]
-    end = (
-        f"{_listed(clear)}: in the same or in the opposite order on all of them."
-        if clear
-        else "None has the order of the gain, so mining says nothing of it beforehand: measure."
-    )
+        values = [found["corpora"][name]["scorers"]["bm25"][key] for name in gains]
+        told[title] = _spearman(values, [*gains.values()])
+    for key, title in (("records", "records"), ("near_equal", "records that are nearly equal")):
+        values = [found["corpora"][name][key] for name in gains]
+        told[title] = _spearman(values, [*gains.values()])
+    clear = [title for title, value in told.items() if abs(value) >= CLEAR]
+    listed = ", ".join(f"{value:+.2f} for *{title}*" for title, value in told.items())
+    end = f"None reaches {CLEAR}, so no figure of a mining says beforehand what it is worth."
+    if clear:
+        end = f"At {CLEAR} and more: {_listed(clear)}."
     return (
-        f"Rank correlation (Spearman) with the gain of one BM25 negative over the "
-        f"{len(gains)} corpora: {listed}. {end}"
+        f"Rank correlation (Spearman's) with the gain of one BM25 negative, over {len(gains)} "
+        f"corpora: {listed}. {end}"
     )
 
 
 def _spearman(one: list[float], other: list[float]) -> float:
-    """Return the correlation of ranks; ties in the order they stand in."""
-    n = len(one)
-    if n < 2:
+    """Return the correlation of ranks, equal values at the mean of theirs; 0 without any."""
+    ranks = [
+        np.array([(np.less(of, x).sum() + np.less_equal(of, x).sum() + 1) / 2 for x in of])
+        for of in (one, other)
+    ]
+    if min(len({*of}) for of in (one, other)) < 2:
         return 0.0
-    ranks = [sorted(range(n), key=of.__getitem__) for of in (one, other)]
-    place = [{at: rank for rank, at in enumerate(of)} for of in ranks]
-    squares = sum((place[0][at] - place[1][at]) ** 2 for at in range(n))
-    return 1 - 6 * squares / (n * (n * n - 1))
+    return float(np.corrcoef(*ranks)[0, 1])
 
 
 if __name__ == "__main__":

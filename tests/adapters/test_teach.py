@@ -12,8 +12,10 @@ from types import ModuleType
 
 import pytest
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 pytest.importorskip("sentence_transformers")
+
+from effort import thorough
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -37,6 +39,7 @@ def rows() -> Iterator[dict[str, str]]:
         yield {"id": str(i), "anchor": f"What is the {a} {b} {i}", "positive": answer}
 
 
+@thorough
 def test_arms_are_run_judged_and_compared_once(modules, tmp_path, monkeypatch, capsys):
     teach, report = modules
     small = {"STEPS": 2, "BATCH": 8, "DIMENSION": 8, "QUERIES": 40, "VOCABULARY": 200, "DEPTH": 20}
