@@ -51,7 +51,7 @@ def _record(number, title, reply, product, closed):
 
 
 def make(path):
-    """Write a database of forty thousand tickets, of which every tenth has no reply."""
+    """Write a database of 24,000 tickets, of which every tenth has no reply."""
     products = ["printer", "scanner", "router", "phone"]
     rows = (
         (
@@ -60,7 +60,7 @@ def make(path):
             products[i % 4],
             f"2024-{i % 12 + 1:02}-{i % 28 + 1:02}",
         )
-        for i in range(40_000)
+        for i in range(24_000)
     )
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
@@ -74,7 +74,7 @@ def make(path):
 with tempfile.TemporaryDirectory() as folder:
     database = Path(folder) / "helpdesk.sqlite"
     make(database)
-    tickets = Tickets(database, lost_at=30_000)
+    tickets = Tickets(database, lost_at=20_000)
     with dp.Corpus(Path(folder) / "tickets.duckdb") as corpus:
         try:
             corpus.ingest(tickets)
@@ -85,6 +85,6 @@ with tempfile.TemporaryDirectory() as folder:
         tickets.lost_at = None  # later, when the database is back
         report = corpus.ingest(tickets)
         first, second = tickets.began_at
-        print(f"began at id {first}, went on in the middle: {0 < second < 40_000}")
+        print(f"began at id {first}, went on in the middle: {0 < second < 24_000}")
         print(f"{report.read} rows read, {report.added} records added, each once")
         print(corpus.split())

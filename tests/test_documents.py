@@ -33,7 +33,7 @@ WITH_TORCH = {
     "two_ranks",
 }
 EXAMPLES = sorted({file.stem for file in ROOT.glob("examples/*.py")} - WITH_TORCH)
-AS_PROGRAMS = {"quickstart", "resume"}  # the others run in this process
+AS_PROGRAM = "quickstart"  # the others run in this process
 WORDNET = ROOT.parent / "shared" / "corpora" / "wordnet.parquet"
 
 BLOCK = re.compile(r"(<!-- not run: .+? -->\n)?^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -52,21 +52,23 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     return {"PATH": os.pathsep.join(folders)}
 
 
-def shell(code: str, environment: dict[str, str]) -> None:
+def shell(code: str, environment: dict[str, str], typed: str | None = None) -> None:
     """Run commands in a shell that succeed."""
-    done = ran("bash", "-e", "-o", "pipefail", "-c", code, env=environment)
+    done = ran("bash", "-e", "-o", "pipefail", "-c", code, env=environment, typed=typed)
     assert done.returncode == 0, f"{code}\n{done.stdout}{done.stderr}"
 
 
 def commands(code: str, environment: dict[str, str]) -> None:
     """Run a block of commands: ours in this process, what else there is in a shell."""
-    ours = r"duckplets [^|>\n]*(?:> [\w.]+)?$"
+    ours = r"duckplets [^|>\n]*(?:> [\w.]+|\| .*)?$"
     for own, other in re.findall(rf"^({ours})|((?:^(?!{ours}).*\n)+)", code, re.MULTILINE):
         if own:
-            command, _, file = own.partition(" > ")
+            command, sign, rest = re.fullmatch(r"([^|>]*)([|>]?) ?(.*)", own).groups()
             told = ok(*shlex.split(command)[1:])
-            if file:
-                Path(file).write_text(told, encoding="utf-8")
+            if sign == "|":
+                shell(rest, environment, typed=told)
+            elif sign:
+                Path(rest).write_text(told, encoding="utf-8")
         elif other.strip():
             shell(other, environment)
 
@@ -184,32 +186,12 @@ def test_examples_run_anywhere_and_say_the_same(
     folder.mkdir()
     monkeypatch.chdir(folder)
     script = ROOT / "examples" / f"{name}.py"
-    if name in AS_PROGRAMS:
+    if name == AS_PROGRAM:
         golden(text, said("-W", "error", script))
     else:
         program(script, *arguments)
         golden(text, capsys.readouterr().out)
     assert not list(folder.iterdir()), "an example leaves nothing behind"
-
-
-def test_the_wordnet_example_without_its_file_says_where_it_is(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    program(ROOT / "examples" / "wordnet.py", "nowhere.parquet")
-    told = capsys.readouterr().out
-    assert "nowhere.parquet is not there" in told
-    assert "https://wordnet.princeton.edu" in told
-
-
-def test_the_examples_data_has_anchors_in_all_splits(tmp_path: Path) -> None:
-    source = dp.CsvSource(
-        ROOT / "examples" / "data" / "faq.csv", anchor="question", positive="answer"
-    )
-    with dp.Corpus(tmp_path / "faq.duckdb") as corpus:
-        corpus.ingest(source, progress=False)
-        corpus.split()
-        for split in ("train", "validation", "test"):
-            assert corpus.pool("anchor_context", split).num_rows >= 3
 
 
 # ---- pages

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import often, some, thorough
+from effort import THOROUGH, often, some
 from prebuilt import toy_corpus
 from programs import said
 
@@ -178,8 +178,12 @@ def test_processes_of_every_kind_read(path: Path, method: str) -> None:
             process.kill()
 
 
-@thorough
 @pytest.mark.skipif(INSIDE in os.environ, reason="is what the others run in")
-def test_in_a_small_process() -> None:
-    told = said("-m", "pytest", "-q", "-n", "0", __file__, env={INSIDE: "1"})
-    assert told.startswith("." * (3 + len(METHODS)))
+def test_in_a_small_process(path: Path) -> None:
+    if THOROUGH:
+        told = said("-m", "pytest", "-q", "-n", "0", __file__, env={INSIDE: "1"})
+        assert told.startswith("." * (3 + len(METHODS)))
+    else:
+        one = test_a_forked_child_reads_rightly_or_says_why_not.__name__
+        code = f"from test_forks import *; {one}(Path({str(path)!r}), True)"
+        said("-W", "ignore::DeprecationWarning", "-c", code)

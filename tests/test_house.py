@@ -1,12 +1,15 @@
-"""The rules of the house: layers, statements, sizes, and a wheel that works away from here."""
+"""The rules of the house: rooms, statements, sizes, and a wheel that works away from here."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import re
+import shutil
 import sys
+import tomllib
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -61,31 +64,31 @@ def tree_of(file: Path) -> ast.Module:
     return ast.parse(file.read_text(encoding="utf-8"))
 
 
-# ---- layers
+# ---- rooms
 
 
 def is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
-def nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield every statement but those that only a type checker sees."""
+def nodes(tree: ast.AST, *, typed: bool) -> Iterator[ast.AST]:
+    """Yield every statement, with or without those that only a type checker sees."""
     yield tree
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.expr):
             continue
-        if is_type_checking(child):
+        if not typed and is_type_checking(child):
             for other in child.orelse:  # type: ignore[attr-defined]
-                yield from nodes(other)
+                yield from nodes(other, typed=typed)
         else:
-            yield from nodes(child)
+            yield from nodes(child, typed=typed)
 
 
 @cache
-def imports(file: Path) -> frozenset[str]:
+def imports(file: Path, *, typed: bool = False) -> frozenset[str]:
     """Return the full names of the modules a file imports, anywhere in it."""
     found = set()
-    for node in nodes(tree_of(file)):
+    for node in nodes(tree_of(file), typed=typed):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -102,12 +105,66 @@ MODULES = {
 }
 
 
-def needs(name: str) -> set[str]:
+def needs(name: str, *, typed: bool = False) -> set[str]:
     """Return the modules of this package that one of them imports."""
-    return {other for other in imports(MODULES[name]) if other in MODULES}
+    return {other for other in imports(MODULES[name], typed=typed) if other in MODULES}
 
 
-# Which room may import which is in test_rooms.py. These are more: they work without a connection.
+# Floors from the ground up: a room imports from the floors below its own, and from no room beside
+# it. ``doors`` stands for the modules that lie in no folder, what users meet; of these any room
+# may import ``errors`` only.
+FLOORS = [
+    "base",
+    "artifacts engine db text order",
+    "sources recipes",
+    "ingest",
+    "pools quality",
+    "search",
+    "mining serving",
+    "vectors",
+    "samples",
+    "runs",
+    "records export tokens",
+    "corpus",
+    "report adapters cli",
+    "doors",
+]
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms.split()}
+LAZY = {
+    ("duckplets.runs.sampler", "duckplets.adapters.huggingface"),  # ``Sampler.to_hf`` needs both
+    ("duckplets.corpus.corpus", "duckplets.adapters.evaluation"),  # ``Corpus.evaluator``
+    ("duckplets.corpus.corpus", "duckplets.report"),  # ``Corpus.report`` shows all there is
+    ("duckplets.order.mixture", "duckplets.adapters.training_files"),  # ``Mixture.from_toml``
+    ("duckplets.runs.forecast", "duckplets.report.plots"),  # ``Forecast.plot`` draws by these
+    ("duckplets.cli.app", "duckplets"),  # the version
+}
+
+
+def room_of(name: str) -> str:
+    """Return the folder of a module; ``doors`` stands for all that lie in none."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 and (PACKAGE / parts[1]).is_dir() else "doors"
+
+
+def is_below(name: str, other: str) -> bool:
+    """Whether a module may import another one."""
+    room, below = room_of(name), room_of(other)
+    return room == below or FLOOR_OF[below] < FLOOR_OF[room] or other == "duckplets.errors"
+
+
+@each(MODULES)
+def test_rooms_import_from_the_floors_below_them(name: str) -> None:
+    wrong = {other for other in needs(name, typed=True) if not is_below(name, other)}
+    assert not {(name, other) for other in wrong} - LAZY
+    assert room_of(name) in FLOOR_OF
+
+
+def test_no_two_classes_have_one_name() -> None:
+    classes = [n.name for f in FILES for n in tree_of(f).body if isinstance(n, ast.ClassDef)]
+    assert [name for name, times in Counter(classes).items() if times > 1] == []
+
+
+# These work without a connection.
 PURE = [
     *("duckplets.base", "duckplets.text", "duckplets.order"),
     *("duckplets.recipes.recipes", "duckplets.recipes.mined", "duckplets.recipes.files"),
@@ -225,12 +282,8 @@ def named_statements() -> frozenset[str]:
     return frozenset(found)
 
 
-@EVERY_STATEMENT
-def test_statements_are_used(statement: str) -> None:
-    assert statement in named_statements()
-
-
-def test_named_statements_exist() -> None:
+def test_statements_are_named_and_those_that_are_named_exist() -> None:
+    assert set(STATEMENTS) <= named_statements()
     folders = "|".join(sorted({name.split("/")[0] for name in STATEMENTS}))
     for file in FILES:
         for node, text in constants(file):
@@ -310,10 +363,28 @@ def test_a_file_is_short_documented_and_named_for_what_is_in_it(file: Path) -> N
 # ---- the wheel
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel as a user would; skip where the build backend cannot be had."""
-    folder = tmp_path_factory.mktemp("wheel")
+TRY = """
+import sys
+from pathlib import Path
+
+import duckplets
+from duckplets.db import migrate
+from duckplets.db.database import Database
+from duckplets.db.queries import query
+
+assert Path(duckplets.__file__).is_relative_to(sys.argv[1]), duckplets.__file__
+assert "duckdb_tables" in query("db/migrate/tables")
+for kind in ("corpus", "state"):
+    migrate.create(Path(kind), kind)
+    migrate.check(Database.open(Path(kind), read_only=True), kind)
+print("works")
+"""
+
+
+@thorough
+@pytest.mark.network
+def test_a_wheel_holds_everything_and_works_away_from_the_checkout(tmp_path: Path) -> None:
+    folder = tmp_path / "wheel"
     command = [sys.executable, "-m", "pip", "wheel", str(ROOT), "--no-deps", "-w", str(folder)]
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_RETRIES": "1", "PIP_TIMEOUT": "15"}
     run = ran(*command, env=quiet)
@@ -322,15 +393,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if run.returncode and reason in told:
             pytest.skip(f"no wheel can be built here: {reason}")
     assert run.returncode == 0, told
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-@thorough
-@pytest.mark.network
-def test_a_wheel_holds_everything_and_nothing_else(wheel: Path) -> None:
+    (wheel,) = folder.glob("*.whl")
+    home = tmp_path / "home"
+    said("-m", "venv", "--without-pip", home)
+    (site,) = home.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        archive.extractall(site)
     expected = {f"duckplets/{file.relative_to(PACKAGE).as_posix()}" for file in FILES}
     expected |= {f"duckplets/sql/{file.relative_to(SQL).as_posix()}" for file in SQL.rglob("*.sql")}
     expected |= {
@@ -341,36 +410,19 @@ def test_a_wheel_holds_everything_and_nothing_else(wheel: Path) -> None:
     expected |= {f"duckplets/report/{name}" for name in page}
     data = ("py.typed", "quality/medical.toml", "recipes/condition_rules.toml")
     assert names == expected | {f"duckplets/{name}" for name in data}
-
-
-TRY = """
-import sys
-from pathlib import Path
-
-import duckplets
-from duckplets.db import migrate
-from duckplets.db.database import Database
-from duckplets.db.queries import query
-
-assert Path(duckplets.__file__).is_relative_to(sys.prefix), duckplets.__file__
-assert "duckdb_tables" in query("db/migrate/tables")
-for kind in ("corpus", "state"):
-    migrate.create(Path(kind), kind)
-    migrate.check(Database.open(Path(kind), read_only=True), kind)
-print("works")
-"""
-
-
-@pytest.mark.network
-def test_a_wheel_works_away_from_the_checkout(wheel: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    said("-m", "venv", "--without-pip", home)
-    (site,) = home.glob("lib/python*/site-packages")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
     # What it depends on is taken from here: installing that anew would need the network.
     import numpy
 
     (site / "dependencies.pth").write_text(f"{Path(numpy.__file__).parent.parent}\n")
-    run = ran(home / "bin" / "python", "-c", TRY, cwd=tmp_path, env={"PYTHONPATH": ""})
+    run = ran(home / "bin" / "python", "-c", TRY, home, cwd=tmp_path, env={"PYTHONPATH": ""})
+    assert (run.stdout.strip(), run.returncode) == ("works", 0), run.stderr
+
+
+def test_what_goes_into_the_wheel_works_away_from_the_checkout(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+    places = {name: name for name in wheel["packages"]} | wheel["force-include"]
+    for source, place in places.items():
+        shutil.copytree(ROOT / source, tmp_path / place, ignore=shutil.ignore_patterns("*.pyc"))
+    run = ran(sys.executable, "-c", TRY, tmp_path, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)})
     assert (run.stdout.strip(), run.returncode) == ("works", 0), run.stderr

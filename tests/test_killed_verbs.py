@@ -8,6 +8,7 @@ nursery of ``test_kills``.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -63,6 +64,10 @@ def exported(corpus: Corpus) -> None:
     corpus.export_negatives(out, format="flagembedding", recipe=MINED, overwrite=True)
 
 
+def written(corpus: Corpus) -> None:
+    assert corpus.export_jsonl(corpus.path.with_name("written.jsonl"), overwrite=True) >= 0
+
+
 def saved(corpus: Corpus, name: str) -> None:
     with corpus.sampler(run=name, batch_size=4) as sampler:
         next(sampler)
@@ -88,6 +93,7 @@ VERBS: dict[str, list[Step]] = {
     ],
     "save": [saved],
     "export": [lambda c, name: exported(c)],
+    "jsonl": [lambda c, name: written(c)],
 }
 
 
@@ -154,9 +160,12 @@ def check(path: Path, told: list[str], is_in_form: bool) -> None:
         sound(path)
     # The next save takes in what a killed one had committed.
     known = {"c.duckdb", "c.state.duckdb", "c.state.duckdb.wal", "exported.jsonl"}
-    known.add("c.candidates")
+    known |= {"c.candidates", "written.jsonl"}
     left = set(os.listdir(path.parent)) - known
-    assert not {name for name in left if not name.startswith(".exported.")}, left
+    assert not {name for name in left if not name.startswith((".exported.", ".written."))}, left
+    for name in {"exported.jsonl", "written.jsonl"} & {*os.listdir(path.parent)}:
+        lines = path.with_name(name).read_text(encoding="utf-8").splitlines(keepends=True)
+        assert all(json.loads(line) and line.endswith("\n") for line in lines), "it is whole"
 
 
 def test_killed_in_any_verb_nothing_done_is_lost(nurseries: list[Any], tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -14,8 +13,8 @@ PAGE = TESTS.parent / "docs" / "promises.md"
 @cache
 def names_in(file: str) -> frozenset[str]:
     path = TESTS / file
-    tree = ast.parse(path.read_text(encoding="utf-8") if path.exists() else "")
-    return frozenset(each.name for each in tree.body if isinstance(each, ast.FunctionDef))
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return frozenset(re.findall(r"^def (test_\w+)\(", text, re.MULTILINE))
 
 
 def test_every_promise_is_held_by_tests_that_are_there() -> None:

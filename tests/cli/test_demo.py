@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from commands import cli, ok
-from effort import often, thorough
+from effort import often, some, thorough
 from programs import said
 
 from duckplets.cli import demo
@@ -45,7 +45,7 @@ def test_the_text_is_the_same_in_every_process() -> None:
 
 
 def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    fewer = docstrings()[:: often(1, less=16)]
+    fewer = docstrings()[:: often(1, less=12)]
     topical = topics()[:: often(1, less=8)]
     monkeypatch.setattr(demo, "docstrings", lambda: fewer)
     monkeypatch.setattr(demo, "topics", lambda: topical)
@@ -63,9 +63,8 @@ def test_demo_from_end_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "chosen by bm25" in out
     assert out.count("\ntriplet ") == 3
     assert out.count("  anchor ") == out.count("  positive ") == out.count("  negative ") == 3
-    for line in out.split("What to do next:\n")[1].splitlines()[:3]:
+    for line in some(out.split("What to do next:\n")[1].splitlines()[:3], less=1):
         assert ok(*shlex.split(line)[1:])
-    assert ok("doctor", "demo.duckdb")
     with Corpus("demo.duckdb", read_only=True) as corpus:
         found = {row["name"]: row["records"] for row in corpus.sources().to_pylist()}
     assert found == {"docstrings": len(fewer), "topics": len(topical)}

@@ -113,25 +113,6 @@ def test_a_preview_makes_no_file() -> None:
     assert not Path("c.duckdb").exists()
 
 
-def test_remapping_and_dates_and_encodings() -> None:
-    Path("d.csv").write_bytes("q,d\né,03.02.2024\nü,x\n".encode("latin-1"))
-    how = ["--date", "d", "--date-format", "%d.%m.%Y", "--encoding", "latin-1", "--json"]
-    (report,) = lines(ok("ingest", "c.duckdb", "d.csv", "--anchor", "q", *how))
-    assert (report["added"], report["incomplete"]) == (2, {"unreadable date": 1})
-    said = error("ingest", "c.duckdb", "d.csv", "--text", "q", "--encoding", "latin-1")
-    assert 'anchor: "q", date: "d"' in said
-    assert "remap=True replaces" in said
-    (report,) = lines(
-        ok("ingest", "c.duckdb", "d.csv", "--text", "q", "--encoding=latin-1", "--remap", "--json")
-    )
-    assert (report["added"], report["removed"]) == (2, 2)
-    strict = ["--anchor", "q", *how, "--on-bad-date", "fail", "--name", "strict"]
-    (report,) = lines(ok("ingest", "c.duckdb", "d.csv", *strict))
-    assert (report["added"], report["failed"]) == (1, 1)
-    Path("x.parquet").write_bytes(b"PAR1")
-    assert "encoding=" in error("ingest", "c.duckdb", "x.parquet", "--encoding", "latin-1")
-
-
 def test_text_files_by_name() -> None:
     Path("notes").mkdir()
     for name in ("a.md", "b.rst", "c.txt"):
@@ -149,16 +130,3 @@ def test_text_files_by_name() -> None:
     with dp.Corpus("c.duckdb", read_only=True) as corpus:
         stored = corpus.sql("SELECT mapping FROM sources ORDER BY name")["mapping"].to_pylist()
     assert [json.loads(text) for text in stored] == [{"titles": "heading"}] * 2
-
-
-def test_sections_of_text_are_records() -> None:
-    Path("docs").mkdir()
-    Path("docs", "a.md").write_text("# Guide\n\nintro\n\n## `Use`\n\nhow\n")
-    done = cli("ingest", "c.duckdb", "docs", "--pattern", "*.md", "--by-heading")
-    assert "path of headings ('Title > Section') of 2 sections in 1 file" in done.stderr
-    with dp.Corpus("c.duckdb", read_only=True) as corpus:
-        found = corpus.sql("SELECT text FROM section_texts ORDER BY record_id, position")
-    assert found["text"].to_pylist() == ["Guide", "intro", "Guide > Use", "how"]
-    assert "by_heading= is for files of text" in error(
-        "ingest", "c.duckdb", "good.csv", "--anchor", "q", "--by-heading"
-    )

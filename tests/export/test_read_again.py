@@ -67,7 +67,7 @@ FILES += [
 ]
 
 
-@pytest.mark.parametrize(("format", "shape", "ending"), some(FILES, less=4))
+@pytest.mark.parametrize(("format", "shape", "ending"), some(FILES, less=3))
 def test_what_exports_write_is_read_again(mined, tmp_path, format, shape, ending):  # noqa: A002
     path = tmp_path / f"s.{ending}"
     options: dict[str, Any] = {"negatives": 2} if shape == "n-tuple" else {}

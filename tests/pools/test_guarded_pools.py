@@ -38,7 +38,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dp.Corpus
         corpus.close()
 
 
-@pytest.mark.parametrize(("name", "size"), some(product(CASES, range(len(SIZES))), less=5))
+@pytest.mark.parametrize(("name", "size"), some(product(CASES, range(len(SIZES))), less=3))
 def test_a_pool_has_the_anchors_with_enough_legal_negatives(corpora, name, size):
     corpus, recipe = corpora[size], dp.TripletRecipe("r", **CASES[name]["recipe"], by="bm25")
     rules = rules_of(corpus, CASES[name], "s0", "train")

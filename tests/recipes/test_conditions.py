@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
-from effort import often
+from effort import often, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -221,11 +221,11 @@ def test_nesting_and_length_are_bounded(text):
     assert time.process_time() - started < 2
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_a_function_keeps_its_name(name):
-    arguments = "('a', '1', 'b')" if name == "if" else "('a', '1')"
-    rendered = where_condition(f"{name}{arguments} is null").sql(dialect="duckdb")
-    assert rendered == f"{name.upper()}{arguments} IS NULL"
+def test_a_function_keeps_its_name():
+    for name in some(sorted(FUNCTIONS), less=40):
+        arguments = "('a', '1', 'b')" if name == "if" else "('a', '1')"
+        rendered = where_condition(f"{name}{arguments} is null").sql(dialect="duckdb")
+        assert rendered == f"{name.upper()}{arguments} IS NULL"
 
 
 def test_functions_exist_and_are_pure(database):
@@ -319,18 +319,18 @@ def test_a_pair_condition_taken_apart_means_what_its_text_says(text, database):
     assert taken_apart == answers(text, "slot", "slot")
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("date = anchor.date", "anchor.date or negative.date"),
-        ("anchor.date = positive.date", "anchor.date or negative.date"),
-        ("main.anchor.date = negative.date", "anchor.date or negative.date"),
-        ("anchor.dat = negative.date", "did you mean 'date'"),
-        ("anchor.text", "is a value"),
-        ("anchor = negative", "column anchor"),
-        ("anchor.date < now() and negative.position = 0", "whenever"),
-    ],
-)
-def test_a_strategy_says_whose_column(text, why):
-    with pytest.raises(RecipeError, match=why):
-        pair_condition(text)
+WRONG_PAIRS = [
+    ("date = anchor.date", "anchor.date or negative.date"),
+    ("anchor.date = positive.date", "anchor.date or negative.date"),
+    ("main.anchor.date = negative.date", "anchor.date or negative.date"),
+    ("anchor.dat = negative.date", "did you mean 'date'"),
+    ("anchor.text", "is a value"),
+    ("anchor = negative", "column anchor"),
+    ("anchor.date < now() and negative.position = 0", "whenever"),
+]
+
+
+def test_a_strategy_says_whose_column():
+    for text, why in WRONG_PAIRS:
+        with pytest.raises(RecipeError, match=why):
+            pair_condition(text)

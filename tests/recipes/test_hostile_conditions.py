@@ -6,6 +6,7 @@ import random
 import resource
 import time
 from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -189,7 +190,7 @@ def outcome(text: str, table: duckdb.DuckDBPyConnection) -> str:
 def test_hostile_conditions_are_refused_or_harmless(table):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcomes: Counter[str] = Counter()
-    for text in conditions(often(10_000, less=400)):
+    for text in conditions(often(10_000, less=250)):
         started = time.process_time()
         outcomes[outcome(text, table)] += 1
         assert time.process_time() - started < 3, text
@@ -203,11 +204,8 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize(
-    "form", ["¹ is null", "length(¹::varchar) > 3", "case when ¹ = 1 then true end"]
-)
-def test_what_looks_elsewhere_is_refused_wherever_it_stands(form):
-    for value in FOREIGN:
-        for parse in (where_condition, pair_condition):
-            with pytest.raises(RecipeError):
-                parse(form.replace("¹", value))
+def test_what_looks_elsewhere_is_refused_wherever_it_stands():
+    forms = ("¹ is null", "length(¹::varchar) > 3", "case when ¹ = 1 then true end")
+    for value, form, parse in product(FOREIGN, forms, (where_condition, pair_condition)):
+        with pytest.raises(RecipeError):
+            parse(form.replace("¹", value))

@@ -68,38 +68,6 @@ def test_the_weights_of_the_documents() -> None:
     assert index.nbytes == 1000 * 10, "ten bytes an entry, and no object"
 
 
-SOME = st.dictionaries(st.sampled_from("abcde"), st.integers(1, 40), min_size=1)
-
-
-@settings(max_examples=often(100, less=20), deadline=None)
-@given(SOME, st.data())
-def test_selecting_is_as_of_a_list(sizes: dict[str, int], data: st.DataObject) -> None:
-    index = DataIndex(sizes)
-    listed = [(name, row) for name, size in sizes.items() for row in range(size)]
-    assert len(index) == len(listed)
-    assert list(index) == listed
-    numbers = st.integers(-len(listed), len(listed) - 1)
-    one = data.draw(numbers)
-    assert index[one] == index.select(np.int32(one)) == listed[one]
-    where = data.draw(st.slices(len(listed)))
-    assert index[where] == listed[where]
-    some = data.draw(st.lists(numbers, max_size=20))
-    expected = [listed[i] for i in some]
-    assert index.select(some) == expected
-    assert index.select(np.array(some, np.int16)) == expected
-    codes, rows = index.arrays(some)
-    assert [(index.names[c], r) for c, r in zip(codes, rows, strict=True)] == expected
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [True, 1.0, "1", None, [1.0], [True], {1}, np.array([True]), np.array([[1]]), ["a"], (1, 2)],
-)
-def test_what_chooses_nothing_is_a_value_error(wrong: Any) -> None:
-    with pytest.raises(SamplerError, match="chooses no entries: give an integer, a slice"):
-        DataIndex({"a": 10}).select(wrong)
-
-
 REFUSED: list[tuple[Any, str]] = [
     (lambda i: i.adjust_by_size(-5), "size=-5: give an integer from 0"),
     (lambda i: i.adjust_by_size({"a": 2.5}), r"size\['a'\]=2.5: give an int"),
@@ -135,7 +103,13 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
+NO_CHOICE: list[Any] = [True, 1.0, "1", None, [1.0], [True], {1}, ["a"], (1, 2)]
+
+
 def test_wrong_values_are_refused_by_name() -> None:
+    for wrong in (*NO_CHOICE, np.array([True]), np.array([[1]])):
+        with pytest.raises(SamplerError, match="chooses no entries: give an integer, a slice"):
+            DataIndex({"a": 10}).select(wrong)
     for make, message in REFUSED:
         with pytest.raises(SamplerError, match=message):
             make(DataIndex({"a": 10, "b": 5, "none": 0}))
@@ -169,7 +143,13 @@ def test_slices_and_choices_are_indexes_of_what_a_list_has_there(
         numbers = st.integers(-len(listed), len(listed) - 1)
         some = data.draw(st.lists(numbers, max_size=20))
         assert list(index[some]) == list(index[np.array(some, np.int64)])
-        assert list(index[some]) == [listed[i] for i in some]
+        expected = [listed[i] for i in some]
+        assert list(index[some]) == index.select(some) == expected
+        assert index.select(np.array(some, np.int16)) == expected
+        codes, rows = index.arrays(some)
+        assert [(index.names[c], r) for c, r in zip(codes, rows, strict=True)] == expected
+        one = data.draw(numbers)
+        assert index[one] == index.select(np.int32(one)) == listed[one]
     assert pickle.loads(pickle.dumps(part)) == part
 
 

@@ -84,20 +84,16 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dp.Corpus]:
         yield corpus
 
 
-@pytest.fixture(params=["large blocks", "small blocks"])
-def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks as they are, and blocks so small that every order has many."""
-    if request.param == "small blocks":
+@pytest.mark.parametrize(
+    ("batch_size", "shuffle", "small"),
+    [(7, True, True), *some(itertools.product([7, 1, 64, 10**4], [True, False], [0, 1]), less=1)],
+)
+def test_a_sampler_reads_the_records_it_names(
+    corpus: dp.Corpus, monkeypatch: pytest.MonkeyPatch, batch_size: int, shuffle: bool, small: bool
+) -> None:
+    if small:  # blocks so small that every order has many
         monkeypatch.setattr(block_size, "FIRST_ROWS", 7)
         monkeypatch.setattr(reading, "_LARGEST_BLOCK", 30)
-
-
-@pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize("batch_size", some([7, 1, 64, 10_000], less=1))
-def test_a_sampler_reads_the_records_it_names(
-    corpus: dp.Corpus, batch_size: int, shuffle: bool
-) -> None:
     known = records(corpus)
     for shards in (1, 3):
         sampler = dp.IndexSampler(len(known), dp.ShardOptions(0, shards), shuffle, 2, seed=1)
