@@ -1,4 +1,7 @@
-"""The examples with models: they run, and what they promise comes true."""
+"""The examples with models: they run, and what they promise comes true.
+
+What those of ``make test-all`` show is held by the tests of datasets, their states and trainers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import THOROUGH
+from effort import THOROUGH, thorough
 from programs import python
 
 from duckplets.cli.demo import docstrings
@@ -72,6 +75,7 @@ def test_fine_tuning_lowers_the_loss_and_finds_more(example):
         assert float(after) > float(before) + 0.03, name
 
 
+@thorough
 def test_judged_pairs_teach_what_their_scores_say(example):
     printed = example("similarity", 24, BATCH=8)
     assert "labels: 64 grades from 0 to 5" in printed
@@ -91,12 +95,14 @@ def test_a_killed_distillation_goes_on_with_the_same_losses(example):
     assert "resumed at step 20, with the losses of the unbroken run: True" in printed
 
 
+@thorough
 def test_two_ranks_have_the_batches_of_one(tmp_path):
     printed = program("two_ranks", tmp_path, "-W", "error")
     assert "7 steps by two ranks, 5 by one: the batches of one: True" in printed
     assert len(re.findall(r"^step \d: \d+ characters in 8 anchors of 2 ranks$", printed, re.M)) == 7
 
 
+@thorough
 def test_a_killed_training_goes_on_with_the_same_input_ids(example):
     printed = example("checkpoints")
     assert "killed (signal 9) after 4 batches" in printed
@@ -117,6 +123,7 @@ def test_the_blocks_of_the_training_page_run(tmp_path, monkeypatch):
         exec(compile(code, "training.md", "exec"), names)
 
 
+@thorough
 def test_killed_pretraining_goes_on_with_another_number_of_ranks(tmp_path):
     pytest.importorskip("tokenizers")
     printed = program("pretraining", tmp_path)

@@ -78,7 +78,7 @@ def write(folder: Path, form: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("form", some(["csv", "parquet", "jsonl"], less=2))
+@pytest.mark.parametrize("form", some(["csv", "parquet", "jsonl"], less=1))
 def test_shared_ngrams_are_found_with_their_place(tmp_path: Path, form: str) -> None:
     path = write(tmp_path, form)
     with corpus_of(tmp_path / "c.duckdb") as corpus:
@@ -173,12 +173,7 @@ def test_wrong_evaluation_sets_are_refused(tmp_path: Path) -> None:
         ("missing.jsonl", {"text": "q"}, SourceError, "is no file, no source"),
         ("oen", {}, SourceError, "did you mean 'one'"),
         (tmp_path / "empty.jsonl", {"text": "q"}, SourceError, "is empty"),
-        (
-            tmp_path / "none.jsonl",
-            {"text": "q"},
-            SourceError,
-            "holds no text to compare with: 1 no",
-        ),
+        (tmp_path / "none.jsonl", {"text": "q"}, SourceError, "no text to compare with: 1 no"),
         (tmp_path / "short.jsonl", {"text": "q"}, SourceError, "none of its 1 text has 13 words"),
         (tmp_path / "short.jsonl", {}, SourceError, "say which columns hold the text"),
         (tmp_path / "short.jsonl", {"text": "x"}, SourceError, "x"),

@@ -76,7 +76,7 @@ def test_rows_are_judged_and_counted_with_gates_as_without(tmp_path: Path) -> No
         empty_corpus(tmp_path / "plain.duckdb") as plain,
         empty_corpus(tmp_path / "gated.duckdb") as gated,
     ):
-        for number, mapping in enumerate(MAPPINGS):
+        for number, mapping in enumerate(some(MAPPINGS, less=3)):
             source = dp.JsonSource(tmp_path / "rows.jsonl", id="id", **mapping)
             given: dict[str, Any] = {"name": f"s{number}", "progress": False}
             one = plain.ingest(source, **given)
@@ -96,11 +96,8 @@ def test_every_planted_row_ends_where_it_should(corpus: dp.Corpus, tmp_path: Pat
     path = tmp_path / "planted.jsonl"
     written(path, [{"text": text, **more} for text, more, _, _ in PLANTED])
     with path.open("ab") as file:
-        file.write(
-            b'{bad\n[1]\n{"text": "\xff\xfe", "id": "z"}\n'
-            + json.dumps({"id": "0", "text": GOOD.format(0)}).encode()
-            + b"\n"
-        )
+        file.write(b'{bad\n[1]\n{"text": "\xff\xfe", "id": "z"}\n')
+    written(path, [GOOD.format(0)], mode="a")
     source = dp.JsonSource(path, text="text", id="id", meta=["drop"])
     report = take(corpus, source, where="coalesce(meta['drop'], '') <> '1'")
     found = ends(corpus)
@@ -161,7 +158,7 @@ DIRTY: list[tuple[dict[str, Any] | bytes, tuple[str, str | None]]] = [
     ({"text": "河水缓缓流过绿色的山谷，" * 5}, LANGUAGE),
     ({"text": "1234 5678 90 :: 12 / 77 -- 90 41 :: 66 / 13 -- 35 71 82 93 40"}, OK),  # of none
     ({"text": ENGLISH + "a\0b \x07 \u2028 \x1b"}, OK),
-    ({"text": "x" + ENGLISH * 4_000}, OK),
+    ({"text": "x" + ENGLISH * 400}, OK),
     (b'{"text": "' + b"\\ud800 x" * 20 + b'"}', ("unreadable", "invalid JSON")),
     (json.dumps({"title": "t", "license": "mit", "text": ENGLISH + "cr"}).encode() + b"\r", OK),
     (b'{"text": "The last line is cut o', ("unreadable", "invalid JSON")),
@@ -195,7 +192,7 @@ def test_dirt_of_every_kind_ends_where_it_should(corpus: dp.Corpus, tmp_path: Pa
     check(corpus)
 
 
-@pytest.mark.parametrize("gate", [{}, {"quality": None, "where": "true"}])
+@pytest.mark.parametrize("gate", some([{}, {"quality": None, "where": "true"}], less=1))
 def test_the_same_command_reads_only_what_was_appended(
     corpus: dp.Corpus, tmp_path: Path, gate: dict[str, Any]
 ) -> None:
@@ -234,18 +231,16 @@ def source_of(kind: str, path: Path, rows: list[dict[str, Any]]) -> Any:
     return Pages("pages", rows)
 
 
-@pytest.mark.parametrize("kind", some(["file", "memory", "pages"], less=2))
+@pytest.mark.parametrize("kind", some(["pages", "file", "memory"], less=1))
 def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(
     tmp_path: Path, kind: str
 ) -> None:
     draw = random.Random(kind)
-    rows = [
-        {
-            "id": str(i),
-            "text": draw.choice(["short", "ü" * draw.randrange(50, 400), GOOD.format(i % 9)]),
-        }
-        for i in range(40)
-    ]
+
+    def text(i: int) -> str:
+        return draw.choice(["short", "ü" * draw.randrange(50, 400), GOOD.format(i % 9)])
+
+    rows = [{"id": str(i), "text": text(i)} for i in range(40)]
     source = source_of(kind, tmp_path / "a.jsonl", rows)
     with empty_corpus(tmp_path / "whole.duckdb") as whole:
         take(whole, source)
@@ -361,33 +356,18 @@ def test_redacted_texts_leave_no_original_anywhere(tmp_path: Path) -> None:
             {"id": "3", "text": secret[0]},
             {"id": "4", "text": f"{LONG} carol.secret@example.org\n\nmore of it"},
         ]
-        report = take(
-            corpus,
-            dp.MemorySource(rows, text="text", id="id"),
-            quality=Quality(language=None, pii="redact"),
-        )
+        source, redact = dp.MemorySource(rows, text="text", id="id"), {"pii": "redact"}
+        report = take(corpus, source, quality=Quality(language=None, **redact))
         assert (report.added, report.reasons["schema: min_characters"]) == (3, 1)
         assert sum("[EMAIL]" in text for text in texts(corpus)) == 2
         assert str(contents(corpus)).count("secret") == 0
         assert "0199" not in str(contents(corpus))
         assert "4111" not in str(contents(corpus))
-        take(
-            corpus,
-            dp.MemorySource(
-                [{"text": f"{secret[0]} {LONG}"}, {"text": "bob.secret@example.org"}], text="text"
-            ),
-            "rejecting",
-        )
+        more = [{"text": f"{secret[0]} {LONG}"}, {"text": "bob.secret@example.org"}]
+        take(corpus, dp.MemorySource(more, text="text"), "rejecting")
         assert "secret" not in str(contents(corpus))  # where that gate failed
         no_texts = Quality(language=None, keep_rejected=False)
         take(corpus, dp.MemorySource([{"text": "tiny"}], text="text"), "none", quality=no_texts)
         assert "tiny" not in str(contents(corpus))
-
-
-def test_rejected_texts_are_kept_only_where_they_may_be(corpus: dp.Corpus) -> None:
-    source = dp.MemorySource([{"text": "short"}, {"text": GOOD}], text="text")
-    take(corpus, source, quality=Quality(language=None, keep_rejected=False))
-    assert corpus.sql("SELECT * FROM rejected_rows").num_rows == 0
-    assert (
-        corpus.sql("SELECT metrics.characters FROM judgements WHERE gate = 'schema'").num_rows == 1
-    )
+        told = corpus.sql("SELECT metrics.characters AS n FROM judgements WHERE source = 'none'")
+        assert told["n"].to_pylist() == [4]

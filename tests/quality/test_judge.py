@@ -94,27 +94,25 @@ def test_rows_become_records_and_records_go(corpus: dp.Corpus) -> None:
 @thorough
 def test_a_row_that_becomes_acceptable_displaces_later_copies(tmp_path: Path) -> None:
     def of(license_of: str) -> dp.MemorySource:
-        return dp.MemorySource(
-            [{"id": license_of, "text": GOOD, "license": license_of}],
-            text="text",
-            id="id",
-            meta=["license"],
-        )
+        row = {"id": license_of, "text": GOOD, "license": license_of}
+        return dp.MemorySource([row], text="text", id="id", meta=["license"])
 
-    strict = {"quality": Quality(language=None, licenses=("mit",))}
+    def live(corpus: dp.Corpus) -> list[str]:
+        rows = corpus.sql("SELECT record_id FROM live_records")
+        return list(rows["record_id"].to_pylist())
+
+    strict = Quality(language=None, licenses=("mit",))
     with empty_corpus(tmp_path / "c.duckdb") as corpus:
-        take(corpus, of("gpl"), "first", **strict)
-        take(corpus, of("mit"), "second", **strict)
+        take(corpus, of("gpl"), "first", quality=strict)
+        take(corpus, of("mit"), "second", quality=strict)
         corpus.ingest(of("bsd"), name="plain", progress=False)
         assert reasons(corpus) == ["schema: licenses", "accepted"]
         report = corpus.judge(QUALITY)
         assert (report.accepted, report.rejected, report.measured) == (1, 2, 1)
-        live = corpus.sql("SELECT record_id FROM records WHERE removed_version IS NULL")
-        assert live["record_id"].to_pylist() == ["first/gpl"]
+        assert live(corpus) == ["first/gpl"]
         assert corpus.judge(QUALITY).changes == []
-        report = corpus.judge(strict["quality"])
-        live = corpus.sql("SELECT record_id FROM records WHERE removed_version IS NULL")
-        assert live["record_id"].to_pylist() == ["second/mit"]
+        corpus.judge(strict)
+        assert live(corpus) == ["second/mit"]
 
 
 def test_records_without_gates_are_measured_and_judged(tmp_path: Path) -> None:
@@ -177,25 +175,24 @@ def test_shifts_are_told_against_a_source_and_a_version(corpus: dp.Corpus) -> No
     corpus.judge(STRICT)
     assert any("characters has shifted" in line for line in corpus.shifts(1).warnings)
     take(corpus, source([GOOD.format(i) for i in range(20, 40)]), "other")
-    found = corpus.shifts("s").rows
-    assert {row["source"] for row in found} == {"other"}
-    with pytest.raises(dp.QualityError, match="no source of that name has metrics"):
-        corpus.shifts("nobody")
-    with pytest.raises(dp.QualityError, match="there are versions 1 to 3"):
-        corpus.shifts(9)
+    assert {row["source"] for row in corpus.shifts("s").rows} == {"other"}
+    for against, said in (
+        ("nobody", "no source of that name has metrics"),
+        (9, "there are versions 1 to 3"),
+    ):
+        with pytest.raises(dp.QualityError, match=said):
+            corpus.shifts(against)
 
 
 def test_a_rejected_row_that_becomes_a_record_keeps_its_label(tmp_path: Path) -> None:
     rows = [
-        {"id": str(i), "q": f"question {i}", "a": "x" * (10 + 20 * i), "same": i % 2}
-        for i in range(6)
+        {"id": f"{i}", "q": f"q {i}", "a": "x" * (10 + 20 * i), "same": i % 2} for i in range(6)
     ]
     source = dp.MemorySource(rows, anchor="q", positive="a", id="id", label="same")
-    strict = dp.Quality(language=None, min_characters=60)
-    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
-        report = corpus.ingest(source, name="judged", quality=strict, progress=False)
+    with empty_corpus(tmp_path / "c.duckdb") as corpus:
+        report = take(corpus, source, quality=Quality(language=None, min_characters=60))
         assert 0 < report.added < 6
-        corpus.judge(dp.Quality(language=None, min_characters=1))
+        corpus.judge(LOOSE)
         found = corpus.sql("SELECT record_id, label FROM records WHERE removed_version IS NULL")
         labels = {row["record_id"]: row["label"] for row in found.to_pylist()}
-    assert labels == {f"judged/{i}": i % 2 for i in range(6)}
+    assert labels == {f"s/{i}": i % 2 for i in range(6)}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from effort import some
 from prebuilt import empty_corpus
 from source_rows import every_source, read, texts
 
@@ -15,7 +16,7 @@ import duckplets as dp
 from duckplets.errors import SourceError
 
 Rows = list[dict[str, Any]]
-KINDS = ("csv", "jsonl", "parquet", "records", "table")
+KINDS = some(("csv", "jsonl", "parquet", "records", "table"), less=3)
 
 NAMES: list[tuple[Rows, str, str]] = [
     ([{" q ": "x", "a": "y"}], "q", "x"),
@@ -24,9 +25,11 @@ NAMES: list[tuple[Rows, str, str]] = [
     ([{" q ": "x", "q": "z", "a": "y"}], " q ", "x"),
     ([{"Q": "x", " q": "z", "a": "y"}], "q", "x"),
     ([{"q?": "x", "q": "z", "a": "y"}], "q?", "x"),
+    ([{"Q": "z", "q": "x", "a": "y"}], "q", "x"),
 ]
 WRONG: list[tuple[Rows, dict[str, Any], str]] = [
     ([{" q": "x", "q ": "z"}], {"text": "q"}, "column 'q' could be any of ' q', 'q '"),
+    ([{"Text": "x", "text": "z"}], {"text": "TEXT"}, "could be any of 'Text', 'text'"),
     ([{" Q ": "x"}], {"text": "q"}, "no column 'q'"),
     ([{"q": "x"}], {"text": "q?"}, "a ? behind a name is for context="),
     ([{"q": "x"}], {"anchor": "q", "id": "q?"}, "a ? behind a name is for context="),

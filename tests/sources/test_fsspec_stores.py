@@ -214,15 +214,12 @@ def test_a_disk_that_is_full_is_no_failure_of_the_store(monkeypatch: pytest.Monk
     assert not isinstance(caught.value, dp.PassingError)  # another try would fail as well
 
 
-@pytest.mark.parametrize(("scheme", "extra"), [("gs", "gs"), ("az", "az"), ("abfs", "az")])
-def test_a_package_that_is_missing_is_named_with_its_extra(scheme, extra, monkeypatch):
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path):
     stores._filesystem.cache_clear()
     for package in ("gcsfs", "gcsfs.core", "adlfs"):
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(dp.ExtensionError, match=rf"pip install 'duckplets\[{extra}\]'"):
-        dp.CsvSource(f"{scheme}://texts/a.csv", **COLUMNS).settings()
-
-
-def test_token_shards_are_not_looked_for_there(tmp_path: Path) -> None:
+    for scheme, extra in {"gs": "gs", "az": "az", "abfs": "az"}.items():
+        with pytest.raises(dp.ExtensionError, match=rf"pip install 'duckplets\[{extra}\]'"):
+            dp.CsvSource(f"{scheme}://texts/a.csv", **COLUMNS).settings()
     with pytest.raises(dp.ShardError, match=r"shards go to a folder or to s3://bucket/prefix"):
         dp.TokenShards("gs://texts/shards", cache=tmp_path)

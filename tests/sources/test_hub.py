@@ -36,12 +36,12 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 @pytest.fixture
 def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks every few rows, instead of every 40,000."""
-    monkeypatch.setattr(row_batches, "MAX_ROWS", 37)
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 17)
     monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
 
 
 def sharded(form: Callable[[list[dict[str, Any]]], bytes], end: str) -> dict[str, Any]:
-    shards = [rows(130, 1), rows(7, 2), rows(251, 3)]
+    shards = [rows(60, 1), rows(7, 2), rows(81, 3)]
     return {f"data/train-{i:05d}-of-00003{end}": form(shard) for i, shard in enumerate(shards)}
 
 
@@ -77,7 +77,7 @@ def test_shards_give_the_rows_of_the_same_files(hub: Hub, tmp_path: Path) -> Non
         hub.add(f"org/data{end}", files)
         expected = read(kind(written(files, tmp_path), **mapping))
         assert read(HubSource(f"hf://org/data{end} {KEYS}")) == expected, end
-        assert len(expected) == 388 + 3 * (form is not parquet and end != ".json")
+        assert len(expected) == 148 + 3 * (form is not parquet and end != ".json")
         assert {None, "no anchor", "no positive"} <= {row["skip"] for row in expected}
     data = [{"instruction": f"do {i}", "input": "", "output": f"did {i}"} for i in range(9)]
     data.append(data[0] | {"output": None})
@@ -127,13 +127,13 @@ def rows_in(found: list[Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("form", "end"),
     [
-        (lambda data: parquet(data, group=40), ".parquet"),
+        (lambda data: parquet(data, group=20), ".parquet"),
         (lambda data: jsonl(data[:3]) + b"\n\n" + jsonl(data[3:]), ".jsonl"),
     ],
 )
 def test_from_every_mark_exactly_the_rest_is_read(hub, form, end):
     hub.add("org/data", sharded(form, end))
-    assert resumed_everywhere(HubSource(f"hf://org/data {KEYS}")) > 8
+    assert resumed_everywhere(HubSource(f"hf://org/data {KEYS}")) >= 8
 
 
 @pytest.mark.usefixtures("small_tables")
@@ -162,7 +162,7 @@ def test_keys_met_before_a_mark_are_known_after_it(hub: Hub) -> None:
     hub.add("org/data", {"train.jsonl": jsonl(first + later)})
     source = HubSource("hf://org/data anchor=q meta=rare")
     assert read(source)[60]["sections"][0]["text"] == "q60"
-    assert resumed_everywhere(source) == 3
+    assert resumed_everywhere(source) == 6
 
 
 def test_a_cursor_of_something_else_is_refused(hub: Hub) -> None:
@@ -238,31 +238,31 @@ def test_classes_go_by_the_names_in_the_card(hub: Hub) -> None:
         assert opened(HubSource(line)).total == 6, "as the card says"
 
 
-@pytest.mark.parametrize(
-    ("files", "column", "said"),
-    [
-        (("a.parquet", "b.parquet"), "answer", "b.parquet: no column 'answer'; its columns are: "),
-        (("a.parquet",), "queston", "a.parquet: no column 'queston' (did you mean 'question"),
-        (("a.jsonl",), "queston", "hf://org/data: no column 'queston' (did you mean"),
-    ],
-)
-def test_a_wrong_column_is_told_when_it_is_opened(hub, files, column, said):
+WRONG: list[tuple[tuple[str, ...], str, str]] = [
+    (("a.parquet", "b.parquet"), "answer", "b.parquet: no column 'answer'; its columns are: "),
+    (("a.parquet",), "queston", "a.parquet: no column 'queston' (did you mean 'question"),
+    (("a.jsonl",), "queston", "hf://org/data: no column 'queston' (did you mean"),
+]
+
+
+def test_a_wrong_column_is_told_when_it_is_opened(hub: Hub) -> None:
     made = {"a.parquet": parquet(rows(3)), "a.jsonl": jsonl(rows(3))}
     made["b.parquet"] = parquet([{"question": "q"}])
-    hub.add("org/data", {name: made[name] for name in files})
-    with pytest.raises(SourceError) as error:
-        read(HubSource(f"hf://org/data text={column}"))
-    assert said in str(error.value)
+    for files, column, said in WRONG:
+        hub.add("org/data", {name: made[name] for name in files})
+        with pytest.raises(SourceError) as error:
+            read(HubSource(f"hf://org/data text={column}"))
+        assert said in str(error.value)
 
 
-@pytest.mark.parametrize("form", [parquet, jsonl])
-def test_shards_without_rows_are_passed_by(hub: Hub, form: Any) -> None:
-    end = "parquet" if form is parquet else "jsonl"
-    columns = pa.schema([("question", pa.string())])
+def test_shards_without_rows_are_passed_by(hub: Hub) -> None:
     out = io.BytesIO()
-    pyarrow.parquet.write_table(columns.empty_table(), out)
-    none = out.getvalue() if form is parquet else b""
-    hub.add("org/data", {f"a.{end}": none, f"b.{end}": form(rows(3)), f"c.{end}": none})
-    assert len(read(HubSource("hf://org/data text=question"))) == 3
-    hub.add("org/none", {f"a.{end}": none})
-    assert read(HubSource("hf://org/none text=question")) == []
+    pa.parquet.write_table(pa.schema([("question", pa.string())]).empty_table(), out)
+    for end, some, none in (
+        ("parquet", parquet(rows(3)), out.getvalue()),
+        ("jsonl", jsonl(rows(3)), b""),
+    ):
+        hub.add("org/data", {f"a.{end}": none, f"b.{end}": some, f"c.{end}": none})
+        assert len(read(HubSource("hf://org/data text=question"))) == 3
+        hub.add("org/none", {f"a.{end}": none})
+        assert read(HubSource("hf://org/none text=question")) == []

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from effort import thorough
+from effort import some, thorough
 from hub_data import flat, items, jsonl, parquet, point_to, read, rows
 from hub_server import POOR, TOKEN, Hub
+from prebuilt import empty_corpus
 
 import duckplets
 from duckplets.errors import SourceError
@@ -38,6 +39,15 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         point_to(server, monkeypatch, tmp_path / "cache")
         server.add("org/data", FILES)
         yield server
+
+
+@pytest.fixture
+def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Marks every few rows, instead of every 40,000, and a commit at each."""
+    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
+    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
+    monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 50)
+    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
 
 
 def source(line: str = LINE, **more: Any) -> tuple[HubSource, list[float]]:
@@ -160,12 +170,13 @@ def test_without_an_endpoint_the_hub_is_hugging_faces(monkeypatch: Any) -> None:
 
 def test_what_passes_is_tried_again_waiting_longer_each_time(hub: Hub) -> None:
     expected = read(HubSource(LINE))
-    for path in ("GET /api/datasets/org/data$", "tree", "kept/.*train-00000"):
+    paths = ("GET /api/datasets/org/data$", "tree", "kept/.*train-00000")
+    for path in paths:
         hub.fail(path, times=4, status=503)
         found, waits = source()
         assert read(found) == expected
         assert waits[:4] == [0.5, 1.0, 2.0, 4.0], path
-    for path in ("GET /api/datasets/org/data$", "tree", "kept/.*train-00000"):
+    for path in paths:
         hub.fail(path, after=0)  # it breaks off
     assert read(source()[0]) == expected
     hub.requests.clear()
@@ -175,24 +186,20 @@ def test_what_passes_is_tried_again_waiting_longer_each_time(hub: Hub) -> None:
     assert read(found) == expected
     assert len(hub.asked("kept/.*train-00000")) == 2
     assert waits == [0.5]
-    soon = formatdate(time.time() + 20, usegmt=True)
+    soon = formatdate(time.time() + 20, usegmt=True)  # the hub may say how long to wait
     given = {"7": (7, 7), soon: (16, 20), "100000": (300, 300), "soon": (0.5, 0.5)}
     for header, (low, high) in given.items():
         hub.fail("kept/.*train-00000", status=429, headers={"Retry-After": header})
         found, waits = source()
         assert read(found) == expected
         assert len(waits) == 1
-        assert low <= waits[0] <= high, "the hub may say how long to wait"
+        assert low <= waits[0] <= high
 
 
 @thorough
 @pytest.mark.parametrize("status", [500, 502, 504, 429])
-def test_after_five_tries_it_gives_up_and_an_ingest_goes_on(hub, tmp_path, monkeypatch, status):
-    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
-    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
-    monkeypatch.setattr(ingest, "_ROWS_A_COMMIT", 50)
-    monkeypatch.setattr(ingest, "_TIMES_A_COMMIT", 0)
-
+@pytest.mark.usefixtures("small_tables")
+def test_after_five_tries_it_gives_up_and_an_ingest_goes_on(hub, tmp_path, status):
     def stored(corpus: duckplets.Corpus) -> Any:
         query = "SELECT record_key, record_id, content_hash FROM records ORDER BY record_key"
         return corpus.sql(query).to_pylist()
@@ -221,19 +228,19 @@ def test_after_five_tries_it_gives_up_and_an_ingest_goes_on(hub, tmp_path, monke
     assert not hub.asked("kept/.*train-00000")
 
 
-@pytest.mark.parametrize("after", [0, 1, 5000])
-def test_a_download_that_breaks_off_goes_on_where_it_broke_off(hub: Hub, after: int) -> None:
-    big = jsonl(rows(2000))
+def test_a_download_that_breaks_off_goes_on_where_it_broke_off(hub: Hub) -> None:
+    big = jsonl(rows(300))
     hub.add("org/big", {"train.jsonl": big})
     expected = read(HubSource("hf://org/big text=question"))
-    hub.requests.clear()
-    hub.fail("kept/.*train", times=3, after=after)
-    found, waits = source("hf://org/big text=question")
-    assert read(found) == expected
-    asked = hub.asked("kept/.*train")
-    starts = [int(r.rsplit("=", 1)[1].rstrip("-")) if "bytes=" in r else 0 for r in asked]
-    assert starts == [0, after, 2 * after, 3 * after]
-    assert len(waits) == 3
+    for after in (0, 1, 5000):
+        hub.requests.clear()
+        hub.fail("kept/.*train", times=3, after=after)
+        found, waits = source("hf://org/big text=question")
+        assert read(found) == expected
+        asked = hub.asked("kept/.*train")
+        starts = [int(r.rsplit("=", 1)[1].rstrip("-")) if "bytes=" in r else 0 for r in asked]
+        assert starts == [0, after, 2 * after, 3 * after]
+        assert len(waits) == 3
 
 
 def test_what_is_not_what_was_listed_is_never_read(hub: Hub, tmp_path: Path) -> None:
@@ -249,9 +256,8 @@ def test_what_is_not_what_was_listed_is_never_read(hub: Hub, tmp_path: Path) -> 
     assert len(waits) == 1
 
 
-def test_rows_before_a_shard_that_fails_are_given(hub, monkeypatch):
-    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
-    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
+@pytest.mark.usefixtures("small_tables")
+def test_rows_before_a_shard_that_fails_are_given(hub):
     hub.fail("kept/.*train-00001", times=5, status=500)
     found = source()[0]
     got = []
@@ -263,11 +269,9 @@ def test_rows_before_a_shard_that_fails_are_given(hub, monkeypatch):
     assert before + read(found, last.cursor) == read(found)
 
 
-def test_closing_stops_the_download_behind(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
-    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
-    big = {f"train-{i}.jsonl": jsonl(rows(3000, i)) for i in range(2)}
-    hub.add("org/big", big)
+@pytest.mark.usefixtures("small_tables")
+def test_closing_stops_the_download_behind(hub: Hub) -> None:
+    hub.add("org/big", {f"train-{i}.jsonl": jsonl(rows(1000, i)) for i in range(2)})
     hub.fail("kept/.*train-1", times=5, status=500, headers={"Retry-After": "300"})
     batches = items(HubSource("hf://org/big text=question"))
     del batches
@@ -278,10 +282,9 @@ def test_closing_stops_the_download_behind(hub: Hub, monkeypatch: pytest.MonkeyP
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("asked", ["train-1", "train-0"])
-def test_an_ingest_that_is_interrupted_does_not_wait_for_the_hub(hub, tmp_path, monkeypatch, asked):
-    monkeypatch.setattr(row_batches, "MAX_ROWS", 50)
-    monkeypatch.setattr(row_batches, "_CHUNK_ROWS", 16)
+@pytest.mark.parametrize("asked", some(["train-0", "train-1"], less=1))
+@pytest.mark.usefixtures("small_tables")
+def test_an_ingest_that_is_interrupted_does_not_wait_for_the_hub(hub, tmp_path, asked):
     hub.add("org/big", {f"train-{i}.jsonl": jsonl(rows(60, i)) for i in range(2)})
     hub.fail(f"kept/.*{asked}", times=5, status=500, headers={"Retry-After": "8"})
 
@@ -293,7 +296,7 @@ def test_an_ingest_that_is_interrupted_does_not_wait_for_the_hub(hub, tmp_path, 
 
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
-    with duckplets.Corpus(tmp_path / "c.duckdb") as corpus, pytest.raises(KeyboardInterrupt):
+    with empty_corpus(tmp_path / "c.duckdb") as corpus, pytest.raises(KeyboardInterrupt):
         corpus.ingest(HubSource("hf://org/big text=question"), progress=False)
     interrupting.join()
     assert len(hub.asked(f"kept/.*{asked}")) == 1, "it waited, and tried again"

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from commands import lines, ok
-from effort import some
-from source_rows import NESTED, every_source
+from prebuilt import empty_corpus
+from source_rows import FILES, every_source, read, texts
 
 import duckplets as dp
 from duckplets.records.data_sets import load_data_sets
@@ -32,10 +32,15 @@ FIXED = "t/f3057fb0faca1bdb"
 LABELS = {f"a{i}": value for i, value in enumerate(SPELLED.values())}
 
 
-def ingested(path: Path, source: Any, **options: Any) -> tuple[dict[str, float], Any]:
+def labels_of(rows: list[Any]) -> dict[str, float]:
+    """Return the label of each record by its anchor."""
+    return {texts(row)[0][1]: row["label"] for row in rows if row["skip"] is None}
+
+
+def ingested(path: Path, source: Any) -> tuple[dict[str, float], Any]:
     """Return the label of each record by its anchor, and the report."""
-    with dp.Corpus(path / "c.duckdb") as corpus:
-        report = corpus.ingest(source, name="s", progress=False, **options)
+    with empty_corpus(path / "c.duckdb") as corpus:
+        report = corpus.ingest(source, name="s", progress=False)
         found = corpus.sql(
             "SELECT text, label FROM records JOIN sections USING (record_key) "
             "WHERE role = 'anchor' AND removed_version IS NULL"
@@ -55,37 +60,37 @@ class Own:
         yield rows, None
 
 
-@pytest.mark.parametrize("kind", some([*NESTED, "csv", "dataset", "own", "data set"], less=7))
-def test_labels_of_every_kind_of_source(tmp_path: Path, kind: str) -> None:
-    if kind == "own":
-        source: Any = dp.CustomSource(Own())
-    elif kind == "data set":
-        every_source(tmp_path, ROWS, ("parquet",), **MAPPED)
-        (found_set,) = load_data_sets({"s": {"file_name": str(tmp_path / "r.parquet"), **MAPPED}})
-        source = found_set.source()
-    elif kind == "jsonl":
-        nested = [{"a": r["a"], "p": r["p"], "how": [{"l": r["l"]}]} for r in ROWS]
-        how = MAPPED | {"label": "how[0].l"}
-        source = every_source(tmp_path, nested, ("jsonl",), **how)["jsonl"]
-    else:
-        source = every_source(tmp_path, ROWS, (kind,), **MAPPED)[kind]
-    found, report = ingested(tmp_path, source)
+def test_labels_of_every_kind_of_source(tmp_path: Path, reader: Any) -> None:
+    sources = every_source(tmp_path, ROWS, (*FILES, "dataset"), **MAPPED)
+    sources["own"] = dp.CustomSource(Own())
+    (listed,) = load_data_sets({"s": {"file_name": str(tmp_path / "r.parquet"), **MAPPED}})
+    sources["data set"] = listed.source()
+    (tmp_path / "nested").mkdir()
+    nested = [{"a": r["a"], "p": r["p"], "how": [{"l": r["l"]}]} for r in ROWS]
+    how = MAPPED | {"label": "how[0].l"}
+    sources |= every_source(tmp_path / "nested", nested, ("jsonl",), **how)
+    for kind, source in sources.items():
+        assert labels_of(read(source, reader)) == LABELS, kind
+    found, report = ingested(tmp_path, sources["csv"])
     assert found == LABELS
     assert report.failed == report.skipped == 0
     assert any("18 grades from -1 to 2.5" in note for note in report.notes)
 
 
-@pytest.mark.parametrize("values", [[True, False], [1.0, 0.0], ["duplicate", "not_duplicate"]])
-def test_labels_by_their_type(tmp_path: Path, values: list[Any]) -> None:
-    table = pa.table({"a": ["x", "y", "z"], "p": ["1", "2", "3"], "l": [*values, None]})
-    source: Any = dp.MemorySource(table, **MAPPED)
-    if values[0] == "duplicate":  # the classes of a data set
-        datasets = pytest.importorskip("datasets")
-        kind = datasets.ClassLabel(names=values[::-1])
-        numbers = table.set_column(2, "l", pa.array([1, 0, -1]))
-        source = dp.DatasetSource(datasets.Dataset(numbers).cast_column("l", kind), **MAPPED)
-    found, report = ingested(tmp_path, source)
-    assert found == {"x": 1.0, "y": 0.0}
+def test_labels_by_their_type(tmp_path: Path, reader: Any) -> None:
+    datasets = pytest.importorskip("datasets")
+    made: list[Any] = []
+    for values in ([True, False], [1.0, 0.0], ["duplicate", "not_duplicate"]):
+        table = pa.table({"a": ["x", "y", "z"], "p": ["1", "2", "3"], "l": [*values, None]})
+        made.append(dp.MemorySource(table, **MAPPED))
+    kind = datasets.ClassLabel(names=values[::-1])
+    numbers = datasets.Dataset(table.set_column(2, "l", pa.array([1, 0, -1])))
+    made.append(dp.DatasetSource(numbers.cast_column("l", kind), **MAPPED))
+    for source in made:
+        rows = read(source, reader)
+        assert labels_of(rows) == {"x": 1.0, "y": 0.0}
+        assert [row["skip"] for row in rows] == [None, None, "no label"]
+    _, report = ingested(tmp_path, made[-1])
     assert report.reasons == {"no label": 1}
     assert report.notes[-1] == "labels: 1 positive, 1 negative"
 
@@ -101,14 +106,13 @@ def test_rows_without_a_label_or_with_an_odd_one_are_told(tmp_path: Path) -> Non
     assert shown == ["neutral", "nan", "inf", "[1]"]
 
 
-def test_names_of_ones_own_take_the_place_of_the_list(tmp_path: Path) -> None:
+def test_names_of_ones_own_take_the_place_of_the_list(reader: Any) -> None:
     rows = [{"a": v, "p": f"p {v}", "l": v} for v in ("Dup", "other", "2", "yes", "1")]
     told: list[Any] = [{"dup": 1, "Other": False, 2: 0.5}, "dup:1, other:0,2:0.5"]
-    for number, labels in enumerate([*told, {"DUP": True, "other": 0, "2.0": 0.5}]):
-        (folder := tmp_path / f"{number}").mkdir()
-        found, report = ingested(folder, dp.MemorySource(rows, **MAPPED, labels=labels))
-        assert found == {"Dup": 1.0, "other": 0.0, "2": 0.5}
-        assert report.reasons == {"unreadable label": 2}
+    for labels in [*told, {"DUP": True, "other": 0, "2.0": 0.5}]:
+        found = read(dp.MemorySource(rows, **MAPPED, labels=labels), reader)
+        assert labels_of(found) == {"Dup": 1.0, "other": 0.0, "2": 0.5}
+        assert [row["skip"] for row in found[3:]] == ["unreadable label"] * 2
 
 
 def test_labels_on_the_command_line(tmp_path: Path) -> None:

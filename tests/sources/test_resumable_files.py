@@ -21,7 +21,7 @@ from duckplets.sources.formats.text_file import TextLinesSource
 from duckplets.sources.mapping import changed
 from duckplets.sources.rows import Mark
 
-BATCH = often(10, less=20)  # rows
+BATCH, ROWS = often(10, less=20), often(95, less=50)
 
 
 @pytest.fixture
@@ -34,13 +34,13 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def many(tmp_path: Path) -> list[Any]:
-    """Sources of a hundred rows in every form of file."""
-    rows = [{"id": i, "title": f"title {i}", "body": f"body {i}"} for i in range(95)]
-    rows += [{"id": i, "title": None, "body": " "} for i in range(95, 100)]
+    """Sources of some rows in every form of file."""
+    rows = [{"id": i, "title": f"title {i}", "body": f"body {i}"} for i in range(ROWS)]
+    rows += [{"id": i, "title": None, "body": " "} for i in range(ROWS, ROWS + 5)]
     table = pa.Table.from_pylist(rows)
     lines = [json.dumps(row) + "\n" for row in rows]
-    (tmp_path / "a.jsonl").write_text("".join(lines[:57]))
-    (tmp_path / "b.jsonl").write_text("".join(lines[57:]))
+    (tmp_path / "a.jsonl").write_text("".join(lines[: ROWS // 2]))
+    (tmp_path / "b.jsonl").write_text("".join(lines[ROWS // 2 :]))
     pa.parquet.write_table(table, tmp_path / "a.parquet", row_group_size=13)
     (tmp_path / "a.csv").write_text(
         "id,title,body\n" + "".join(f"{r['id']},{r['title'] or ''},{r['body']}\n" for r in rows)
@@ -65,8 +65,8 @@ def rows_of(items: Iterator[Any]) -> list[Any]:
 
 @pytest.mark.usefixtures("pieces")
 def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
+    reader = Database.reader()
     for source in many(tmp_path):
-        reader = Database.reader()
         whole = rows_of(source.open(reader).batches)
         resumable = changed(source, in_pieces=True)
         items = list(resumable.open(reader).batches)
@@ -76,8 +76,8 @@ def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
         for cursor in [{"rows": 33}, cursors[0], None, cursors[-1]][: often(4, less=1)]:
             rest = resumable.open(reader, json.loads(json.dumps(cursor)))
             assert rows_of(rest.batches) == whole[cursor["rows"] if cursor else 0 :]
-        assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else 100 // BATCH)
-        reader.close()
+        assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else ROWS // BATCH)
+    reader.close()
 
 
 def test_settings_tell_whether_files_are_the_same(tmp_path: Path) -> None:

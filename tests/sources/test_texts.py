@@ -257,7 +257,7 @@ def some_table(draw: Random) -> pa.Table:
     return pa.table(columns)
 
 
-@pytest.mark.parametrize("seed", range(often(60, less=4)))
+@pytest.mark.parametrize("seed", range(often(60, less=3)))
 def test_columns_of_any_types(tmp_path, reader, seed):
     draw = Random(seed)
     table = some_table(draw)

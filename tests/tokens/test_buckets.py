@@ -81,7 +81,7 @@ def test_batches_are_of_one_bucket_and_streams_go_on(
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(often(3, less=1)))
 def test_counts_are_as_near_to_shares_as_for_texts(seed: int) -> None:
     weights = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}
     items = {"alpha": [300, 200, 0], "bravo": [10, 40, 50], "charlie": [5, 5, 90]}

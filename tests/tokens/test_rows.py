@@ -87,15 +87,12 @@ def test_single_rows_are_a_text_each(lengths: list[int], width: int) -> None:
     assert (rows.cut, rows.tokens) == (sum(n > width for n in lengths), sum(map(len, cut)))
 
 
-BROKEN = [[70, 20, 40, 60], [0, 20, 40, -1], [60, 40, 20, 0]]
-
-
 @pytest.mark.parametrize("end", [None, END])
-@pytest.mark.parametrize("broken", BROKEN, ids=str)
-def test_offsets_that_lead_nowhere_are_damage(broken: list[int], end: int | None) -> None:
-    texts = texts_of([19, 19, 19])
-    texts.file.offsets[:] = broken
-    with pytest.raises(DamagedFileError, match="lead nowhere"):
-        PackedRows(texts, 7, end, END, PAD).take(np.arange(9))
-    with pytest.raises(DamagedFileError, match="lead nowhere"):
-        SingleRows(texts, 7, PAD).take(np.arange(3))
+def test_offsets_that_lead_nowhere_are_damage(end: int | None) -> None:
+    for broken in ([70, 20, 40, 60], [0, 20, 40, -1], [60, 40, 20, 0]):
+        texts = texts_of([19, 19, 19])
+        texts.file.offsets[:] = broken
+        with pytest.raises(DamagedFileError, match="lead nowhere"):
+            PackedRows(texts, 7, end, END, PAD).take(np.arange(9))
+        with pytest.raises(DamagedFileError, match="lead nowhere"):
+            SingleRows(texts, 7, PAD).take(np.arange(3))

@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("stores")
     rows = [
         {"id": n, "a": f"title {n}", "b": "word " * (n % 40) + str(n)}
-        for n in range(often(300, less=80))
+        for n in range(often(300, less=40))
     ]
     with dp.Corpus(home / "c.duckdb") as corpus:
         corpus.ingest(dp.MemorySource(rows, id="id", anchor="a", positive="b"), name="texts")
@@ -108,7 +108,7 @@ def test_a_store_has_the_bytes_of_a_folder_and_they_are_read_back(
         one = remote.sampler(batch_size=4, seq_length=16, pack=True, epochs=1)
         two = local.sampler(batch_size=4, seq_length=16, pack=True, epochs=1)
         pairs = list(zip(one, two, strict=True))
-        assert len(pairs) > 5
+        assert len(pairs) > 2
         for mine, other in pairs:
             assert (mine["input_ids"] == other["input_ids"]).all()
     proxy.seen.clear()
@@ -218,24 +218,21 @@ def test_what_is_wrong_in_a_store_is_found_and_mended(
         sharded(made, seed=1)
 
 
-WRONG = {
-    "bucket": ("s3://nowhere/x", None, "there is no bucket 'nowhere'"),
-    "denied": (OUT, "403 AccessDenied", "no right"),
-    "secrets": ("s3://me:password@tokens/x", None, "no user, password or signature"),
-}
+WRONG: list[tuple[str, str | None, str]] = [
+    ("s3://nowhere/x", None, "there is no bucket 'nowhere'"),
+    (OUT, "403 AccessDenied", "no right"),
+    ("s3://me:password@tokens/x", None, "no user, password or signature"),
+]
 
 
-@pytest.mark.parametrize("what", WRONG)
 def test_what_cannot_be_had_is_one_error_without_secrets(
-    what: str, proxy: Proxy, made: Path, tmp_path: Path
+    proxy: Proxy, made: Path, tmp_path: Path
 ) -> None:
-    address, fault, said = WRONG[what]
-    proxy.fault = lambda request: fault
-    for act in (
-        lambda: sharded(made, address),
-        lambda: dp.verify(address),
-        lambda: dp.TokenShards(address, cache=tmp_path / "here"),
-    ):
-        with pytest.raises(dp.ShardError, match=said) as caught:
-            act()
-        assert "password@" not in str(caught.value)
+    for address, fault, said in WRONG:
+        proxy.fault = lambda request, fault=fault: fault
+        for act in (sharded, dp.verify, dp.TokenShards):
+            given = [made, address] if act is sharded else [address]
+            more = {"cache": tmp_path / "here"} if act is dp.TokenShards else {}
+            with pytest.raises(dp.ShardError, match=said) as caught:
+                act(*given, **more)
+            assert "password@" not in str(caught.value)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import some
 from token_shards import EOS, PAD, laid_out, lengths_of, numbered, write_shards
 
 import duckplets as dp
@@ -99,12 +100,10 @@ def test_the_arrays_of_a_batch_tell_texts_apart(shards: dp.TokenShards) -> None:
 
 
 def test_sources_are_dealt_within_the_bound_at_every_prefix(folder: Path) -> None:
-    weights = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}
-    run = dp.TokenShards(folder).sampler(
-        mixture=weights, pack=True, seq_length=24, batch_size=100, seed=3
-    )
-    sources = np.array(run.served(0, 100_000)["source"].to_pylist())
-    draws = np.arange(1, 100_001)
+    weights, draws = {"alpha": 0.5, "bravo": 0.3, "charlie": 0.2}, np.arange(1, 50_001)
+    how: Plain = {"pack": True, "seq_length": 24, "batch_size": 100, "seed": 3}
+    run = dp.TokenShards(folder).sampler(mixture=weights, **how)
+    sources = np.array(run.served(0, len(draws))["source"].to_pylist())
     for name, weight in weights.items():
         off = np.abs(np.cumsum(sources == name) - draws * weight)
         assert off.max() < ceil(log2(3)) + 1
@@ -204,7 +203,7 @@ def test_wrong_arguments_are_named(shards: dp.TokenShards) -> None:
 
 
 def test_bounds_remainders_and_the_forecast(shards: dp.TokenShards) -> None:
-    for how in HOWS.values():
+    for how in [HOWS[name] for name in some(HOWS, less=3)]:
         arguments = {**COMMON, **how, "epochs": 2, "batch_size": 16}
         kept, dropped, padded = (
             shards.sampler(**arguments, remainder=remainder)
