@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def write_csv(path: Path, records: list[dict[str, Any]]) -> Path:
 
 
 def every_source(
-    folder: Path, records: list[dict[str, Any]], kinds: tuple[str, ...] = FILES, **mapping: Any
+    folder: Path, records: list[dict[str, Any]], kinds: Sequence[str] = FILES, **mapping: Any
 ) -> dict[str, Any]:
     """Return sources of the same records, one of each kind, after their files are written."""
     table = pa.Table.from_pylist(records)

@@ -1,14 +1,8 @@
-"""Exports are read by those they are for: trainers of sentence-transformers, and the loaders of
-BEIR, FlagEmbedding and Tevatron where these are installed."""
+"""Exports are read by those they are for: trainers of sentence-transformers, the loader of BEIR."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-import types
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,12 +138,8 @@ def test_trainers_take_every_shape(
 
 # ---- BEIR
 
-UNCLOSED = pytest.mark.filterwarnings(
-    "ignore:unclosed file:ResourceWarning"
-)  # its loader does that
 
-
-@UNCLOSED
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # its loader does that
 def test_the_loader_of_beir_reads_what_is_in_the_tables(corpus, tmp_path):
     loader = pytest.importorskip("beir.datasets.data_loader")
     folder = exported(corpus, tmp_path / "set", format="beir", split="train")
@@ -162,86 +152,7 @@ def test_the_loader_of_beir_reads_what_is_in_the_tables(corpus, tmp_path):
             assert documents[id_] == {"title": "", "text": text}
 
 
-# ---- FlagEmbedding
-
-
-@pytest.fixture
-def flagembedding(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The modules of its training data, without the models its packages import around them."""
-    found = importlib.util.find_spec("FlagEmbedding")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("FlagEmbedding is not installed")
-    name, folder = "FlagEmbedding", Path(found.submodule_search_locations[0])
-    for part in ("", "abc", "finetune", "embedder"):
-        name, folder = (f"{name}.{part}", folder / part) if part else (name, folder)
-        bare = types.ModuleType(name)
-        bare.__path__ = [str(folder)]
-        monkeypatch.setitem(sys.modules, name, bare)
-    yield importlib.import_module(f"{name}.AbsDataset")
-    for module in [module for module in sys.modules if module.startswith("FlagEmbedding")]:
-        monkeypatch.delitem(sys.modules, module)
-
-
-@pytest.mark.parametrize("scores", [False, True])
-def test_the_dataset_of_flagembedding_takes_its_groups_from_it(
-    corpus, tmp_path, flagembedding, scores
-):
-    recipe = replace(RECIPE, instruction="Titles: ")
-    path = exported(
-        corpus, tmp_path / "out.jsonl", format="flagembedding", scores=scores, recipe=recipe
-    )
-    arguments = sys.modules["FlagEmbedding.abc.finetune.embedder.AbsArguments"]
-    settings = arguments.AbsEmbedderDataArguments(
-        train_data=[str(path)],
-        cache_path=str(tmp_path / "cache"),
-        train_group_size=4,
-        query_instruction_for_retrieval="unused",
-        knowledge_distillation=scores,
-    )
-    found = flagembedding.AbsEmbedderTrainDataset(settings, None)
-    anchors, _ = kept(expected(corpus), scores=scores)
-    assert len(found) == len(anchors)
-    for i, a in enumerate(anchors):
-        query, passages, teacher = found[i]
-        assert query == "Titles: " + a.text
-        assert passages[0] in [text for _, text in a.positives]
-        texts = [text for _, text in a.negatives]
-        assert len(passages) == 4
-        assert set(passages[1:]) <= set(texts)
-        if scores:
-            known = dict(zip(texts, a.scores, strict=True))
-            assert teacher == [a.positive_score, *(known[text] for text in passages[1:])]
-    same = flagembedding.AbsEmbedderSameDatasetTrainDataset(settings, BATCH, 7, None)
-    queries, passages, _, _ = same[0]
-    assert (len(queries), len(passages)) == (BATCH, 4 * BATCH)
-
-
 # ---- Tevatron
-
-
-def test_the_preprocessor_of_tevatron_reads_passages(corpus, model, tmp_path):
-    module = pytest.importorskip("tevatron.datasets")
-    arguments = importlib.import_module("tevatron.arguments")
-    preprocessor = importlib.import_module("tevatron.datasets.preprocessor")
-    (tmp_path / "data").mkdir()
-    exported(corpus, tmp_path / "data/train.jsonl", format="tevatron", shape="passages")
-    settings = arguments.DataArguments(train_dir=str(tmp_path / "data"), dataset_proc_num=None)
-    read = module.HFTrainDataset(model.tokenizer, settings, str(tmp_path / "cache"))
-    read.preprocessor = preprocessor.TrainPreProcessor
-    rows = read.process()
-    anchors, _ = kept(expected(corpus))
-    assert len(rows) == len(anchors)
-
-    def encoded(text, limit):
-        found: list[int] = model.tokenizer.encode(
-            text, add_special_tokens=False, max_length=limit, truncation=True
-        )
-        return found
-
-    for row, a in zip(rows, anchors, strict=True):
-        assert row["query"] == encoded(a.text, settings.q_max_len)
-        for which, texts in (("positives", a.positives), ("negatives", a.negatives)):
-            assert row[which] == [encoded(text, settings.p_max_len) for _, text in texts]
 
 
 def test_ids_of_tevatron_are_found_in_its_corpus_as_datasets(corpus, tmp_path):

@@ -17,7 +17,6 @@ from source_rows import ALL, every_source, read, texts
 
 from duckplets import CsvSource, JsonSource, MemorySource, ParquetSource
 from duckplets.errors import SourceError
-from duckplets.sources import row_batches
 from duckplets.text.prefix import Field, Prefix
 
 BAD = [(c, n) for c, cases in CASES.items() for n in cases if isinstance(cases[n][1], Bad)]
@@ -198,17 +197,6 @@ def test_fields_match_whatever_their_case_and_files_may_differ(tmp_path, reader)
     for source in every_source(tmp_path, lacking, kinds, **how).values():
         with pytest.raises(SourceError, match=r"no column 'output' \(did you mean 'outputs'\?\);"):
             source.open(reader)
-
-
-def test_a_field_that_comes_late_is_read(tmp_path, reader, monkeypatch):
-    monkeypatch.setattr(row_batches, "MAX_ROWS", often(row_batches.MAX_ROWS, less=500))
-    rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * often(70_000, less=1_500)
-    rows.append({"system": "Be", "instruction": "q", "output": "r"})
-    lines = tmp_path / "f.jsonl"
-    lines.write_text("\n".join(map(json.dumps, rows)))
-    for source in (MemorySource(rows, converter="alpaca"), JsonSource(lines, converter="alpaca")):
-        found = read(source, reader)
-        assert [len(json.loads(row["messages"])) for row in found] == [2] * (len(rows) - 1) + [3]
 
 
 def test_unreadable_rows_stay_what_they_were(tmp_path, reader):

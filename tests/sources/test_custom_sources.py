@@ -125,10 +125,13 @@ def test_each_record_is_mapped_by_the_keys_it_has(reader):
         {"text": math.nan},
         {"text": "t", "id": ""},
         {"text": np.float64(1e16), "trust": np.float32(0.5)},
+        {"anchor": None, "positive": None, "text": "t"},
+        {"anchor": "a", "positive": "p", "text": None},
     ]
     found = rows_of(Paged(records), reader)
     for number, (record, row) in enumerate(zip(records, found, strict=True), 1):
-        (expected,) = from_memory(reader, [record], **{key: key for key in record})
+        own = {key: key for key, value in record.items() if number < 11 or value}
+        (expected,) = from_memory(reader, [record], **own)
         assert row == expected | {"row": number}, record
     assert [row["skip"] for row in found[4:9]] == [
         *("no anchor", "no positive", "no context: context", "no text", "no id")
@@ -146,18 +149,6 @@ def test_what_is_no_record_is_counted_as_in_memory(reader):
     odd = [None, {}, {"id": "x"}, {"meta": {"a": "\ud800"}, "text": "t"}]
     reasons = [row["skip"] for row in rows_of(Paged(odd), reader)]
     assert reasons == ["dropped by the source", "no text", "no text", "invalid UTF-8"]
-
-
-def test_parts_that_are_none_do_not_stand_against_each_other(reader):
-    records = [
-        {"anchor": None, "positive": None, "text": "t"},
-        {"anchor": "a", "positive": "p", "text": None},
-    ]
-    first, second = rows_of(Paged(records), reader)
-    assert [s["role"] for s in first["sections"]] == ["context"]
-    assert [s["role"] for s in second["sections"]] == ["anchor", "context"]
-    assert first["skip"] is None
-    assert second["skip"] is None
 
 
 def test_each_key_of_meta_is_metadata(reader):
@@ -184,19 +175,11 @@ def test_each_key_of_meta_is_metadata(reader):
     assert [key for key, _ in found[1]["meta"]] == ["Z", "a", "b", "é"]
 
 
-def test_mapped_converted_and_prefixed_records_are_those_of_memory(reader):
+def test_prefixes_mappings_and_forms_of_batches(reader):
     records: list[Record] = [{"T": f"t{i}", "b": f"b{i}", "l": ["x", i], "w": 0.5} for i in (1, 2)]
     mapping = {"anchor": "t", "positive": "b", "taxonomy": "l", "meta": ["l", "w"]}
-    expected = from_memory(reader, records, **mapping)
-    assert rows_of(CustomSource(Paged(records), **mapping), reader) == expected
-    assert rows_of(Paged(records, mapping=mapping), reader) == expected
-    assert not any(row["skip"] for row in expected)
-    records = [{"instruction": "do", "input": "it", "output": o} for o in ("done", "done 2", 5)]
-    how: Record = {"converter": "alpaca", "on_error": "quarantine"}
-    expected = from_memory(reader, records, **how)
-    assert rows_of(CustomSource(Paged(records), **how), reader) == expected
-    assert [row["skip"] for row in expected] == [None, None, "alpaca: output is not text"]
-    assert json.loads(expected[1]["messages"])
+    found = rows_of(Paged(records, mapping=mapping), reader)
+    assert found == from_memory(reader, records, **mapping)
     prefix = Prefix(0.5, [[Field("source", "wiki")]])
     given = (prefix, prefix.to_dict(), json.dumps(prefix.to_dict()), None)
     records = [*({"text": "a", "prefix": each} for each in given), {"text": "a"}]
@@ -233,12 +216,8 @@ def test_arrow_data_is_that_of_memory(reader):
     assert [row["skip"] for row in own] == [
         *(None, "not text: binary", "no anchor", "no context: context")
     ]
-    mapping: Record = {"text": "anchor", "meta": ["context"]}
-    mapped = from_memory(reader, table, **mapping)
     for make in (lambda: table, lambda: table.to_batches()[0], lambda: table.to_reader(1)):
-        given = Given(lambda _, make=make: [(make(), 1)])
-        assert rows_of(given, reader) == own
-        assert rows_of(CustomSource(given, **mapping), reader) == mapped
+        assert rows_of(Given(lambda _, make=make: [(make(), 1)]), reader) == own
     # Metadata may be a struct or a map.
     metas = [{"a": "1", "b": None}, {"a": None, "b": "x"}]
     expected = rows_of(Paged([{"text": "t", "meta": m} for m in metas]), reader)
@@ -252,18 +231,15 @@ def test_arrow_data_is_that_of_memory(reader):
     assert dict(expected[1]["meta"]) == {"b": "x"}
 
 
-@pytest.mark.parametrize(
-    ("first", "expected"),
-    [({"anchor": "a"}, "roles"), ({"text": "t"}, "text"), ({"context": ["c"]}, "text")],
-)
-def test_the_first_record_says_which_recipes_suit(reader, many_marks, first, expected):
-    records = [None, {"id": 5}, first, {"anchor": "x"}, {"text": "y"}]
-    rows = adapted(Paged(records, page=1)).open(reader)
-    assert rows.defaults == expected
-    marks = [item for item in rows.batches if isinstance(item, Mark)]
-    assert len(marks) == 5
-    for mark in marks:
-        assert adapted(Paged(records, page=1)).open(reader, mark.cursor).defaults == expected
+def test_the_first_record_says_which_recipes_suit(reader, many_marks):
+    for first, expected in (({"anchor": "a"}, "roles"), ({"context": ["c"]}, "text")):
+        source = adapted(Paged([None, {"id": 5}, first, {"anchor": "x"}, {"text": "y"}], page=1))
+        rows = source.open(reader)
+        assert rows.defaults == expected
+        marks = [item for item in rows.batches if isinstance(item, Mark)]
+        assert len(marks) == 5
+        for mark in marks[::2]:
+            assert source.open(reader, mark.cursor).defaults == expected
     assert adapted(Paged([])).open(reader).defaults == "text"
 
 
@@ -322,24 +298,18 @@ def test_what_is_no_source_is_refused():
 # ---- going on
 
 
-def test_a_batch_without_a_cursor_goes_with_the_next_that_has_one(reader, many_marks):
-    cursors = [None, 1, None, None, 2, None]
-    pairs = [([{"text": f"t{i}"}], cursor) for i, cursor in enumerate(cursors)]
-    items = list(adapted(Given(lambda _: pairs)).open(reader).batches)
-    marks = [item.cursor for item in items if isinstance(item, Mark)]
-    assert [(mark["at"], mark["rows"]) for mark in marks] == [(1, 2), (2, 5)]
-
-
-def test_a_cursor_is_kept_as_it_was(reader, many_marks):
+def test_a_mark_has_the_cursor_of_its_time_and_all_rows_before_it(reader, many_marks):
     def batches(_: Any) -> Iterator[tuple[Any, Any]]:
         cursor: dict[str, Any] = {"seen": []}
-        for i in range(3):
+        for i, told in enumerate((False, True, False, False, True, False)):
             cursor["seen"].append(i)
-            yield [{"text": f"t{i}"}], cursor
+            yield [{"text": f"t{i}"}], cursor if told else None
 
     items = list(adapted(Given(batches)).open(reader).batches)
-    seen = [item.cursor["at"]["seen"] for item in items if isinstance(item, Mark)]
-    assert seen == [[0], [0, 1], [0, 1, 2]]
+    marks = [item.cursor for item in items if isinstance(item, Mark)]
+    assert [(mark["at"]["seen"], mark["rows"]) for mark in marks] == [
+        *(([0, 1], 2), ([0, 1, 2, 3, 4], 5))
+    ]
 
 
 @thorough

@@ -176,29 +176,24 @@ def test_several_configurations_must_be_told_apart() -> None:
     )
 
 
-def test_broken_yaml_in_a_card_is_told() -> None:
-    with pytest.raises(SourceError, match=r"hf://o/n: the card in its README.md is broken YAML"):
-        parse_card("---\na: [b\n---\n", "hf://o/n")
+PATHS: list[tuple[object, str]] = [
+    ("*a" * 40, "and there is no such file"),  # no pattern takes more than a moment
+    ("**/" * 40 + "*b", "and there is no such file"),
+    ("[z-a]", "which is no pattern"),
+    ({"a": 1}, "has {'a': 1} where paths are wanted"),
+    ([None], "has None where paths are wanted"),
+]
 
 
-def test_a_readme_without_a_card_says_nothing() -> None:
+def test_cards_that_say_nothing_and_those_that_mean_nothing() -> None:
     for readme in ("", "# Text\n---\nconfigs: 1\n---\n", "---\n- a\n---\n", "---"):
         card = parse_card(readme, "hf://o/n")
         assert (card.configs, card.labels("default"), card.rows("default", None)) == ((), {}, None)
-
-
-@pytest.mark.parametrize(
-    ("path", "said"),
-    [
-        ("*a" * 40, "and there is no such file"),  # no pattern takes more than a moment
-        ("**/" * 40 + "*b", "and there is no such file"),
-        ("[z-a]", "which is no pattern"),
-        ({"a": 1}, "has {'a': 1} where paths are wanted"),
-        ([None], "has None where paths are wanted"),
-    ],
-)
-def test_paths_of_a_card_that_mean_nothing_are_told(path: object, said: str) -> None:
-    card = json.dumps({"configs": [{"config_name": "m", "data_files": [{"path": path}]}]})
-    with pytest.raises(SourceError) as error:
-        chosen("", ["a/" * 20 + "a" * 200 + ".csv"], parse_card(f"---\n{card}\n---\n", "hf://o/n"))
-    assert said in str(error.value)
+    with pytest.raises(SourceError, match=r"hf://o/n: the card in its README.md is broken YAML"):
+        parse_card("---\na: [b\n---\n", "hf://o/n")
+    for path, said in PATHS:
+        told = {"configs": [{"config_name": "m", "data_files": [{"path": path}]}]}
+        card = parse_card(f"---\n{json.dumps(told)}\n---\n", "hf://o/n")
+        with pytest.raises(SourceError) as error:
+            chosen("", ["a/" * 20 + "a" * 200 + ".csv"], card)
+        assert said in str(error.value)

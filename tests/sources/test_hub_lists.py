@@ -62,7 +62,7 @@ def test_a_configuration_is_default_and_a_split_all_unless_given() -> None:
     assert len({HubSource(f"{uri} text=t").default_name() for uri in uris}) == len(uris)
 
 
-def test_every_key_reaches_the_mapping() -> None:
+def test_every_key_of_a_line_or_an_argument_reaches_the_mapping() -> None:
     source = HubSource(
         "hf://o/n/c/s anchor=a1,a2 positive=p context=c1,c2 id=key date=day group=g "
         "meta=m1,m2 taxonomy=t1,t2 trust=0.25 source_id=name "
@@ -85,12 +85,8 @@ def test_every_key_reaches_the_mapping() -> None:
     }
     assert (source.trust, source.default_name(), source.kind) == (0.25, "name", "hub")
     assert HubSource("hf://o/n converter=alpaca").converter == "alpaca"
-
-
-def test_arguments_say_what_a_line_leaves_out() -> None:
     source = HubSource("hf://o/n positive=answer", anchor="my question", trust="score")
-    assert source.part("anchor") == ("my question",)
-    assert source.trust == "score"
+    assert (source.part("anchor"), source.trust) == (("my question",), "score")
     with pytest.raises(SourceError, match="anchor= is given in the line and as an argument"):
         HubSource("hf://o/n anchor=a", anchor="b")
 
@@ -145,14 +141,10 @@ def test_a_wrong_line_is_told_with_its_file_and_number(tmp_path: Path) -> None:
             listed(tmp_path, f"# one\nhf://o/fine text=t\n\n{line}\n")
         assert str(error.value).startswith(f"{tmp_path / 'sources.txt'}:4: ")
         assert said in str(error.value)
-
-
-def test_all_that_is_wrong_with_a_list_is_told_at_once(tmp_path: Path) -> None:
-    text = "hf://o/n txt=a trust=2\n\nhf://o/m text=a\nnonsense text\n"
-    with pytest.raises(SourceError) as error:
-        listed(tmp_path, text)
-    file = tmp_path / "sources.txt"
-    starts = [line.removeprefix(f"{file}:").split(" ")[0] for line in str(error.value).splitlines()]
+    with pytest.raises(SourceError) as error:  # all that is wrong is told at once
+        listed(tmp_path, "hf://o/n txt=a trust=2\n\nhf://o/m text=a\nnonsense text\n")
+    told = str(error.value).splitlines()
+    starts = [line.removeprefix(f"{tmp_path / 'sources.txt'}:").split(" ")[0] for line in told]
     assert starts == ["1:", "1:", "4:", "4:"]
 
 

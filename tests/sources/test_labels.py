@@ -115,11 +115,12 @@ def test_names_of_ones_own_take_the_place_of_the_list(reader: Any) -> None:
         assert [row["skip"] for row in found[3:]] == ["unreadable label"] * 2
 
 
-def test_labels_on_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "r.csv").write_text("a,p,l\nx,1,dup\ny,2,other\n")
+def test_labels_and_words_for_no_value_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("a,p,l\nx,1,dup\ny,2,other\nv,N/A,dup\nw,nan,dup\n")
     options = ["--anchor", "a", "--positive", "p", "--label", "l", "--labels", "dup:1,other:0"]
     path = str(tmp_path / "c.duckdb")
-    ok("ingest", path, tmp_path / "r.csv", *options)
+    options += ["--null-values", "N/A,nan", "--null-values", "NULL"]
+    assert "2 no positive" in ok("ingest", path, tmp_path / "r.csv", *options)
     ok("split", path, "--train", "1")
     run = ["sample", path, "--kind", "pairs", "--batch-size", "2", "--steps", "1"]
     assert sorted(row["label"] for row in lines(ok(*run))) == [0, 1]

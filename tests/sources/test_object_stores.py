@@ -154,11 +154,8 @@ def test_objects_give_the_rows_of_files_though_every_other_request_fails(
 
 
 def test_a_command_and_a_file_of_data_sets_name_addresses(proxy: Proxy, tmp_path: Path) -> None:
-    told = ok(
-        *("ingest", tmp_path / "c.duckdb", f"s3://{BUCKET}/parquet/*.parquet"),
-        *(f"s3://{BUCKET}/csv/", "--anchor", "title", "--positive", "body", "--id", "id"),
-    )
-    assert SECRET not in told
+    columns = ("--anchor", "title", "--positive", "body", "--id", "id")
+    assert SECRET not in ok("ingest", tmp_path / "c.duckdb", f"s3://{BUCKET}/csv/", *columns)
     (tmp_path / "sets.yaml").write_text(
         f"one: {{file_name: 's3://{BUCKET}/csv/**/*.csv', anchor: title, positive: body}}\n"
     )
@@ -168,7 +165,6 @@ def test_a_command_and_a_file_of_data_sets_name_addresses(proxy: Proxy, tmp_path
     assert [tuple(row.values()) for row in listed] == [
         ("csv", 80, f"s3://{BUCKET}/csv/"),
         ("one", 80, f"s3://{BUCKET}/csv/**/*.csv"),
-        ("parquet", 80, f"s3://{BUCKET}/parquet/*.parquet"),
     ]
 
 

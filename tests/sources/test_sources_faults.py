@@ -140,12 +140,16 @@ def test_json_lines(tmp_path, reader, way, monkeypatch):
 
 
 def test_a_key_that_comes_late_is_found(tmp_path, reader, monkeypatch):
-    monkeypatch.setattr(row_batches, "MAX_ROWS", often(row_batches.MAX_ROWS, less=500))
-    count = often(70_000, less=700)
-    lines = [json.dumps({"t": f"x{i}"}) for i in range(count)] + ['{"t":"y","Date":"2024-01-02"}']
-    (tmp_path / "f.jsonl").write_text("\n".join(lines))
-    rows = read(JsonSource(tmp_path / "f.jsonl", text="t", date="date"), reader)
-    assert (len(rows), str(rows[-1]["date"])) == (count + 1, "2024-01-02")
+    monkeypatch.setattr(row_batches, "MAX_ROWS", often(row_batches.MAX_ROWS, less=300))
+    rows: list[dict[str, Any]] = [{"instruction": "q", "output": "r"}] * often(70_000, less=500)
+    rows.append({"system": "Be", "instruction": "q", "output": "r", "Day": "2024-01-02"})
+    lines = tmp_path / "f.jsonl"
+    lines.write_text("\n".join(map(json.dumps, rows)))
+    found = read(JsonSource(lines, text="output", date="day"), reader)
+    assert [str(row["date"]) for row in found] == ["None"] * (len(rows) - 1) + ["2024-01-02"]
+    for source in (MemorySource(rows, converter="alpaca"), JsonSource(lines, converter="alpaca")):
+        found = read(source, reader)
+        assert [len(json.loads(row["messages"])) for row in found] == [2] * (len(rows) - 1) + [3]
 
 
 JSON = {

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
-from effort import often
+from effort import often, some
 from source_rows import Paged, every_source
 
 import duckplets as dp
@@ -329,7 +329,7 @@ BOTH = {"anchor": ("q", "r"), "positive": "d"}
 
 
 def test_an_anchor_has_one_text_and_the_others_of_its_list_are_counted(tmp_path):
-    kinds = ("parquet", "jsonl", "records")
+    kinds = some(("jsonl", "parquet", "records"), less=1)
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         for kind, source in every_source(tmp_path, LISTED, kinds, **BOTH).items():
             report = corpus.ingest(source, name=kind)
@@ -337,6 +337,6 @@ def test_an_anchor_has_one_text_and_the_others_of_its_list_are_counted(tmp_path)
             assert report.dropped_sections == {ONE_ANCHOR: 3}
             assert f"\n  3 times: {ONE_ANCHOR}\n" in str(report)
         anchors = corpus.sql("SELECT text FROM sections WHERE role = 'anchor' ORDER BY section_key")
-        assert anchors["text"].to_pylist() == ["a", "e", "i"] * 3
+        assert anchors["text"].to_pylist() == ["a", "e", "i"] * len(kinds)
         plain = MemorySource([{"q": "a", "d": ["p", "q"]}], anchor="q", positive="d")
         assert corpus.ingest(plain, name="plain").dropped_sections == {}
