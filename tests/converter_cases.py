@@ -68,47 +68,39 @@ EMPTY_INSTRUCTION = Bad(
 )
 EMPTY_OUTPUT = Bad("output is empty", "field 'output': empty")
 
+
+def exchange(asked: str, reply: str) -> Good:
+    return Good([("u", asked), ("a", reply)], asked, reply)
+
+
+HI = exchange("Hi", "Lo")
+
 ALPACA: dict[str, tuple[dict[str, Any], Good | Bad]] = {
-    "instruction": (alpaca("Hi", output="Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
-    "with input": (
-        alpaca("Translate:", "你好", "Hello"),
-        Good([("u", "Translate:你好"), ("a", "Hello")], "Translate:你好", "Hello"),
-    ),
-    "no separator": (alpaca("a ", " b", "c"), Good([("u", "a  b"), ("a", "c")], "a  b", "c")),
+    "instruction": (alpaca("Hi", output="Lo"), HI),
+    "with input": (alpaca("Translate:", "你好", "Hello"), exchange("Translate:你好", "Hello")),
+    "no separator": (alpaca("a ", " b", "c"), exchange("a  b", "c")),
     "system": (
         alpaca("Hi", "", "Lo", "Be kind."),
         Good([("s", "Be kind."), ("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
     ),
-    "empty input": (alpaca("Hi", "", "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
-    "null input": (alpaca("Hi", None, "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
-    "empty system": (alpaca("Hi", "", "Lo", ""), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
+    "empty input": (alpaca("Hi", "", "Lo"), HI),
+    "null input": (alpaca("Hi", None, "Lo"), HI),
+    "empty system": (alpaca("Hi", "", "Lo", ""), HI),
     "blank system": (
         alpaca("Hi", "", "Lo", " "),
         Good([("s", " "), ("u", "Hi"), ("a", "Lo")], "Hi", "Lo"),
     ),
-    "input alone": (alpaca(input_="Hi", output="Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
-    "null instruction": (alpaca(None, "Hi", "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
-    "empty instruction": (alpaca("", "Hi", "Lo"), Good([("u", "Hi"), ("a", "Lo")], "Hi", "Lo")),
-    "blank input is kept": (
-        alpaca("Hi", "\n", "Lo"),
-        Good([("u", "Hi\n"), ("a", "Lo")], "Hi\n", "Lo"),
-    ),
+    "input alone": (alpaca(input_="Hi", output="Lo"), HI),
+    "null instruction": (alpaca(None, "Hi", "Lo"), HI),
+    "empty instruction": (alpaca("", "Hi", "Lo"), HI),
+    "blank input is kept": (alpaca("Hi", "\n", "Lo"), exchange("Hi\n", "Lo")),
     "escapes": (
         alpaca('say "a\\b"', "\t\n", "\u2028/\u00e9😀"),
-        Good([("u", 'say "a\\b"\t\n'), ("a", "\u2028/é😀")], 'say "a\\b"\t\n', "\u2028/é😀"),
+        exchange('say "a\\b"\t\n', "\u2028/é😀"),
     ),
-    "control characters": (
-        alpaca("a\x01b", "", "c\x1fd"),
-        Good([("u", "a\x01b"), ("a", "c\x1fd")], "a\x01b", "c\x1fd"),
-    ),
-    "JSON as text": (
-        alpaca("[1]", '{"a": null}', "null"),
-        Good([("u", '[1]{"a": null}'), ("a", "null")], '[1]{"a": null}', "null"),
-    ),
-    "spaces are kept": (
-        alpaca(" Hi ", "", " Lo\n"),
-        Good([("u", " Hi "), ("a", " Lo\n")], " Hi ", " Lo\n"),
-    ),
+    "control characters": (alpaca("a\x01b", "", "c\x1fd"), exchange("a\x01b", "c\x1fd")),
+    "JSON as text": (alpaca("[1]", '{"a": null}', "null"), exchange('[1]{"a": null}', "null")),
+    "spaces are kept": (alpaca(" Hi ", "", " Lo\n"), exchange(" Hi ", " Lo\n")),
     "no output": (alpaca("Hi", ""), missing("output")),
     "null output": (alpaca("Hi", "", None), missing("output")),
     "empty output": (alpaca("Hi", "", ""), EMPTY_OUTPUT),
@@ -161,6 +153,10 @@ def empty(field: str, place: int, role: str) -> Bad:
     return turn(field, place, f"has an empty turn of the {role}", said)
 
 
+def not_said(field: str, place: int, key: str, shown: str) -> Bad:
+    return turn(field, place, f"has a '{key}' that is not text", f"'{key}' is not text: {shown}")
+
+
 def bare(field: str) -> Bad:
     return whole(field, "has nothing before the reply", "nothing before the last reply")
 
@@ -171,6 +167,10 @@ def unanswered(field: str) -> Bad:
 
 def without_turns(field: str) -> Bad:
     return whole(field, "is empty", "the conversation is empty")
+
+
+def no_list(shown: str) -> Bad:
+    return whole("conversations", "is not a list", f"not a list: {shown}")
 
 
 def said(place: int, reason: str, detail: str) -> Bad:
@@ -184,11 +184,12 @@ def wrote(place: int, reason: str, detail: str) -> Bad:
 TAGS = "human, user, gpt, assistant, function_call, system, observation, tool"
 ROLES = "system, user, assistant, tool"
 QA = [("u", "q"), ("a", "r")]
+ONE_TURN = Good(QA, "q", "r")
 Q, R = ("human", "q"), ("gpt", "r")
 
 SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
-    "one turn": (sharegpt(Q, R), Good(QA, "q", "r")),
-    "other tags": (sharegpt(("user", "q"), ("assistant", "r")), Good(QA, "q", "r")),
+    "one turn": (sharegpt(Q, R), ONE_TURN),
+    "other tags": (sharegpt(("user", "q"), ("assistant", "r")), ONE_TURN),
     "two turns": (
         sharegpt(Q, R, ("human", "p"), ("gpt", "s")),
         Good([*QA, ("u", "p"), ("a", "s")], "q\n\nr\n\np", "s"),
@@ -199,16 +200,13 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         sharegpt(("system", "kind"), Q, R, system="Be"),
         Good([("s", "Be"), ("s", "kind"), *QA], "q", "r"),
     ),
-    "empty system turn": (sharegpt(("system", ""), Q, R), Good(QA, "q", "r")),
-    "null system column": (sharegpt(Q, R, system=None), Good(QA, "q", "r")),
+    "empty system turn": (sharegpt(("system", ""), Q, R), ONE_TURN),
+    "null system column": (sharegpt(Q, R, system=None), ONE_TURN),
     "call and observation": (
         sharegpt(Q, ("function_call", '{"f": 1}'), ("observation", "42"), ("gpt", "r")),
         Good([("u", "q"), ("a", '{"f": 1}'), ("t", "42"), ("a", "r")], 'q\n\n{"f": 1}\n\n42', "r"),
     ),
-    "call at the end": (
-        sharegpt(Q, ("function_call", "f")),
-        Good([("u", "q"), ("a", "f")], "q", "f"),
-    ),
+    "call at the end": (sharegpt(Q, ("function_call", "f")), exchange("q", "f")),
     "empty observation": (
         sharegpt(Q, ("function_call", "f"), ("observation", ""), ("gpt", "r")),
         Good([("u", "q"), ("a", "f"), ("t", ""), ("a", "r")], "q\n\nf", "r"),
@@ -224,24 +222,15 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "as JSON text": (
         {"conversations": ' [{"from": "human", "value": "q"}, {"from":"gpt", "value":"r"}]'},
-        Good(QA, "q", "r"),
+        ONE_TURN,
     ),
     "missing": ({"system": "Be"}, missing("conversations")),
     "null": ({"conversations": None}, missing("conversations")),
     "empty": (sharegpt(), without_turns("conversations")),
-    "text": (
-        {"conversations": "hello"},
-        whole("conversations", "is not a list", "not a list: hello"),
-    ),
-    "broken JSON text": (
-        {"conversations": '[{"from":'},
-        whole("conversations", "is not a list", 'not a list: [{"from":'),
-    ),
-    "number": ({"conversations": 7}, whole("conversations", "is not a list", "not a list: 7")),
-    "object": (
-        {"conversations": {"from": "human"}},
-        whole("conversations", "is not a list", 'not a list: {"from":"human"}'),
-    ),
+    "text": ({"conversations": "hello"}, no_list("hello")),
+    "broken JSON text": ({"conversations": '[{"from":'}, no_list('[{"from":')),
+    "number": ({"conversations": 7}, no_list("7")),
+    "object": ({"conversations": {"from": "human"}}, no_list('{"from":"human"}')),
     "turns that are texts": (sharegpt("q", "r"), lacks("conversations", 1, "from")),
     "null turn": (sharegpt(Q, None, R), lacks("conversations", 2, "from")),
     "no tag": (sharegpt({"value": "q"}, R), lacks("conversations", 1, "from")),
@@ -255,14 +244,8 @@ SHAREGPT: dict[str, tuple[dict[str, Any], Good | Bad]] = {
     ),
     "no value": (sharegpt(Q, {"from": "gpt"}), silent("conversations", 2, "value")),
     "null value": (sharegpt(("human", None), R), silent("conversations", 1, "value")),
-    "number as value": (
-        sharegpt(Q, ("gpt", 5)),
-        said(2, "has a 'value' that is not text", "'value' is not text: 5"),
-    ),
-    "list as value": (
-        sharegpt(Q, ("gpt", ["r"])),
-        said(2, "has a 'value' that is not text", "'value' is not text: [\"r\"]"),
-    ),
+    "number as value": (sharegpt(Q, ("gpt", 5)), not_said("conversations", 2, "value", "5")),
+    "list as value": (sharegpt(Q, ("gpt", ["r"])), not_said("conversations", 2, "value", '["r"]')),
     "empty reply": (sharegpt(Q, ("gpt", "")), empty("conversations", 2, "assistant")),
     "blank reply in the middle": (
         sharegpt(Q, ("gpt", " \n"), Q, R),
@@ -283,10 +266,10 @@ def block(text: Any, **more: Any) -> dict[str, Any]:
 
 
 OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
-    "one turn": (openai(U, A), Good(QA, "q", "r")),
+    "one turn": (openai(U, A), ONE_TURN),
     "system": (openai(("system", "Be"), U, A), Good([("s", "Be"), *QA], "q", "r")),
     "developer": (openai(("developer", "Be"), U, A), Good([("s", "Be"), *QA], "q", "r")),
-    "empty system": (openai(("system", ""), U, A), Good(QA, "q", "r")),
+    "empty system": (openai(("system", ""), U, A), ONE_TURN),
     "tool": (
         openai(U, ("assistant", "f"), ("tool", "42"), A),
         Good([("u", "q"), ("a", "f"), ("t", "42"), ("a", "r")], "q\n\nf\n\n42", "r"),
@@ -303,14 +286,11 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         openai(U, ("tool", []), A),
         Good([("u", "q"), ("t", []), ("a", "r")], "q", "r"),
     ),
-    "no tool calls": (
-        openai(U, {"role": "assistant", "content": "r", "tool_calls": []}),
-        Good(QA, "q", "r"),
-    ),
-    "names": (openai({"role": "user", "content": "q", "name": "Ann"}, A, id=7), Good(QA, "q", "r")),
+    "no tool calls": (openai(U, {"role": "assistant", "content": "r", "tool_calls": []}), ONE_TURN),
+    "names": (openai({"role": "user", "content": "q", "name": "Ann"}, A, id=7), ONE_TURN),
     "as JSON text": (
         {"messages": '[{"role":"user","content":"q"},{"role":"assistant","content":"r"}]'},
-        Good(QA, "q", "r"),
+        ONE_TURN,
     ),
     "missing": ({"text": "q"}, missing("messages")),
     "null": ({"messages": None}, missing("messages")),
@@ -380,37 +360,24 @@ OPENAI: dict[str, tuple[dict[str, Any], Good | Bad]] = {
         openai({"role": "user", "tool_calls": CALLS}, A),
         silent("messages", 1, "content"),
     ),
-    "number": (
-        openai(("user", 5), A),
-        wrote(1, "has a 'content' that is not text", "'content' is not text: 5"),
-    ),
+    "number": (openai(("user", 5), A), not_said("messages", 1, "content", "5")),
     "object": (
         openai(("user", block("q")), A),
-        wrote(
-            1,
-            "has a 'content' that is not text",
-            '\'content\' is not text: {"type":"text","text":"q"}',
-        ),
+        not_said("messages", 1, "content", '{"type":"text","text":"q"}'),
     ),
     "image": (
         openai(("user", [block("q"), {"type": "image_url", "image_url": {"url": "x"}}]), A),
-        wrote(
-            1,
-            "has a 'content' that is not text",
-            '\'content\' is not text: [{"type":"text","text":"q"},{"type":"image_url","image_url":',
+        not_said(
+            "messages", 1, "content", '[{"type":"text","text":"q"},{"type":"image_url","image_url":'
         ),
     ),
     "block of a number": (
         openai(U, ("assistant", [block(5)])),
-        wrote(
-            2,
-            "has a 'content' that is not text",
-            '\'content\' is not text: [{"type":"text","text":5}]',
-        ),
+        not_said("messages", 2, "content", '[{"type":"text","text":5}]'),
     ),
     "block that is a text": (
         openai(U, ("assistant", ["r"])),
-        wrote(2, "has a 'content' that is not text", "'content' is not text: [\"r\"]"),
+        not_said("messages", 2, "content", '["r"]'),
     ),
     "no blocks": (openai(U, ("assistant", [])), empty("messages", 2, "assistant")),
     "empty reply": (openai(U, ("assistant", "")), empty("messages", 2, "assistant")),

@@ -232,11 +232,11 @@ WRONG = [
     (PHASE + "lr_scale = 0", "data: phases[0]: lr_scale=0: give a finite number above 0"),
     (
         TWO + PHASE + "dataset_weights = {wbe = 1}",
-        "data: phases[0]: dataset_weights: no dataset 'wbe' (did you mean 'web'?); there are: web,",
+        "data: phases[0]: dataset_weights: no dataset 'wbe' (did you mean 'web'?); there are: web,"
     ),
     (
         f"[[data.datasets]]\npath = '/d/web'\n{PHASE}dataset_weights = {{web = 1, '/d/web' = 2}}",
-        "data: phases[0]: dataset_weights: 'web' is there twice, also as '/d/web'",
+        "data: phases[0]: dataset_weights: 'web' is there twice, also as '/d/web'"
     ),
     # the shortcut
     ("[data]\nanneal_start_step = 4", "data: anneal_start_step without anneal_weights; give both"),
@@ -248,7 +248,7 @@ WRONG = [
     # files that are none
     ("[data]\nmix_temperature = = 2", "not TOML: "),
     (b"[data]\nname = \xff", "not UTF-8: byte 14"),
-    ("x = " + "[" * 100_000, "nested too deeply"),
+    ("x = " + "[" * 100_000, "nested too deeply")
 ]  # fmt: skip
 
 

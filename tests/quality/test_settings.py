@@ -202,7 +202,7 @@ def test_conditions_and_functions_are_gates() -> None:
         *("words >= 3", "NOT contains(text, 'x') AND words < 9"),
     ]
     assert {name for name in needed(quality) if name.startswith("own:")} == {
-        *("own:polite", "own:shouting", "own:NOT contains(text, 'x') AND words < 9"),
+        *("own:polite", "own:shouting", "own:NOT contains(text, 'x') AND words < 9")
     }
     dp.register_gate("shouting", lambda texts: [0.0] * len(texts), version="2")
     other = measured(dp.Quality.of(quality.to_dict()))

@@ -95,7 +95,7 @@ def test_numbers_and_nested_values_become_text_where_their_json_is_asked_for(rea
     records = [{"v": value} for value in values]
     rows = read(MemorySource(records, text="v", text_of="json"), reader)
     assert [row["sections"][0]["text"] for row in rows] == [
-        "1", "2.5", "true", '{"a":[1]}', "x", str(10**30), "2024-01-02", "7", '["x",1]',
+        "1", "2.5", "true", '{"a":[1]}', "x", str(10**30), "2024-01-02", "7", '["x",1]'
     ]  # fmt: skip
     table = pa.table(
         {
@@ -121,7 +121,7 @@ def test_trust_and_id_columns(reader):
     ]
     rows = read(MemorySource(records, text="t", trust="w", id="i"), reader)
     assert [row["skip"] for row in rows] == [
-        None, "trust outside 0..1", "trust outside 0..1", None, "no id",
+        None, "trust outside 0..1", "trust outside 0..1", None, "no id"
     ]  # fmt: skip
     assert (rows[0]["trust"], rows[0]["key"], rows[3]["trust"]) == (0.25, "7", None)
 

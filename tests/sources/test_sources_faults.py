@@ -278,7 +278,7 @@ def test_records_that_are_none(reader):
     records = [{"t": "x", 5: 6}, "x", None, {"t": "\ud800"}, circle, {"t": b"y"}, {"t": {"z"}}]
     rows = read(MemorySource(iter(records), text="t"), reader)
     assert outcome(rows) == [
-        ["x"], "not an object", "not an object", "invalid UTF-8", ["x"], ["y"], ["z"],
+        ["x"], "not an object", "not an object", "invalid UTF-8", ["x"], ["y"], ["z"]
     ]  # fmt: skip
     assert read(MemorySource([], text="t"), reader) == []
     for wrong in ("text", {"t": ["x"]}, 5):
