@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,15 @@ def read(source: Any, reader: Database, cursor: Any = None) -> list[dict[str, An
     assert all({*batch.schema.names} <= {*names, *EXTRA_COLUMNS, "file"} for batch in batches)
     assert rows.rejected() == {}
     return [untold(row) for batch in batches for row in batch.to_pylist()]
+
+
+def rows_in(items: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the rows of what a source gives, as they are."""
+    return [row for item in items if not isinstance(item, Mark) for row in item.to_pylist()]
+
+
+def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[dict[str, Any]]:
+    return rows_in(adapted(source).open(reader, cursor).batches)
 
 
 def untold(row: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from effort import often, thorough
-from source_rows import untold
+from source_rows import rows_in, untold
 
 import duckplets as dp
 from duckplets import MemorySource
@@ -69,9 +69,9 @@ def from_memory(reader: Database, records: Any, **mapping: Any) -> list[Record]:
 
 def records_in(items: Any) -> list[Record]:
     """Rows; of those that are skipped nothing but that."""
-    rows = [row for item in items if not isinstance(item, Mark) for row in item.to_pylist()]
     return [
-        untold(row) if row["skip"] is None else {k: row[k] for k in ("row", "skip")} for row in rows
+        untold(row) if row["skip"] is None else {k: row[k] for k in ("row", "skip")}
+        for row in rows_in(items)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from effort import often, some, thorough
-from hub_data import MOODS, flat, point_to, rows
+from hub_data import MOODS, flat, rows
 from hub_server import TOKEN, Hub
 
 import duckplets
@@ -154,13 +154,6 @@ TEXTS = {
     "train/b.txt": b"".join(b"line %d of b\n" % i for i in range(50)),
     "test/c.txt": b"one\ntwo\n",
 }
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    with Hub() as server:
-        point_to(server, monkeypatch, tmp_path / "cache")
-        yield server
 
 
 @thorough

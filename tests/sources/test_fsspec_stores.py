@@ -17,11 +17,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from source_rows import rows_of
 
 import duckplets as dp
 from duckplets.base.object_store import StoredObject
 from duckplets.db.database import Database
-from duckplets.sources import Mark
 from duckplets.sources.remote import stores
 
 fsspec = pytest.importorskip("fsspec")
@@ -107,8 +107,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def records(source: Any) -> list[dict[str, Any]]:
     with closing(Database.reader()) as reader:
-        batches = [each for each in source.open(reader).batches if not isinstance(each, Mark)]
-    return [row | {"file": None} for batch in batches for row in batch.to_pylist()]
+        return [row | {"file": None} for row in rows_of(source, reader)]
 
 
 MADE: list[Callable[[str], Any]] = [

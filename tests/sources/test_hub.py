@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from effort import THOROUGH
-from hub_data import MOODS, flat, items, jsonl, opened, parquet, point_to, read, rows
+from hub_data import MOODS, flat, items, jsonl, opened, parquet, read, rows
 from hub_server import Hub
 
 from duckplets import ArrowSource, CsvSource, JsonSource, ParquetSource
@@ -24,13 +24,6 @@ from duckplets.sources.remote.hub import HubSource
 
 KEYS = "anchor=question positive=answer meta=key,tags"
 LABELS = {"mood": MOODS}
-
-
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    with Hub() as server:
-        point_to(server, monkeypatch, tmp_path / "cache")
-        yield server
 
 
 @pytest.fixture

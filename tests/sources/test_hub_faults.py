@@ -11,14 +11,13 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
 import pytest
 from effort import some, thorough
-from hub_data import flat, items, jsonl, parquet, point_to, read, rows
+from hub_data import flat, items, jsonl, parquet, read, rows
 from hub_server import POOR, TOKEN, Hub
 from prebuilt import empty_corpus
 
@@ -34,11 +33,9 @@ FILES = {"train-00000.parquet": parquet(rows(200, 1)), "train-00001.parquet": pa
 
 
 @pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    with Hub() as server:
-        point_to(server, monkeypatch, tmp_path / "cache")
-        server.add("org/data", FILES)
-        yield server
+def hub(hub: Hub) -> Hub:
+    hub.add("org/data", FILES)
+    return hub
 
 
 @pytest.fixture

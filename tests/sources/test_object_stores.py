@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +23,13 @@ from effort import THOROUGH, often, some, thorough
 from local_engine import Shuffled
 from object_server import KEY, SECRET, Proxy, Request, client, point_to
 from prebuilt import empty_corpus
+from source_rows import rows_of
 
 import duckplets as dp
 from duckplets.base import object_store as stores
 from duckplets.db.database import Database
 from duckplets.ingest import checkpoint, ingest
 from duckplets.sources import paths, row_batches
-from duckplets.sources.rows import Mark
 
 pytest.importorskip("boto3")
 
@@ -100,16 +101,9 @@ SOURCES: list[Callable[[str], Any]] = [
 ]
 
 
-def rows_of(items: Iterator[Any]) -> list[Any]:
-    return [row for item in items if not isinstance(item, Mark) for row in item.to_pylist()]
-
-
 def opened(source: Any) -> list[dict[str, Any]]:
-    reader = Database.reader()
-    try:
-        return rows_of(source.open(reader).batches)
-    finally:
-        reader.close()
+    with closing(Database.reader()) as reader:
+        return rows_of(source, reader)
 
 
 def without_places(found: list[dict[str, Any]]) -> list[dict[str, Any]]:

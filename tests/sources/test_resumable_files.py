@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from effort import often
+from source_rows import rows_in, rows_of
 
 import duckplets as dp
 from duckplets.db.database import Database
@@ -59,23 +59,19 @@ def many(tmp_path: Path) -> list[Any]:
     ]
 
 
-def rows_of(items: Iterator[Any]) -> list[Any]:
-    return [row for item in items if not isinstance(item, Mark) for row in item.to_pylist()]
-
-
 @pytest.mark.usefixtures("pieces")
 def test_what_is_read_from_any_mark_is_what_was_left(tmp_path: Path) -> None:
     reader = Database.reader()
     for source in many(tmp_path):
-        whole = rows_of(source.open(reader).batches)
+        whole = rows_of(source, reader)
         resumable = changed(source, in_pieces=True)
         items = list(resumable.open(reader).batches)
         cursors = [item.cursor for item in items if isinstance(item, Mark)]
-        assert rows_of(iter(items)) == whole
+        assert rows_in(items) == whole
         assert isinstance(items[-1], Mark)
         for cursor in [{"rows": 33}, cursors[0], None, cursors[-1]][: often(4, less=1)]:
-            rest = resumable.open(reader, json.loads(json.dumps(cursor)))
-            assert rows_of(rest.batches) == whole[cursor["rows"] if cursor else 0 :]
+            rest = rows_of(resumable, reader, json.loads(json.dumps(cursor)))
+            assert rest == whole[cursor["rows"] if cursor else 0 :]
         assert len(cursors) >= (1 if isinstance(source, dp.TextFileSource) else ROWS // BATCH)
     reader.close()
 

@@ -17,7 +17,7 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 from effort import often, some
-from source_rows import Paged, every_source
+from source_rows import Paged, every_source, rows_of
 
 import duckplets as dp
 from duckplets import (
@@ -32,8 +32,7 @@ from duckplets import (
 from duckplets.db.database import Database
 from duckplets.errors import SourceError
 from duckplets.ingest.outcome_counts import ONE_ANCHOR
-from duckplets.sources import Mark, Source
-from duckplets.sources.custom.protocol import adapted
+from duckplets.sources import Source
 from duckplets.sources.row_mapper import RowMapper
 
 Record = dict[str, Any]
@@ -104,11 +103,6 @@ def outcome(record: Record) -> list[tuple[str, str]] | str:
 def further(record: Record) -> int:
     """How many texts of the list that gives a record its anchor are no section."""
     return len(judged(record.get("a")) or judged(record.get("b"))) - 1
-
-
-def rows_of(source: Any, reader: Database) -> list[Record]:
-    batches = adapted(source).open(reader).batches
-    return [row for each in batches if not isinstance(each, Mark) for row in each.to_pylist()]
 
 
 def said_of(rows: list[Record]) -> list[Any]:

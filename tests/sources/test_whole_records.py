@@ -12,12 +12,10 @@ import pyarrow as pa
 import pyarrow.feather
 import pytest
 from effort import often, some
-from source_rows import ALL, Paged, every_source, texts
+from source_rows import ALL, Paged, every_source, rows_of, texts
 
 from duckplets import CsvSource, CustomSource, JsonSource, MemorySource
-from duckplets.db.database import Database
 from duckplets.errors import SourceError
-from duckplets.sources import Mark
 from duckplets.sources.custom.protocol import adapted
 
 Record = dict[str, Any]
@@ -25,13 +23,6 @@ Record = dict[str, Any]
 
 def every_kind(folder: Path, records: list[Record], **mapping: Any) -> list[Any]:
     return list(every_source(folder, records, ALL, **mapping).values())
-
-
-def rows_of(source: Any, reader: Database, cursor: Any = None) -> list[Record]:
-    made = adapted(source)
-    opened = made.open(reader, cursor)
-    items = [item for item in opened.batches if not isinstance(item, Mark)]
-    return [row for batch in items for row in batch.to_pylist()]
 
 
 # -- paths
