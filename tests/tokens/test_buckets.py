@@ -52,7 +52,7 @@ def dealt(schedule: Schedule, draws: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(*(part.tolist() for part in dealing.dealt(schedule, draws)), strict=True))
 
 
-@settings(max_examples=often(80, less=16), deadline=None)
+@settings(max_examples=often(80, less=8), deadline=None)
 @given(schedules(), st.integers(0, 400), st.data())
 def test_batches_are_of_one_bucket_and_streams_go_on(
     made: tuple[Schedule, int], size: int, data: st.DataObject
